@@ -1,0 +1,46 @@
+# `make run` and `make test` do all their own set-up. Nothing here needs root; a missing system library is named.
+PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell command -v $(p))))
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Without a GPU driver the CPU build of torch is enough; elsewhere pip's own choice brings CUDA.
+CONSTRAINTS := constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: run test test-all lint bench screenshots clean
+
+run: $(STAMP) qt-libraries
+	$(BIN)/kvasir
+
+test: $(STAMP) lint qt-libraries
+	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "not long"
+
+test-all: $(STAMP) lint qt-libraries
+	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=2 $(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(STAMP)
+	$(BIN)/kvasir bench
+
+screenshots: $(STAMP) qt-libraries
+	QT_QPA_PLATFORM=offscreen $(BIN)/python docs/screenshots.py
+
+.PHONY: qt-libraries
+qt-libraries: $(STAMP)
+	@$(BIN)/python -m app.preflight
+
+$(STAMP): pyproject.toml $(CONSTRAINTS)
+	@test -n "$(PYTHON)" || { echo "Kvasir needs Python 3.11 or newer: install the packages python3 and python3-venv."; exit 1; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Kvasir needs Python 3.11 or newer; $(PYTHON) is older."; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing: install the package python3-venv."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
+	@touch $(STAMP)
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache

@@ -1,0 +1,84 @@
+"""The catalogue: values keep their type, refusals say why, and the state tells the window what cannot apply."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine import catalogue
+from engine.catalogue import CATALOGUE, OptionError
+
+
+def test_keys_are_unique_and_every_entry_explains_itself() -> None:
+    assert len({entry.key for entry in CATALOGUE}) == len(CATALOGUE)
+    for entry in CATALOGUE:
+        assert entry.parse(entry.default) == entry.default
+        assert entry.explains.endswith(".")
+        assert entry.explains.count(". ") == 1, f"{entry.key}: two sentences for a person"
+        assert entry.shows
+        assert entry.exactness in ("lossless", "same distribution", "approximate", "model property")
+        assert all(entry.parse(value) == value for value in entry.compare)
+
+
+def test_the_defaults_do_not_exclude_each_other() -> None:
+    assert catalogue.conflict(catalogue.defaults()) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"speculation": "draft"}, "draft model"),
+        ({"kv_cache": "maybe"}, "on or off"),
+        ({"token_budget": 3}, "between 16 and 8192"),
+        ({"token_budget": True}, "number"),
+        ({"draft_length": 2.5}, "whole number"),
+        ({"draft_length": float("nan")}, "number"),
+        ({"weights": "16bit"}, "not 4-bit"),
+        ({"nonsense": 1}, "no optimisation called"),
+        ({"kv_cache": False, "speculation": "ngram"}, "speculation off first"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_refused_with_a_sentence(changes: dict[str, object], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        catalogue.validated(changes, catalogue.defaults(), {"model"})  # type: ignore[arg-type]
+
+
+def test_words_from_the_command_line_become_values() -> None:
+    values = catalogue.validated(
+        {"kv_cache": "off", "token_budget": "64", "speculation": "off"}, catalogue.defaults(), {"model"}
+    )
+    assert values["kv_cache"] is False
+    assert values["token_budget"] == 64
+    assert type(values["token_budget"]) is int
+
+
+def test_the_state_gives_the_reason_for_what_cannot_apply() -> None:
+    spec = {entry.key: entry for entry in catalogue.state(catalogue.defaults(), {"model"})}
+    assert "draft" in spec["speculation"].disabled_choices
+    assert spec["weights"].disabled_reason
+    assert not spec["weights"].compare
+    assert not spec["kv_cache"].disabled_reason
+    spec = {
+        entry.key: entry
+        for entry in catalogue.state({**catalogue.defaults(), "kv_cache": False}, {"model", "draft model"})
+    }
+    assert set(spec["speculation"].disabled_choices) == {"ngram", "draft"}
+    assert not spec["kv_cache"].disabled_reason, "the switch that is off can be switched on again"
+
+
+VALUES = st.one_of(st.booleans(), st.integers(-2, 9000), st.sampled_from(["on", "off", "draft", "16bit", "", "7"]))
+
+
+@given(st.lists(st.tuples(st.sampled_from(sorted(catalogue.BY_KEY)), VALUES), max_size=6))
+def test_validated_values_are_always_consistent_or_refused(changes: list[tuple[str, bool | int | str]]) -> None:
+    refusal, values = "", catalogue.defaults()
+    try:
+        values = catalogue.validated(dict(changes), values, {"model", "draft model", "4-bit weights"})
+    except OptionError as error:
+        refusal = str(error)
+    assert not refusal or refusal.endswith(".")
+    assert catalogue.conflict(values) == ""
+    for key, value in values.items():
+        assert catalogue.option(key).parse(value) == value
+        assert type(value) is type(catalogue.option(key).default)
