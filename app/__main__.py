@@ -1,0 +1,35 @@
+"""Start the window: ``python -m app``."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+_STARTED = time.perf_counter()
+
+NO_DISPLAY = (
+    "Kvasir's window needs a display, and there is none here. "
+    "Use `kvasir chat` for a chat in the terminal, or `kvasir serve` for the server."
+)
+
+
+def main() -> int:
+    """The exit status: 0, or 2 when a window cannot be shown here."""
+    from app import preflight
+
+    if not preflight.has_display():
+        sys.stderr.write(NO_DISPLAY + "\n")
+        return 2
+    if sys.platform.startswith("linux"):
+        gaps = preflight.sentence(preflight.missing(preflight.platforms(os.environ)))
+        if gaps:
+            sys.stderr.write(gaps + "\n")
+            return 2
+    from app.program import Program
+
+    return Program.run(sys.argv, _STARTED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,211 @@
+"""The system prompt and the sampling of one chat, in a popover. An empty field means the model's own default."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import msgspec
+from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QHideEvent
+from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
+
+from app.theme.sheet import restyle
+from app.theme.theme import Theme
+from engine.protocol import ModelCard, Sampling
+
+
+class _Field(NamedTuple):
+    name: str
+    title: str
+    help: str
+    kind: Callable[[str], float | int]
+    low: float
+    high: float
+    neutral: str
+
+
+FIELDS = (
+    _Field(
+        "temperature", "Temperature", "0 always takes the likeliest token; higher is more varied.", float, 0, 5, "1"
+    ),
+    _Field("top_p", "Top-p", "Keep the likeliest tokens that together reach this probability.", float, 0, 1, "1"),
+    _Field("top_k", "Top-k", "Keep only this many tokens; 0 keeps all.", int, 0, 1_000_000, "0"),
+    _Field("min_p", "Min-p", "Drop tokens below this share of the likeliest one's probability.", float, 0, 1, "0"),
+    _Field("typical_p", "Typical-p", "Keep the tokens of typical surprise that together reach this.", float, 0, 1, "1"),
+    _Field(
+        "repetition_penalty",
+        "Repetition penalty",
+        "Above 1, tokens of prompt and answer become less likely.",
+        float,
+        0.01,
+        10,
+        "1",
+    ),
+    _Field(
+        "presence_penalty",
+        "Presence penalty",
+        "Taken off every token that the answer already has.",
+        float,
+        -10,
+        10,
+        "0",
+    ),
+    _Field(
+        "frequency_penalty",
+        "Frequency penalty",
+        "Taken off for each time that the answer has the token.",
+        float,
+        -10,
+        10,
+        "0",
+    ),
+    _Field("dry_multiplier", "DRY", "Strength against repeating long runs of the text; 0 is off.", float, 0, 10, "0"),
+    _Field(
+        "max_tokens",
+        "Longest answer",
+        "Tokens; empty means as long as the context allows.",
+        int,
+        1,
+        10_000_000,
+        "no limit",
+    ),
+    _Field("seed", "Seed", "Empty draws a new one for each answer.", int, 0, 2**63 - 1, "drawn anew"),
+)
+_NEUTRAL = Sampling()
+
+
+class ChatSettings(QFrame):
+    """``changed`` carries (system prompt, Sampling) once the popover closes, if anything is different."""
+
+    changed = Signal(str, object)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent, Qt.WindowType.Popup)
+        self.setObjectName("chat-settings")
+        self.setProperty("surface", "panel")
+        self.setProperty("edge", "all")
+        self.setAccessibleName("Chat settings")
+        self._shown: tuple[str, Sampling] = ("", Sampling())
+        self.system = QPlainTextEdit(self)
+        self.system.setProperty("field", "true")
+        self.system.setTabChangesFocus(True)
+        self.system.setFixedHeight(84)
+        self.system.setPlaceholderText("What the model should know or how it should answer")
+        self.system.setAccessibleName("System prompt")
+        self.system.setObjectName("system-prompt")
+        self.inputs = {field.name: self._input(field) for field in FIELDS}
+        self.stop = QLineEdit(self)
+        self.stop.setObjectName("sampling-stop")
+        self.stop.setAccessibleName("Stop strings")
+        self.stop.setPlaceholderText("none; several with | between them")
+        self._problem = QLabel(self)
+        self._problem.setProperty("role", "bad")
+        self._problem.setWordWrap(True)
+        self._problem.setVisible(False)
+        self._arrange()
+
+    def show_for(self, system: str, sampling: Sampling, card: ModelCard | None, at: QPoint) -> None:
+        """Open with these values, top right corner at ``at`` (global); empty fields show the defaults of ``card``."""
+        self.fill(system, sampling, card)
+        self.adjustSize()
+        self.move(at.x() - self.width(), at.y())
+        self.show()
+        self.system.setFocus()
+
+    def fill(self, system: str, sampling: Sampling, card: ModelCard | None) -> None:
+        self._shown = (system, sampling)
+        self.system.setPlainText(system)
+        for field in FIELDS:
+            value = getattr(sampling, field.name)
+            default = getattr(card.sampling, field.name) if card is not None else None
+            own = default is not None and default != getattr(_NEUTRAL, field.name)
+            edit = self.inputs[field.name]
+            edit.setPlaceholderText(f"{default:g}, the model's" if own else field.neutral)
+            edit.setText(
+                ""
+                if value == getattr(_NEUTRAL, field.name)
+                else f"{value:g}"
+                if isinstance(value, float)
+                else str(value)
+            )
+        self.stop.setText("|".join(sampling.stop).replace("\n", "\\n"))
+        self._check()
+
+    def values(self) -> tuple[str, Sampling]:
+        """What stands in the fields; a field that is no valid number keeps what it was."""
+        given = {field.name: self._value(field) for field in FIELDS}
+        stop = [piece.replace("\\n", "\n") for piece in self.stop.text().split("|") if piece]
+        sampling = msgspec.structs.replace(self._shown[1], **given, stop=stop)
+        return self.system.toPlainText().strip(), sampling
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        values = self.values()
+        if values != self._shown:
+            self._shown = values
+            self.changed.emit(*values)
+
+    def _input(self, field: _Field) -> QLineEdit:
+        edit = QLineEdit(self)
+        edit.setObjectName(f"sampling-{field.name}")
+        edit.setAccessibleName(field.title)
+        edit.setToolTip(field.help)
+        edit.setFixedWidth(150)
+        edit.textEdited.connect(self._check)
+        return edit
+
+    def _arrange(self) -> None:
+        column = QVBoxLayout(self)
+        column.setContentsMargins(16, 14, 16, 14)
+        column.setSpacing(8)
+        column.addWidget(_head("System prompt", self))
+        column.addWidget(self.system)
+        column.addWidget(_head("Sampling", self))
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(24)
+        grid.setVerticalSpacing(6)
+        for row, field in enumerate(FIELDS):
+            label = QLabel(field.title, self)
+            label.setToolTip(field.help)
+            label.setBuddy(self.inputs[field.name])
+            grid.addWidget(label, row, 0)
+            grid.addWidget(self.inputs[field.name], row, 1)
+        grid.addWidget(QLabel("Stop strings", self), len(FIELDS), 0)
+        self.stop.setFixedWidth(150)
+        grid.addWidget(self.stop, len(FIELDS), 1)
+        column.addLayout(grid)
+        column.addWidget(self._problem)
+
+    def _parse(self, field: _Field) -> float | int | None:
+        """None for an empty field. Raises ValueError for text that is no number in range."""
+        text = self.inputs[field.name].text().strip()
+        if not text:
+            return getattr(_NEUTRAL, field.name)
+        value = field.kind(text.replace(",", "."))
+        if not field.low <= value <= field.high:
+            raise ValueError(field.name)
+        return value
+
+    def _value(self, field: _Field) -> float | int | None:
+        try:
+            return self._parse(field)
+        except ValueError:
+            return getattr(self._shown[1], field.name)
+
+    def _check(self) -> None:
+        wrong = ""
+        for field in FIELDS:
+            try:
+                self._parse(field)
+            except ValueError:
+                wrong = f"{field.title} takes a number from {field.low:g} to {field.high:g}."
+        self._problem.setText(wrong)
+        self._problem.setVisible(bool(wrong))
+        restyle(self._problem)
+
+
+def _head(title: str, parent: QWidget) -> QLabel:
+    label = QLabel(title, parent)
+    label.setProperty("role", "section")
+    return label

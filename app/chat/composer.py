@@ -1,0 +1,177 @@
+"""Where the person writes: grows to eight lines; Enter sends, Shift-Enter breaks the line, Send becomes Stop."""
+
+from __future__ import annotations
+
+import math
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent, QTextOption
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
+
+from app.theme.sheet import restyle
+from app.theme.theme import Theme
+
+LINES = 8
+PLACEHOLDER = "Message Kvasir"
+
+
+class MessageEdit(QPlainTextEdit):
+    """Plain text as high as what it holds, up to LINES lines."""
+
+    submitted = Signal()
+    escaped = Signal()
+    grown = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setTabChangesFocus(True)
+        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.document().setDocumentMargin(4)
+        self.setAccessibleName("Message")
+        self.setObjectName("composer-text")
+        self.textChanged.connect(self._fit)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        if enter and not event.modifiers() & (Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.AltModifier):
+            self.submitted.emit()
+        elif event.key() == Qt.Key.Key_Escape:
+            self.escaped.emit()
+        else:
+            super().keyPressEvent(event)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self._fit()
+
+    def sizeHint(self) -> QSize:
+        return QSize(200, self._wanted())
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(80, self._wanted())
+
+    def _wanted(self) -> int:
+        line = self.fontMetrics().lineSpacing()
+        lines = self.document().size().height()  # QPlainTextDocumentLayout counts in lines
+        return math.ceil(min(max(1.0, lines), LINES) * line + 2 * self.document().documentMargin())
+
+    def _fit(self) -> None:
+        full = self.document().size().height() > LINES
+        policy = Qt.ScrollBarPolicy.ScrollBarAsNeeded if full else Qt.ScrollBarPolicy.ScrollBarAlwaysOff
+        self.setVerticalScrollBarPolicy(policy)
+        if self.height() != self._wanted():
+            self.setFixedHeight(self._wanted())
+            self.updateGeometry()
+            self.grown.emit()
+
+
+class Composer(QFrame):
+    """``sent`` carries the text; the field is emptied by :meth:`clear` once it was taken."""
+
+    sent = Signal(str)
+    stopped = Signal()
+    edit_cancelled = Signal()
+    text_changed = Signal()
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._reason = ""
+        self._streaming = False
+        self.setProperty("card", "composer")
+        self.setObjectName("composer")
+        self._banner = QLabel(
+            "Editing: the new text starts a branch, the old one is kept. Esc leaves it as it was.", self
+        )
+        self._banner.setProperty("role", "caption")
+        self._banner.setVisible(False)
+        self.edit = MessageEdit(self)
+        self.edit.setPlaceholderText(PLACEHOLDER)
+        self.button = QPushButton("Send", self)
+        self.button.setProperty("kind", "primary")
+        self.button.setObjectName("send")
+        self.button.setCursor(Qt.CursorShape.PointingHandCursor)
+        row = QHBoxLayout()
+        row.setSpacing(12)
+        row.addWidget(self.edit, 1, Qt.AlignmentFlag.AlignVCenter)
+        row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(14, 12, 14, 12)
+        column.setSpacing(6)
+        column.addWidget(self._banner)
+        column.addLayout(row)
+        self.edit.submitted.connect(self._submit)
+        self.edit.escaped.connect(self._escape)
+        self.edit.textChanged.connect(self._on_text)
+        self.button.clicked.connect(self._press)
+        self._refresh()
+
+    @property
+    def text(self) -> str:
+        return self.edit.toPlainText()
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be sent now; "" when something can."""
+        return self._reason
+
+    @property
+    def editing(self) -> bool:
+        return not self._banner.isHidden()
+
+    def set_reason(self, reason: str) -> None:
+        """A reason disables sending and stands where the placeholder stood; what was typed stays."""
+        self._reason = reason
+        self._refresh()
+
+    def set_streaming(self, streaming: bool) -> None:
+        self._streaming = streaming
+        self._refresh()
+
+    def begin_edit(self, text: str) -> None:
+        """Put an earlier message into the field; the next ``sent`` replaces it."""
+        self._banner.setVisible(True)
+        self.edit.setPlainText(text)
+        self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
+        self.edit.setFocus()
+
+    def clear(self) -> None:
+        self._banner.setVisible(False)
+        self.edit.clear()
+
+    def _submit(self) -> None:
+        if not self._streaming and not self._reason and self.text.strip():
+            self.sent.emit(self.text.strip("\n"))
+
+    def _press(self) -> None:
+        if self._streaming:
+            self.stopped.emit()
+        else:
+            self._submit()
+
+    def _escape(self) -> None:
+        if self.editing:
+            self.clear()
+            self.edit_cancelled.emit()
+        elif self._streaming:
+            self.stopped.emit()
+
+    def _on_text(self) -> None:
+        self._refresh()
+        self.text_changed.emit()
+
+    def _refresh(self) -> None:
+        title = "Stop" if self._streaming else "Send"
+        if self.button.text() != title:
+            self.button.setText(title)
+            self.button.setProperty("kind", "" if self._streaming else "primary")
+            restyle(self.button)
+        self.button.setEnabled(self._streaming or (not self._reason and bool(self.text.strip())))
+        self.button.setAccessibleName("Stop the answer" if self._streaming else "Send the message")
+        self.button.setToolTip(
+            self._reason or ("Stop (Esc)" if self._streaming else "Send (Enter; Shift+Enter breaks the line)")
+        )
+        self.edit.setPlaceholderText(self._reason or PLACEHOLDER)

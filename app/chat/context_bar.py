@@ -1,0 +1,76 @@
+"""How much of the model's context the conversation takes: "context 1,284 / 8,192" and a bar."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+
+from app.theme.sheet import restyle
+from app.theme.theme import Theme
+
+NEARLY_FULL = 0.9
+
+
+class Bar(QWidget):
+    """A 6 px bar; ``fraction`` beyond 1 is drawn full."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.fraction = 0.0
+        self.token = "accent"
+        self.setFixedSize(QSize(120, 6))
+        theme.changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        whole = QRectF(self.rect())
+        painter.setBrush(self._theme.color("raised"))
+        painter.drawRoundedRect(whole, 3, 3)
+        if self.fraction > 0:
+            painter.setBrush(self._theme.color(self.token))
+            whole.setWidth(max(6.0, whole.width() * min(1.0, self.fraction)))
+            painter.drawRoundedRect(whole, 3, 3)
+
+
+class ContextBar(QWidget):
+    """Hidden until both numbers are known."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("context-bar")
+        self._label = QLabel(self)
+        self._bar = Bar(theme, self)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(12)
+        row.addWidget(self._label)
+        row.addWidget(self._bar)
+        self.setVisible(False)
+
+    @property
+    def text(self) -> str:
+        return "" if self.isHidden() else self._label.text()
+
+    def show_bar(self, visible: bool) -> None:
+        """The bar takes room that a narrow page has not; the figures stay."""
+        self._bar.setVisible(visible)
+
+    def show_tokens(self, used: int | None, limit: int) -> None:
+        """None for a count that is not known."""
+        self.setVisible(used is not None and limit > 0)
+        if used is None or limit <= 0:
+            return
+        share = used / limit
+        level = "bad" if share > 1 else "warn" if share > NEARLY_FULL else "mute"
+        self._label.setText(f"context {used:,} / {limit:,}")
+        self._label.setProperty("role", "mute" if level == "mute" else level)
+        restyle(self._label)
+        self._bar.fraction, self._bar.token = share, "accent" if level == "mute" else level
+        self._bar.update()
+        over = "The conversation no longer fits: shorten a message or start a new chat." if share > 1 else ""
+        self.setToolTip(over or f"{share:.0%} of the context is taken by this conversation.")
+        self.setAccessibleName(f"{self._label.text()} tokens. {over}".strip())

@@ -1,0 +1,34 @@
+"""A chat as a Markdown file."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Sequence
+
+from app.history.records import Chat, Message
+
+_UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
+
+
+def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
+    """``path`` is the branch to export, first message first. Answers stand as written, questions under a heading."""
+    day = time.strftime("%Y-%m-%d", time.localtime(chat.created))
+    lines = [f"# {chat.title}", "", f"*{day}*", ""]
+    if chat.system_prompt:
+        lines += ["## System", "", chat.system_prompt, ""]
+    for message in path:
+        lines += ["## You" if message.role == "user" else _answer_heading(message), "", message.content.rstrip(), ""]
+        if message.state == "interrupted":
+            lines += ["*(interrupted)*", ""]
+    return "\n".join(lines)
+
+
+def file_name(chat: Chat) -> str:
+    """A name for the exported file that every file system takes."""
+    name = " ".join(_UNSAFE.sub(" ", chat.title).split())
+    return (name.strip(" .")[:80] or "chat") + ".md"
+
+
+def _answer_heading(message: Message) -> str:
+    return f"## {message.stats.model}" if message.stats.model else "## Answer"

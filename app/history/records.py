@@ -1,0 +1,69 @@
+"""What the history keeps: chats, and messages that form a tree by parent."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Literal, NamedTuple
+
+import msgspec
+
+from engine.protocol import FinishReason, Sampling, Timings, Usage
+
+Role = Literal["user", "assistant"]
+State = Literal["complete", "streaming", "interrupted"]
+Tint = Literal["", "accepted", "corrected"]
+
+
+class Span(NamedTuple):
+    """A run of ``chars`` characters whose tokens came from the same place; "" is plain decoding."""
+
+    tint: Tint
+    chars: int
+
+
+class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an answer was asked for and how it went. Timings are absent while it streams or if it was interrupted."""
+
+    sampling: Sampling = Sampling()
+    """As asked, the seed included, so that it can be run again exactly."""
+    model: str = ""
+    reason: FinishReason | None = None
+    detail: str = ""
+    usage: Usage | None = None
+    timings: Timings | None = None
+
+
+class Chat(NamedTuple):
+    """``created`` and ``updated`` are seconds since 1970; ``leaf`` is the message shown last."""
+
+    id: str
+    title: str
+    created: float
+    updated: float
+    system_prompt: str = ""
+    sampling: Sampling = Sampling()
+    leaf: str = ""
+
+
+class Message(NamedTuple):
+    id: str
+    chat: str
+    parent: str
+    """Empty for the first message of a chat."""
+    role: Role
+    content: str
+    state: State = "complete"
+    stats: AnswerStats = AnswerStats()
+    spans: tuple[Span, ...] = ()
+    created: float = 0.0
+
+
+class Found(NamedTuple):
+    """A chat that a search found; ``excerpt`` is the place in its text, "" when only the title matched."""
+
+    chat: Chat
+    excerpt: str
+
+
+def new_id() -> str:
+    return uuid.uuid4().hex

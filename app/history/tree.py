@@ -1,0 +1,59 @@
+"""The messages of one chat as a tree, with the branch that is shown. Knows no Qt and no file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from app.history.records import Message
+
+
+class MessageTree:
+    """Messages by id; children keep the order in which they came. :attr:`leaf` is "" for an empty chat."""
+
+    def __init__(self, messages: Iterable[Message] = (), leaf: str = "") -> None:
+        self._messages: dict[str, Message] = {}
+        self._children: dict[str, list[str]] = {}
+        for message in messages:
+            self.put(message)
+        if leaf not in self._messages:
+            leaf = next(reversed(self._messages), "")
+        self.leaf = leaf
+
+    def __len__(self) -> int:
+        return len(self._messages)
+
+    def get(self, message_id: str) -> Message:
+        """Raises KeyError for an id that is not in the tree."""
+        return self._messages[message_id]
+
+    def put(self, message: Message) -> None:
+        """Add a message, or replace the one with its id (parent and place stay)."""
+        if message.id not in self._messages:
+            self._children.setdefault(message.parent, []).append(message.id)
+        self._messages[message.id] = message
+
+    def remove(self, message_id: str) -> None:
+        """Remove a message without children; the leaf moves to its parent if it was the leaf."""
+        assert not self._children.get(message_id), "a message with answers cannot be removed"
+        message = self._messages.pop(message_id)
+        self._children[message.parent].remove(message_id)
+        if self.leaf == message_id:
+            self.leaf = message.parent
+
+    def path(self, leaf: str | None = None) -> list[Message]:
+        """From the first message down to ``leaf`` (the shown one by default)."""
+        at, path = self.leaf if leaf is None else leaf, []
+        while at in self._messages:
+            path.append(self._messages[at])
+            at = self._messages[at].parent
+        return path[::-1]
+
+    def siblings(self, message_id: str) -> list[str]:
+        """All versions of a message, itself included, oldest first."""
+        return list(self._children[self._messages[message_id].parent])
+
+    def newest_leaf(self, message_id: str) -> str:
+        """The end of the branch through ``message_id`` that takes the newest child at each fork."""
+        while self._children.get(message_id):
+            message_id = self._children[message_id][-1]
+        return message_id

@@ -1,0 +1,210 @@
+"""The window's only door to the engine: messages out, Qt signals in, and the engine brought back when it dies."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
+
+from app.link.child import default_command
+from app.link.worker import RESTARTS, Event, LinkState, StateChange, Worker
+from engine import protocol
+
+__all__ = ["RESTARTS", "EngineLink", "LinkState"]
+
+DRAIN_S = 0.006
+"""How long one drain of the inbox may hold the event loop before it lets the window paint."""
+
+
+class EngineLink(QObject):
+    """Every signal carries one message of engine/protocol.py and is emitted in the thread of this object.
+
+    ``state_changed`` carries a :class:`LinkState` and a sentence for people. After a restart the model that was
+    loaded last is loaded again, and the values given to Set that differ from the defaults are set again.
+    """
+
+    welcomed = Signal(object)
+    options = Signal(object)
+    loading = Signal(object)
+    loaded = Signal(object)
+    unloaded = Signal(object)
+    prefill = Signal(object)
+    delta = Signal(object)
+    finished = Signal(object)
+    telemetry = Signal(object)
+    compare_progress = Signal(object)
+    compared = Signal(object)
+    estimated = Signal(object)
+    counted = Signal(object)
+    failed = Signal(object)
+    state_changed = Signal(object, str)
+    _wake = Signal()
+
+    def __init__(self, command: Sequence[str] | None = None, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._command = list(command) if command is not None else default_command()
+        self._worker: Worker | None = None
+        self._inbox: deque[Event] = deque()
+        self._wake_pending = False
+        self._wake.connect(self._drain, Qt.ConnectionType.QueuedConnection)
+        self._state = LinkState.STARTING
+        self._welcome: protocol.Welcome | None = None
+        self._catalogue: list[protocol.OptionSpec] = []
+        self._card: protocol.ModelCard | None = None
+        self._asked: protocol.Load | None = None
+        self._last_load: protocol.Load | None = None
+        self._values: dict[str, protocol.Value] = {}
+        self._restoring = False
+        self._signals: dict[type, SignalInstance] = {
+            protocol.Welcome: self.welcomed,
+            protocol.Options: self.options,
+            protocol.Loading: self.loading,
+            protocol.Loaded: self.loaded,
+            protocol.Unloaded: self.unloaded,
+            protocol.Prefill: self.prefill,
+            protocol.Delta: self.delta,
+            protocol.Finished: self.finished,
+            protocol.Telemetry: self.telemetry,
+            protocol.CompareProgress: self.compare_progress,
+            protocol.Compared: self.compared,
+            protocol.Estimated: self.estimated,
+            protocol.Counted: self.counted,
+            protocol.Error: self.failed,
+        }
+
+    @property
+    def state(self) -> LinkState:
+        return self._state
+
+    @property
+    def card(self) -> protocol.ModelCard | None:
+        """The loaded model, None while there is none."""
+        return self._card
+
+    @property
+    def catalogue(self) -> list[protocol.OptionSpec]:
+        return self._catalogue
+
+    @property
+    def welcome(self) -> protocol.Welcome | None:
+        return self._welcome
+
+    @property
+    def engine_pid(self) -> int | None:
+        return self._worker.pid if self._worker is not None else None
+
+    def start(self) -> None:
+        """Start the engine; returns at once, the signals tell the rest."""
+        if self._worker is None:
+            self._worker = Worker(self._command, self._post)
+            self._worker.start()
+            self.state_changed.emit(self._state, "Starting the engine.")
+
+    def revive(self) -> None:
+        """Start the engine again after DEAD."""
+        if self._worker is not None:
+            self._worker.revive()
+
+    def shutdown(self) -> None:
+        """Stop the engine and the thread; no signal is emitted afterwards."""
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.stop()
+            worker.join(timeout=10.0)
+        self._inbox.clear()
+
+    def send(self, message: protocol.Message) -> None:
+        """Without a connection a Load or Set is kept for the next one; anything else comes back through ``failed``."""
+        if isinstance(message, protocol.Load):
+            self._asked = message
+        elif isinstance(message, protocol.Unload):
+            self._asked = self._last_load = None
+        elif isinstance(message, protocol.Set):
+            self._values[message.key] = message.value
+        connected = self._worker is not None and self._state is LinkState.CONNECTED
+        if connected and self._worker is not None and self._worker.send(protocol.encode(message)):
+            return
+        if not isinstance(message, protocol.Load | protocol.Set | protocol.Unload):
+            text = "The engine is not running yet. Wait until it has started, then try again."
+            self.failed.emit(protocol.Error(code="not_connected", message=text, id=getattr(message, "id", "")))
+
+    def _post(self, event: Event) -> None:
+        """From the worker's thread. One queued wake-up serves all events that wait."""
+        self._inbox.append(event)
+        if not self._wake_pending:
+            self._wake_pending = True
+            self._wake.emit()
+
+    def _drain(self) -> None:
+        self._wake_pending = False
+        until = time.monotonic() + DRAIN_S
+        while self._inbox and self._worker is not None:
+            self._dispatch(self._inbox.popleft())
+            if self._inbox and time.monotonic() > until:
+                self._wake_pending = True
+                self._wake.emit()
+                return
+
+    def _dispatch(self, event: Event) -> None:
+        if isinstance(event, StateChange):
+            self._change_state(event)
+            return
+        self._note(event)
+        signal = self._signals.get(type(event))
+        if signal is not None:
+            signal.emit(event)
+        if isinstance(event, protocol.Loaded) and self._restoring:
+            self._restoring = False
+            self._resend_values(reload_only=False)
+
+    def _change_state(self, change: StateChange) -> None:
+        self._state = change.state
+        if change.state in (LinkState.RESTARTING, LinkState.DEAD):
+            self._card = None
+            if self._restoring:  # it died while loading the same model again: do not try that for ever
+                self._restoring = False
+                self._asked = self._last_load = None
+                self._values.clear()
+        self.state_changed.emit(change.state, change.sentence)
+        if change.state is LinkState.CONNECTED:
+            self._restore()
+
+    def _note(self, message: protocol.Message) -> None:
+        """Keep what the properties report."""
+        if isinstance(message, protocol.Welcome):
+            self._welcome, self._card, self._catalogue = message, message.loaded, message.catalogue
+        elif isinstance(message, protocol.Options):
+            self._catalogue = message.catalogue
+            if not self._restoring:
+                self._keep_values()
+        elif isinstance(message, protocol.Loaded):
+            self._card = message.card
+            self._last_load = self._asked or protocol.Load(model=message.card.path)
+        elif isinstance(message, protocol.Unloaded):
+            self._card = None
+        elif isinstance(message, protocol.Error) and not message.id and self._card is None:
+            self._asked = self._last_load  # a load that was refused is not tried again after a restart
+        elif isinstance(message, protocol.Error) and not message.id and not self._restoring:
+            self._keep_values()  # a value that was refused is not set again either
+
+    def _keep_values(self) -> None:
+        """What a restarted engine is to be given: what this one confirmed, where it differs from the defaults."""
+        self._values = {spec.key: spec.value for spec in self._catalogue if spec.value != spec.default}
+
+    def _restore(self) -> None:
+        """Give a fresh engine the model and the values that the last one had, or that were asked for meanwhile."""
+        load = self._asked or self._last_load
+        if load is None or self._card is not None:
+            self._resend_values(reload_only=False)
+            return
+        self._restoring = True
+        self._resend_values(reload_only=True)  # before the load, so that the weights are read once
+        self.send(load)
+
+    def _resend_values(self, reload_only: bool) -> None:
+        for spec in self._catalogue:
+            wanted = self._values.get(spec.key, spec.value)
+            if wanted != spec.value and (not reload_only or spec.applies == "reload"):
+                self.send(protocol.Set(key=spec.key, value=wanted))

@@ -1,0 +1,180 @@
+"""The optimisation panel: one row per switch that the engine declares, grouped as it groups them."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
+
+from app.panel.row import OptionRow
+from app.theme.theme import Theme
+from app.theme.widgets import Toggle
+from engine.protocol import Compared, CompareProgress, OptionSpec
+
+NO_PROMPT = "Ask something first: measuring replays your last prompt."
+_BUSY = "Another measurement is running."
+_TINT_GROUP = "Speculation"
+
+
+class OptimisationPanel(QWidget):
+    """``value_changed`` (key, value), ``measure_requested`` (key), ``tint_changed`` (on) come from the person only."""
+
+    value_changed = Signal(str, object)
+    measure_requested = Signal(str)
+    tint_changed = Signal(bool)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._rows: dict[str, OptionRow] = {}
+        self._blocked = NO_PROMPT
+        self._measuring = ""
+        self.setProperty("surface", "panel")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self.setObjectName("panel")
+        self.setAccessibleName("Optimisations")
+        self._tint = Toggle(theme)
+        self._tint.setObjectName("panel.tint")
+        self._tint.setAccessibleName("Tint drafted words")
+        self._tint.clicked.connect(self.tint_changed)
+        self._tint_row = self._make_tint_row()
+        self._lay_out()
+        theme.changed.connect(self._recolour)
+
+    def row(self, key: str) -> OptionRow:
+        """Raises KeyError when the catalogue has no such option."""
+        return self._rows[key]
+
+    def spec(self, key: str) -> OptionSpec | None:
+        row = self._rows.get(key)
+        return row.spec if row else None
+
+    def set_catalogue(self, catalogue: list[OptionSpec]) -> None:
+        """Show these options. Rows whose option only changed its state keep their widgets, results and focus."""
+        if [(s.key, s.kind, s.group, s.choices) for s in catalogue] != [
+            (r.spec.key, r.spec.kind, r.spec.group, r.spec.choices) for r in self._rows.values()
+        ]:
+            self._rebuild(catalogue)
+        for spec in catalogue:
+            self._rows[spec.key].set_spec(spec)
+
+    def set_tint(self, on: bool) -> None:
+        self._tint.setChecked(on)
+
+    def set_measurable(self, reason: str) -> None:
+        """``reason`` why nothing can be measured now (a sentence), or empty when a last prompt exists."""
+        self._blocked = reason
+        self._update_blocked()
+
+    def show_progress(self, key: str, progress: CompareProgress | None) -> None:
+        """How far the comparison of ``key`` is; None when it ended without a result."""
+        self._measuring = key if progress is not None else ""
+        if key in self._rows:
+            self._rows[key].set_progress(progress)
+        self._update_blocked()
+
+    def show_result(self, result: Compared) -> None:
+        self._measuring = ""
+        if result.key in self._rows:
+            self._rows[result.key].set_result(result)
+        self._update_blocked()
+
+    def show_live(self, key: str, words: str) -> None:
+        """What an automatic value amounts to at the moment; nothing happens when there is no such option."""
+        if key in self._rows:
+            self._rows[key].set_live(words)
+
+    def clear_results(self) -> None:
+        """Another model was loaded: what was measured no longer holds."""
+        for row in self._rows.values():
+            row.set_result(None)
+
+    def _lay_out(self) -> None:
+        self._body = QWidget()
+        self._column = QVBoxLayout(self._body)
+        self._column.setContentsMargins(16, 12, 16, 8)
+        self._column.setSpacing(0)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroll.setWidget(self._body)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(scroll)
+        self._column.addLayout(self._head())
+        self._empty = QLabel("The switches appear when the engine is ready.")
+        self._empty.setProperty("role", "caption")
+        self._empty.setWordWrap(True)
+        self._column.addWidget(self._empty)
+        self._groups = QVBoxLayout()
+        self._groups.setSpacing(0)
+        self._column.addLayout(self._groups)
+        self._column.addStretch(1)
+
+    def _head(self) -> QHBoxLayout:
+        head = QHBoxLayout()
+        head.setContentsMargins(0, 0, 0, 4)
+        title = QLabel("Optimisations")
+        title.setProperty("role", "title")
+        unit = QLabel("tok/s, off → on")
+        unit.setProperty("role", "caption")
+        head.addWidget(title)
+        head.addStretch(1)
+        head.addSpacing(8)
+        head.addWidget(unit)
+        return head
+
+    def _make_tint_row(self) -> QFrame:
+        frame = QFrame(self)
+        frame.hide()
+        line = QHBoxLayout(frame)
+        line.setContentsMargins(0, 6, 0, 6)
+        label = QLabel("Tint drafted words")
+        tip = "Colours the words of an answer by who wrote them: accepted guesses, corrections. Changes the view only."
+        label.setToolTip(tip)
+        self._tint.setToolTip(tip)
+        line.addWidget(label, 1)
+        line.addWidget(self._tint)
+        return frame
+
+    def _rebuild(self, catalogue: list[OptionSpec]) -> None:
+        self._tint_row.setParent(self)
+        while (item := self._groups.takeAt(0)) is not None:
+            if (widget := item.widget()) is not None:
+                widget.setParent(None)
+                widget.deleteLater()
+        self._rows = {}
+        self._empty.setVisible(not catalogue)
+        groups = list(dict.fromkeys(spec.group for spec in catalogue))
+        for group in groups:
+            self._groups.addWidget(self._section(group))
+            for spec in catalogue:
+                if spec.group == group:
+                    self._groups.addWidget(self._make_row(spec))
+            if group == _TINT_GROUP:
+                self._groups.addWidget(self._tint_row)
+        self._tint_row.setVisible(_TINT_GROUP in groups)
+        # The order of the catalogue, which is how the next catalogue is compared with this one.
+        self._rows = {spec.key: self._rows[spec.key] for spec in catalogue}
+        self._update_blocked()
+
+    def _section(self, group: str) -> QLabel:
+        label = QLabel(group)
+        label.setProperty("role", "section")
+        label.setContentsMargins(0, 13, 0, 3)
+        return label
+
+    def _make_row(self, spec: OptionSpec) -> OptionRow:
+        row = OptionRow(spec, self._theme)
+        row.value_changed.connect(self.value_changed)
+        row.measure_requested.connect(self.measure_requested)
+        self._rows[spec.key] = row
+        return row
+
+    def _update_blocked(self) -> None:
+        for key, row in self._rows.items():
+            row.set_blocked(_BUSY if self._measuring and key != self._measuring else self._blocked)
+
+    def _recolour(self) -> None:
+        for row in self._rows.values():
+            row.recolour()

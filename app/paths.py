@@ -1,0 +1,37 @@
+"""Where the window keeps its files. ``KVASIR_HOME`` replaces the system's folders by subfolders of one folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import platformdirs
+
+_NAME = "kvasir"
+
+
+def _folder(sub: str, default: str) -> Path:
+    home = os.environ.get("KVASIR_HOME", "")
+    folder = Path(home) / sub if home else Path(default)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def config_dir() -> Path:
+    """Settings."""
+    return _folder("config", platformdirs.user_config_dir(_NAME, appauthor=False))
+
+
+def data_dir() -> Path:
+    """Chats."""
+    return _folder("data", platformdirs.user_data_dir(_NAME, appauthor=False))
+
+
+def log_dir() -> Path:
+    """The log file and its predecessors."""
+    return _folder("log", platformdirs.user_log_dir(_NAME, appauthor=False))
+
+
+def assets_dir() -> Path:
+    """Icons and the bundled texts, beside the packages in a checkout and in an installation."""
+    return Path(__file__).resolve().parent.parent / "assets"

@@ -1,0 +1,139 @@
+"""Assembles the program from its parts and takes it apart again."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import socket
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QObject, QSocketNotifier
+from PySide6.QtWidgets import QApplication, QMessageBox
+
+from app import log as log_file
+from app import paths
+from app.chat.page import ChatPage
+from app.help.page import HelpPage
+from app.history.schema import HistoryUnusableError
+from app.history.sidebar import Sidebar
+from app.history.store import HistoryStore
+from app.link.link import EngineLink
+from app.panel.panel import OptimisationPanel
+from app.plots.strip import PlotStrip
+from app.settings.page import SettingsPage
+from app.settings.store import SettingsStore
+from app.single import SingleInstance, socket_name
+from app.theme.icons import app_icon
+from app.theme.theme import Theme
+from app.window import MainWindow
+from app.wiring import Wiring
+
+log = logging.getLogger(__name__)
+
+
+class Program:
+    """The window with everything behind it. ``engine`` is the command that starts the engine; None is Kvasir's own."""
+
+    def __init__(self, app: QApplication, log_path: Path, engine: Sequence[str] | None = None) -> None:
+        self._closed = False
+        self.store = SettingsStore(paths.config_dir() / "settings.json")
+        settings = self.store.settings
+        data = paths.data_dir()
+        self.history = HistoryStore(data / "history.db")
+        # The engine takes seconds to start: it begins before the window is built.
+        self.link = EngineLink(engine)
+        self.link.start()
+        self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
+        self.theme.apply(app)
+        self.chat = ChatPage(self.link, self.history, self.theme)
+        self.sidebar = Sidebar(self.history, self.theme)
+        self.window = MainWindow(
+            sidebar=self.sidebar,
+            chat=self.chat,
+            panel=OptimisationPanel(self.theme),
+            plots=PlotStrip(self.theme),
+            help_page=HelpPage(paths.assets_dir() / "demo" / "knowledge", self.theme),
+            settings_page=SettingsPage(self.store, self.theme, log_path, data),
+            store=self.store,
+            theme=self.theme,
+        )
+        self.wiring = Wiring(self.window, self.chat, self.link, self.store)
+        self.sidebar.chat_selected.connect(self.chat.open_chat)
+        self.sidebar.new_chat.connect(self.chat.new_chat)
+        self.chat.chat_changed.connect(self.sidebar.select)
+
+    def close(self) -> None:
+        """Everything written, the engine ended. Safe to call twice."""
+        if self._closed:
+            return
+        self._closed = True
+        self.window.close()
+        self.chat.close_down()
+        self.link.shutdown()
+        self.history.close()
+
+    @staticmethod
+    def run(arguments: Sequence[str], started: float, engine: Sequence[str] | None = None) -> int:
+        """Run until the window is closed; ``started`` is the perf_counter of the process's beginning."""
+        app = QApplication(list(arguments))
+        app.setApplicationName("Kvasir")
+        app.setDesktopFileName("kvasir")
+        app.setWindowIcon(app_icon())
+        try:
+            single = SingleInstance(socket_name(paths.data_dir()))
+            if not single.acquire():
+                return 0
+            program = Program(app, log_file.start(paths.log_dir()), engine)
+        except HistoryUnusableError as error:
+            return _refuse(app, str(error))
+        except OSError as error:
+            return _refuse(
+                app,
+                f"Kvasir cannot use its folder: {error}. Allow writing there, or set KVASIR_HOME to another folder.",
+            )
+        program.window.painted.connect(lambda: log.info("window visible after %.2f s", time.perf_counter() - started))
+        single.raised.connect(program.window.to_front)
+        signals = _SignalExit(app)
+        program.window.show()
+        try:
+            return app.exec()
+        finally:
+            program.close()
+            signals.restore()
+            single.release()
+            log_file.stop()
+
+
+def _refuse(app: QApplication, sentence: str) -> int:
+    """Without its history the program does not start; the sentence goes to whoever started it, on either channel."""
+    log.error("%s", sentence)
+    sys.stderr.write(sentence + "\n")
+    box = QMessageBox(QMessageBox.Icon.Critical, "Kvasir", sentence)
+    box.show()
+    app.exec()
+    return 1
+
+
+class _SignalExit(QObject):
+    """Ctrl-C and a polite kill close the program as its window's button does."""
+
+    def __init__(self, app: QApplication) -> None:
+        super().__init__(app)
+        self._read, self._write = socket.socketpair()
+        self._write.setblocking(False)
+        self._old_fd = signal.set_wakeup_fd(self._write.fileno(), warn_on_full_buffer=False)
+        # Python runs its handlers only between bytecodes, so a byte on the socket wakes Qt's loop.
+        self._notifier = QSocketNotifier(self._read.fileno(), QSocketNotifier.Type.Read, self)
+        self._notifier.activated.connect(app.quit)
+        self._old = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore(self) -> None:
+        signal.set_wakeup_fd(self._old_fd)
+        for number, handler in self._old.items():
+            signal.signal(number, handler)
+        self._notifier.setEnabled(False)
+        self._read.close()
+        self._write.close()

@@ -1,0 +1,221 @@
+"""The settings tab."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import (
+    QDoubleSpinBox,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QScrollArea,
+    QSpinBox,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.settings.store import SettingsStore
+from app.theme.theme import Theme
+from app.theme.widgets import Segments, Toggle
+from engine.protocol import Device
+
+_WIDTH = 640
+_GB = 1e9
+_NEXT_LOAD = "Takes effect when a model is next loaded."
+
+
+class SettingsPage(QWidget):
+    """Writes every change to the store at once. ``reload_requested``: load the present model again, with them."""
+
+    reload_requested = Signal()
+
+    def __init__(
+        self, store: SettingsStore, theme: Theme, log_file: Path, data: Path, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self._store = store
+        self._theme = theme
+        self.setProperty("surface", "bg")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._column = self._lay_out()
+        self._appearance()
+        self._engine()
+        self._files(log_file, data)
+        self._column.addStretch(1)
+
+    def set_device(self, device: Device) -> None:
+        """What the engine found: without a CUDA device that choice says why it is grey."""
+        cuda = device.kind == "cuda"
+        self._device.refuse("cuda", "" if cuda else "The engine found no CUDA device.")
+
+    def _lay_out(self) -> QVBoxLayout:
+        body = QWidget()
+        body.setMaximumWidth(_WIDTH)
+        column = QVBoxLayout(body)
+        column.setContentsMargins(24, 16, 24, 24)
+        column.setSpacing(10)
+        title = QLabel("Settings")
+        title.setProperty("role", "title")
+        column.addWidget(title)
+        holder = QWidget()
+        centred = QHBoxLayout(holder)
+        centred.setContentsMargins(0, 0, 0, 0)
+        centred.addStretch(1)
+        centred.addWidget(body, 10)
+        centred.addStretch(1)
+        scroll = QScrollArea()
+        scroll.setWidgetResizable(True)
+        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        scroll.setWidget(holder)
+        outer = QVBoxLayout(self)
+        outer.setContentsMargins(0, 0, 0, 0)
+        outer.addWidget(scroll)
+        return column
+
+    def _appearance(self) -> None:
+        settings = self._store.settings
+        self._section("Appearance")
+        mode = Segments("Theme", ("system", "light", "dark"), ("system", "light", "dark"), "settings.theme")
+        mode.choose(settings.theme)
+        self.setFocusProxy(mode)
+        mode.chosen.connect(self._set_theme)
+        self._row("Theme", "System follows the desktop's own light or dark setting.", mode)
+        size = QSpinBox()
+        size.setRange(80, 160)
+        size.setSingleStep(10)
+        size.setSuffix(" %")
+        size.setAlignment(Qt.AlignmentFlag.AlignRight)
+        size.setFixedWidth(84)
+        size.setKeyboardTracking(False)
+        size.setValue(round(100 * settings.text_scale))
+        size.valueChanged.connect(self._set_scale)
+        self._row("Text size", "", size)
+        still = Toggle(self._theme)
+        still.setChecked(settings.reduced_motion)
+        still.clicked.connect(self._set_motion)
+        self._row("Reduced motion", "Switches and panels change without sliding.", still)
+
+    def _engine(self) -> None:
+        settings = self._store.settings
+        self._section("Engine")
+        self._memory_rows(settings.memory)
+        context = QSpinBox()
+        context.setRange(0, 1_048_576)
+        context.setSingleStep(1024)
+        context.setAlignment(Qt.AlignmentFlag.AlignRight)
+        context.setSpecialValueText("the model's own")
+        context.setGroupSeparatorShown(True)
+        context.setFixedWidth(150)
+        context.setKeyboardTracking(False)
+        context.setValue(settings.context or 0)
+        context.valueChanged.connect(lambda value: self._set(context=value or None))
+        self._row("Longest context, tokens", f"A shorter one needs less memory. {_NEXT_LOAD}", context)
+        self._device = Segments("Device", ("auto", "cpu", "cuda"), ("automatic", "CPU", "CUDA"), "settings.device")
+        self._device.choose(settings.device)
+        self._device.chosen.connect(lambda key: self._set(device=key))
+        self._row("Device", f"Automatic takes a CUDA device where there is one. {_NEXT_LOAD}", self._device)
+        draft = Toggle(self._theme)
+        draft.setChecked(settings.draft)
+        draft.clicked.connect(lambda on: self._set(draft=on))
+        self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
+        reload = QPushButton("Load the model again now")
+        reload.setObjectName("settings.reload")
+        reload.setAccessibleName("Load the model again now")
+        reload.clicked.connect(self.reload_requested)
+        line = QHBoxLayout()
+        line.addStretch(1)
+        line.addWidget(reload)
+        self._column.addLayout(line)
+
+    def _memory_rows(self, memory: float | None) -> None:
+        """None is automatic, at most 1 a share of the free memory, above it bytes."""
+        kind = "auto" if memory is None else "share" if memory <= 1 else "fixed"
+        self._memory = Segments(
+            "Memory for the engine", ("auto", "share", "fixed"), ("automatic", "share", "fixed"), "settings.memory"
+        )
+        self._memory.choose(kind)
+        self._share = self._number(" % of free", 10, 100, 100 * memory if memory is not None and memory <= 1 else 85)
+        self._fixed = self._number(" GB", 0.1, 4096, memory / _GB if memory is not None and memory > 1 else 8)
+        self._memory.chosen.connect(self._set_memory)
+        self._share.valueChanged.connect(lambda: self._set_memory("share"))
+        self._fixed.valueChanged.connect(lambda: self._set_memory("fixed"))
+        box = QWidget()
+        line = QHBoxLayout(box)
+        line.setContentsMargins(0, 0, 0, 0)
+        for widget in (self._share, self._fixed, self._memory):
+            line.addWidget(widget)
+        self._row("Memory for the engine", f"Automatic takes 85 % of what is free. {_NEXT_LOAD}", box)
+        self._show_memory(kind)
+
+    def _number(self, suffix: str, low: float, high: float, value: float) -> QDoubleSpinBox:
+        box = QDoubleSpinBox()
+        box.setRange(low, high)
+        box.setDecimals(1 if suffix == " GB" else 0)
+        box.setSuffix(suffix)
+        box.setAlignment(Qt.AlignmentFlag.AlignRight)
+        box.setFixedWidth(110)
+        box.setKeyboardTracking(False)
+        box.setAccessibleName(f"Memory for the engine,{suffix}")
+        box.setValue(value)
+        return box
+
+    def _files(self, log_file: Path, data: Path) -> None:
+        self._section("Files")
+        for name, path in (("Log file", log_file), ("Chats", data), ("Settings", self._store.path)):
+            folder = path if path.is_dir() else path.parent
+            button = QPushButton("Open folder")
+            button.setAccessibleName(f"Open the folder of: {name}")
+            button.clicked.connect(lambda _=False, f=folder: QDesktopServices.openUrl(QUrl.fromLocalFile(str(f))))
+            self._row(name, str(path), button)
+
+    def _section(self, text: str) -> None:
+        label = QLabel(text)
+        label.setProperty("role", "section")
+        label.setContentsMargins(0, 16, 0, 0)
+        self._column.addWidget(label)
+
+    def _row(self, name: str, caption: str, control: QWidget) -> None:
+        if not control.accessibleName():
+            control.setAccessibleName(name)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(QLabel(name))
+        if caption:
+            label = QLabel(caption)
+            label.setProperty("role", "caption")
+            label.setWordWrap(True)
+            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+            words.addWidget(label)
+        line = QHBoxLayout()
+        line.setSpacing(16)
+        line.addLayout(words, 1)
+        line.addWidget(control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self._column.addLayout(line)
+
+    def _set(self, **changes: Any) -> None:
+        self._store.update(**changes)
+
+    def _set_theme(self, mode: str) -> None:
+        self._store.update(theme=mode)
+        self._theme.set_mode(self._store.settings.theme)
+
+    def _set_scale(self, percent: int) -> None:
+        self._store.update(text_scale=percent / 100)
+        self._theme.set_scale(percent / 100)
+
+    def _set_motion(self, still: bool) -> None:
+        self._store.update(reduced_motion=still)
+        self._theme.set_reduced_motion(still)
+
+    def _set_memory(self, kind: str) -> None:
+        values = {"auto": None, "share": self._share.value() / 100, "fixed": self._fixed.value() * _GB}
+        self._store.update(memory=values[kind])
+        self._show_memory(kind)
+
+    def _show_memory(self, kind: str) -> None:
+        self._share.setVisible(kind == "share")
+        self._fixed.setVisible(kind == "fixed")

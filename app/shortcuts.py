@@ -1,0 +1,79 @@
+"""Every keyboard shortcut, declared once: the window binds this table and the dialog shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QVBoxLayout, QWidget
+
+
+class Shortcut(NamedTuple):
+    action: str
+    """The name under which the window gives the function; empty where a widget handles the key itself."""
+    keys: str
+    words: str
+    group: str
+
+
+TABLE = (
+    Shortcut("new_chat", "Ctrl+N", "New chat", "Chat"),
+    Shortcut("search", "Ctrl+K", "Search all chats", "Chat"),
+    Shortcut("focus_composer", "Ctrl+L", "Go to the message field", "Chat"),
+    Shortcut("", "Return", "Send the message", "Chat"),
+    Shortcut("", "Shift+Return", "Break the line", "Chat"),
+    # No QShortcut: it would take Esc from the fields that cancel an edit with it; the window gets what they leave.
+    Shortcut("", "Esc", "Stop the answer, or cancel an edit", "Chat"),
+    Shortcut("regenerate", "Ctrl+R", "Answer again", "Chat"),
+    Shortcut("toggle_sidebar", "Ctrl+B", "Show or hide the list of chats", "Window"),
+    Shortcut("toggle_panel", "Ctrl+Shift+O", "Show or hide the optimisations", "Window"),
+    Shortcut("toggle_plots", "Ctrl+Shift+P", "Fold or unfold the plots", "Window"),
+    Shortcut("show_chat", "Ctrl+1", "Chat", "Window"),
+    Shortcut("show_settings", "Ctrl+,", "Settings", "Window"),
+    Shortcut("show_help", "F1", "Help", "Window"),
+    Shortcut("show_shortcuts", "Ctrl+/", "This list", "Window"),
+    Shortcut("quit", "Ctrl+Q", "Quit", "Window"),
+)
+
+
+def bind(window: QWidget, actions: Mapping[str, Callable[[], object]]) -> list[QShortcut]:
+    """Bind the table's keys to the window's functions. Raises KeyError when the window lacks one."""
+    bound = []
+    for entry in TABLE:
+        if entry.action:
+            shortcut = QShortcut(QKeySequence(entry.keys), window)
+            shortcut.setContext(Qt.ShortcutContext.WindowShortcut)
+            shortcut.activated.connect(actions[entry.action])
+            bound.append(shortcut)
+    return bound
+
+
+class ShortcutsDialog(QDialog):
+    """The table, for people."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle("Keyboard shortcuts")
+        self.setObjectName("shortcuts")
+        column = QVBoxLayout(self)
+        column.setContentsMargins(24, 16, 24, 24)
+        column.setSpacing(8)
+        for group in dict.fromkeys(entry.group for entry in TABLE):
+            head = QLabel(group)
+            head.setProperty("role", "section")
+            head.setContentsMargins(0, 8, 0, 0)
+            column.addWidget(head)
+            column.addLayout(self._grid([entry for entry in TABLE if entry.group == group]))
+
+    def _grid(self, entries: list[Shortcut]) -> QGridLayout:
+        grid = QGridLayout()
+        grid.setHorizontalSpacing(24)
+        grid.setColumnMinimumWidth(0, 240)
+        for row, entry in enumerate(entries):
+            keys = QLabel(QKeySequence(entry.keys).toString(QKeySequence.SequenceFormat.NativeText))
+            keys.setProperty("role", "mute")
+            grid.addWidget(QLabel(entry.words), row, 0)
+            grid.addWidget(keys, row, 1, Qt.AlignmentFlag.AlignRight)
+        return grid

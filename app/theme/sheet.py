@@ -1,0 +1,179 @@
+"""The style sheet, built from the tokens.
+
+Widgets ask for a look with dynamic properties, so that no widget names a colour:
+
+- ``surface``: "bg", "panel", "raised" (a QWidget or QFrame that paints its background); ``edge``: "top", "bottom",
+  "left", "right" draws one hairline there, "all" a box with radius 8.
+- ``role`` on a QLabel: "caption", "section" (upper-case head), "title", "figure" (semibold), "tiny", "mute", "good",
+  "warn", "bad".
+- ``kind`` on a QPushButton or QToolButton: "primary", "quiet" (no background until hovered), "tab" (top bar), "link";
+  without one it is a plain raised button.
+- ``card`` on a QFrame: "user" (a message of the person), "composer", "code", "notice", "bad" (an error notice).
+
+After changing a property at run time call :func:`restyle`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from PySide6.QtWidgets import QWidget
+
+from app.theme.theme import CAPTION_PX, SECTION_PX, TITLE_PX
+
+if TYPE_CHECKING:
+    from app.theme.theme import Theme
+
+
+def restyle(widget: QWidget) -> None:
+    """Make the widget notice a dynamic property that changed."""
+    widget.style().unpolish(widget)
+    widget.style().polish(widget)
+    widget.update()
+
+
+def build(theme: Theme) -> str:
+    """The application's style sheet for the theme's present tokens and text scale."""
+    return "\n".join((_text(theme), _surfaces(theme), _buttons(theme), _inputs(theme), _containers(theme)))
+
+
+def _text(theme: Theme) -> str:
+    t = theme.tokens
+    caption, section, title = theme.px(CAPTION_PX), theme.px(SECTION_PX), theme.px(TITLE_PX)
+    return f"""
+    QWidget {{ color: {t.text}; }}
+    QWidget:disabled {{ color: {t.mute}; }}
+    QLabel {{ background: transparent; }}
+    QLabel[role="caption"] {{ color: {t.mute}; font-size: {caption}px; }}
+    QLabel[role="section"] {{ color: {t.mute}; font-size: {section}px; letter-spacing: 1px;
+        text-transform: uppercase; }}
+    QLabel[role="title"] {{ font-size: {title}px; font-weight: 600; }}
+    QLabel[role="tiny"] {{ color: {t.mute}; font-size: {section}px; }}
+    QLabel[role="figure"] {{ font-weight: 600; }}
+    QLabel[role="mute"] {{ color: {t.mute}; }}
+    QLabel[role="good"] {{ color: {t.good}; font-size: {caption}px; }}
+    QLabel[role="warn"] {{ color: {t.warn}; font-size: {caption}px; }}
+    QLabel[role="bad"] {{ color: {t.bad}; font-size: {caption}px; }}
+    QLabel[badge] {{ font-size: {section}px; padding: 1px 5px; border: 1px solid {t.line}; border-radius: 3px; }}
+    QLabel[badge="good"] {{ color: {t.good}; border-color: {theme.tint("good", 0.6, "panel")}; }}
+    QLabel[badge="warn"] {{ color: {t.warn}; border-color: {theme.tint("warn", 0.6, "panel")}; }}
+    QLabel[badge="mute"] {{ color: {t.mute}; border-color: {t.line}; }}
+    QToolTip {{ color: {t.text}; background: {t.raised}; border: 1px solid {t.line}; padding: 4px 8px;
+        font-size: {caption}px; }}
+    """
+
+
+def _surfaces(theme: Theme) -> str:
+    t = theme.tokens
+    edges = "\n".join(
+        f'*[edge="{side}"] {{ border: none; border-{side}: 1px solid {t.line}; }}'
+        for side in ("top", "bottom", "left", "right")
+    )
+    return f"""
+    QMainWindow, QDialog {{ background: {t.panel}; }}
+    *[surface="bg"] {{ background: {t.bg}; }}
+    *[surface="panel"] {{ background: {t.panel}; }}
+    *[surface="raised"] {{ background: {t.raised}; }}
+    {edges}
+    *[edge="all"] {{ border: 1px solid {t.line}; border-radius: 8px; }}
+    QFrame[card="user"] {{ background: {t.raised}; border-radius: 10px; }}
+    QFrame[card="composer"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 12px; }}
+    QFrame[card="code"] {{ background: {theme.code_background}; border: 1px solid {t.line}; border-radius: 8px; }}
+    QFrame[card="notice"] {{ background: {theme.tint("accent", 0.12, "panel")}; border: none; }}
+    QFrame[card="bad"] {{ background: {theme.tint("bad", 0.14, "panel")}; border: none; }}
+    """
+
+
+def _buttons(theme: Theme) -> str:
+    t = theme.tokens
+    hover = theme.tint("text", 0.08, "raised")
+    bright = theme.tint("text", 0.10, "accent")
+    return f"""
+    QPushButton, QToolButton {{ background: {t.raised}; border: 1px solid {t.raised}; border-radius: 6px;
+        padding: 5px 11px; }}
+    QToolButton {{ padding: 3px; }}
+    QPushButton:hover, QToolButton:hover {{ background: {hover}; border-color: {hover}; }}
+    QPushButton:focus, QToolButton:focus {{ border-color: {t.accent}; }}
+    QPushButton:disabled, QToolButton:disabled {{ color: {t.mute}; }}
+    QPushButton[kind="primary"] {{ background: {t.accent}; border-color: {t.accent}; color: {t.on_accent}; }}
+    QPushButton[kind="primary"]:hover {{ background: {bright}; border-color: {bright}; }}
+    QPushButton[kind="primary"]:focus {{ border-color: {t.text}; }}
+    QPushButton[kind="primary"]:disabled {{ background: {t.raised}; border-color: {t.raised}; color: {t.mute}; }}
+    *[kind="quiet"] {{ background: transparent; border-color: transparent; color: {t.mute}; }}
+    *[kind="quiet"]:hover {{ background: {t.raised}; border-color: {t.raised}; color: {t.text}; }}
+    *[kind="quiet"]:focus {{ border-color: {t.accent}; }}
+    *[kind="quiet"]:checked {{ color: {t.text}; }}
+    *[kind="link"] {{ background: transparent; border: none; color: {t.mute}; padding: 0;
+        font-size: {theme.px(CAPTION_PX)}px; }}
+    *[kind="link"]:hover, *[kind="link"]:focus {{ color: {t.accent}; background: transparent; }}
+    *[kind="link"]:disabled {{ color: {t.mute}; }}
+    *[kind="tab"] {{ background: transparent; border: none; border-radius: 0; color: {t.mute};
+        padding: 11px 1px 10px 1px; border-bottom: 2px solid transparent; }}
+    *[kind="tab"]:hover {{ color: {t.text}; background: transparent; }}
+    *[kind="tab"]:focus {{ color: {t.text}; background: transparent; border: none;
+        border-bottom: 2px solid {t.line}; }}
+    *[kind="tab"]:checked {{ color: {t.text}; border-bottom: 2px solid {t.accent}; }}
+    QFrame[segmented="true"] {{ background: {t.raised}; border: none; border-radius: 6px; }}
+    *[kind="segment"] {{ background: transparent; border: 1px solid transparent; border-radius: 5px; color: {t.mute};
+        padding: 3px 8px; font-size: {theme.px(CAPTION_PX)}px; }}
+    *[kind="segment"]:hover {{ background: transparent; border-color: transparent; color: {t.text}; }}
+    *[kind="segment"]:focus {{ border-color: {t.accent}; }}
+    *[kind="segment"]:checked {{ background: {theme.segment_background}; color: {t.text}; }}
+    *[kind="segment"]:disabled {{ color: {theme.tint("mute", 0.5, "raised")}; }}
+    QPushButton::menu-indicator, QToolButton::menu-indicator {{ width: 0; image: none; }}
+    """
+
+
+def _inputs(theme: Theme) -> str:
+    t = theme.tokens
+    return f"""
+    QLineEdit, QSpinBox, QDoubleSpinBox, QComboBox {{ background: {t.raised}; border: 1px solid {t.raised};
+        border-radius: 6px; padding: 5px 9px; selection-background-color: {t.accent};
+        selection-color: {t.on_accent}; }}
+    QSpinBox, QDoubleSpinBox {{ padding: 3px 2px; }}
+    QAbstractSpinBox > QLineEdit {{ background: transparent; border: none; padding: 0 6px; }}
+    QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSpinBox::down-button {{
+        width: 0; border: none; }}
+    QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {{ border-color: {t.accent}; }}
+    QComboBox::drop-down {{ border: none; width: 16px; }}
+    QComboBox QAbstractItemView {{ background: {t.raised}; border: 1px solid {t.line};
+        selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+    QPlainTextEdit, QTextEdit, QTextBrowser {{ background: transparent; border: none;
+        selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
+    QPlainTextEdit[field="true"] {{ background: {t.raised}; border: 1px solid {t.raised}; border-radius: 6px;
+        padding: 4px 6px; }}
+    QPlainTextEdit[field="true"]:focus {{ border-color: {t.accent}; }}
+    QCheckBox {{ spacing: 8px; background: transparent; }}
+    QSlider::groove:horizontal {{ height: 4px; background: {t.line}; border-radius: 2px; }}
+    QSlider::sub-page:horizontal {{ background: {t.accent}; border-radius: 2px; }}
+    QSlider::handle:horizontal {{ width: 14px; margin: -5px 0; border-radius: 7px; background: {t.text}; }}
+    QSlider::sub-page:horizontal:disabled, QSlider::handle:horizontal:disabled {{ background: {t.mute}; }}
+    QProgressBar {{ background: {t.raised}; border: none; border-radius: 3px; max-height: 6px; min-height: 6px; }}
+    QProgressBar::chunk {{ background: {t.accent}; border-radius: 3px; }}
+    """
+
+
+def _containers(theme: Theme) -> str:
+    t = theme.tokens
+    handle = theme.tint("mute", 0.4, "panel")
+    return f"""
+    QScrollArea, QListView, QTreeView, QTableView {{ background: transparent; border: none; outline: none; }}
+    QScrollArea > QWidget > QWidget {{ background: transparent; }}
+    QListView::item {{ padding: 6px 10px; border-radius: 6px; color: {t.text}; }}
+    QListView::item:hover {{ background: {theme.tint("raised", 0.5, "panel")}; }}
+    QListView::item:selected {{ background: {t.raised}; color: {t.text}; }}
+    QScrollBar:vertical {{ background: transparent; width: 10px; margin: 0; }}
+    QScrollBar:horizontal {{ background: transparent; height: 10px; margin: 0; }}
+    QScrollBar::handle {{ background: {handle}; border-radius: 3px; margin: 2px; }}
+    QScrollBar::handle:vertical {{ min-height: 28px; }}
+    QScrollBar::handle:horizontal {{ min-width: 28px; }}
+    QScrollBar::handle:hover {{ background: {t.mute}; }}
+    QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
+    QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
+    QSplitter::handle {{ background: {t.line}; }}
+    QMenu {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 6px; padding: 4px; }}
+    QMenu::item {{ padding: 5px 20px 5px 12px; border-radius: 4px; }}
+    QMenu::item:selected {{ background: {t.accent}; color: {t.on_accent}; }}
+    QMenu::item:disabled {{ color: {t.mute}; background: transparent; }}
+    QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
+    """

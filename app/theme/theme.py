@@ -1,0 +1,228 @@
+"""The one place that holds colours, fonts and the measures of the grid; everything else asks a :class:`Theme`."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
+from PySide6.QtWidgets import QApplication
+
+Mode = Literal["system", "light", "dark"]
+
+MOTION_MS = 120
+TEXT_PX = 14
+CAPTION_PX = 12
+SECTION_PX = 11
+TITLE_PX = 15
+CODE_PX = 13
+
+
+class Tokens(NamedTuple):
+    """The palette of one colour scheme, as ``#rrggbb``."""
+
+    bg: str
+    panel: str
+    raised: str
+    line: str
+    text: str
+    mute: str
+    accent: str
+    good: str
+    warn: str
+    bad: str
+    violet: str
+    teal: str
+    on_accent: str
+
+
+DARK = Tokens(
+    bg="#14161a",
+    panel="#1b1e24",
+    raised="#232730",
+    line="#2c313b",
+    text="#e7e9ee",
+    mute="#98a0ae",
+    accent="#5b8cff",
+    good="#3fb68b",
+    warn="#e0a33e",
+    bad="#e0655f",
+    violet="#a884f3",
+    teal="#45b8c8",
+    on_accent="#ffffff",
+)
+LIGHT = Tokens(
+    bg="#f7f8fa",
+    panel="#ffffff",
+    raised="#eef0f4",
+    line="#dfe3ea",
+    text="#1b1f27",
+    mute="#626b7a",
+    accent="#2f62e0",
+    good="#1e8e66",
+    warn="#a86b00",
+    bad="#c23b35",
+    violet="#7547d8",
+    teal="#14808f",
+    on_accent="#ffffff",
+)
+
+
+def mix(over: str, under: str, share: float) -> str:
+    """``share`` of the colour ``over`` painted on the colour ``under``, as ``#rrggbb``."""
+    a, b = QColor(over), QColor(under)
+    red, green, blue = (
+        round(x * share + y * (1 - share))
+        for x, y in zip((a.red(), a.green(), a.blue()), (b.red(), b.green(), b.blue()), strict=True)
+    )
+    return f"#{red:02x}{green:02x}{blue:02x}"
+
+
+def _desktop_is_dark() -> bool:
+    return QGuiApplication.styleHints().colorScheme() == Qt.ColorScheme.Dark
+
+
+class Theme(QObject):
+    """Which colours and fonts are in force. ``changed`` follows every change of scheme, text size or motion.
+
+    ``mode`` "system" follows the desktop's own light or dark setting while the program runs.
+    """
+
+    changed = Signal()
+
+    def __init__(self, mode: Mode = "system", scale: float = 1.0, reduced_motion: bool = False) -> None:
+        super().__init__()
+        self._mode: Mode = mode
+        self._scale = scale
+        self._reduced_motion = reduced_motion
+        self._app: QApplication | None = None
+        self._dark = self._wants_dark()
+        QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow)
+
+    @property
+    def mode(self) -> Mode:
+        return self._mode
+
+    @property
+    def dark(self) -> bool:
+        return self._dark
+
+    @property
+    def tokens(self) -> Tokens:
+        return DARK if self._dark else LIGHT
+
+    @property
+    def code_background(self) -> str:
+        """Code stands a little below the transcript: darker in the dark, greyer in the light."""
+        return "#0f1115" if self._dark else "#eff1f5"
+
+    @property
+    def segment_background(self) -> str:
+        """The chosen segment of a segmented control."""
+        return self.tokens.bg if self._dark else self.tokens.panel
+
+    @property
+    def scale(self) -> float:
+        """Factor on every text size, 1.0 being LOOK's 14 px."""
+        return self._scale
+
+    @property
+    def motion_ms(self) -> int:
+        """How long a transition takes, milliseconds; 0 with reduced motion."""
+        return 0 if self._reduced_motion else MOTION_MS
+
+    def color(self, name: str, alpha: float = 1.0) -> QColor:
+        """The token ``name`` as a QColor. Raises AttributeError for a name that is no token."""
+        color = QColor(getattr(self.tokens, name))
+        color.setAlphaF(alpha)
+        return color
+
+    def tint(self, name: str, share: float = 0.22, under: str = "bg") -> str:
+        """The token ``name`` mixed into another token: the background of a drafted word, a notice, a badge."""
+        return mix(getattr(self.tokens, name), getattr(self.tokens, under), share)
+
+    def set_mode(self, mode: Mode) -> None:
+        self._mode = mode
+        self._refresh(force=False)
+
+    def set_scale(self, scale: float) -> None:
+        """``scale`` is clamped to 0.8 .. 1.6, beyond which the side panels no longer hold their rows."""
+        self._scale = min(1.6, max(0.8, scale))
+        self._refresh(force=True)
+
+    def set_reduced_motion(self, reduced: bool) -> None:
+        self._reduced_motion = reduced
+        self.changed.emit()
+
+    def px(self, size: int) -> int:
+        """A text size of LOOK.md in pixels at the chosen scale."""
+        return max(8, round(size * self._scale))
+
+    def ui_font(self, size: int = TEXT_PX, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
+        """The system's UI font with tabular figures. ``size`` in LOOK.md's pixels, before the scale."""
+        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
+        font.setPixelSize(self.px(size))
+        font.setWeight(weight)
+        font.setFeature(QFont.Tag("tnum"), 1)
+        return font
+
+    def mono_font(self, size: int = CODE_PX) -> QFont:
+        """The system's fixed-pitch font."""
+        font = QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont)
+        font.setPixelSize(self.px(size))
+        font.setStyleHint(QFont.StyleHint.Monospace)
+        return font
+
+    def apply(self, app: QApplication) -> None:
+        """Give the application this theme, now and after every change."""
+        from app.theme.sheet import build
+
+        self._app = app
+        app.setStyle("Fusion")
+        app.setFont(self.ui_font())
+        app.setPalette(self._palette())
+        app.setStyleSheet(build(self))
+
+    def _wants_dark(self) -> bool:
+        return _desktop_is_dark() if self._mode == "system" else self._mode == "dark"
+
+    def _follow(self) -> None:
+        self._refresh(force=False)
+
+    def _refresh(self, force: bool) -> None:
+        dark = self._wants_dark()
+        if dark == self._dark and not force:
+            return
+        self._dark = dark
+        if self._app is not None:
+            self.apply(self._app)
+        self.changed.emit()
+
+    def _palette(self) -> QPalette:
+        t = self.tokens
+        roles = {
+            QPalette.ColorRole.Window: t.panel,
+            QPalette.ColorRole.WindowText: t.text,
+            QPalette.ColorRole.Base: t.bg,
+            QPalette.ColorRole.AlternateBase: t.raised,
+            QPalette.ColorRole.Text: t.text,
+            QPalette.ColorRole.PlaceholderText: t.mute,
+            QPalette.ColorRole.Button: t.raised,
+            QPalette.ColorRole.ButtonText: t.text,
+            QPalette.ColorRole.BrightText: t.on_accent,
+            QPalette.ColorRole.Highlight: t.accent,
+            QPalette.ColorRole.HighlightedText: t.on_accent,
+            QPalette.ColorRole.ToolTipBase: t.raised,
+            QPalette.ColorRole.ToolTipText: t.text,
+            QPalette.ColorRole.Link: t.accent,
+            QPalette.ColorRole.LinkVisited: t.violet,
+            QPalette.ColorRole.Mid: t.line,
+            QPalette.ColorRole.Dark: t.line,
+            QPalette.ColorRole.Light: t.raised,
+        }
+        palette = QPalette()
+        for role, value in roles.items():
+            palette.setColor(role, QColor(value))
+        for role in (QPalette.ColorRole.WindowText, QPalette.ColorRole.Text, QPalette.ColorRole.ButtonText):
+            palette.setColor(QPalette.ColorGroup.Disabled, role, QColor(t.mute))
+        return palette

@@ -1,0 +1,106 @@
+"""Controls that Qt does not have in LOOK.md's shape: a toggle and a row of segments."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEasingCurve, QRectF, QSize, Qt, QVariantAnimation, Signal
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QFrame, QHBoxLayout, QPushButton, QSizePolicy, QWidget
+
+from app.theme.theme import Theme
+
+
+class Toggle(QAbstractButton):
+    """An on/off switch, 32 x 18 px."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._at = 0.0
+        self._slide = QVariantAnimation(self)
+        self._slide.setEasingCurve(QEasingCurve.Type.OutCubic)
+        self._slide.valueChanged.connect(self._move)
+        self.setCheckable(True)
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
+        self.toggled.connect(self._go)
+
+    def sizeHint(self) -> QSize:
+        return QSize(32, 18)
+
+    def _go(self, on: bool) -> None:
+        self._slide.stop()
+        if not self.isVisible() or not self._theme.motion_ms:
+            self._move(1.0 if on else 0.0)
+            return
+        self._slide.setDuration(self._theme.motion_ms)
+        self._slide.setStartValue(self._at)
+        self._slide.setEndValue(1.0 if on else 0.0)
+        self._slide.start()
+
+    def _move(self, at: float) -> None:
+        self._at = at
+        self.update()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        theme = self._theme
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        track = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
+        off, on = theme.color("line"), theme.color("accent")
+        if not self.isEnabled():
+            on = theme.color("accent", 0.4)
+        painter.setBrush(on if self._at >= 0.5 else off)
+        painter.setPen(QPen(theme.color("text"), 1) if self.hasFocus() else Qt.PenStyle.NoPen)
+        painter.drawRoundedRect(track, track.height() / 2, track.height() / 2)
+        knob = track.height() - 4
+        left = track.left() + 2 + self._at * (track.width() - 4 - knob)
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(self._knob())
+        painter.drawEllipse(QRectF(left, track.top() + 2, knob, knob))
+
+    def _knob(self) -> QColor:
+        return self._theme.color("on_accent", 1.0 if self.isEnabled() else 0.7)
+
+
+class Segments(QFrame):
+    """Buttons side by side of which one is chosen; ``chosen`` carries the key of the one the person pressed."""
+
+    chosen = Signal(str)
+
+    def __init__(
+        self, name: str, keys: Sequence[str], titles: Sequence[str], prefix: str, parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.setProperty("segmented", "true")
+        self.setAccessibleName(name)
+        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(2, 2, 2, 2)
+        row.setSpacing(0)
+        self._keys = list(keys)
+        self._group = QButtonGroup(self)
+        self._group.setExclusive(True)
+        for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
+            button = QPushButton(title)
+            button.setProperty("kind", "segment")
+            button.setCheckable(True)
+            button.setObjectName(f"{prefix}.{key}")
+            button.setAccessibleName(f"{name}: {title}")
+            self._group.addButton(button, index)
+            row.addWidget(button)
+        self.setFocusProxy(self._group.button(0))
+        self._group.idClicked.connect(lambda index: self.chosen.emit(self._keys[index]))
+
+    def choose(self, key: str) -> None:
+        """Show ``key`` as chosen, without a signal."""
+        if key in self._keys:
+            self._group.button(self._keys.index(key)).setChecked(True)
+
+    def refuse(self, key: str, reason: str) -> None:
+        """Grey a segment, with the reason as its tooltip; an empty reason allows it."""
+        button = self._group.button(self._keys.index(key))
+        button.setEnabled(not reason)
+        button.setToolTip(reason)

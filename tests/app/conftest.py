@@ -1,0 +1,113 @@
+"""Every test of the window runs offscreen, in folders of its own, and may leave no timer or thread running."""
+
+from __future__ import annotations
+
+import os
+
+os.environ["QT_QPA_PLATFORM"] = "offscreen"
+
+import gc
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import shiboken6
+from PySide6.QtCore import QCoreApplication, QEvent, QThread, QTimer
+
+from app.history.store import HistoryStore
+from app.link.link import EngineLink, LinkState
+from app.theme.theme import Theme
+
+FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
+
+
+@pytest.fixture(autouse=True)
+def own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Settings, history, caches and logs of the program under test go into the test's own folder."""
+    home = tmp_path / "home"
+    for name in ("DATA", "CONFIG", "STATE", "CACHE"):
+        monkeypatch.setenv(f"XDG_{name}_HOME", str(home / name.lower()))
+    runtime = home / "runtime"
+    runtime.mkdir(parents=True, mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("KVASIR_HOME", str(home / "kvasir"))
+    return home
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_running(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fails a test that leaves a running QTimer, QThread or thread of Kvasir's behind."""
+    started: list[weakref.ref[QTimer] | weakref.ref[QThread]] = []
+    _record_starts(QTimer, started, monkeypatch)
+    _record_starts(QThread, started, monkeypatch)
+    yield
+    QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
+    gc.collect()
+    left = [alive for ref in started if (alive := ref()) is not None and shiboken6.isValid(alive) and _runs(alive)]
+    assert not left, f"still running: {[(item, item.objectName()) for item in left]}"
+    threads = [thread.name for thread in threading.enumerate() if thread.name.startswith("kvasir-")]
+    assert not threads, f"threads left: {threads}"
+
+
+def _record_starts(kind: type, started: list, monkeypatch: pytest.MonkeyPatch) -> None:
+    original: Callable = kind.start  # type: ignore[attr-defined]
+
+    def start(self: QTimer, *args: object) -> None:
+        started.append(weakref.ref(self))
+        original(self, *(value for value in args if isinstance(value, int)))  # a signal's own arguments are dropped
+
+    monkeypatch.setattr(kind, "start", start)
+
+
+def _runs(item: QTimer | QThread) -> bool:
+    return item.isRunning() if isinstance(item, QThread) else item.isActive()
+
+
+@pytest.fixture
+def fake_command() -> Callable[..., list[str]]:
+    """The command line of the fake engine with extra arguments."""
+
+    def command(*arguments: str) -> list[str]:
+        return [sys.executable, str(FAKE_ENGINE), *arguments]
+
+    return command
+
+
+@pytest.fixture
+def make_link(qtbot, fake_command) -> Iterator[Callable[..., EngineLink]]:
+    """``make_link(*arguments, load=True)``: a link to a fake engine, connected, with the model "tiny" loaded."""
+    links: list[EngineLink] = []
+
+    def make(*arguments: str, load: bool = True) -> EngineLink:
+        link = EngineLink(fake_command(*arguments))
+        links.append(link)
+        link.start()
+        qtbot.waitUntil(lambda: link.state is LinkState.CONNECTED, timeout=20_000)
+        if load:
+            from engine.protocol import Load
+
+            link.send(Load(model="tiny"))
+            qtbot.waitUntil(lambda: link.card is not None, timeout=10_000)
+        return link
+
+    yield make
+    for link in links:
+        link.shutdown()
+
+
+@pytest.fixture
+def theme(qapp) -> Theme:
+    theme = Theme(mode="dark")
+    theme.apply(qapp)
+    return theme
+
+
+@pytest.fixture
+def history(tmp_path: Path, qapp) -> Iterator[HistoryStore]:
+    store = HistoryStore(tmp_path / "history.db")
+    yield store
+    store.close()

@@ -1,0 +1,393 @@
+"""A small process that speaks the engine's contract (token on stdin, ready line, /ws) with scripted answers.
+
+The last user message picks the script: it looks for the words "code", "long", "essay", "prefill", "refuse",
+"crash", "cut" and "multi"; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
+
+    python fake_engine.py [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
+"""
+
+# ruff: noqa: E501, T201, C408
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import re
+import sys
+import threading
+import time
+from http import HTTPStatus
+
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.server import Request, Response, ServerConnection, serve
+
+from engine import protocol as p
+
+ANSWER = (
+    "Each conversation grows by one token at a time, and nobody knows how long it will be. If memory were reserved for "
+    "the longest possible answer, most of it would stay **empty**. Pages fix that: memory is handed out sixteen tokens at a time.\n\n"
+    "This answer was drawn with seed {seed}."
+)
+CODE = (
+    "Each conversation grows by one token at a time, and nobody knows how long it will be. If memory were reserved for "
+    "the longest possible answer, most of it would stay empty.\n\n"
+    "```python\ndef slot(position: int) -> int:\n    # where a token's key lies\n    page = table[position // 16]\n"
+    "    return page * 16 + position % 16\n```\n\n"
+    "Two chats that begin with the same system prompt can point at the `same` pages, so the second one starts at once.\n\n"
+    "1. take a page\n2. fill it\n3. take the next\n\n| kind | bits |\n| --- | --- |\n| body | 4 |\n| residual | 16 |\n"
+)
+WORDS = [
+    "the",
+    "cache",
+    "keeps",
+    "keys",
+    "and",
+    "values",
+    "in",
+    "pages",
+    "so",
+    "that",
+    "nothing",
+    "is",
+    "computed",
+    "twice",
+    "while",
+    "tokens",
+    "stream",
+]
+
+
+def long_answer(tokens: int) -> str:
+    """Markdown of paragraphs, lists and code, about ``tokens`` tokens."""
+    parts, count, index = [], 0, 0
+    while count < tokens:
+        index += 1
+        if index % 5 == 0:
+            body = "\n".join(f"    value_{i} = table[{i}] * 16 + {i} % 16  # slot" for i in range(12))
+            part = f"```python\ndef step_{index}(table):\n{body}\n    return value_1\n```"
+        elif index % 5 == 3:
+            part = "\n".join(f"- item {i}: {' '.join(WORDS[:9])}" for i in range(6))
+        else:
+            part = f"Paragraph **{index}**. " + " ".join(WORDS[(index + i) % len(WORDS)] for i in range(90)) + "."
+        parts.append(part)
+        count += len(tokenise(part))
+    return "\n\n".join(parts)
+
+
+def tokenise(text: str) -> list[str]:
+    return re.findall(r"\s?\w+|\s?[^\w\s]|\s+", text)
+
+
+def catalogue() -> list[p.OptionSpec]:
+    """A catalogue with one entry of each kind."""
+
+    def entry(**fields: object) -> p.OptionSpec:
+        base = dict(
+            explains="What it does. What it costs.", shows="token rate", scope="request", applies="next request"
+        )
+        return p.OptionSpec(**{**base, **fields})
+
+    return [
+        entry(key="kv_cache", title="KV cache", group="Cache", kind="bool", default=True, value=True, exactness="lossless", compare=[False, True]),
+        entry(key="reserve", title="Page reservation", group="Cache", kind="choice", default="on demand", value="on demand", exactness="lossless",
+              choices=["on demand", "whole context"], choice_titles=["on demand", "whole"], scope="engine", applies="cache"),
+        entry(key="quest", title="QUEST sparse pages", group="Cache", kind="bool", default=False, value=False, exactness="approximate",
+              disabled_reason="Needs a context above 4,096 tokens."),
+        entry(key="speculation", title="Method", group="Speculation", kind="choice", default="off", value="off", exactness="lossless",
+              choices=["off", "n-gram", "draft"], choice_titles=["off", "n-gram", "draft"], compare=["off", "draft"]),
+        entry(key="draft_length", title="Draft length", group="Speculation", kind="int", default=0, value=0, minimum=0, maximum=8,
+              exactness="lossless", zero_means="automatic"),
+        entry(key="chunked_prefill", title="Chunked prefill", group="Scheduling", kind="bool", default=True, value=True, exactness="lossless",
+              compare=[False, True], scope="engine", applies="live"),
+        entry(key="weights", title="Weights", group="Weights", kind="choice", default="4-bit", value="4-bit", exactness="lossless",
+              choices=["4-bit", "16-bit"], scope="engine", applies="reload"),
+    ]  # fmt: skip
+
+
+class Engine:
+    """State shared by connections: what is loaded, the catalogue, the requests that run."""
+
+    def __init__(self, arguments: argparse.Namespace, token: str) -> None:
+        self.arguments, self.token = arguments, token
+        self.catalogue = catalogue()
+        self.card: p.ModelCard | None = card("tiny", None) if arguments.loaded else None
+        self.cancelled: dict[str, threading.Event] = {}
+
+    def value(self, key: str) -> p.Value:
+        return next(spec.value for spec in self.catalogue if spec.key == key)
+
+
+def card(name: str, draft: str | None) -> p.ModelCard:
+    drafted = draft or ("" if draft == "" else "tiny-draft")
+    return p.ModelCard(
+        name=name.rsplit("/", 1)[-1], path=f"/models/{name}", architecture="LlamaForCausalLM", parameters=8_000_000,
+        quantisation="GPTQ 4-bit, groups of 64", context=2048, vocabulary=4096, eos_ids=[0], has_chat_template=True,
+        sampling=p.Sampling(temperature=0.7, top_p=0.9), draft=drafted,
+        notices=["The int4 kernel declined, because its group size is 96; a slower one is in use."] if "odd" in name else [],
+    )  # fmt: skip
+
+
+class Session:
+    """One connection. Answers run in threads of their own."""
+
+    def __init__(self, engine: Engine, socket: ServerConnection) -> None:
+        self.engine, self.socket = engine, socket
+        self.open = True
+
+    def send(self, message: p.Message) -> None:
+        try:
+            self.socket.send(p.encode(message))
+        except ConnectionClosed:
+            self.open = False
+
+    def run(self) -> None:
+        hello = p.decode_to_engine(self.socket.recv())
+        if not isinstance(hello, p.Hello) or hello.token != self.engine.token:
+            self.send(p.Error(code="unauthorised", message="The token is wrong. Start the engine from the window."))
+            return
+        device = p.Device(kind="cpu", name="Fake CPU", total_bytes=8 << 30, free_bytes=6 << 30)
+        models = [
+            p.KnownModel(name="tiny", path="/models/tiny", draft="/models/tiny-draft"),
+            p.KnownModel(name="odd", path="/models/odd"),
+        ]
+        self.send(
+            p.Welcome(
+                protocol=p.PROTOCOL,
+                version="0",
+                device=device,
+                catalogue=self.engine.catalogue,
+                models=models,
+                loaded=self.engine.card,
+            )
+        )
+        for frame in self.socket:
+            try:
+                message = p.decode_to_engine(frame)
+            except ValueError as error:
+                self.send(
+                    p.Error(
+                        code="unknown_message",
+                        message=f"That message is not known ({error}). Use protocol {p.PROTOCOL}.",
+                    )
+                )
+                continue
+            getattr(self, f"on_{type(message).__name__.lower()}", lambda _: None)(message)
+        self.open = False
+
+    def on_load(self, message: p.Load) -> None:
+        if "missing" in message.model:
+            self.send(
+                p.Error(
+                    code="model_missing",
+                    message=f"There is no model at {message.model}. Choose a folder with config.json.",
+                )
+            )
+            return
+        for stage, fraction in (("reading the header", 0.1), ("reading weights", 0.6), ("making the cache", 0.95)):
+            self.send(p.Loading(model=message.model, stage=stage, fraction=fraction))
+            time.sleep(0.02)
+        self.engine.card = card(message.model, message.draft)
+        fit = p.Fit(
+            weights=10 << 20,
+            draft_weights=1 << 20,
+            kv=4 << 20,
+            kv_tokens=2048,
+            activations=1 << 20,
+            budget=1 << 30,
+            free=6 << 30,
+        )
+        self.send(p.Loaded(card=self.engine.card, fit=fit))
+
+    def on_unload(self, message: p.Unload) -> None:
+        self.engine.card = None
+        self.send(p.Unloaded())
+
+    def on_set(self, message: p.Set) -> None:
+        specs = self.engine.catalogue
+        if any(spec.key == message.key and spec.disabled_reason for spec in specs):
+            self.send(
+                p.Error(code="cannot_apply", message="QUEST cannot apply now. It needs a context above 4,096 tokens.")
+            )
+            return
+        self.engine.catalogue = [
+            p.OptionSpec(**{f: getattr(s, f) for f in s.__struct_fields__} | {"value": message.value})
+            if s.key == message.key
+            else s
+            for s in specs
+        ]
+        self.send(p.Options(catalogue=self.engine.catalogue))
+
+    def on_counttokens(self, message: p.CountTokens) -> None:
+        self.send(p.Counted(id=message.id, tokens=len(tokenise(joined(message.prompt)))))
+
+    def on_estimate(self, message: p.Estimate) -> None:
+        self.send(p.Estimated(id=message.id, fits=True, sentence="It fits: 15 MB of 6 GB."))
+
+    def on_cancel(self, message: p.Cancel) -> None:
+        self.engine.cancelled.setdefault(message.id, threading.Event()).set()
+
+    def on_subscribe(self, message: p.Subscribe) -> None:
+        threading.Thread(target=self.telemetry, args=(message.rate,), daemon=True).start()
+
+    def on_generate(self, message: p.Generate) -> None:
+        threading.Thread(target=self.answer, args=(message,), daemon=True).start()
+
+    def on_compare(self, message: p.Compare) -> None:
+        threading.Thread(target=self.compare, args=(message,), daemon=True).start()
+
+    def compare(self, message: p.Compare) -> None:
+        spec = next(spec for spec in self.engine.catalogue if spec.key == message.key)
+        values = message.values or spec.compare
+        runs = []
+        for i in range(2 * message.rounds):
+            time.sleep(0.02)
+            rate = 40.0 + 44 * (i % 2) + i
+            runs.append(
+                p.Run(
+                    value=values[i % 2],
+                    tokens_per_second=rate,
+                    ttft_ms=61,
+                    tokens=64,
+                    tokens_per_step=1 + 2.2 * (i % 2),
+                )
+            )
+            self.send(p.CompareProgress(id=message.id, done=i + 1, total=2 * message.rounds))
+        before, after = runs[len(runs) // 2 - 1].tokens_per_second, runs[len(runs) // 2].tokens_per_second
+        self.send(
+            p.Compared(
+                id=message.id,
+                key=message.key,
+                values=values,
+                runs=runs,
+                same=True,
+                before=before,
+                after=after,
+                ratio=after / before,
+            )
+        )
+
+    def answer(self, message: p.Generate) -> None:
+        began = time.monotonic()
+        prompt = joined(message.prompt)
+        asked = prompt if isinstance(message.prompt, str) else message.prompt[-1].content
+        if self.engine.card is None or "refuse" in asked:
+            self.send(
+                p.Error(
+                    code="prompt_too_long", message="The prompt is longer than the context. Shorten it.", id=message.id
+                )
+            )
+            return
+        seed = message.sampling.seed if message.sampling.seed is not None else random.getrandbits(31)
+        stopped = self.engine.cancelled.setdefault(message.id, threading.Event())
+        if "prefill" in asked:
+            for done in range(0, 1025, 128):
+                self.send(p.Prefill(id=message.id, done=done, cached=0, total=1024))
+                time.sleep(0.03)
+        tokens = tokenise(script(asked, seed))
+        first = time.monotonic()
+        rate, batch = self.engine.arguments.rate, self.engine.arguments.batch
+        sent = 0
+        while sent < len(tokens) and not stopped.is_set() and self.open:
+            if ("crash" in asked and sent > 20) or ("kill" in asked and sent > 20):
+                print("RuntimeError: the fake engine was told to crash", file=sys.stderr, flush=True)
+                os._exit(3)
+            some = tokens[sent : sent + batch]
+            self.send(
+                p.Delta(id=message.id, text="".join(some), tokens=[self.token(t, sent + i) for i, t in enumerate(some)])
+            )
+            sent += len(some)
+            time.sleep(max(0.0, first + sent / rate - time.monotonic()))
+        spent = max(1e-6, time.monotonic() - first)
+        reason = "cancelled" if stopped.is_set() else ("length" if "cut" in asked else "stop")
+        usage = p.Usage(
+            prompt_tokens=len(tokenise(prompt)),
+            cached_tokens=min(4, len(tokenise(prompt))),
+            generated_tokens=sent,
+            seed=seed,
+        )
+        timings = p.Timings(queued_ms=0, ttft_ms=1000 * (first - began) + 3, total_ms=1000 * (time.monotonic() - began),
+                            tokens_per_second=sent / spent, tokens_per_step=3.2 if self.drafting else 1.0, steps=sent)  # fmt: skip
+        self.send(p.Finished(id=message.id, reason=reason, usage=usage, timings=timings))
+
+    @property
+    def drafting(self) -> bool:
+        return self.engine.value("speculation") != "off"
+
+    def token(self, text: str, index: int) -> p.TokenInfo:
+        pattern = ("draft", "draft", "draft", "corrected") if self.drafting else ("target",)
+        return p.TokenInfo(id=index % 4096, source=pattern[index % len(pattern)], chars=len(text))
+
+    def telemetry(self, rate: float) -> None:
+        start = time.monotonic()
+        while self.open:
+            now = time.monotonic() - start
+            memory = p.MemoryByOwner(scope="process", weights=900 << 20, kv_used=int(60 + 20 * (now % 5)) << 20, kv_reserved=300 << 20,
+                                     other_kvasir=200 << 20, other_programs=2 << 30, total=8 << 30)  # fmt: skip
+            acceptance = [
+                p.Acceptance(
+                    proposer="draft", proposed=400, accepted=284, by_depth=[0.9, 0.75, 0.6, 0.4], draft_length=4
+                )
+            ]
+            self.send(p.Telemetry(time=now, generated_per_second=80 + 10 * (now % 2), prefilled_per_second=0, memory=memory,
+                                  pages=p.PageCounts(total=4096, used=612, live_tokens=9700),
+                                  queue=p.QueueCounts(waiting=0, running=1, prefilling=0), acceptance=acceptance))  # fmt: skip
+            time.sleep(1 / rate)
+
+
+def joined(prompt: list[p.ChatMessage] | str) -> str:
+    return prompt if isinstance(prompt, str) else "\n".join(message.content for message in prompt)
+
+
+def one_block(kind: str, tokens: int) -> str:
+    """A single list, paragraph or code block of about ``tokens`` tokens: the worst case for painting."""
+    if kind == "list":
+        return "\n".join(f"- item **{i}**: {' '.join(WORDS[:8])}" for i in range(tokens // 14))
+    if kind == "paragraph":
+        return " ".join(WORDS[i % len(WORDS)] for i in range(tokens))
+    return "```python\n" + "\n".join(f"value_{i} = table[{i}] * 16 + {i} % 16" for i in range(tokens // 12)) + "\n```"
+
+
+def script(asked: str, seed: int) -> str:
+    if asked.startswith("one "):
+        return one_block(asked.split()[1], 2000)
+    if "code" in asked:
+        return CODE
+    if "essay" in asked:
+        return long_answer(2000)
+    if "long" in asked or "crash" in asked:
+        return long_answer(600)
+    return ANSWER.format(seed=seed)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rate", type=float, default=400.0)
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--die-at-start", action="store_true")
+    parser.add_argument("--loaded", action="store_true")
+    arguments = parser.parse_args()
+    token = sys.stdin.readline().strip()
+    if arguments.die_at_start:
+        sys.exit("The fake engine was told to die.")
+    engine = Engine(arguments, token)
+
+    def only_ws(connection: ServerConnection, request: Request) -> Response | None:
+        return None if request.path == "/ws" else connection.respond(HTTPStatus.NOT_FOUND, "no such path\n")
+
+    def handle(socket: ServerConnection) -> None:
+        Session(engine, socket).run()
+
+    server = serve(
+        handle, "127.0.0.1", 0, process_request=only_ws, compression=None, max_size=p.MAX_FRAME, ping_timeout=None
+    )
+    ready = p.Ready(port=server.socket.getsockname()[1], protocol=p.PROTOCOL, version="0", pid=os.getpid())
+    print(p.encode(ready), flush=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    sys.stdin.read()  # the window holds the other end; when it goes, so does the engine
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.getcwd())
+    main()

@@ -1,0 +1,166 @@
+"""The history store: writes, tree, search, undo, crash marks, migration, damage, export."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from app.history.export import file_name, to_markdown
+from app.history.records import AnswerStats, Chat, Message, Span, new_id
+from app.history.schema import VERSION, HistoryUnusableError, TooNewError
+from app.history.store import HistoryStore
+from app.history.tree import MessageTree
+from engine.protocol import Sampling
+
+
+def chat(title: str = "A chat", **fields: object) -> Chat:
+    return Chat(id=new_id(), title=title, created=1.0, updated=time.time(), **fields)
+
+
+def message(chat_id: str, content: str, parent: str = "", role: str = "user", **fields: object) -> Message:
+    return Message(id=new_id(), chat=chat_id, parent=parent, role=role, content=content, created=time.time(), **fields)
+
+
+def test_what_is_written_is_read_back(history: HistoryStore) -> None:
+    one = chat(system_prompt="Be short.", sampling=Sampling(temperature=0.3, stop=["\n"]))
+    asked = message(one.id, "Why pages?")
+    stats = AnswerStats(sampling=Sampling(seed=5), model="tiny", reason="stop")
+    answer = message(one.id, "Because.", asked.id, "assistant", stats=stats, spans=(Span("", 3), Span("accepted", 5)))
+    history.save_chat(one)
+    history.save_message(asked)
+    history.save_message(answer)
+    history.set_leaf(one.id, answer.id, touch=False)
+    assert history.messages(one.id) == [asked, answer]
+    assert history.chat(one.id) == one._replace(leaf=answer.id)
+
+
+def test_search_finds_words_accents_and_titles_but_nothing_deleted(history: HistoryStore) -> None:
+    pages, trip = chat("Paged attention"), chat("Trip to Trondheim")
+    for one, text in ((pages, 'A page is "sixteen" tokens'), (trip, "The café in Trondheim")):
+        history.save_chat(one)
+        history.save_message(message(one.id, text))
+    assert [found.chat.id for found in history.search("sixt tok")] == [pages.id]
+    assert "sixteen" in history.search("sixteen")[0].excerpt
+    assert [found.chat.id for found in history.search("cafe")] == [trip.id]
+    assert [found.chat.id for found in history.search("paged att")] == [pages.id]
+    assert history.search('"AND NOT *') == []
+    history.delete(trip.id)
+    assert history.search("cafe") == []
+    history.undelete(trip.id)
+    assert len(history.search("cafe")) == 1
+
+
+def test_edited_and_removed_messages_leave_the_index(history: HistoryStore) -> None:
+    one = chat()
+    history.save_chat(one)
+    streaming = message(one.id, "alpha", role="assistant", state="streaming")
+    history.save_message(streaming)
+    assert history.search("alpha") == []
+    history.save_message(streaming._replace(content="alpha beta", state="complete"))
+    assert len(history.search("beta")) == 1
+    history.remove_message(streaming.id)
+    assert history.search("beta") == []
+
+
+def test_deleted_chats_go_at_the_next_start(tmp_path: Path, history: HistoryStore) -> None:
+    one = chat()
+    history.save_chat(one)
+    history.save_message(message(one.id, "gone"))
+    history.delete(one.id)
+    assert history.chats() == []
+    history.close()
+    again = HistoryStore(history.path)
+    assert again.messages(one.id) == []
+    again.close()
+
+
+def test_a_killed_program_leaves_its_half_answer_marked(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    program = (
+        "import sys, time\nfrom pathlib import Path\nfrom app.history.store import HistoryStore\n"
+        "from app.history.records import Chat, Message\nstore = HistoryStore(Path(sys.argv[1]))\n"
+        "store.save_chat(Chat('c', 'T', 1.0, 2.0))\n"
+        "store.save_message(Message('m', 'c', '', 'assistant', 'half an ans', 'streaming', created=1.0))\n"
+        "store.flush(); print('saved', flush=True); time.sleep(60)"
+    )
+    child = subprocess.Popen([sys.executable, "-c", program, str(path)], stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    assert child.stdout.readline() == b"saved\n"
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    store = HistoryStore(path)
+    assert [(m.content, m.state) for m in store.messages("c")] == [("half an ans", "interrupted")]
+    assert len(store.search("half")) == 1
+    store.close()
+
+
+def test_a_damaged_file_is_set_aside(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    path.write_bytes(b"this is no database" * 100)
+    store = HistoryStore(path)
+    assert store.chats() == []
+    assert "is kept as" in store.notice
+    assert len(list(tmp_path.glob("history.damaged-*.db"))) == 1
+    store.close()
+
+
+def test_a_later_version_is_refused_untouched(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    HistoryStore(path).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"PRAGMA user_version = {VERSION + 1}")
+    connection.close()
+    with pytest.raises(TooNewError, match="later version"):
+        HistoryStore(path)
+
+
+def test_a_folder_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "history.db").mkdir()
+    with pytest.raises(HistoryUnusableError, match="cannot be opened"):
+        HistoryStore(tmp_path / "history.db")
+
+
+def test_writes_announce_the_chat(qtbot, history: HistoryStore) -> None:
+    one = chat()
+    with qtbot.waitSignal(history.changed, timeout=5_000) as changed:
+        history.save_chat(one)
+    assert changed.args == [one.id]
+
+
+def test_a_failed_write_is_a_sentence(qtbot, history: HistoryStore) -> None:
+    with qtbot.waitSignal(history.failed, timeout=5_000) as failed:
+        history.save_message(message("no such chat", "text"))
+    assert "could not be saved" in failed.args[0]
+
+
+def test_the_tree_keeps_branches() -> None:
+    a = message("c", "one")
+    b = message("c", "answer", a.id, "assistant")
+    a2 = message("c", "one, edited")
+    b2 = message("c", "other answer", a2.id, "assistant")
+    tree = MessageTree([a, b, a2, b2])
+    assert tree.leaf == b2.id
+    assert tree.siblings(a.id) == [a.id, a2.id]
+    assert [m.id for m in tree.path(tree.newest_leaf(a.id))] == [a.id, b.id]
+    tree.remove(b2.id)
+    assert tree.leaf == a2.id
+    assert [m.id for m in tree.path()] == [a2.id]
+
+
+def test_export() -> None:
+    one = chat('What is a "page"?', system_prompt="Be short.")
+    asked = message(one.id, "Why?")
+    answer = message(one.id, "Because\n", asked.id, "assistant", state="interrupted", stats=AnswerStats(model="tiny"))
+    text = to_markdown(one, [asked, answer])
+    assert text.startswith('# What is a "page"?\n')
+    assert "## System\n\nBe short.\n" in text
+    assert "## You\n\nWhy?\n\n## tiny\n\nBecause\n\n*(interrupted)*" in text
+    assert file_name(one) == "What is a page.md"

@@ -1,0 +1,176 @@
+"""The link to the engine: start, frames, death, restart, shutdown."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+from PySide6.QtCore import QObject, Signal
+
+from app.link.child import EngineDiedError, EngineProcess
+from app.link.link import EngineLink, LinkState
+from app.link.worker import MAX_QUICK_DEATHS
+from engine import protocol as p
+
+
+def kill(link: EngineLink) -> int:
+    pid = link.engine_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    return pid
+
+
+def test_welcome_then_load(qtbot, make_link) -> None:
+    link = make_link()
+    assert link.welcome is not None
+    assert [model.name for model in link.welcome.models] == ["tiny", "odd"]
+    assert {spec.key for spec in link.catalogue} >= {"kv_cache", "speculation"}
+    assert link.card is not None
+    assert link.card.context == 2048
+
+
+def test_stream_arrives_in_order_and_in_this_thread(qtbot, make_link) -> None:
+    link = make_link("--rate", "5000")
+    texts: list[str] = []
+    threads: set[int] = set()
+
+    def take(delta: p.Delta) -> None:
+        texts.append(delta.text)
+        threads.add(threading.get_ident())
+
+    link.delta.connect(take)
+    with qtbot.waitSignal(link.finished, timeout=10_000) as finished:
+        link.send(p.Generate(id="a", prompt=[p.ChatMessage(role="user", content="hello")], sampling=p.Sampling(seed=7)))
+    assert finished.args[0].usage.seed == 7
+    assert "".join(texts).endswith("drawn with seed 7.")
+    assert len(texts) == finished.args[0].usage.generated_tokens
+    assert threads == {threading.get_ident()}
+
+
+def test_cancel_stops_the_answer(qtbot, make_link) -> None:
+    link = make_link("--rate", "50")
+    with qtbot.waitSignal(link.delta, timeout=10_000):
+        link.send(p.Generate(id="a", prompt="a long one"))
+    with qtbot.waitSignal(link.finished, timeout=5_000) as finished:
+        link.send(p.Cancel(id="a"))
+    assert finished.args[0].reason == "cancelled"
+
+
+def test_a_killed_engine_comes_back_with_its_model_and_values(qtbot, make_link) -> None:
+    link = make_link()
+    with qtbot.waitSignal(link.options, timeout=5_000):
+        link.send(p.Set(key="speculation", value="draft"))
+    states: list[tuple[LinkState, str]] = []
+    link.state_changed.connect(lambda state, sentence: states.append((state, sentence)))
+    with qtbot.waitSignal(link.state_changed, timeout=1_000):
+        pid = kill(link)
+    assert link.card is None
+    with qtbot.waitSignal(link.loaded, timeout=20_000):
+        pass
+    qtbot.waitUntil(lambda: next(s for s in link.catalogue if s.key == "speculation").value == "draft", timeout=5_000)
+    assert [state for state, _ in states] == [LinkState.RESTARTING, LinkState.CONNECTED]
+    assert "SIGKILL" in states[0][1]
+    assert link.engine_pid != pid
+
+
+def test_a_refused_value_is_not_set_again(qtbot, make_link) -> None:
+    link = make_link()
+    with qtbot.waitSignal(link.failed, timeout=5_000):
+        link.send(p.Set(key="quest", value=True))
+    with qtbot.waitSignal(link.loaded, timeout=20_000):
+        kill(link)
+    refused: list[p.Error] = []
+    link.failed.connect(refused.append)
+    with qtbot.waitSignal(link.options, timeout=5_000):
+        link.send(p.Set(key="speculation", value="draft"))
+    assert refused == []
+
+
+def test_the_last_words_explain_a_crash(qtbot, make_link) -> None:
+    link = make_link("--rate", "4000")
+    with qtbot.waitSignal(link.state_changed, timeout=10_000) as changed:
+        link.send(p.Generate(id="a", prompt="crash please"))
+    state, sentence = changed.args
+    assert state is LinkState.RESTARTING
+    assert "exit code 3" in sentence
+    assert "was told to crash" in sentence
+
+
+def test_it_gives_up_after_quick_deaths_and_can_be_revived(qtbot, fake_command, monkeypatch) -> None:
+    monkeypatch.setattr("app.link.worker.BACK_OFF_S", (0.0,))
+    link = EngineLink(fake_command("--die-at-start"))
+    states: list[LinkState] = []
+    link.state_changed.connect(lambda state, _: states.append(state))
+    try:
+        link.start()
+        qtbot.waitUntil(lambda: link.state is LinkState.DEAD, timeout=30_000)
+        assert states.count(LinkState.RESTARTING) == MAX_QUICK_DEATHS - 1
+        with qtbot.waitSignal(link.state_changed, timeout=5_000) as changed:
+            link.revive()
+        assert changed.args[0] is LinkState.STARTING
+    finally:
+        link.shutdown()
+
+
+def test_shutdown_does_not_wait_for_an_engine_that_still_starts(qtbot) -> None:
+    link = EngineLink([sys.executable, "-c", "import time; time.sleep(60)"])
+    link.start()
+    qtbot.waitUntil(lambda: link.engine_pid is not None, timeout=5_000)
+    worker = link._worker
+    link.shutdown()
+    assert worker is not None
+    assert not worker.is_alive()
+
+
+def test_a_command_that_does_not_exist_is_a_sentence(qtbot, monkeypatch) -> None:
+    monkeypatch.setattr("app.link.worker.BACK_OFF_S", (0.0,))
+    link = EngineLink(["/nonexistent/kvasir-engine"])
+    try:
+        with qtbot.waitSignal(
+            link.state_changed, timeout=5_000, check_params_cb=lambda s, _: s is LinkState.DEAD
+        ) as changed:
+            link.start()
+        assert "could not be started" in changed.args[1]
+    finally:
+        link.shutdown()
+
+
+def test_asking_without_a_connection_fails_with_a_sentence(qtbot, fake_command) -> None:
+    link = EngineLink(fake_command())
+    with qtbot.waitSignal(link.failed, timeout=100) as failed:
+        link.send(p.Generate(id="x", prompt="hello"))
+    assert failed.args[0].id == "x"
+
+
+def test_the_engine_exits_with_the_pipe() -> None:
+    process = EngineProcess([sys.executable, "-c", "import sys; sys.stdin.read()"], "token")
+    assert process.alive
+    process.stop()
+    assert not process.alive
+
+
+def test_another_protocol_is_refused() -> None:
+    line = p.encode(p.Ready(port=1, protocol=p.PROTOCOL + 1, version="9", pid=1))
+    process = EngineProcess([sys.executable, "-c", f"print({line!r}, flush=True); input(); input()"], "token")
+    with pytest.raises(EngineDiedError, match="same version"):
+        process.wait_ready(10)
+    process.stop()
+
+
+def test_signals_keep_the_reference_count_of_true(qapp) -> None:
+    """Some releases of PySide6 lose a reference of True at every emit and abort after about a thousand."""
+
+    class Emitter(QObject):
+        flipped = Signal(bool)
+
+    seen: list[int] = [0]
+    emitter = Emitter()
+    emitter.flipped.connect(lambda on: seen.__setitem__(0, seen[0] + on))
+    before = sys.getrefcount(True)
+    for _ in range(20_000):
+        emitter.flipped.emit(True)
+    assert seen[0] == 20_000
+    assert abs(sys.getrefcount(True) - before) < 100

@@ -1,0 +1,109 @@
+"""Markdown blocks: whole and growing text agree, code keeps its place, spans find their characters."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from app.chat.highlight import lex, utf16_length
+from app.chat.markdown import Alignment, GrowingText, align, merged, parse, to_html
+from app.chat.tint import TintRun, in_utf16, tinted_runs
+from app.history.records import Span
+from tests.app.fake_engine import CODE, long_answer
+
+PIECES = st.sampled_from(
+    ["word ", "**bold** ", "\n", "\n\n", "```python\n", "x = 1\n", "```\n", "- item\n", "1. one\n", "# head\n", "> q\n",
+     "| a | b |\n", "| - | - |\n", "    indented\n", "---\n", "ünï🙂 ", "`c` ", "\t"]
+)  # fmt: skip
+
+
+@given(st.lists(PIECES, max_size=40))
+@settings(max_examples=150, deadline=None)
+def test_growing_text_covers_all_of_it_in_order(pieces: list[str]) -> None:
+    growing, text = GrowingText(), ""
+    for piece in pieces:
+        text += piece
+        growing.update(text)
+    blocks = growing.blocks
+    assert all(a.end <= b.start for a, b in pairwise(blocks))
+    shown = "".join(text[block.start : block.end] for block in blocks)
+    assert "".join(shown.split()) == "".join(text.split())
+    for block in blocks:
+        if block.kind == "code" and block.body_start >= 0:
+            assert text[block.body_start :].startswith(block.body)
+
+
+def test_growing_text_ends_like_the_whole() -> None:
+    text, growing = CODE + "\n" + long_answer(300), GrowingText()
+    for end in range(0, len(text), 7):
+        growing.update(text[:end])
+    growing.update(text)
+    assert growing.blocks == parse(text)
+
+
+def test_only_blocks_from_the_last_on_change() -> None:
+    growing = GrowingText()
+    assert growing.update("one\n\ntwo") == 0
+    assert growing.update("one\n\ntwo more") == 1
+    assert growing.update("one\n\ntwo more\n\n```py\nx") == 1
+    assert [block.kind for block in growing.blocks] == ["text", "text", "code"]
+    assert growing.blocks[2].language == "py"
+
+
+def test_neighbouring_text_is_merged_for_display() -> None:
+    text = "a\n\nb\n\n```\nc\n```\n\nd"
+    blocks = merged(parse(text), text)
+    assert [(block.kind, block.body) for block in blocks] == [("text", "a\n\nb"), ("code", "c"), ("text", "d")]
+
+
+def test_raw_html_and_images_are_shown_as_text() -> None:
+    assert "<script>" not in to_html("<script>alert(1)</script>")
+    assert "<img" not in to_html("![x](file:///etc/passwd)")
+    assert "href" not in to_html("[x](javascript:alert)")
+
+
+@pytest.mark.parametrize(
+    ("shown", "source", "word"),
+    [
+        ("a bold word", "a **bold** word", "bold"),
+        ("one\ntwo", "- one\n- two", "two"),
+        ("see this now", "see [this](http://x) now", "now"),
+    ],
+)  # fmt: skip
+def test_align_finds_shown_words_in_the_source(shown: str, source: str, word: str) -> None:
+    where = align(shown, source)
+    assert [where[shown.index(word) + i] for i in range(len(word))] == [
+        source.index(word) + i for i in range(len(word))
+    ]
+
+
+def test_runs_of_one_tint() -> None:
+    spans = [Span("", 2), Span("accepted", 3), Span("corrected", 1), Span("", 4)]
+    assert tinted_runs(range(10), 0, spans) == [(2, 5, "good"), (5, 6, "warn")]
+    assert tinted_runs([0, 1, -1, 2], 3, spans) == [(0, 2, "good"), (3, 4, "warn")]
+
+
+def test_lexing_counts_in_utf16() -> None:
+    assert utf16_length("a🙂") == 3
+    runs = list(lex('x = "🙂"  # c\ny = 2', "python"))
+    assert [(run.start, run.length) for run in runs[0] if run.token == "mute"] == [(10, 3)]
+    assert any(run.token == "warn" for run in runs[1])
+    assert list(lex("anything", "no-such-language")) == []
+
+
+def test_runs_count_as_qt_does() -> None:
+    assert in_utf16([TintRun(1, 3, "good")], "a🙂b") == [TintRun(1, 4, "good")]
+
+
+def test_alignment_of_a_growing_text_equals_that_of_the_whole() -> None:
+    source = " ".join(f"word **bold{i}** `code`" for i in range(80))
+    shown = source.replace("*", "").replace("`", "")
+    aligned = Alignment("", "", [])
+    for end in range(0, len(source), 37):
+        part = source[:end]
+        seen = part.replace("*", "").replace("`", "")
+        aligned = Alignment(seen, part, align(seen, part, aligned.prefix(seen, part)))
+    assert align(shown, source, aligned.prefix(shown, source)) == align(shown, source)

@@ -1,0 +1,139 @@
+"""The settings file survives what happens to files, and the page writes it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from PySide6.QtWidgets import QPushButton, QSpinBox
+
+from app.settings import store as store_module
+from app.settings.page import SettingsPage
+from app.settings.store import VERSION, Settings, SettingsStore
+from engine.protocol import Device, LoadOptions
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "config" / "settings.json"
+
+
+def test_changes_are_written_and_read_back(qtbot, path):
+    store = SettingsStore(path)
+    with qtbot.waitSignal(store.changed) as heard:
+        store.update(theme="dark", memory=0.5, context=4096, draft=False)
+    assert heard.args == [frozenset({"theme", "memory", "context", "draft"})]
+    again = SettingsStore(path).settings
+    assert again == Settings(theme="dark", memory=0.5, context=4096, draft=False)
+    assert again.load_options() == LoadOptions(memory=0.5, context=4096)
+    assert not list(path.parent.glob("*.new"))
+
+
+def test_no_change_no_write(qtbot, path):
+    store = SettingsStore(path)
+    with qtbot.assertNotEmitted(store.changed):
+        store.update(theme="system")
+    assert not path.exists()
+
+
+def test_unknown_keys_are_kept(path):
+    path.parent.mkdir()
+    path.write_text(json.dumps({"version": VERSION, "from_the_future": [1, 2], "theme": "light"}))
+    store = SettingsStore(path)
+    store.update(draft=False)
+    written = json.loads(path.read_text())
+    assert written["from_the_future"] == [1, 2]
+    assert written["theme"] == "light"
+    assert written["draft"] is False
+
+
+@pytest.mark.parametrize("content", ["{", "[1, 2]", "\x00\x01", ""])
+def test_a_corrupt_file_is_set_aside(path, content):
+    path.parent.mkdir()
+    path.write_text(content)
+    store = SettingsStore(path)
+    assert store.settings == Settings()
+    assert "could not be read" in store.notice
+    assert (path.parent / "settings.json.broken").read_text() == content
+    store.update(theme="dark")
+    assert SettingsStore(path).settings.theme == "dark"
+
+
+def test_one_bad_value_costs_only_itself(path):
+    path.parent.mkdir()
+    path.write_text(json.dumps({"theme": "purple", "context": 1024, "draft": "yes"}))
+    store = SettingsStore(path)
+    assert store.settings == Settings(context=1024)
+    assert "draft, theme" in store.notice
+
+
+def test_an_older_file_is_migrated_step_by_step(path, monkeypatch):
+    monkeypatch.setattr(store_module, "VERSION", 3)
+    monkeypatch.setitem(store_module.MIGRATIONS, 1, lambda raw: {**raw, "theme": raw.pop("colours")})
+    monkeypatch.setitem(store_module.MIGRATIONS, 2, lambda raw: {**raw, "theme": raw["theme"].lower()})
+    path.parent.mkdir()
+    path.write_text(json.dumps({"version": 1, "colours": "DARK"}))
+    store = SettingsStore(path)
+    assert store.settings.theme == "dark"
+    store.update(draft=False)
+    assert json.loads(path.read_text())["version"] == 3
+
+
+def test_a_folder_that_cannot_be_written_gives_a_sentence(tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    store = SettingsStore(tmp_path / "file" / "settings.json")
+    store.update(theme="dark")
+    assert store.settings.theme == "dark"
+    assert "could not be written" in store.notice
+
+
+@pytest.fixture
+def page(qtbot, path, theme) -> SettingsPage:
+    page = SettingsPage(SettingsStore(path), theme, path.parent / "kvasir.log", path.parent)
+    qtbot.addWidget(page)
+    page.show()
+    return page
+
+
+def stored(path: Path) -> Settings:
+    return SettingsStore(path).settings
+
+
+def test_the_page_changes_theme_and_text_size_at_once(page, path, theme):
+    page.findChild(QPushButton, "settings.theme.light").click()
+    assert not theme.dark
+    sizes = [box for box in page.findChildren(QSpinBox) if box.accessibleName() == "Text size"]
+    sizes[0].setValue(120)
+    assert theme.scale == pytest.approx(1.2)
+    assert (stored(path).theme, stored(path).text_scale) == ("light", 1.2)
+
+
+def test_memory_as_share_or_bytes(page, path):
+    assert stored(path).memory is None
+    page.findChild(QPushButton, "settings.memory.share").click()
+    assert stored(path).memory == pytest.approx(0.85)
+    page.findChild(QPushButton, "settings.memory.fixed").click()
+    page._fixed.setValue(6.5)
+    assert stored(path).memory == pytest.approx(6.5e9)
+    assert page._fixed.isVisible()
+    assert not page._share.isVisible()
+    page.findChild(QPushButton, "settings.memory.auto").click()
+    assert stored(path).memory is None
+
+
+def test_context_and_device(qtbot, page, path):
+    context = next(box for box in page.findChildren(QSpinBox) if "context" in box.accessibleName())
+    assert context.text() == "the model's own"
+    context.setValue(4096)
+    assert stored(path).context == 4096
+    context.setValue(0)
+    assert stored(path).context is None
+    page.set_device(Device(kind="cpu", name="a CPU", total_bytes=1, free_bytes=1))
+    cuda = page.findChild(QPushButton, "settings.device.cuda")
+    assert not cuda.isEnabled()
+    assert "no CUDA device" in cuda.toolTip()
+    page.findChild(QPushButton, "settings.device.cpu").click()
+    assert stored(path).device == "cpu"
+    with qtbot.waitSignal(page.reload_requested):
+        page.findChild(QPushButton, "settings.reload").click()

@@ -1,0 +1,147 @@
+"""Starting the program: no display, missing libraries, a second start, signals."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QObject, Signal
+
+from app import log as log_file
+from app import paths, preflight
+from app.single import SingleInstance, socket_name
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(**changes: str | None) -> dict[str, str]:
+    full = {**os.environ, "PYTHONPATH": str(ROOT), **changes}
+    return {name: value for name, value in full.items() if value is not None}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux can be without a display")
+def test_without_a_display_a_sentence_names_the_other_commands():
+    env = environment(DISPLAY=None, WAYLAND_DISPLAY=None, QT_QPA_PLATFORM=None)
+    done = subprocess.run(
+        [sys.executable, "-m", "app"], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 2
+    assert "`kvasir chat`" in done.stderr
+    assert "`kvasir serve`" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_display_by_environment():
+    assert not preflight.has_display({}, "linux")
+    assert preflight.has_display({}, "win32")
+    assert preflight.platforms({"DISPLAY": ":0", "WAYLAND_DISPLAY": "wayland-0"}) == ["wayland", "xcb"]
+    assert preflight.platforms({"QT_QPA_PLATFORM": "offscreen:size=1x1"}) == ["offscreen"]
+
+
+def test_a_missing_library_is_named_with_its_package():
+    gone = {"libEGL.so.1", "libxcb-cursor.so.0"}
+    found = preflight.missing(["xcb"], lambda name: name not in gone)
+    assert {library.soname for library in found} == gone
+    text = preflight.sentence(found)
+    assert "libxcb-cursor.so.0" in text
+    assert "sudo apt-get install libegl1 libxcb-cursor0" in text
+    assert preflight.sentence([]) == ""
+
+
+def test_one_complete_platform_is_enough():
+    without_xcb = lambda name: "xcb" not in name and "X11" not in name  # noqa: E731
+    assert preflight.missing(["wayland", "xcb"], lambda name: "xcb" not in name) == []
+    assert {library.soname for library in preflight.missing(["offscreen"], without_xcb)} == {"libX11.so.6"}
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF")
+def test_preflight_imports_no_qt():
+    code = "import sys, app.preflight; assert not [m for m in sys.modules if 'PySide' in m]"
+    subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT, check=True, timeout=60)
+
+
+def test_a_second_start_raises_the_first(qtbot, tmp_path):
+    name = socket_name(tmp_path)
+    assert name != socket_name(tmp_path / "other")
+    first, second = SingleInstance(name), SingleInstance(name)
+    assert first.acquire()
+    with qtbot.waitSignal(first.raised):
+        assert not second.acquire()
+    first.release()
+    assert second.acquire()
+    second.release()
+
+
+def test_the_log_takes_python_and_qt(qapp, tmp_path):
+    path = log_file.start(tmp_path)
+    try:
+        import logging
+
+        logging.getLogger("app.test").info("from python")
+        log_file._from_qt(log_file.QtMsgType.QtWarningMsg, None, "from qt")  # type: ignore[arg-type]
+        text = path.read_text()
+        assert "from python" in text
+        assert "WARNING qt: from qt" in text
+    finally:
+        log_file.stop()
+
+
+def test_one_folder_for_everything(monkeypatch, tmp_path):
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "all"))
+    for folder in (paths.config_dir(), paths.data_dir(), paths.log_dir()):
+        assert folder.is_dir()
+        assert folder.is_relative_to(tmp_path / "all")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_polite_kill_ends_program_and_engine(tmp_path, fake_command):
+    code = (
+        "import sys, time; from app.program import Program\n"
+        f"sys.exit(Program.run(['kvasir'], time.perf_counter(), {fake_command()!r}))"
+    )
+    env = environment(QT_QPA_PLATFORM="offscreen", KVASIR_HOME=str(tmp_path / "home"))
+    process = subprocess.Popen([sys.executable, "-c", code], env=env, cwd=ROOT, stderr=subprocess.PIPE)
+    log = tmp_path / "home" / "log" / "kvasir.log"
+    deadline = time.monotonic() + 30
+    while not (log.exists() and "window visible" in log.read_text()):
+        assert time.monotonic() < deadline, process.poll()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 0, process.stderr.read()
+    process.stderr.close()
+    assert (tmp_path / "home" / "config" / "settings.json").exists()
+
+
+class Emitter(QObject):
+    said = Signal(bool)
+
+
+def test_signals_do_not_lose_references(qapp):
+    """PySide6 6.12.0 on CPython 3.11 loses a reference of True at every emit and aborts soon after."""
+    emitter = Emitter()
+    heard = []
+    emitter.said.connect(lambda value: heard.append(value))
+    before = sys.getrefcount(True)
+    for _ in range(20_000):
+        emitter.said.emit(True)
+        heard.clear()
+    assert abs(sys.getrefcount(True) - before) < 1_000
+
+
+def test_the_window_is_assembled_without_torch_and_before_the_plots_library():
+    code = "import sys, app.program; print([m for m in ('torch', 'pyqtgraph') if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=environment(),
+        cwd=ROOT,
+        check=True,
+        timeout=60,
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,111 @@
+"""Tokens, style sheet, and the rule that colours live in app/theme/ alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QGuiApplication
+
+import app
+from app.theme.icons import app_icon, icon, pixmap
+from app.theme.sheet import build
+from app.theme.theme import DARK, LIGHT, Theme, mix
+
+APP = Path(app.__file__).parent
+LITERAL = re.compile(r"""["'(\s]#[0-9a-fA-F]{3,8}\b|\brgba?\(|QColor\(\s*\d""")
+
+
+def test_no_colour_literal_outside_the_theme():
+    found = []
+    for path in APP.rglob("*.py"):
+        if "theme" in path.relative_to(APP).parts:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if LITERAL.search(line):
+                found.append(f"{path.relative_to(APP)}:{number}: {line.strip()}")
+    assert not found
+
+
+def test_the_search_for_literals_finds_them():
+    assert LITERAL.search('pen = "#ff00aa"')
+    assert LITERAL.search("QColor(12, 3, 4)")
+    assert not LITERAL.search("see issue#12 and '# Title'")
+
+
+@pytest.mark.parametrize("tokens", [DARK, LIGHT])
+def test_tokens_are_colours_and_text_is_readable(tokens):
+    assert all(QColor(value).isValid() for value in tokens)
+    for text in (tokens.text, tokens.mute):
+        for under in (tokens.bg, tokens.panel, tokens.raised):
+            assert _contrast(text, under) >= 4.5
+
+
+def _contrast(a: str, b: str) -> float:
+    """WCAG 2 contrast ratio."""
+    high, low = sorted((_luminance(a), _luminance(b)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(value: str) -> float:
+    color = QColor(value)
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color.getRgbF()[:3]]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+def test_mode_changes_tokens_and_tells(qtbot, qapp):
+    theme = Theme("light")
+    assert theme.tokens == LIGHT
+    with qtbot.waitSignal(theme.changed):
+        theme.set_mode("dark")
+    assert theme.dark
+    assert theme.tokens == DARK
+    with qtbot.assertNotEmitted(theme.changed):
+        theme.set_mode("dark")
+
+
+def test_system_mode_follows_the_desktop_while_running(qtbot, qapp, monkeypatch):
+    desktop = {"dark": True}
+    monkeypatch.setattr("app.theme.theme._desktop_is_dark", lambda: desktop["dark"])
+    theme, fixed = Theme("system"), Theme("dark")
+    theme.apply(qapp)
+    assert theme.dark
+    desktop["dark"] = False
+    with qtbot.waitSignal(theme.changed), qtbot.assertNotEmitted(fixed.changed):
+        QGuiApplication.styleHints().colorSchemeChanged.emit(Qt.ColorScheme.Light)
+    assert theme.tokens == LIGHT
+    assert LIGHT.accent in qapp.styleSheet()
+    assert fixed.dark
+
+
+def test_scale_changes_every_text_size_and_is_clamped(theme):
+    before = build(theme)
+    theme.set_scale(1.5)
+    assert theme.px(12) == 18
+    assert build(theme) != before
+    theme.set_scale(9)
+    assert theme.scale == 1.6
+    assert theme.ui_font().pixelSize() == theme.px(14)
+
+
+def test_reduced_motion_stops_transitions(theme):
+    assert theme.motion_ms == 120
+    theme.set_reduced_motion(True)
+    assert theme.motion_ms == 0
+
+
+def test_mix():
+    assert mix("#ffffff", "#000000", 1.0) == "#ffffff"
+    assert mix("#ffffff", "#000000", 0.5) == "#808080"
+
+
+def test_every_icon_renders_something(qapp, theme):
+    names = [path.stem for path in (APP.parent / "assets" / "icons").glob("*.svg")]
+    assert "kvasir" in names
+    for name in names:
+        image = pixmap(name, theme.tokens.text, 16).toImage()
+        assert any(image.pixelColor(x, y).alpha() for x in range(16) for y in range(16)), name
+    assert not icon(theme, "measure").isNull()
+    assert not app_icon().isNull()

@@ -1,0 +1,93 @@
+"""The transcript builds widgets near the viewport only and keeps what is read in its place."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+
+from app.chat.transcript import Transcript
+from app.history.records import Message, Span
+from app.theme.theme import Theme
+from tests.app.fake_engine import CODE, long_answer
+
+
+@pytest.fixture
+def transcript(qtbot, theme: Theme) -> Transcript:
+    view = Transcript(theme)
+    qtbot.addWidget(view, before_close_func=lambda view: view.stop())
+    view.resize(900, 600)
+    view.show()
+    return view
+
+
+def messages(count: int) -> list[Message]:
+    texts = [CODE, long_answer(120), "short", "word " * 400]
+    return [
+        Message(f"m{i}", "c", f"m{i - 1}", "assistant", texts[(i // 2) % 4])
+        if i % 2
+        else Message(f"m{i}", "c", f"m{i - 1}" if i else "", "user", "And?")
+        for i in range(count)
+    ]
+
+
+def only(_: str) -> tuple[int, int]:
+    return (0, 1)
+
+
+def test_a_long_chat_has_widgets_only_where_it_is_seen(transcript: Transcript) -> None:
+    transcript.show_path(messages(300), only)
+    assert 2 <= len(transcript.views) <= 40
+    assert transcript.views[-1].message.id == "m299"
+    bar = transcript.verticalScrollBar()
+    assert bar.value() == bar.maximum()
+    bar.setValue(0)
+    assert transcript.views[0].message.id == "m0"
+    assert len(transcript.views) <= 60
+    assert transcript.view("m299") is None
+
+
+def test_views_do_not_overlap_and_none_is_missing_in_sight(transcript: Transcript) -> None:
+    transcript.show_path(messages(120), only)
+    bar = transcript.verticalScrollBar()
+    for share in (1.0, 0.7, 0.31, 0.3, 0.0, 0.55):
+        bar.setValue(int(bar.maximum() * share))
+        places = [view.geometry() for view in transcript.views]
+        assert all(a.bottom() < b.top() + 1 for a, b in pairwise(places))
+        numbers = [int(view.message.id[1:]) for view in transcript.views]
+        assert numbers == list(range(numbers[0], numbers[-1] + 1))
+        assert places[0].top() <= max(20, bar.value())
+        assert places[-1].bottom() >= min(bar.value() + transcript.viewport().height(), transcript._page.height() - 21)
+
+
+def test_growing_text_does_not_move_what_is_read(transcript: Transcript) -> None:
+    path = [*messages(40), Message("s", "c", "m39", "assistant", "", "streaming")]
+    transcript.show_path(path, only)
+    bar = transcript.verticalScrollBar()
+    transcript.stream("s", lambda: (long_answer(100), [Span("", 10)]))
+    transcript._frame.stop()
+    transcript._paint_stream()
+    assert bar.value() == bar.maximum()
+    bar.setValue(bar.maximum() - 200)
+    value = bar.value()
+    transcript.stream("s", lambda: (long_answer(400), [Span("", 10)]))
+    transcript._frame.stop()
+    transcript._paint_stream()
+    assert bar.value() == value
+    assert bar.maximum() > value + 200
+
+
+def test_a_narrower_window_lays_out_again(transcript: Transcript) -> None:
+    transcript.show_path(messages(10), only)
+    before = transcript._page.height()
+    transcript.resize(420, 600)
+    assert transcript._page.height() > before
+    assert all(view.width() <= 420 for view in transcript.views)
+
+
+def test_a_change_of_theme_reaches_the_text(transcript: Transcript, theme: Theme) -> None:
+    transcript.show_path(messages(4), only)
+    theme.set_mode("light")
+    view = transcript.view("m1")
+    assert view is not None
+    assert theme.tokens.raised in view.blocks[0].document().defaultStyleSheet()

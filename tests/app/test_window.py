@@ -1,0 +1,289 @@
+"""The assembled program with the fake engine: wiring, folding, shortcuts, accessible names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import QEvent, Qt
+from PySide6.QtGui import QKeySequence
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSlider,
+    QAbstractSpinBox,
+    QApplication,
+    QComboBox,
+    QLabel,
+    QLineEdit,
+    QPlainTextEdit,
+    QPushButton,
+    QScrollBar,
+    QTextEdit,
+    QToolButton,
+    QWidget,
+)
+
+from app.program import Program
+from app.shortcuts import TABLE, ShortcutsDialog
+from app.theme.widgets import Toggle
+from app.window import MainWindow
+from engine import protocol
+
+
+@pytest.fixture
+def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch) -> Iterator[Callable[..., Program]]:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "kvasir"))
+    made: list[Program] = []
+
+    def make(loaded: bool = True) -> Program:
+        program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000"))
+        made.append(program)
+        program.window.show()
+        if loaded:
+            qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
+        return program
+
+    yield make
+    for program in made:
+        program.close()
+        program.window.deleteLater()
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+@pytest.fixture
+def program(make_program) -> Program:
+    return make_program()
+
+
+def ask(qtbot, program: Program, text: str = "hello") -> None:
+    with qtbot.waitSignal(program.link.finished, timeout=20_000):
+        program.chat.send(text)
+
+
+def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
+    window = program.window
+    assert program.link.card.name == "tiny"
+    assert window.bar.device.text() == "Fake CPU · CPU"
+    assert window.panel.spec("speculation") is not None
+    qtbot.waitUntil(lambda: bool(window.plots.charts) and window.plots.charts[0].figure.text() != "–", timeout=10_000)
+    assert program.store.settings.model == program.link.card.path
+
+
+def test_the_settings_reach_the_load(qtbot, make_program):
+    program = make_program()
+    sent = []
+    program.link.send = sent.append
+    program.store.update(memory=0.5, context=1024, draft=False)
+    program.window.show_page(MainWindow.SETTINGS)
+    program.window.settings_page.findChild(QPushButton, "settings.reload").click()
+    program.chat.header.load("elsewhere", None)
+    options = protocol.LoadOptions(memory=0.5, context=1024)
+    assert sent[0] == protocol.Load(model=program.link.card.path, draft="", options=options)
+    assert sent[1].options == options
+
+
+def test_a_flipped_switch_reaches_the_engine_and_marks_the_plots(qtbot, program):
+    window = program.window
+    qtbot.waitUntil(lambda: bool(window.plots.charts) and len(window.plots.charts[0]._ring) > 0, timeout=10_000)
+    marks = window.plots.charts[0]._marks
+    before = len(marks)
+    with qtbot.waitSignal(program.link.options):
+        window.panel.findChild(QPushButton, "speculation.n-gram").click()
+    assert len(marks) == before + 1
+    assert next(s for s in program.link.catalogue if s.key == "speculation").value == "n-gram"
+
+
+def test_measuring_replays_the_last_prompt(qtbot, program):
+    panel = program.window.panel
+    button = panel.findChild(QToolButton, "kv_cache.measure")
+    assert not button.isEnabled()
+    ask(qtbot, program)
+    qtbot.waitUntil(button.isEnabled)
+    with qtbot.waitSignal(program.link.compared, timeout=10_000):
+        button.click()
+    assert panel.findChild(QLabel, "kv_cache.bought").text() == "2.1×"
+    assert "tokens/s, same text (off → on)" in panel.findChild(QLabel, "kv_cache.outcome").text()
+
+
+def test_a_comparison_that_fails_says_so_and_frees_the_row(qtbot, program):
+    ask(qtbot, program)
+    panel = program.window.panel
+    sent = []
+    program.link.send = sent.append
+    panel.findChild(QToolButton, "kv_cache.measure").click()
+    assert isinstance(sent[0], protocol.Compare)
+    assert panel.findChild(QLabel, "kv_cache.bought").text() == "0/6"
+    sentence = "The comparison was refused. Load a model first."
+    program.link.failed.emit(protocol.Error(code="refused", message=sentence, id=sent[0].id))
+    assert program.window.notice.text == sentence
+    assert panel.findChild(QLabel, "kv_cache.bought").text() == "–"
+    assert panel.findChild(QToolButton, "kv_cache.measure").isEnabled()
+
+
+def test_a_refused_value_does_not_stay_on_show(qtbot, program):
+    panel = program.window.panel
+    program.link.send = lambda message: None
+    toggle = panel.row("kv_cache").findChild(Toggle)
+    before = toggle.isChecked()
+    toggle.click()
+    assert toggle.isChecked() != before
+    program.link.failed.emit(protocol.Error(code="refused", message="It conflicts. Switch the other off."))
+    assert toggle.isChecked() == before
+
+
+def test_an_engine_that_dies_is_said_and_comes_back(qtbot, program):
+    states = []
+    program.link.state_changed.connect(lambda state, _: states.append(state.name))
+    program.chat.send("please crash")
+    qtbot.waitUntil(lambda: "RESTARTING" in states, timeout=20_000)
+    assert program.window.bar.status.text() == "Restarting the engine"
+    qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
+    assert states[-1] == "CONNECTED"
+    assert "Restarting" not in program.window.bar.status.text()
+
+
+def test_tint_is_remembered_and_passed_on(qtbot, make_program, monkeypatch):
+    program = make_program()
+    heard = []
+    monkeypatch.setattr(program.chat, "set_tint", heard.append)
+    program.window.panel.findChild(Toggle, "panel.tint").click()
+    assert heard == [True]
+    assert program.store.settings.tint
+
+
+def test_folded_parts_and_geometry_are_remembered(qtbot, make_program):
+    first = make_program(loaded=False)
+    first.window.resize(1024, 750)
+    for name in ("top.sidebar", "top.panel", "top.plots"):
+        first.window.findChild(QToolButton, name).click()
+    assert not first.window.panel.isVisible()
+    assert not first.window.sidebar.isVisible()
+    assert first.window.plots.collapsed
+    first.close()
+    second = make_program(loaded=False)
+    assert second.window.size().toTuple() == (1024, 750)
+    assert not second.window.panel.isVisible()
+    assert not second.window.sidebar.isVisible()
+    assert second.window.plots.collapsed
+    second.window.findChild(QToolButton, "top.panel").click()
+    assert second.window.panel.isVisible()
+
+
+def test_it_fits_in_1024_by_700(qtbot, program):
+    window = program.window
+    window.resize(1024, 700)
+    ask(qtbot, program, "show me code")
+    assert window.size().toTuple() == (1024, 700)
+    for part in (window.sidebar, window.chat, window.panel, window.plots):
+        corner = part.mapTo(window, part.rect().bottomRight())
+        assert window.rect().contains(corner), part.objectName()
+    assert window.chat.width() >= 400
+
+
+def test_plots_pause_on_other_pages(program):
+    assert not program.window.plots.paused
+    program.window.show_page(MainWindow.HELP)
+    assert program.window.plots.paused
+    program.window.show_page(MainWindow.CHAT)
+    assert not program.window.plots.paused
+
+
+def test_every_shortcut_is_bound_once_and_works(qtbot, make_program):
+    window = make_program(loaded=False).window
+    keys = [entry.keys for entry in TABLE]
+    assert len(set(keys)) == len(keys)
+    bound = {shortcut.key().toString() for shortcut in window._shortcuts}
+    assert bound == {QKeySequence(entry.keys).toString() for entry in TABLE if entry.action}
+    trigger = {shortcut.key().toString(): shortcut.activated.emit for shortcut in window._shortcuts}
+    trigger["F1"]()
+    assert window.page == MainWindow.HELP
+    trigger["Ctrl+,"]()
+    assert window.page == MainWindow.SETTINGS
+    trigger["Ctrl+N"]()
+    assert window.page == MainWindow.CHAT
+    trigger["Ctrl+Shift+O"]()
+    assert not window.panel.isVisible()
+    trigger["Ctrl+/"]()
+    dialog = window.findChild(ShortcutsDialog)
+    words = {label.text() for label in dialog.findChildren(QLabel)}
+    assert {entry.words for entry in TABLE} <= words
+    dialog.close()
+
+
+def test_escape_stops_from_wherever_nobody_else_wants_it(qtbot, program, monkeypatch):
+    stopped = []
+    monkeypatch.setattr(program.chat, "stop", lambda: stopped.append(1))
+    qtbot.keyClick(program.window.panel.row("kv_cache").findChild(Toggle), Qt.Key.Key_Escape)
+    qtbot.keyClick(program.sidebar.search, Qt.Key.Key_Escape)
+    assert len(stopped) == 2
+    program.window.show_page(MainWindow.HELP)
+    qtbot.keyClick(program.window.help_page.search_field, Qt.Key.Key_Escape)
+    assert len(stopped) == 3
+
+
+INTERACTIVE = (
+    QAbstractButton,
+    QAbstractItemView,
+    QAbstractSlider,
+    QAbstractSpinBox,
+    QComboBox,
+    QLineEdit,
+    QPlainTextEdit,
+    QTextEdit,
+)
+
+
+def nameless(root: QWidget) -> list[str]:
+    """What a person can operate and a screen reader cannot name. A button's text is its name.."""
+    found = []
+    for widget in root.findChildren(QWidget):
+        inner = widget.objectName().startswith("qt_") or isinstance(widget, QScrollBar)
+        if inner or not isinstance(widget, INTERACTIVE) or isinstance(widget.parent(), QAbstractSpinBox | QLineEdit):
+            continue
+        text = widget.text() if isinstance(widget, QAbstractButton) else ""
+        if not widget.accessibleName() and not text and not widget.isHidden():
+            found.append(f"{type(widget).__name__} {widget.objectName()!r} in {type(widget.parent()).__name__}")
+    return found
+
+
+def test_everything_interactive_has_an_accessible_name(qtbot, program):
+    ask(qtbot, program, "show me code")
+    for page in (MainWindow.CHAT, MainWindow.HELP, MainWindow.SETTINGS):
+        program.window.show_page(page)
+        QApplication.processEvents()
+    assert nameless(program.window) == []
+
+
+def test_the_search_for_nameless_widgets_finds_them(qtbot):
+    holder = QWidget()
+    qtbot.addWidget(holder)
+    QLineEdit(holder)
+    QToolButton(holder)
+    QPushButton("named", holder)
+    assert len(nameless(holder)) == 2
+
+
+def test_a_broken_settings_file_is_a_notice(qtbot, make_program, tmp_path):
+    folder = tmp_path / "kvasir" / "config"
+    folder.mkdir(parents=True)
+    (folder / "settings.json").write_text("{")
+    program = make_program(loaded=False)
+    assert "could not be read" in program.window.notice.text
+
+
+@pytest.mark.qt_log_ignore("does not support raise", extend=True)
+def test_a_second_start_brings_the_window_back(qtbot, make_program):
+    window = make_program(loaded=False).window
+    window.setWindowState(Qt.WindowState.WindowMinimized)
+    window.to_front()
+    assert not window.windowState() & Qt.WindowState.WindowMinimized
+    assert window.isVisible()
+
+
+def test_closing_ends_the_engine(qtbot, program):
+    pid = program.link.engine_pid
+    program.close()
+    program.close()
+    assert not Path(f"/proc/{pid}").exists() or Path(f"/proc/{pid}/stat").read_text().split()[2] == "Z"
