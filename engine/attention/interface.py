@@ -1,0 +1,73 @@
+"""What an attention backend is, and the one function that combines two attentions.
+
+Attention over a set of keys gives (o, lse): the output and the log of the sum of the exponentiated scores. Attention
+over the union of two sets follows from the two results alone, so split keys, cached plus new keys, and windows plus
+sinks are all merges (DESIGN.md section 3, M3).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.cache.store import PackedKV
+from engine.core.batch import Batch
+
+
+class AttnSpec(NamedTuple):
+    """How one layer attends.
+
+    scale multiplies q·k. A window of w lets a query at index i see the keys with i - w < index <= i. A softcap c
+    replaces a scaled score x by c * tanh(x / c).
+    """
+
+    scale: float
+    window: int | None = None
+    softcap: float | None = None
+
+
+class AttnProblem(NamedTuple):
+    """What a backend needs to know to accept or to decline."""
+
+    device: str  # "cpu" or "cuda"
+    dtype: torch.dtype
+    spec: AttnSpec
+    kind: str = "dense"  # of PackedKV
+    tree: bool = False  # the batch has ancestors
+    batch_invariant: bool = False
+    head_dims: tuple[int, int] = (64, 64)  # of keys and of values
+
+
+class AttentionBackend(Protocol):
+    """One way to compute attention over paged keys."""
+
+    name: str
+
+    def declines(self, problem: AttnProblem) -> str | None:
+        """Why this backend cannot serve the problem; None if it can."""
+
+    def attend(
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend q [T, H, d_k] to the keys of each row's own sequence, this step's keys included (already written).
+
+        Returns o [T, H, d_v] in the dtype of q, zero for padding rows, and lse [T, H] float32 (None unless asked for).
+        Query head h reads KV head h // (H / H_kv).
+        """
+
+
+def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, Tensor]:
+    """Attention over two disjoint sets of keys from those over each (Milakov and Gimelshein 2018; FlashAttention).
+
+    o [..., d] and lse [...]; an empty part is (0, -inf), and two empty parts give (0, -inf). Computes in the dtype of
+    lse and returns o in the dtype of o1.
+    """
+    top = torch.maximum(lse1, lse2)
+    base = torch.where(top == -torch.inf, torch.zeros_like(top), top)  # keeps -inf - -inf out of both parts
+    w1, w2 = torch.exp(lse1 - base), torch.exp(lse2 - base)
+    total = w1 + w2
+    share = torch.where(total == 0, torch.ones_like(total), total)
+    o = o1.to(lse1.dtype) * (w1 / share).unsqueeze(-1) + o2.to(lse1.dtype) * (w2 / share).unsqueeze(-1)
+    return o.to(o1.dtype), base + torch.log(total)

@@ -1,0 +1,185 @@
+"""Attention through torch's fused kernels: the fast path on a CPU, and the torch path on CUDA.
+
+The heads that share a KV head become rows of it, so keys are read once for all of them and never repeated
+(Ainslie et al. 2023, grouped queries). Consecutive pages are read in place.
+"""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from engine.attention.interface import AttnProblem, AttnSpec, merge
+from engine.attention.plan import Block, Padded, Plan, Source, make_plan
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.store import PackedKV
+from engine.core.batch import Batch
+
+_flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
+
+
+class Scratch:
+    """Memory for gathered pages, kept from call to call: fresh megabytes would cost more than the copy into them."""
+
+    def __init__(self) -> None:
+        self._k, self._v = torch.empty(0), torch.empty(0)
+
+    def gather(self, kv: PackedKV, pages: Tensor) -> tuple[Tensor, Tensor]:
+        """Whole pages in order, keys and values [pages * 16, H_kv, d] each; valid until the next call."""
+        self._k, k = _gather_into(self._k, kv.k, pages)
+        self._v, v = _gather_into(self._v, kv.v, pages)
+        return k, v
+
+
+def _gather_into(memory: Tensor, arena: Tensor, pages: Tensor) -> tuple[Tensor, Tensor]:
+    """The pages of an arena, copied into the memory or into larger memory; returns that memory and the pages."""
+    slots, heads, width = arena.shape
+    page = PAGE_SIZE * heads * width
+    n = pages.shape[0] * page
+    if memory.numel() < n or memory.dtype != arena.dtype or memory.device != arena.device:
+        memory = torch.empty(2 * n, dtype=arena.dtype, device=arena.device)
+    taken = memory[:n].view(-1, page)
+    torch.index_select(arena.view(slots // PAGE_SIZE, page), 0, pages, out=taken)
+    return memory, taken.view(-1, heads, width)
+
+
+class SdpaAttention:
+    """Fused attention for each sequence, blocked over rows; short decoding sequences together in one padded call."""
+
+    name = "sdpa"
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self._scratch = Scratch()
+        self._plans: dict[tuple[int | None, int, torch.dtype, int], Plan] = {}
+
+    def declines(self, problem: AttnProblem) -> str | None:
+        """The fused kernels have no softcap, want keys and values of one width, and round as their tiles fall."""
+        if problem.kind != "dense":
+            return f"cannot read the KV kind {problem.kind}"
+        if problem.batch_invariant:
+            return "its last bits depend on how many rows run together"
+        if problem.spec.softcap is not None:
+            return "torch's fused attention has no softcap"
+        if problem.head_dims[0] != problem.head_dims[1]:
+            return "torch's fused attention wants keys and values of the same width"
+        if problem.dtype not in (torch.float32, torch.bfloat16, torch.float16):
+            return f"torch's fused attention is not used for {problem.dtype}"
+        return None
+
+    def attend(
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `AttentionBackend.attend`."""
+        plan = self._plan(q, kv, spec, batch, group)
+        if len(plan.sources) == 1 and plan.padded is None and q.shape[0] == 1 and not need_lse:
+            return self._decode_one(q, kv, plan.sources[0], spec.scale), None
+        out = torch.zeros_like(q) if q.shape[0] > batch.host.T else torch.empty_like(q)
+        lse = None
+        if need_lse:
+            lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
+        if plan.padded is not None:
+            k, v = self._scratch.gather(kv, plan.padded.pages)
+            _attend_padded(q, k, v, plan.padded, spec.scale, out, lse)
+        for source in plan.sources:
+            k, v = self._read(kv, source)
+            for block in source.blocks:
+                _attend_block(q, k, v, block, spec.scale, out, lse)
+        return out, lse
+
+    def _plan(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int) -> Plan:
+        """The plan of this batch for this kind of layer, made at the first such layer of a step."""
+        if batch is not self._batch:
+            self._batch = batch
+            self._plans.clear()
+        key = (spec.window, group, q.dtype, q.shape[1] // kv.k.shape[1])
+        plan = self._plans.get(key)
+        if plan is None:
+            plan = self._plans[key] = make_plan(batch, spec, group, key[3], q.dtype)
+        return plan
+
+    def _decode_one(self, q: Tensor, kv: PackedKV, source: Source, scale: float) -> Tensor:
+        """One row of one sequence, the shape of a chat's every token: [1, H, d] without a detour."""
+        _, kv_heads, width = kv.k.shape
+        block = source.blocks[0]
+        if source.pages is None:
+            k, v, first = kv.k, kv.v, source.first_slot + block.lo
+        else:
+            k, v = self._scratch.gather(kv, source.pages)
+            first = block.lo
+        shape, stride = (1, kv_heads, block.hi - block.lo, width), (0, width, kv_heads * width, 1)
+        offset = first * kv_heads * width
+        k, v = k.as_strided(shape, stride, offset), v.as_strided(shape, stride, offset)
+        return _fused(q.view(1, kv_heads, -1, width), k, v, None, scale).reshape(q.shape)
+
+    def _read(self, kv: PackedKV, source: Source) -> tuple[Tensor, Tensor]:
+        """Keys and values of a source [length, H_kv, d]; gathered ones are valid until the next gathering."""
+        if source.pages is not None:
+            return self._scratch.gather(kv, source.pages)
+        return kv.k.narrow(0, source.first_slot, source.length), kv.v.narrow(0, source.first_slot, source.length)
+
+
+def _attend_block(q: Tensor, k: Tensor, v: Tensor, block: Block, scale: float, out: Tensor, lse: Tensor | None) -> None:
+    heads, width, kv_heads = q.shape[1], q.shape[2], k.shape[1]
+    end = block.row + block.rows
+    rows = q[block.row : end].view(block.rows, kv_heads, heads // kv_heads, width)
+    grouped = rows.transpose(0, 1).reshape(1, kv_heads, -1, width)
+    k, v = k[None, block.lo : block.hi].transpose(1, 2), v[None, block.lo : block.hi].transpose(1, 2)
+    cut = block.split - block.lo
+    part_lse: Tensor | None = None
+    if block.mask is None or cut == 0:
+        o, part_lse = _run(grouped, k, v, block.mask, scale, lse is not None)
+    else:
+        o1, lse1 = _fused_with_lse(grouped, k[:, :, :cut], v[:, :, :cut], None, scale)
+        o2, lse2 = _fused_with_lse(grouped, k[:, :, cut:], v[:, :, cut:], block.mask, scale)
+        o, part_lse = merge(o1, lse1, o2, lse2)
+    shape = (kv_heads, block.rows, heads // kv_heads)
+    out[block.row : end].view(*rows.shape).copy_(o.view(*shape, width).transpose(0, 1))
+    if lse is not None and part_lse is not None:
+        lse[block.row : end].view(*rows.shape[:3]).copy_(part_lse.reshape(shape).transpose(0, 1))
+
+
+def _attend_padded(
+    q: Tensor, k: Tensor, v: Tensor, padded: Padded, scale: float, out: Tensor, lse: Tensor | None
+) -> None:
+    heads, width, kv_heads, n = q.shape[1], q.shape[2], k.shape[1], padded.n
+    rows = q[:n] if padded.rows is None else q.index_select(0, padded.rows)
+    grouped = rows.view(n, kv_heads, heads // kv_heads, width)
+    k, v = (part.view(n, -1, kv_heads, width).transpose(1, 2) for part in (k, v))
+    o, part_lse = _run(grouped, k, v, padded.mask.expand(n, 1, grouped.shape[2], -1), scale, lse is not None)
+    _put(out, padded.rows, o.reshape(n, heads, width))
+    if lse is not None and part_lse is not None:
+        _put(lse, padded.rows, part_lse.reshape(n, heads))
+
+
+def _put(target: Tensor, rows: Tensor | None, values: Tensor) -> None:
+    if rows is None:
+        target[: values.shape[0]] = values
+    else:
+        target.index_copy_(0, rows, values)
+
+
+def _run(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float, need_lse: bool
+) -> tuple[Tensor, Tensor | None]:
+    return _fused_with_lse(q, k, v, mask, scale) if need_lse else (_fused(q, k, v, mask, scale), None)
+
+
+def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> Tensor:
+    """q [B, H_kv, R, d], k and v [B, H_kv, N, d], mask broadcast to [B, H_kv, R, N] -> o like q."""
+    if q.device.type == "cpu":
+        return _flash_cpu(q, k, v, attn_mask=mask, scale=scale)[0]
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale)
+
+
+def _fused_with_lse(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
+    """As `_fused`, and lse [B, H_kv, R]. Only the CPU kernel gives it; elsewhere the scores are materialised."""
+    if q.device.type == "cpu":
+        o, lse = _flash_cpu(q, k, v, attn_mask=mask, scale=scale)
+        return o, lse
+    scores = torch.matmul(q.float(), k.float().transpose(-1, -2)) * scale
+    if mask is not None:
+        scores = scores + mask
+    lse = torch.logsumexp(scores, dim=-1)
+    return torch.matmul(torch.exp(scores - lse.unsqueeze(-1)), v.float()).to(q.dtype), lse

@@ -1,0 +1,143 @@
+"""Key and value arenas: where the tokens named by page numbers live."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.cache.pool import PAGE_SIZE
+
+
+class PackedKV(NamedTuple):
+    """Arenas of one layer. Kind "dense": k [pages * 16, H_kv, d_k] and v [pages * 16, H_kv, d_v] as written."""
+
+    k: Tensor
+    v: Tensor
+    kind: str = "dense"
+
+
+class KVStore(Protocol):
+    """Keys (rotated) and values of every layer, addressed by slot = page * 16 + index % 16.
+
+    A sequence owns its length: there is nothing to truncate here, a stale slot is overwritten when it is written again.
+    """
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
+        """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] at `slots` [T] (`batch.slots[group]`).
+
+        `first_slot` is `batch.host.first_slot[group]`: >= 0 promises that the slots are consecutive from there.
+        """
+
+    def view(self, layer: int) -> PackedKV:
+        """The arenas of one layer."""
+
+    def move_slots(self, src: Tensor, dst: Tensor) -> None:
+        """Copy slot src[i] to dst[i] in every layer, as if all reads came before all writes (compacts a tree)."""
+
+    def copy_page(self, src: int, dst: int) -> None:
+        """Copy one page in every layer."""
+
+    def export_pages(self, pages: Sequence[int]) -> Tensor:
+        """The content of the pages, on the host: an opaque tensor that `import_pages` reads."""
+
+    def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
+        """Write what `export_pages` gave to the pages (other numbers, the same count)."""
+
+    def bytes_per_token(self) -> float:
+        """Bytes of one token in all layers, keys and values, scales included."""
+
+    def storage_size(self) -> int:
+        """Bytes that the arenas hold."""
+
+
+class DenseKVStore:
+    """Arenas in the dtype of the model: one pair [pages * 16, H_kv, d] for each layer."""
+
+    def __init__(
+        self,
+        layers: int,
+        pages: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+        v_head_dim: int | None = None,
+    ) -> None:
+        """`pages` counts page 0, which belongs to nobody and takes the writes of padding rows."""
+        slots = pages * PAGE_SIZE
+        v_dim = head_dim if v_head_dim is None else v_head_dim
+        self.layers, self.pages = layers, pages
+        self._k = [_arena((slots, kv_heads, head_dim), dtype, torch.device(device)) for _ in range(layers)]
+        self._v = [_arena((slots, kv_heads, v_dim), dtype, torch.device(device)) for _ in range(layers)]
+        self._views = [PackedKV(k, v) for k, v in zip(self._k, self._v, strict=True)]
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
+        """See `KVStore.write`."""
+        arena_k, arena_v = self._k[layer], self._v[layer]
+        if first_slot >= 0:
+            arena_k.narrow(0, first_slot, k.shape[0]).copy_(k)
+            arena_v.narrow(0, first_slot, v.shape[0]).copy_(v)
+        else:
+            arena_k.index_copy_(0, slots, k)
+            arena_v.index_copy_(0, slots, v)
+
+    def view(self, layer: int) -> PackedKV:
+        """See `KVStore.view`."""
+        return self._views[layer]
+
+    def move_slots(self, src: Tensor, dst: Tensor) -> None:
+        """See `KVStore.move_slots`."""
+        for arena in (*self._k, *self._v):
+            arena.index_copy_(0, dst, arena.index_select(0, src))
+
+    def copy_page(self, src: int, dst: int) -> None:
+        """See `KVStore.copy_page`."""
+        for arena in (*self._k, *self._v):
+            arena.narrow(0, dst * PAGE_SIZE, PAGE_SIZE).copy_(arena.narrow(0, src * PAGE_SIZE, PAGE_SIZE))
+
+    def export_pages(self, pages: Sequence[int]) -> Tensor:
+        """See `KVStore.export_pages`: [pages, elements] in the dtype of the store, each layer's keys, then values."""
+        index = torch.tensor(list(pages), dtype=torch.int64, device=self._device)
+        return torch.cat([arena.index_select(0, index) for arena in self._by_page()], dim=1).cpu()
+
+    def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
+        """See `KVStore.import_pages`. Raises ValueError if the data has another shape."""
+        arenas = self._by_page()
+        widths = [arena.shape[1] for arena in arenas]
+        if tuple(data.shape) != (len(pages), sum(widths)):
+            raise ValueError(f"exported pages have the shape {tuple(data.shape)}, not {(len(pages), sum(widths))}")
+        index = torch.tensor(list(pages), dtype=torch.int64, device=self._device)
+        for arena, part in zip(arenas, data.to(self._device).split(widths, dim=1), strict=True):
+            arena.index_copy_(0, index, part)
+
+    def bytes_per_token(self) -> float:
+        """See `KVStore.bytes_per_token`."""
+        return self.storage_size() / (self.pages * PAGE_SIZE)
+
+    def storage_size(self) -> int:
+        """See `KVStore.storage_size`."""
+        return sum(arena.numel() * arena.element_size() for arena in (*self._k, *self._v))
+
+    @property
+    def _device(self) -> torch.device:
+        return self._k[0].device
+
+    def _by_page(self) -> list[Tensor]:
+        """Every arena as [pages, 16 * H_kv * d], keys and values of a layer in turn."""
+        return [arena.view(self.pages, -1) for pair in zip(self._k, self._v, strict=True) for arena in pair]
+
+
+def _arena(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros, because attention may read a slot that is masked but was never written, and 0 * NaN is NaN.
+
+    On a CPU they come from the operating system's zero pages: an arena takes memory only as it is written.
+    """
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    size = math.prod(shape) * dtype.itemsize
+    return torch.from_numpy(np.zeros(size, dtype=np.uint8)).view(dtype).view(shape)

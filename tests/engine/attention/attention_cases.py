@@ -1,0 +1,99 @@
+"""Sequences with known keys and values, placed on pages in any order, and attention by definition in float64."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from engine.attention.interface import AttnSpec
+from engine.cache.store import DenseKVStore, PackedKV
+from engine.core.batch import Batch
+from engine.core.buffers import BucketPolicy
+from engine.core.runner import Runner, SequenceRows
+
+torch.set_num_threads(1)
+
+
+class OneGroup:
+    num_groups = 1
+
+
+@dataclass
+class Case:
+    """One sequence: `start` tokens in the cache, `rows` new ones (a tree if `parents`), with their keys and values."""
+
+    start: int
+    rows: int
+    parents: Sequence[int] | None = None
+    q: Tensor = field(default_factory=lambda: torch.empty(0))
+    k: Tensor = field(default_factory=lambda: torch.empty(0))
+    v: Tensor = field(default_factory=lambda: torch.empty(0))
+
+    @property
+    def length(self) -> int:
+        return self.start + self.rows
+
+    def fill(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype, generator: torch.Generator) -> Case:
+        self.q = torch.randn(self.rows, heads, width, generator=generator).to(dtype)
+        self.k = torch.randn(self.length, kv_heads, width, generator=generator).to(dtype)
+        self.v = torch.randn(self.length, kv_heads, width, generator=generator).to(dtype)
+        return self
+
+    def mask(self, window: int | None) -> Tensor:
+        """Which keys each new row sees, by definition: the prefix and its path from the root, within the window."""
+        seen = torch.zeros(self.rows, self.length, dtype=torch.bool)
+        for row in range(self.rows):
+            path, at = [], row
+            while at >= 0:
+                path.append(at)
+                at = self.parents[at] if self.parents is not None else at - 1
+            visible = [*range(self.start), *(self.start + j for j in reversed(path))]
+            seen[row, visible if window is None else visible[-window:]] = True
+        return seen
+
+    def expected(self, spec: AttnSpec) -> tuple[Tensor, Tensor]:
+        """o [rows, H, d] and lse [rows, H] in float64."""
+        q, k, v = self.q.double(), self.k.double(), self.v.double()
+        repeat = q.shape[1] // k.shape[1]
+        scores = torch.einsum("rhd,nhd->rhn", q, k.repeat_interleave(repeat, 1)) * spec.scale
+        if spec.softcap is not None:
+            scores = spec.softcap * torch.tanh(scores / spec.softcap)
+        scores = scores.masked_fill(~self.mask(spec.window)[:, None], -torch.inf)
+        o = torch.einsum("rhn,nhd->rhd", scores.softmax(-1), v.repeat_interleave(repeat, 1))
+        return o, scores.logsumexp(-1)
+
+
+def place(
+    cases: Sequence[Case], seed: int | None = None, policy: BucketPolicy | None = None
+) -> tuple[Batch, Tensor, PackedKV]:
+    """The batch of the cases, its queries [T, H, d] (strided, as after a fused projection) and the filled arenas.
+
+    Pages are consecutive if `seed` is None, else shuffled by it.
+    """
+    counts = [-(-case.length // 16) for case in cases]
+    numbers = list(range(1, sum(counts) + 8))
+    if seed is not None:
+        random.Random(seed).shuffle(numbers)
+    _, kv_heads, width = cases[0].k.shape
+    store = DenseKVStore(1, len(numbers) + 1, kv_heads, width, cases[0].k.dtype, "cpu")
+    rows, at = [], 0
+    for case, count in zip(cases, counts, strict=True):
+        pages, at = numbers[at : at + count], at + count
+        slots = torch.tensor([pages[i // 16] * 16 + i % 16 for i in range(case.length)])
+        store.write(0, slots, case.k, case.v)
+        rows.append(SequenceRows([0] * case.rows, case.start, pages, 0, case.parents))
+    batch = Runner(OneGroup(), store, None, policy=policy).batch(rows)  # type: ignore[arg-type]
+    q = torch.cat([case.q for case in cases])
+    fused = torch.randn(batch.tokens.shape[0], q.shape[1] + 3, width).to(q.dtype)
+    fused[: q.shape[0], : q.shape[1]] = q
+    return batch, fused[:, : q.shape[1]], store.view(0)
+
+
+def expected(cases: Sequence[Case], spec: AttnSpec) -> tuple[Tensor, Tensor]:
+    """The cases' o and lse in float64, one after the other."""
+    parts = [case.expected(spec) for case in cases]
+    return torch.cat([o for o, _ in parts]), torch.cat([lse for _, lse in parts])

@@ -1,0 +1,74 @@
+"""The choice among backends: in order, with reasons, and live."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from attention_cases import Case, place
+
+from engine.attention.describe import describe
+from engine.attention.interface import AttnProblem, AttnSpec
+from engine.attention.reference import ReferenceAttention
+from engine.attention.registry import Attention, choose
+from engine.layers.numerics import Numerics
+
+PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
+
+
+def test_the_fast_path_first() -> None:
+    choice = choose(PLAIN)
+    assert (choice.backend.name, choice.declined) == ("sdpa", [])
+
+
+@pytest.mark.parametrize(
+    ("problem", "name", "reason"),
+    [
+        (PLAIN._replace(spec=AttnSpec(1.0, softcap=5.0)), "reference", "softcap"),
+        (PLAIN._replace(batch_invariant=True), "batch_invariant", "last bits"),
+        (PLAIN._replace(head_dims=(192, 128)), "reference", "same width"),
+        (PLAIN._replace(dtype=torch.float64), "reference", "float64"),
+    ],
+)
+def test_those_that_decline_say_why(problem: AttnProblem, name: str, reason: str) -> None:
+    choice = choose(problem)
+    assert choice.backend.name == name
+    assert choice.declined[0][0] == "sdpa"
+    assert reason in choice.declined[0][1]
+
+
+def test_nobody_left() -> None:
+    with pytest.raises(ValueError, match="No attention backend serves this model") as error:
+        choose(PLAIN._replace(kind="int4"))
+    assert "reference: cannot read the KV kind int4" in str(error.value)
+
+
+def test_the_switch_acts_at_the_next_call() -> None:
+    numerics = Numerics()
+    attention = Attention(numerics)
+    case = Case(300, 3).fill(4, 2, 16, torch.float32, torch.Generator().manual_seed(0))
+    batch, q, kv = place([case])
+    fast, _ = attention.attend(q, kv, AttnSpec(0.25), batch)
+    numerics.batch_invariant = True
+    exact, _ = attention.attend(q, kv, AttnSpec(0.25), batch)
+    single_batch, single_q, single_kv = place([Case(302, 1, None, case.q[2:], case.k, case.v)])
+    single, _ = attention.attend(single_q, single_kv, AttnSpec(0.25), single_batch)
+    assert torch.equal(single[0], exact[2])
+    numerics.batch_invariant = False
+    again, _ = attention.attend(q, kv, AttnSpec(0.25), batch)
+    assert torch.equal(again, fast)
+    assert (fast - exact).abs().max() < 1e-5
+
+
+def test_a_given_list_of_backends_is_obeyed() -> None:
+    case = Case(9, 1).fill(4, 2, 16, torch.float64, torch.Generator().manual_seed(0))
+    batch, q, kv = place([case])
+    o, _ = Attention(candidates=[ReferenceAttention()]).attend(q, kv, AttnSpec(0.25), batch)
+    assert (o - case.expected(AttnSpec(0.25))[0]).abs().max() < 1e-12
+
+
+def test_description_names_every_case() -> None:
+    cases = {item.case: item for item in describe("cpu", torch.bfloat16)}
+    assert cases["attention"].backend == "sdpa"
+    assert cases["drafted trees"].backend == "sdpa"
+    assert cases["batch-invariant numerics"].backend == "batch_invariant"
+    assert cases["softcapped scores"].declined[0][0] == "sdpa"
