@@ -1,0 +1,305 @@
+"""The engine: one thread that owns the model, obeys commands and steps.
+
+Other threads call :meth:`Engine.submit` and receive events through ``emit``, which the engine thread calls.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable
+
+from engine.catalogue import Capability, OptionError
+from engine.checkpoints.errors import LoadCancelled
+from engine.core.checkpoint_loader import CheckpointLoader
+from engine.core.commands import AddRequest, CancelRequest, Command, LoadModel, SetOption, Shutdown, UnloadModel
+from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent, OptionsEvent, UnloadedEvent
+from engine.core.loaded import LoadedModel
+from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
+from engine.core.options import EngineOptions
+from engine.core.request import Request
+from engine.core.stepper import Stepper, is_out_of_memory
+from engine.protocol import OptionSpec
+from engine.sampling.params import SamplingError, resolve
+
+_log = logging.getLogger(__name__)
+
+MAX_ANSWERS = 64
+
+
+class Engine:
+    """Commands in, events out; ``submit``, ``cancel_load``, ``loaded`` and ``catalogue_state`` are for any thread."""
+
+    def __init__(
+        self,
+        emit: Callable[[Event], None],
+        device: str = "auto",
+        clock: Callable[[], float] = time.monotonic,
+        loader: Loader | None = None,
+    ) -> None:
+        """``device`` is what "auto" in a load means: "auto", "cpu" or "cuda". ``loader`` brings models into memory."""
+        self._emit, self._clock = emit, clock
+        self._loader: Loader = loader or CheckpointLoader(device)
+        self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self._options = EngineOptions()
+        self._stepper: Stepper | None = None
+        self._cancel_load = threading.Event()
+        self._stopping = False
+        self._arrivals = 0
+
+    # --- from any thread -----------------------------------------------------------------------------------------
+
+    def submit(self, command: Command) -> None:
+        """Queue a command; it takes effect between two steps."""
+        if isinstance(command, LoadModel):
+            self._cancel_load.clear()
+        self._commands.put(command)
+
+    def cancel_load(self) -> None:
+        """Stop the load in progress at its next tensor."""
+        self._cancel_load.set()
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        """The model that is served now; its text parts may be used from any thread."""
+        stepper = self._stepper
+        return stepper.model if stepper is not None else None
+
+    def catalogue_state(self) -> list[OptionSpec]:
+        return self._options.state()
+
+    # --- the engine thread ---------------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Obey and step until :class:`Shutdown`; sleeps while there is nothing to do."""
+        while not self._stopping:
+            if self.step() or self._stopping:
+                continue
+            self._check()
+            self._obey(self._commands.get())
+        self._unload("")
+
+    def step(self) -> bool:
+        """Obey all commands that wait, then do one step; whether anything was done."""
+        worked = False
+        while not self._stopping:
+            try:
+                command = self._commands.get_nowait()
+            except queue.Empty:
+                break
+            self._obey(command)
+            worked = True
+        if self._stepper is not None and not self._stopping:
+            worked = self._step(self._stepper) or worked
+        return worked
+
+    def _step(self, stepper: Stepper) -> bool:
+        """One step; a fault in the loop itself ends all answers, and the model goes on with clean books."""
+        try:
+            return stepper.step()
+        except Exception as error:
+            _log.exception("the step loop failed")
+            stepper.abandon(f"The engine failed ({error}). Try again; the log has the details.")
+            self._stepper = Stepper(stepper.model, self._options, self._emit, self._clock)
+            return True
+
+    def install(self, model: LoadedModel) -> None:
+        """Serve this model from now on (the end of a load)."""
+        self._stepper = Stepper(model, self._options, self._emit, self._clock)
+        for numerics in model.numerics:
+            numerics.batch_invariant = self._options.batch_invariant
+        self._options.adopt(_capabilities(model))
+        self._emit(LoadedEvent(model.card, model.fit))
+        self._emit(OptionsEvent(self._options.state()))
+
+    def _check(self) -> None:
+        """Idle: prove that the ledger of pages adds up and that nothing is owned."""
+        if self._stepper is None:
+            return
+        try:
+            self._stepper.pool.check()
+            if self._stepper.pool.used_count:
+                raise AssertionError(f"{self._stepper.pool.used_count} pages are owned by nobody who runs")
+        except AssertionError as error:
+            _log.exception("the page pool does not add up")
+            self._emit(ErrorEvent("internal", f"The page ledger does not add up ({error}). Load the model again."))
+
+    def _obey(self, command: Command) -> None:
+        try:
+            match command:
+                case AddRequest():
+                    self._add(command)
+                case CancelRequest(id):
+                    if self._stepper is not None:
+                        self._stepper.cancel(id)
+                case SetOption(key, value):
+                    self._set(key, value)
+                case LoadModel():
+                    self._load(command)
+                case UnloadModel():
+                    self._unload("")
+                case Shutdown():
+                    self._stopping = True
+        except (OptionError, SamplingError, LoadFailed) as refused:
+            self._emit(ErrorEvent(_code(refused), str(refused), command.id if isinstance(command, AddRequest) else ""))
+        except Exception as error:
+            _log.exception("a command failed: %s", type(command).__name__)
+            id = command.id if isinstance(command, AddRequest) else ""
+            self._emit(ErrorEvent("internal", f"That failed inside the engine ({error}). The log has the details.", id))
+
+    # --- requests ------------------------------------------------------------------------------------------------
+
+    def _add(self, command: AddRequest) -> None:
+        stepper = self._stepper
+        refusal = self._refusal(command)
+        if refusal is not None or stepper is None:
+            self._emit(refusal or ErrorEvent("no_model", "No model is loaded. Load one first.", command.id))
+            return
+        model = stepper.model
+        params = resolve(command.sampling, model.sampling)
+        options = self._options.for_request(command.optimisations)
+        now = self._clock()
+        for answer in range(command.n):
+            self._arrivals += 1
+            stepper.add(
+                Request(
+                    command.id,
+                    answer,
+                    self._arrivals,
+                    list(command.prompt_ids),
+                    params,
+                    options,
+                    model.limit,
+                    model.open_stream(params.stop, command.continues),
+                    now,
+                )
+            )
+
+    def _refusal(self, command: AddRequest) -> ErrorEvent | None:
+        """Why the request cannot be served, before anything is made for it."""
+        stepper = self._stepper
+        if stepper is None:
+            return ErrorEvent("no_model", "No model is loaded. Load one first.", command.id)
+        card = stepper.model.card
+        prompt = len(command.prompt_ids)
+        if any(owner[0] == command.id for owner in stepper.requests):
+            text = f"A request called {command.id!r} is being answered already. Use another name."
+            return ErrorEvent("duplicate_id", text, command.id)
+        if not 1 <= command.n <= MAX_ANSWERS:
+            text = f"Between 1 and {MAX_ANSWERS} answers can be asked for, not {command.n}. Ask for fewer."
+            return ErrorEvent("bad_request", text, command.id)
+        if prompt == 0:
+            return ErrorEvent("bad_request", "The prompt is empty. Write something first.", command.id)
+        if prompt >= card.context:
+            text = (
+                f"The prompt has {prompt:,} tokens and the context holds {card.context:,}, the answer included. "
+                "Shorten the conversation, or load the model with a longer context."
+            )
+            return ErrorEvent("prompt_too_long", text, command.id)
+        if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
+            text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
+            return ErrorEvent("bad_request", text, command.id)
+        return None
+
+    # --- switches ------------------------------------------------------------------------------------------------
+
+    def _set(self, key: str, value: bool | float | str) -> None:
+        before = dict(self._options.values)
+        self._options.set(key, value)
+        if self._options.values == before:
+            return
+        model = self.loaded
+        if key == "batch_invariant" and model is not None:
+            for numerics in model.numerics:
+                numerics.batch_invariant = self._options.batch_invariant
+        if key == "weights" and model is not None:
+            try:
+                self._load(LoadModel(model.path, model.draft_path, model.options))
+            except LoadFailed:
+                self._options.values[key] = before[key]
+                self._emit(OptionsEvent(self._options.state()))
+                raise
+            return
+        self._emit(OptionsEvent(self._options.state()))
+
+    # --- loading -------------------------------------------------------------------------------------------------
+
+    def _load(self, command: LoadModel) -> None:
+        """Load beside the present model if there is room for both, so that a failure leaves it served; else after it.
+
+        Raises :class:`LoadFailed` with a sentence that says what is loaded now.
+        """
+        name = load_name(command.path)
+        previous = self.loaded.card.name if self.loaded is not None else ""
+        if self._stepper is not None:
+            self._stepper.finish_all("cancelled", f"Stopped, because {name} is being loaded.")
+
+        def progress(stage: str, fraction: float) -> None:
+            self._emit(LoadingEvent(name, stage, fraction))
+
+        try:
+            opened = self._loader.open(command, self._options, self.loaded)
+            if self._stepper is not None and not opened.fits_beside():
+                self._unload(f"Made room for {name}.")
+            weights = opened.read(progress, self._cancel_load.is_set)
+            self._drop()
+            self.install(opened.assemble(weights, progress))
+            spare_the_collector()
+        except LoadCancelled:
+            raise LoadFailed("load_cancelled", f"Loading {name} was cancelled.{self._present(previous)}") from None
+        except LoadFailed as error:
+            raise LoadFailed(error.code, f"{error}{self._present(previous)}") from error
+        except Exception as error:
+            _log.exception("loading %s failed", command.path)
+            if is_out_of_memory(error):
+                text = f"Memory ran out while {name} was being loaded. Close other programs or lower the memory budget."
+                raise LoadFailed("out_of_memory", f"{text}{self._present(previous)}") from error
+            text = f"{name} could not be loaded ({error}). The log has the details.{self._present(previous)}"
+            raise LoadFailed("load_failed", text) from error
+        finally:
+            self._cancel_load.clear()
+
+    def _present(self, previous: str) -> str:
+        """What is loaded after a failed load, as a sentence."""
+        if not previous:
+            return ""
+        if self._stepper is not None:
+            return f" {previous} is still loaded."
+        if self._options.capabilities:
+            # It was dropped without a word, because its successor was about to take its place.
+            self._announce_unloaded(f"{previous} had to make room.")
+        return f" {previous} is no longer loaded: load it again to go on."
+
+    def _drop(self) -> None:
+        """Let go of the model without a word: its successor is about to take its place."""
+        self._stepper = None
+        release_memory()
+
+    def _unload(self, reason: str) -> None:
+        if self._stepper is None:
+            return
+        self._stepper.finish_all("cancelled", "Stopped, because the model was unloaded.")
+        self._drop()
+        self._announce_unloaded(reason)
+
+    def _announce_unloaded(self, reason: str) -> None:
+        self._options.adopt(frozenset())
+        self._emit(UnloadedEvent(reason))
+        self._emit(OptionsEvent(self._options.state()))
+
+
+def _capabilities(model: LoadedModel) -> frozenset[Capability]:
+    found: set[Capability] = {"model"}
+    if any(proposer.name == "draft" for proposer in model.proposers):
+        found.add("draft model")
+    if model.four_bit:
+        found.add("4-bit weights")
+    return frozenset(found)
+
+
+def _code(error: Exception) -> str:
+    if isinstance(error, LoadFailed):
+        return error.code
+    return "bad_option" if isinstance(error, OptionError) else "bad_sampling"

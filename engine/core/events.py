@@ -1,0 +1,123 @@
+"""What the engine tells its listener: plain facts, emitted from the engine thread.
+
+Times are seconds of the engine's clock, sizes are bytes; rates and percentiles are computed by whoever listens.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from engine.protocol import FinishReason, Fit, ModelCard, OptionSpec, Timings, TokenInfo, Usage
+
+
+class TokensEvent(NamedTuple):
+    """Tokens that one answer gained in a step, and the text they released (some may be held back for later)."""
+
+    request_id: str
+    answer: int
+    text: str
+    tokens: list[TokenInfo]
+
+
+class PrefillEvent(NamedTuple):
+    """How much of a prompt has been read; ``done`` = ``total`` ends it."""
+
+    request_id: str
+    done: int
+    cached: int
+    total: int
+
+
+class FinishedEvent(NamedTuple):
+    """An answer ended. ``detail`` is a sentence where the reason alone does not say what happened."""
+
+    request_id: str
+    answer: int
+    reason: FinishReason
+    usage: Usage
+    timings: Timings
+    detail: str = ""
+
+
+class LoadingEvent(NamedTuple):
+    """``fraction`` 0..1 of the whole load."""
+
+    model: str
+    stage: str
+    fraction: float
+
+
+class LoadedEvent(NamedTuple):
+    card: ModelCard
+    fit: Fit
+
+
+class UnloadedEvent(NamedTuple):
+    reason: str = ""
+
+
+class OptionsEvent(NamedTuple):
+    """A value or an availability in the catalogue changed."""
+
+    catalogue: list[OptionSpec]
+
+
+class ErrorEvent(NamedTuple):
+    """``message``: what happened and what to do. Empty ``request_id``: it concerns no request."""
+
+    code: str
+    message: str
+    request_id: str = ""
+
+
+class GuessRecord(NamedTuple):
+    """What one proposer did in a step. ``proposed[i]`` and ``accepted[i]`` count guesses at depth i + 1.
+
+    ``draft_length`` is the longest chain it was asked for; ``off_reason`` says why it was asked for none.
+    """
+
+    proposer: str
+    proposed: tuple[int, ...]
+    accepted: tuple[int, ...]
+    draft_length: int
+    off_reason: str = ""
+
+
+class StepRecord(NamedTuple):
+    """Raw facts of one step. Rows are counted by what they were for; ``verify_rows`` are the guesses checked.
+
+    ``duration`` is the whole step in seconds, ``host_seconds`` the part outside tensor operations. ``bytes_read`` are
+    the weights and the keys and values that the forward passes touched. ``ttfts`` are the times to first token, in
+    seconds, of the answers that began in this step.
+    """
+
+    time: float
+    duration: float
+    host_seconds: float
+    decode_rows: int
+    prefill_rows: int
+    verify_rows: int
+    generated: int
+    guesses: tuple[GuessRecord, ...]
+    pages_total: int
+    pages_used: int
+    live_tokens: int
+    waiting: int
+    running: int
+    prefilling: int
+    bytes_read: int
+    preemptions: int
+    ttfts: tuple[float, ...]
+
+
+Event = (
+    TokensEvent
+    | PrefillEvent
+    | FinishedEvent
+    | LoadingEvent
+    | LoadedEvent
+    | UnloadedEvent
+    | OptionsEvent
+    | ErrorEvent
+    | StepRecord
+)

@@ -1,0 +1,75 @@
+"""A model in memory with everything that serving it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+import torch
+
+from engine.core.batch import ForwardOutput
+from engine.core.runner import SequenceRows
+from engine.layers.numerics import Numerics
+from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling
+from engine.speculation.base import Proposer
+from engine.text.prompt import prompt_ids
+from engine.text.stream import TextStream
+
+if TYPE_CHECKING:
+    from engine.checkpoints.load import Checkpoint
+    from engine.models.base import CausalLM
+    from engine.text.template import ChatTemplate
+    from engine.text.tokenizer import Tokenizer
+
+
+class ForwardRunner(Protocol):
+    """What the step loop needs of :class:`engine.core.runner.Runner`."""
+
+    batch_seconds: float
+    """Host time that building the last batch took."""
+
+    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        """Logits of the wanted rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """Immutable but for the arenas behind ``runner``; the text parts may be used from any thread.
+
+    ``limit`` is the longest sequence that the model may serve, in tokens; ``card.context`` is smaller where memory sets
+    it. ``pages`` counts the pool's pages, page 0 included. ``weight_bytes`` is what one forward pass reads of weights.
+    ``numerics`` are the switches that batch_invariant sets; a draft needs none, since guesses change no text.
+    """
+
+    card: ModelCard
+    fit: Fit
+    runner: ForwardRunner
+    device: torch.device
+    pages: int
+    limit: int
+    weight_bytes: int
+    kv_bytes_per_token: float
+    proposers: tuple[Proposer, ...] = ()
+    sampling: Sampling = field(default_factory=Sampling)
+    checkpoint: Checkpoint | None = None
+    model: CausalLM | None = None
+    draft_model: CausalLM | None = None
+    tokenizer: Tokenizer | None = None
+    chat_template: ChatTemplate | None = None
+    numerics: tuple[Numerics, ...] = ()
+    four_bit: bool = False
+    path: str = ""
+    draft_path: str = ""
+    options: LoadOptions = field(default_factory=LoadOptions)
+
+    def open_stream(self, stop: Sequence[str], continues: bool) -> TextStream:
+        """The text of a new answer."""
+        assert self.tokenizer is not None
+        return TextStream(self.tokenizer, stop, continues)
+
+    def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:
+        """Token ids of a conversation (through the chat template) or of plain text. Raises PromptError."""
+        assert self.tokenizer is not None
+        assert self.chat_template is not None
+        return prompt_ids(self.tokenizer, self.chat_template, prompt)

@@ -1,0 +1,89 @@
+"""The present value of every optimisation, and what one request made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, get_args
+
+from engine import catalogue
+from engine.catalogue import Capability
+from engine.protocol import OptionSpec, Value
+
+_ALL: frozenset[Capability] = frozenset(get_args(Capability))
+
+
+class RequestOptions(NamedTuple):
+    """The request-scope switches, as they hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
+
+    kv_cache: bool = True
+    speculation: str = "off"
+    draft_length: int = 0
+
+
+class EngineOptions:
+    """Values by catalogue key; changed only through the catalogue's own validation.
+
+    ``capabilities`` is what the loaded model can do; without a model nothing that needs one can be switched on.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = catalogue.defaults()
+        self.capabilities: frozenset[Capability] = frozenset()
+
+    def set(self, key: str, value: Value) -> None:
+        """Raises :class:`engine.catalogue.OptionError` with a sentence when the value cannot apply.
+
+        Before a model is loaded nobody knows what it can do, so every value may be wished for.
+        """
+        self.values = catalogue.validated({key: value}, self.values, self.capabilities or _ALL)
+
+    def adopt(self, capabilities: frozenset[Capability]) -> None:
+        """Take over what the loaded model can do (nothing: there is none, and wishes are kept for the next one).
+
+        A value that cannot apply to the model falls back to its default.
+        """
+        self.capabilities = capabilities
+        if not capabilities:
+            return
+        for spec in catalogue.state(self.values, capabilities):
+            if spec.value in spec.disabled_choices or (spec.disabled_reason and spec.value != spec.default):
+                self.values[spec.key] = spec.default
+
+    def for_request(self, overrides: Mapping[str, Value]) -> RequestOptions:
+        """The switches of one request. Raises :class:`engine.catalogue.OptionError` with a sentence."""
+        for key in overrides:
+            if catalogue.option(key).scope != "request":
+                raise catalogue.OptionError(f"{key} holds for the whole engine: set it there, not in a request.")
+        values = catalogue.validated(overrides, self.values, self.capabilities)
+        return RequestOptions(
+            kv_cache=bool(values["kv_cache"]),
+            speculation=str(values["speculation"]),
+            draft_length=int(values["draft_length"]),
+        )
+
+    @property
+    def whole_context(self) -> bool:
+        """Whether admission reserves the pages of the longest possible answer."""
+        return self.values["page_reservation"] == "whole_context"
+
+    @property
+    def chunked_prefill(self) -> bool:
+        return bool(self.values["chunked_prefill"])
+
+    @property
+    def token_budget(self) -> int:
+        """The most rows of one step."""
+        return int(self.values["token_budget"])
+
+    @property
+    def batch_invariant(self) -> bool:
+        return bool(self.values["batch_invariant"])
+
+    @property
+    def weights(self) -> str:
+        """ "4bit" or "16bit": how 4-bit weights are held."""
+        return str(self.values["weights"])
+
+    def state(self) -> list[OptionSpec]:
+        """The catalogue as it stands."""
+        return catalogue.state(self.values, self.capabilities)

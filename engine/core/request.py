@@ -1,0 +1,134 @@
+"""One answer on its way: its tokens, how far the arenas hold them, and what it cost so far."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.core.options import RequestOptions
+from engine.protocol import Timings, Usage
+from engine.sampling.params import SamplingParams
+
+if TYPE_CHECKING:
+    from engine.sampling.processors import History
+    from engine.speculation.autolength import DraftLength
+    from engine.text.stream import TextStream
+
+
+class Request:
+    """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
+
+    There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
+    ``draft_computed`` says the same of the draft model's arena. ``pages`` cover what is computed. ``arrival`` numbers
+    requests in order of arrival. Times are seconds of the engine's clock. Only the engine thread touches a request.
+    """
+
+    __slots__ = (
+        "accepted",
+        "admitted_at",
+        "answer",
+        "arrival",
+        "arrived_at",
+        "context",
+        "draft_computed",
+        "draft_length",
+        "first_token_at",
+        "history",
+        "id",
+        "last_step",
+        "num_computed",
+        "options",
+        "owner",
+        "pages",
+        "params",
+        "preemptions",
+        "prompt_length",
+        "proposed",
+        "steps",
+        "stream",
+        "tokens",
+    )
+
+    def __init__(
+        self,
+        id: str,
+        answer: int,
+        arrival: int,
+        prompt_ids: list[int],
+        params: SamplingParams,
+        options: RequestOptions,
+        context: int,
+        stream: TextStream,
+        now: float,
+    ) -> None:
+        self.id, self.answer, self.arrival = id, answer, arrival
+        self.owner = (id, answer)
+        self.tokens = list(prompt_ids)
+        self.prompt_length = len(prompt_ids)
+        self.params, self.options = params, options
+        self.context = context
+        self.stream = stream
+        self.history: History | None = None
+        self.draft_length: DraftLength | None = None
+        self.num_computed = 0
+        self.draft_computed = 0
+        self.pages: list[int] = []
+        self.last_step = -1
+        self.arrived_at = now
+        self.admitted_at: float | None = None
+        self.first_token_at: float | None = None
+        self.steps = self.proposed = self.accepted = self.preemptions = 0
+
+    @property
+    def known(self) -> int:
+        """Tokens of prompt and output."""
+        return len(self.tokens)
+
+    @property
+    def pending(self) -> int:
+        """Rows still to compute before the next token can be drawn."""
+        return len(self.tokens) - self.num_computed
+
+    @property
+    def generated(self) -> int:
+        """Output tokens, an end-of-text token included."""
+        return len(self.tokens) - self.prompt_length
+
+    @property
+    def output_ids(self) -> list[int]:
+        return self.tokens[self.prompt_length :]
+
+    @property
+    def cached(self) -> bool:
+        """Whether keys and values outlive a step."""
+        return self.options.kv_cache
+
+    @property
+    def reach(self) -> int:
+        """The longest that the sequence may become, in tokens."""
+        most = self.params.max_tokens
+        return self.context if most is None else min(self.context, self.prompt_length + most)
+
+    def usage(self) -> Usage:
+        return Usage(
+            prompt_tokens=self.prompt_length,
+            cached_tokens=0,
+            generated_tokens=self.generated,
+            seed=self.params.seed,
+        )
+
+    def timings(self, now: float) -> Timings:
+        """As of ``now``. A span that never happened is 0."""
+        first = self.first_token_at
+        after_first = self.generated - 1
+        writing = now - first if first is not None else 0.0
+        return Timings(
+            queued_ms=1e3 * ((self.admitted_at if self.admitted_at is not None else now) - self.arrived_at),
+            ttft_ms=1e3 * (first - self.arrived_at) if first is not None else 0.0,
+            total_ms=1e3 * (now - self.arrived_at),
+            tokens_per_second=after_first / writing if after_first > 0 and writing > 0 else 0.0,
+            tokens_per_step=self.generated / self.steps if self.steps else 0.0,
+            steps=self.steps,
+            proposed=self.proposed,
+            accepted=self.accepted,
+            preemptions=self.preemptions,
+        )

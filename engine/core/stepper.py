@@ -1,0 +1,302 @@
+"""One step after another over a loaded model: schedule, guess, forward, draw, verify, append, settle."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+
+from engine.cache.pool import PagePool
+from engine.core.answers import Drawn, Outcome, extend
+from engine.core.events import Event, FinishedEvent, PrefillEvent, StepRecord, TokensEvent
+from engine.core.loaded import LoadedModel
+from engine.core.options import EngineOptions
+from engine.core.request import Request
+from engine.core.runner import SequenceRows
+from engine.protocol import FinishReason, Source
+from engine.sampling.sampler import Draw, LogProbs, log_probs, new_history, sample
+from engine.scheduling.policy import FirstComeFirstServed
+from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
+from engine.speculation.base import DraftTree, Work
+from engine.speculation.pilot import Pilot
+from engine.speculation.verifier import Verdict, verify
+
+_log = logging.getLogger(__name__)
+
+OUT_OF_PAGES = (
+    "The memory for keys and values is full. Shorten the conversation, or load the model with a larger memory budget."
+)
+OUT_OF_MEMORY = (
+    "The device ran out of memory during this step. "
+    "Close other programs, or load the model with a smaller memory budget."
+)
+
+
+class _Forwarded(NamedTuple):
+    """What the tensors gave: for each slice that draws, the target's token after its last known one and each guess."""
+
+    tokens: list[int]
+    logprobs: list[LogProbs | None]
+    seconds: float
+
+
+class Stepper:
+    """Serves requests with one loaded model. Used by the engine thread alone."""
+
+    def __init__(
+        self, model: LoadedModel, options: EngineOptions, emit: Callable[[Event], None], clock: Callable[[], float]
+    ) -> None:
+        self.model, self._options, self._emit, self._clock = model, options, emit, clock
+        self.pool = PagePool(model.pages)
+        self.scheduler: Scheduler[Request] = Scheduler(self.pool, FirstComeFirstServed())
+        self.pilot = Pilot(model.proposers)
+        self.requests: dict[tuple[str, int], Request] = {}
+        self._eos = frozenset(model.card.eos_ids)
+        self._ttfts: list[float] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.requests)
+
+    def add(self, request: Request) -> None:
+        """Queue the request. Its prompt fits the context: that was checked before it was made."""
+        request.history = new_history(
+            request.params, self.model.card.vocabulary, request.prompt_length, self.model.device
+        )
+        self.requests[request.owner] = request
+        self.scheduler.add(request)
+
+    def cancel(self, id: str) -> None:
+        """End all answers of a request now; unknown ids are none of our business (it may just have ended)."""
+        for request in [request for request in self.requests.values() if request.id == id]:
+            self.finish(request, "cancelled")
+
+    def finish(self, request: Request, reason: FinishReason, detail: str = "", outcome: Outcome | None = None) -> None:
+        """Free everything the request holds and say how it ended; held-back text is released unless a stop ended it."""
+        self.scheduler.remove(request)
+        self.pilot.release(request)
+        self.requests.pop(request.owner, None)
+        if outcome is None:
+            rest = request.stream.flush()
+            if rest:
+                self._emit(TokensEvent(request.id, request.answer, rest, []))
+        timings = request.timings(self._clock())
+        self._emit(FinishedEvent(request.id, request.answer, reason, request.usage(), timings, detail))
+
+    def finish_all(self, reason: FinishReason, detail: str) -> None:
+        for request in list(self.requests.values()):
+            self.finish(request, reason, detail)
+
+    def abandon(self, detail: str) -> None:
+        """Say that every answer ended, without touching books that may be wrong; the stepper is not used after this."""
+        for request in self.requests.values():
+            timings = request.timings(self._clock())
+            self._emit(FinishedEvent(request.id, request.answer, "error", request.usage(), timings, detail))
+
+    def step(self) -> bool:
+        """Do one step; false if there was nothing to do. A failure ends the requests in it and nothing else."""
+        if not self.requests:
+            return False
+        began = time.perf_counter()
+        self.pilot.begin(len(self.scheduler.running))
+        limits = self._limits()
+        plan = self.scheduler.plan(limits, self.pilot.wanted)
+        now = self._clock()
+        for request in plan.admitted:
+            request.admitted_at = request.admitted_at if request.admitted_at is not None else now
+        for request in plan.failed:
+            self.finish(request, "memory", OUT_OF_PAGES)
+        if not plan.slices:
+            return True
+        try:
+            trees, work = self.pilot.propose(plan.slices)
+            forwarded = self._forward(plan.slices, trees)
+        except Exception as error:
+            self._fail(plan, error)
+            return True
+        facts = _Facts(plan, trees, work, forwarded.seconds)
+        if facts.decoding_only:
+            self.pilot.costs.observe_target(facts.rows, forwarded.seconds)
+        self._ttfts.clear()
+        generated = self._accept(plan, trees, forwarded, limits)
+        self._record(began, facts, generated)
+        return True
+
+    # --- inside a step -------------------------------------------------------------------------------------------
+
+    def _limits(self) -> Limits:
+        options = self._options
+        return Limits(options.token_budget, options.chunked_prefill, options.whole_context)
+
+    def _forward(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree]) -> _Forwarded:
+        rows = [_rows(piece, tree) for piece, tree in zip(slices, trees, strict=True)]
+        draws = [
+            draw
+            for piece, tree in zip(slices, trees, strict=True)
+            if piece.last
+            for draw in _draws(piece.sequence, tree)
+        ]
+        began = time.perf_counter()
+        logits = self.model.runner.forward(rows).logits
+        tokens = sample(logits, draws) if draws else []
+        logprobs = log_probs(logits, draws, tokens)
+        # Building the batch is the host's work, although it happens inside the call.
+        return _Forwarded(tokens, logprobs, time.perf_counter() - began - self.model.runner.batch_seconds)
+
+    def _accept(self, plan: Plan[Request], trees: Sequence[DraftTree], forwarded: _Forwarded, limits: Limits) -> int:
+        """Take in the results, slice by slice; returns the number of tokens generated."""
+        generated = place = 0
+        for piece, tree in zip(plan.slices, trees, strict=True):
+            request = piece.sequence
+            reading = request.num_computed < request.prompt_length and not request.generated
+            request.num_computed += piece.rows
+            if reading and request.answer == 0:
+                done = min(request.num_computed, request.prompt_length)
+                self._emit(PrefillEvent(request.id, done, 0, request.prompt_length))
+            if not piece.last:
+                continue
+            stop = place + 1 + len(tree.tokens)
+            drawn = forwarded.tokens[place:stop], forwarded.logprobs[place:stop]
+            place = stop
+            try:
+                generated += self._extend(request, tree, *drawn, limits)
+            except Exception as error:
+                _log.exception("appending to %s failed", request.owner)
+                self.finish(request, "error", f"This answer could not be continued ({error}). Try it again.")
+        return generated
+
+    def _extend(
+        self,
+        request: Request,
+        tree: DraftTree,
+        targets: Sequence[int],
+        logprobs: Sequence[LogProbs | None],
+        limits: Limits,
+    ) -> int:
+        verdict = verify(tree, targets)
+        self.pilot.observe(request, tree, verdict)
+        outcome = extend(request, _run(verdict, tree, logprobs, request.options.speculation), self._eos)
+        self._count(request, tree, verdict, outcome)
+        self._emit(outcome.event)
+        if outcome.reason is not None:
+            self.finish(request, outcome.reason, outcome=outcome)
+        else:
+            request.num_computed += len(verdict.nodes)
+            self.scheduler.settle(request, limits)
+        return outcome.kept
+
+    def _count(self, request: Request, tree: DraftTree, verdict: Verdict, outcome: Outcome) -> None:
+        request.steps += 1
+        request.proposed += len(tree.tokens)
+        request.accepted += min(len(verdict.nodes), outcome.kept)
+        if request.first_token_at is None:
+            request.first_token_at = self._clock()
+            self._ttfts.append(request.first_token_at - request.arrived_at)
+
+    def _fail(self, plan: Plan[Request], error: Exception) -> None:
+        """A step failed and nothing of it was committed.
+
+        Out of memory sends the newest request away until others ended; another failure ends the step's requests.
+        """
+        requests = [piece.sequence for piece in plan.slices]
+        if is_out_of_memory(error):
+            if self.model.device.type == "cuda":
+                torch.cuda.empty_cache()
+            newest = max(requests, key=lambda request: request.arrival)
+            if self.scheduler.lone(newest):
+                self.finish(newest, "memory", OUT_OF_MEMORY)
+            else:
+                self.scheduler.preempt(newest)
+            return
+        _log.exception("a step failed", exc_info=error)
+        for request in requests:
+            self.finish(
+                request, "error", f"The engine failed at this step ({error}). Try again; the log has the details."
+            )
+
+    def _record(self, began: float, facts: _Facts, generated: int) -> None:
+        running = self.scheduler.running
+        duration = time.perf_counter() - began
+        bytes_read = self.model.weight_bytes + int(self.model.kv_bytes_per_token * facts.kv_tokens)
+        self._emit(
+            StepRecord(
+                time=self._clock(),
+                duration=duration,
+                host_seconds=duration - facts.seconds - facts.work.seconds,
+                decode_rows=facts.decode_rows,
+                prefill_rows=facts.prefill_rows,
+                verify_rows=facts.verify_rows,
+                generated=generated,
+                guesses=self.pilot.records(),
+                pages_total=self.pool.total,
+                pages_used=self.pool.used_count,
+                live_tokens=sum(request.num_computed for request in running),
+                waiting=len(self.scheduler.waiting),
+                running=len(running),
+                prefilling=sum(1 for request in running if request.pending > 1),
+                bytes_read=bytes_read + facts.work.bytes_read,
+                preemptions=facts.preemptions,
+                ttfts=tuple(self._ttfts),
+            )
+        )
+
+
+class _Facts:
+    """What a step computed, counted before its results change the requests."""
+
+    def __init__(self, plan: Plan[Request], trees: Sequence[DraftTree], work: Work, seconds: float) -> None:
+        self.work, self.seconds = work, seconds
+        self.preemptions = len(plan.preempted)
+        self.decode_rows = sum(1 for piece in plan.slices if piece.rows == 1)
+        self.prefill_rows = sum(piece.rows for piece in plan.slices if piece.rows > 1)
+        self.verify_rows = sum(len(tree.tokens) for tree in trees)
+        self.kv_tokens = self.verify_rows + sum(piece.sequence.num_computed + piece.rows for piece in plan.slices)
+
+    @property
+    def rows(self) -> int:
+        return self.decode_rows + self.prefill_rows + self.verify_rows
+
+    @property
+    def decoding_only(self) -> bool:
+        return self.prefill_rows == 0
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the error says that the device or the host had no memory left."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError) or (
+        isinstance(error, RuntimeError)
+        and ("out of memory" in text or "can't allocate memory" in text or "not enough memory" in text)
+    )
+
+
+def _rows(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
+    request = piece.sequence
+    start = request.num_computed
+    tokens = request.tokens[start : start + piece.rows]
+    parents: tuple[int, ...] | None = None
+    if tree.parents is not None:
+        # Row 0 is the last committed token, from which node i's row i + 1 descends.
+        parents = (-1, *(parent + 1 for parent in tree.parents))
+    wanted = 1 + len(tree.tokens) if piece.last else 0
+    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents)
+
+
+def _draws(request: Request, tree: DraftTree) -> list[Draw]:
+    """One draw after the last known token, and one after each guess along its own path."""
+    fixed = request.params, request.answer, request.tokens
+    if not tree.tokens:
+        return [Draw(*fixed, (), request.history)]
+    return [Draw(*fixed, tree.path(node), request.history) for node in range(-1, len(tree.tokens))]
+
+
+def _run(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None], speculation: str) -> list[Drawn]:
+    """The tokens of a verdict in order; the row that drew node i's token is its parent's."""
+    source: Source = "draft" if speculation == "draft" else "ngram"
+    rows = (-1, *verdict.nodes)
+    run = [Drawn(tree.tokens[node], source, logprobs[rows[i] + 1]) for i, node in enumerate(verdict.nodes)]
+    run.append(Drawn(verdict.token, verdict.source, logprobs[rows[-1] + 1]))
+    return run

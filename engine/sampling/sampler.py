@@ -1,0 +1,156 @@
+"""From logits to tokens: Gumbel-max over the processed logits with keyed noise (M5).
+
+One draw's token depends on its logits, its own path and its key alone, never on what else is in the batch. So a row
+that verifies a guess draws exactly the token that plain decoding would have drawn at that place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.sampling import noise
+from engine.sampling.params import SamplingParams
+from engine.sampling.processors import History, bias_, dry_, penalise_
+from engine.sampling.truncation import truncate, truncate_typical
+
+_CHUNK = 1 << 21
+"""Scores of one block of rows: bounds the float64 scratch of a large batch."""
+
+
+class Draw(NamedTuple):
+    """One row to draw for: the sequence ``tokens`` (committed), then ``path`` (drafted), then the drawn token.
+
+    ``prompt_length`` divides ``tokens`` into prompt and output. ``history`` serves the penalties; it is brought up to
+    ``tokens`` here, and must be given when the penalties of ``params`` count tokens.
+    """
+
+    params: SamplingParams
+    answer: int
+    tokens: Sequence[int]
+    path: Sequence[int] = ()
+    history: History | None = None
+
+
+class LogProbs(NamedTuple):
+    """Of the raw logits: the drawn token's, and the most likely alternatives (token id, log-probability)."""
+
+    chosen: float
+    top: list[tuple[int, float]]
+
+
+def new_history(params: SamplingParams, vocabulary: int, prompt_length: int, device: torch.device) -> History | None:
+    """The history that draws with these settings need, or None."""
+    return History(vocabulary, prompt_length, device) if params.counts else None
+
+
+def sample(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+    """The token of each row of ``logits`` [L, V] (any float type). One transfer from the device for the whole batch."""
+    if not draws:
+        return []
+    if all(draw.params.greedy and draw.params.plain for draw in draws):
+        return logits.argmax(-1).tolist()
+    rows_per_block = max(1, _CHUNK // logits.shape[1])
+    parts = [
+        _sample_block(logits[start : start + rows_per_block], draws[start : start + rows_per_block])
+        for start in range(0, len(draws), rows_per_block)
+    ]
+    return torch.cat(parts).tolist()
+
+
+def log_probs(logits: Tensor, draws: Sequence[Draw], tokens: Sequence[int]) -> list[LogProbs | None]:
+    """Log-probabilities of the raw logits [L, V] for the rows that ask for them."""
+    rows = [row for row, draw in enumerate(draws) if draw.params.logprobs is not None]
+    found: list[LogProbs | None] = [None] * len(draws)
+    if not rows:
+        return found
+    logs = torch.log_softmax(logits[rows].to(torch.float32), dim=-1)
+    chosen = logs.gather(1, torch.tensor([[tokens[row]] for row in rows], device=logs.device)).flatten().tolist()
+    most = min(max(draws[row].params.logprobs or 0 for row in rows), logs.shape[1])
+    top = torch.topk(logs, most, dim=-1)
+    values, ids = top.values.tolist(), top.indices.tolist()
+    for place, row in enumerate(rows):
+        wanted = draws[row].params.logprobs or 0
+        found[row] = LogProbs(chosen[place], list(zip(ids[place][:wanted], values[place][:wanted], strict=True)))
+    return found
+
+
+def processed(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+    """Scores [L, V] float32 after bias, penalties, DRY and temperature, before truncation; greedy rows unscaled."""
+    scores = logits.to(torch.float32)
+    if any(not draw.params.plain for draw in draws):
+        scores = scores.clone() if scores.data_ptr() == logits.data_ptr() else scores
+        _penalise_rows_(scores, draws)
+    heat = [draw.params.temperature or 1.0 for draw in draws]
+    if any(value != 1.0 for value in heat):
+        scores = scores / torch.tensor(heat, dtype=torch.float32, device=scores.device).unsqueeze(1)
+    return scores
+
+
+def _sample_block(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
+    scores = processed(logits, draws)
+    result = torch.empty(len(draws), dtype=torch.int64, device=logits.device)
+    kinds: dict[str, list[int]] = {}
+    for row, draw in enumerate(draws):
+        kinds.setdefault(_kind(draw.params), []).append(row)
+    for kind, rows in kinds.items():
+        alone = len(rows) == len(draws)
+        block = scores if alone else scores[rows]
+        chosen = _choose(kind, block, [draws[row] for row in rows])
+        if alone:
+            return chosen
+        result[rows] = chosen
+    return result
+
+
+def _kind(params: SamplingParams) -> str:
+    """Which way of choosing serves a row."""
+    if params.greedy:
+        return "greedy"
+    if not params.truncates:
+        return "whole"
+    return "truncated" if params.top_k or params.top_p < 1.0 or params.min_p > 0.0 else "typical"
+
+
+def _choose(kind: str, scores: Tensor, draws: Sequence[Draw]) -> Tensor:
+    if kind == "greedy":
+        return scores.argmax(-1)
+    vocabulary = scores.shape[1]
+    keys = noise.keys(
+        [(draw.params.seed, draw.answer, len(draw.tokens) + len(draw.path)) for draw in draws], scores.device
+    )
+    if kind == "whole":
+        return noise.gumbel(keys, None, vocabulary).add_(scores).argmax(-1)
+    settings = [draw.params for draw in draws]
+    candidates = truncate_typical(scores, settings) if kind == "typical" else truncate(scores, settings)
+    best = noise.gumbel(keys, candidates.ids, vocabulary).add_(candidates.scores).argmax(-1, keepdim=True)
+    return candidates.ids.gather(1, best).squeeze(1)
+
+
+def _penalise_rows_(scores: Tensor, draws: Sequence[Draw]) -> None:
+    for row, draw in enumerate(draws):
+        params = draw.params
+        if params.plain:
+            continue
+        line = scores[row]
+        bias_(line, params)
+        if params.counts:
+            penalise_(line, _history(draw), params)
+        if params.dry_multiplier > 0.0:
+            dry_(line, np.fromiter((*draw.tokens, *draw.path), dtype=np.int64), params)
+
+
+def _history(draw: Draw) -> History:
+    """The history at this row: the answer's own, extended along the drafted path."""
+    assert draw.history is not None, "penalties need a history"
+    draw.history.extend(draw.tokens)
+    if not draw.path:
+        return draw.history
+    history = draw.history.copy()
+    for token in draw.path:
+        history.push(token)
+    return history

@@ -1,0 +1,257 @@
+"""Hands out the rows of each step, so that what is computed catches up with what is known.
+
+Running decodes come first (one row each), then sequences that still have a chunk to read, then admissions; guesses for
+speculation take rows that are left over. Pages follow the rows; when they run out, the policy's victim gives up its
+pages and is computed again later. Pure: no tensors, no clock.
+
+Invariants: the rows of a plan are at most the token budget (but for a whole prompt when prompts are not cut); a
+sequence in a plan holds pages for all its rows; a sequence that waits holds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple
+
+from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.scheduling.policy import Policy, S
+
+MAX_RUNNING = 256
+
+
+class Limits(NamedTuple):
+    """The switches that scheduling obeys, read anew at each step."""
+
+    token_budget: int = 512
+    chunked: bool = True
+    whole_context: bool = False
+
+
+class Slice(NamedTuple, Generic[S]):
+    """Work of one sequence in a step: ``rows`` of its known tokens, then up to ``drafts`` guesses to be checked.
+
+    ``last``: all known tokens will be computed, so that a token is drawn.
+    """
+
+    sequence: S
+    rows: int
+    last: bool
+    drafts: int = 0
+
+
+class Plan(NamedTuple, Generic[S]):
+    """One step. ``preempted`` went back to the queue; ``failed`` can never get the pages it needs."""
+
+    slices: list[Slice[S]]
+    admitted: list[S]
+    preempted: list[S]
+    failed: list[S]
+
+
+def pages_for(tokens: int) -> int:
+    """Pages that so many tokens take."""
+    return -(-tokens // PAGE_SIZE)
+
+
+class Scheduler(Generic[S]):
+    """Owns the queue, the running set and every page of both."""
+
+    def __init__(self, pool: PagePool, policy: Policy, max_running: int = MAX_RUNNING) -> None:
+        self.pool, self.policy, self.max_running = pool, policy, max_running
+        self.waiting: list[S] = []
+        self.running: list[S] = []
+        self._step = 0
+        self._read_last = False
+
+    def add(self, sequence: S) -> None:
+        self.waiting.append(sequence)
+
+    def remove(self, sequence: S) -> None:
+        """Forget the sequence, wherever it is, and free its pages."""
+        self._free(sequence, 0)
+        for queue in (self.running, self.waiting):
+            if sequence in queue:
+                queue.remove(sequence)
+
+    def plan(self, limits: Limits, wanted: Callable[[S], int]) -> Plan[S]:
+        """The rows of one step; their pages are allocated. ``wanted`` says how many guesses a decode would like."""
+        self._step += 1
+        plan: Plan[S] = Plan([], [], [], [])
+        decodes = [sequence for sequence in self.running if sequence.pending == 1]
+        reading = [sequence for sequence in self.running if sequence.pending > 1]
+        if limits.chunked:
+            self._plan_chunked(plan, limits, decodes, reading, wanted)
+        else:
+            self._plan_whole(plan, limits, decodes, reading, wanted)
+        for piece in plan.slices:
+            piece.sequence.last_step = self._step
+        return plan
+
+    def settle(self, sequence: S, limits: Limits) -> None:
+        """After a step: free pages wholly beyond what is computed, but for the one that the next token needs.
+
+        Without a KV cache everything goes, and the sequence starts from nothing again.
+        """
+        if not sequence.cached:
+            sequence.num_computed = 0
+            self._free(sequence, 0)
+        elif not limits.whole_context:
+            self._free(sequence, pages_for(sequence.num_computed + 1))
+
+    def preempt(self, sequence: S) -> None:
+        """Take the sequence's pages and send it back to the queue; its tokens stay."""
+        self._free(sequence, 0)
+        sequence.num_computed = sequence.draft_computed = 0
+        sequence.preemptions += 1
+        self.running.remove(sequence)
+        self.waiting.append(sequence)
+
+    def lone(self, sequence: S) -> bool:
+        """Whether nobody else that runs holds pages."""
+        return not any(other.pages for other in self.running if other is not sequence)
+
+    # --- prompts in chunks ---------------------------------------------------------------------------------------
+
+    def _plan_chunked(
+        self, plan: Plan[S], limits: Limits, decodes: list[S], reading: list[S], wanted: Callable[[S], int]
+    ) -> None:
+        left = self._decode(plan, decodes, limits.token_budget)
+        guesses = self._wish(plan, left if not (reading or self.waiting) else left * 3 // 4, wanted)
+        left -= sum(guesses.values())
+        for sequence in reading:
+            if left <= 0:
+                break
+            rows = min(sequence.pending, left)
+            if self._grant(plan, sequence, rows):
+                left -= rows
+        self._admit(plan, limits, left)
+        self._give_guesses(plan, guesses)
+
+    def _decode(self, plan: Plan[S], decodes: list[S], budget: int) -> int:
+        """One row each, longest unserved first if there are too many; returns what is left of the budget."""
+        if len(decodes) > budget:
+            decodes = sorted(decodes, key=lambda sequence: sequence.last_step)[:budget]
+        for sequence in decodes:
+            self._grant(plan, sequence, 1)
+        return budget - len(plan.slices)
+
+    def _wish(self, plan: Plan[S], rows: int, wanted: Callable[[S], int]) -> dict[tuple[str, int], int]:
+        """How many guesses each decode of the plan may have, of ``rows`` in all; the older ask first."""
+        guesses: dict[tuple[str, int], int] = {}
+        for piece in plan.slices:
+            sequence = piece.sequence
+            count = min(wanted(sequence), rows, sequence.reach - sequence.known - 1)
+            if count > 0:
+                guesses[sequence.owner] = count
+                rows -= count
+        return guesses
+
+    def _give_guesses(self, plan: Plan[S], guesses: dict[tuple[str, int], int]) -> None:
+        """Attach the guesses whose pages are free: guessing never preempts anybody."""
+        if not guesses:
+            return
+        for place, piece in enumerate(plan.slices):
+            sequence = piece.sequence
+            count = guesses.get(sequence.owner, 0)
+            if count and piece.rows == 1 and piece.last:
+                room = (len(sequence.pages) + self.pool.free_count) * PAGE_SIZE - sequence.known
+                count = min(count, room)
+                self._allocate(sequence, pages_for(sequence.known + count))
+                plan.slices[place] = piece._replace(drafts=count)
+
+    # --- prompts whole -------------------------------------------------------------------------------------------
+
+    def _plan_whole(
+        self, plan: Plan[S], limits: Limits, decodes: list[S], reading: list[S], wanted: Callable[[S], int]
+    ) -> None:
+        """A step either reads prompts, each whole (one alone may exceed the budget), or decodes; reading goes first.
+
+        After a step of reading the decodes get a turn, so that sequences which read all the time cannot starve them.
+        """
+        if not (self._read_last and decodes):
+            left = limits.token_budget
+            for sequence in reading:
+                if plan.slices and sequence.pending > left:
+                    break
+                rows = sequence.pending
+                if self._grant(plan, sequence, rows):
+                    left -= rows
+            self._admit(plan, limits, left)
+            if plan.slices:
+                self._read_last = True
+                return
+        self._read_last = False
+        left = self._decode(plan, decodes, limits.token_budget)
+        self._give_guesses(plan, self._wish(plan, left, wanted))
+
+    # --- pages ---------------------------------------------------------------------------------------------------
+
+    def _admit(self, plan: Plan[S], limits: Limits, left: int) -> None:
+        if not self.waiting or plan.preempted:
+            return
+        spare = self.pool.free_count - self._promised()
+        for sequence in self.policy.admission_order(self.waiting):
+            if len(self.running) >= min(self.max_running, limits.token_budget):
+                return
+            rows = min(sequence.pending, left) if limits.chunked else sequence.pending
+            if rows <= 0 or (not limits.chunked and plan.slices and rows > left):
+                return
+            if pages_for(sequence.known + 1) > self.pool.total:
+                plan.failed.append(sequence)
+                continue
+            need = self._reservation(sequence, limits)
+            # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
+            if need > spare - len(self.running):
+                return
+            spare -= need
+            left -= rows
+            self.waiting.remove(sequence)
+            self.running.append(sequence)
+            plan.admitted.append(sequence)
+            if limits.whole_context and sequence.cached:
+                self._allocate(sequence, need)
+            self._grant(plan, sequence, rows)
+
+    def _reservation(self, sequence: S, limits: Limits) -> int:
+        """Pages that an admission must find: for what is known and one token, or for all that may come."""
+        if limits.whole_context and sequence.cached:
+            return min(pages_for(sequence.reach), self.pool.total)
+        return pages_for(sequence.known + 1)
+
+    def _promised(self) -> int:
+        """Pages that running sequences will still take for tokens they already have."""
+        return sum(max(0, pages_for(running.known + 1) - len(running.pages)) for running in self.running)
+
+    def _grant(self, plan: Plan[S], sequence: S, rows: int) -> bool:
+        """Put the rows into the plan if their pages can be had, by preemption if need be."""
+        if plan.preempted and sequence in plan.preempted:
+            return False
+        need = pages_for(sequence.num_computed + rows)
+        while need - len(sequence.pages) > self.pool.free_count:
+            holders = [other for other in self.running if other.pages or other is sequence]
+            victim = self.policy.victim(holders)
+            if victim is sequence and self.lone(sequence):
+                plan.failed.append(sequence)
+                return False
+            self._evict(plan, victim)
+            if victim is sequence:
+                return False
+        self._allocate(sequence, need)
+        plan.slices.append(Slice(sequence, rows, rows == sequence.pending))
+        return True
+
+    def _evict(self, plan: Plan[S], victim: S) -> None:
+        self.preempt(victim)
+        plan.preempted.append(victim)
+        plan.slices[:] = [piece for piece in plan.slices if piece.sequence is not victim]
+
+    def _allocate(self, sequence: S, pages: int) -> None:
+        missing = pages - len(sequence.pages)
+        if missing > 0:
+            sequence.pages.extend(self.pool.allocate(missing, sequence.owner))
+
+    def _free(self, sequence: S, keep: int) -> None:
+        surplus = sequence.pages[keep:]
+        if surplus:
+            self.pool.release(surplus, sequence.owner)
+            del sequence.pages[keep:]

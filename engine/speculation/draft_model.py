@@ -1,0 +1,142 @@
+"""Guesses from a small model with the same vocabulary, whose keys and values live on the same page numbers.
+
+It samples with the target's own settings and noise, so that where both models agree on the scores they agree on the
+token, at any temperature. Its arena may lag behind: ``Request.draft_computed`` counts the tokens it holds, and what is
+missing is fed with the next pass. So nothing special happens after a fully accepted chain, whose last guess the draft
+never read, nor after preemption.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.core.batch import ForwardOutput
+from engine.core.request import Request
+from engine.core.runner import SequenceRows
+from engine.sampling.sampler import Draw, sample
+from engine.speculation.base import NO_GUESS, Ask, DraftTree, Work
+
+
+class DraftRunner(Protocol):
+    """What is needed of :class:`engine.core.runner.Runner`."""
+
+    batch_seconds: float
+
+    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        """Logits of the wanted rows."""
+
+
+class DraftModelProposer:
+    """Proposes chains, all requests of a step in one ragged batch per depth."""
+
+    name = "draft"
+    needs_hidden: frozenset[int] = frozenset()
+
+    def __init__(
+        self,
+        runner: DraftRunner,
+        vocabulary: int,
+        eos_ids: Collection[int],
+        weight_bytes: int,
+        kv_bytes_per_token: float,
+        max_rows: int = 2048,
+    ) -> None:
+        """``vocabulary`` is the target's; ``max_rows`` bounds what one pass reads of texts it lags behind on."""
+        self._runner, self._vocabulary, self._eos_ids = runner, vocabulary, frozenset(eos_ids)
+        self._weight_bytes, self._kv_bytes, self._max_rows = weight_bytes, kv_bytes_per_token, max_rows
+        self._work = Work()
+
+    def propose(self, asks: Sequence[Ask], hidden: dict[int, Tensor] | None = None) -> list[DraftTree]:
+        """See :meth:`engine.speculation.base.Proposer.propose`."""
+        chains: list[list[int]] = [[] for _ in asks]
+        active = self._catch_up(asks, chains)
+        depth = 1
+        while active:
+            active = [place for place in active if not self._done(asks[place], chains[place])]
+            if not active:
+                break
+            rows = [
+                SequenceRows(
+                    chains[place][-1:], asks[place].request.known + depth - 1, asks[place].request.pages, want_logits=1
+                )
+                for place in active
+            ]
+            self._guess(rows, active, asks, chains)
+            depth += 1
+        return [DraftTree(tuple(chain)) if chain else NO_GUESS for chain in chains]
+
+    def observe(
+        self, request: Request, tree: DraftTree, accepted: int, hidden: dict[int, Tensor] | None = None
+    ) -> None:
+        """The arena holds every guess but the last, and of those the accepted ones are right."""
+        if tree.tokens:
+            request.draft_computed += min(accepted, len(tree.tokens) - 1)
+
+    def release(self, request: Request) -> None:
+        """Nothing is kept: pages and lengths belong to the request."""
+
+    def take_work(self) -> Work:
+        work, self._work = self._work, Work()
+        return work
+
+    def _catch_up(self, asks: Sequence[Ask], chains: list[list[int]]) -> list[int]:
+        """Feed what the arena lacks and draw the first guesses; returns the places that are guessing."""
+        rows: list[SequenceRows] = []
+        guessing: list[int] = []
+        left = self._max_rows
+        fed: list[tuple[Request, int]] = []
+        for place, (request, budget, end) in enumerate(asks):
+            goal = request.known if budget else end
+            start = request.draft_computed
+            stop = min(goal, start + left)
+            if stop <= start:
+                continue
+            left -= stop - start
+            ready = budget > 0 and stop == goal
+            rows.append(SequenceRows(request.tokens[start:stop], start, request.pages, want_logits=int(ready)))
+            fed.append((request, stop))
+            if ready:
+                guessing.append(place)
+        if rows:
+            self._guess(rows, guessing, asks, chains)
+        for request, stop in fed:
+            request.draft_computed = stop
+        return guessing
+
+    def _guess(
+        self, rows: list[SequenceRows], places: Sequence[int], asks: Sequence[Ask], chains: list[list[int]]
+    ) -> None:
+        """One pass; its logits are those of ``places`` in order."""
+        began = time.perf_counter()
+        logits = self._runner.forward(rows).logits
+        if places:
+            draws = [
+                Draw(request.params, request.answer, request.tokens, chains[place], request.history)
+                for place in places
+                for request in (asks[place].request,)
+            ]
+            for place, token in zip(places, sample(_fit(logits, self._vocabulary), draws), strict=True):
+                chains[place].append(token)
+        tokens = sum(row.start + len(row.tokens) for row in rows)
+        self._work = Work(
+            self._work.seconds + time.perf_counter() - began - self._runner.batch_seconds,
+            self._work.passes + 1,
+            self._work.bytes_read + self._weight_bytes + int(self._kv_bytes * tokens),
+        )
+
+    def _done(self, ask: Ask, chain: list[int]) -> bool:
+        ended = chain[-1] in self._eos_ids and not ask.request.params.ignore_eos
+        return ended or len(chain) >= ask.budget
+
+
+def _fit(logits: Tensor, vocabulary: int) -> Tensor:
+    """Logits over the target's vocabulary: padding rows of the embedding differ between sizes of a family."""
+    missing = vocabulary - logits.shape[1]
+    if missing > 0:
+        return torch.nn.functional.pad(logits, (0, missing), value=-torch.inf)
+    return logits[:, :vocabulary]

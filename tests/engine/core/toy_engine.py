@@ -1,0 +1,243 @@
+"""An engine over a toy model that reads its context from the pages, so that any error of paging changes the text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from engine.cache.pool import PAGE_SIZE
+from engine.core.batch import ForwardOutput
+from engine.core.commands import AddRequest
+from engine.core.engine import Engine
+from engine.core.events import ErrorEvent, FinishedEvent, StepRecord, TokensEvent
+from engine.core.loaded import LoadedModel
+from engine.core.runner import SequenceRows
+from engine.protocol import FinishReason, Fit, ModelCard, Sampling, TokenInfo
+from engine.sampling.params import SamplingParams, resolve
+from engine.sampling.sampler import Draw, new_history, sample
+from engine.speculation.base import Proposer
+from engine.speculation.draft_model import DraftModelProposer
+from engine.speculation.ngram import NgramProposer
+from engine.text.stream import Piece, StopStrings
+
+VOCABULARY = 24
+EOS = (22, 23)
+LONGEST = 4096
+
+_mask = (1 << 64) - 1
+_powers = np.array([pow(0x9E3779B97F4A7C15, i + 1, 1 << 64) for i in range(LONGEST)], dtype=np.uint64)
+
+
+def toy_logits(tokens: np.ndarray, seed: int, blur: float) -> np.ndarray:
+    """Logits [V] after a text: mostly by its last two tokens, partly (``blur``) by every token in its place."""
+    tail = int(tokens[-1]) * 31 + (int(tokens[-2]) if len(tokens) > 1 else 7)
+    whole = int((tokens.astype(np.uint64) + np.uint64(1)) @ _powers[: len(tokens)]) & _mask
+    clear = np.random.Generator(np.random.PCG64(tail)).normal(0.0, 2.0, VOCABULARY)
+    cloud = np.random.Generator(np.random.PCG64(whole ^ seed)).normal(0.0, blur, VOCABULARY)
+    logits = clear + cloud
+    logits[list(EOS)] -= 3.0
+    return logits.astype(np.float32)
+
+
+class ToyRunner:
+    """Keeps tokens where a model keeps keys and values, and answers from what it finds there."""
+
+    batch_seconds = 0.0
+
+    def __init__(self, pages: int, seed: int = 0, blur: float = 0.7) -> None:
+        self.arena = np.full(pages * PAGE_SIZE, -1, dtype=np.int64)
+        self.seed, self.blur = seed, blur
+        self.calls = 0
+        self.rows = 0
+        self.before_forward: Callable[[], None] = lambda: None
+
+    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        self.before_forward()
+        self.calls += 1
+        logits = []
+        for sequence in rows:
+            self.rows += len(sequence.tokens)
+            stop = sequence.start + len(sequence.tokens)
+            assert stop <= len(sequence.pages) * PAGE_SIZE, "rows without pages"
+            assert 0 not in sequence.pages, "page 0 belongs to nobody"
+            pages = np.array(sequence.pages, dtype=np.int64)
+            index = np.arange(stop)
+            slots = pages[index // PAGE_SIZE] * PAGE_SIZE + index % PAGE_SIZE
+            self.arena[slots[sequence.start :]] = list(sequence.tokens)
+            text = self.arena[slots]
+            logits.extend(
+                toy_logits(text[: row + 1], self.seed, self.blur) for row in range(stop - sequence.want_logits, stop)
+            )
+        stacked = np.stack(logits) if logits else np.zeros((0, VOCABULARY), dtype=np.float32)
+        return ForwardOutput(torch.from_numpy(stacked), {})
+
+
+class ToyStream:
+    """Token 0 is "a", 1 is "b"; stop strings as in the real stream."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        self._stop = StopStrings(stop)
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.stopped
+
+    def push(self, token_id: int) -> Piece:
+        return Piece(self._stop.push(letter(token_id)))
+
+    def flush(self) -> str:
+        return self._stop.flush()
+
+
+def letter(token: int) -> str:
+    return chr(ord("a") + token)
+
+
+@dataclass(frozen=True)
+class ToyModel(LoadedModel):
+    def open_stream(self, stop: Sequence[str], continues: bool) -> ToyStream:  # type: ignore[override]
+        return ToyStream(stop)
+
+
+def toy_model(
+    pages: int = 64, limit: int = 256, draft_blur: float = 0.3, runner: ToyRunner | None = None, name: str = "toy"
+) -> ToyModel:
+    """``pages`` counts page 0. The draft agrees with the model on the clear part of the logits."""
+    context = min(limit, (pages - 1) * PAGE_SIZE)
+    card = ModelCard(name, name, "Toy", 1, "none", context, VOCABULARY, list(EOS), False, Sampling(), draft="toy draft")
+    draft = ToyRunner(pages, seed=1, blur=draft_blur)
+    proposers: tuple[Proposer, ...] = (
+        NgramProposer(),
+        DraftModelProposer(draft, VOCABULARY, EOS, weight_bytes=1, kv_bytes_per_token=1.0),
+    )
+    return ToyModel(
+        card,
+        Fit(1, 0, 1, context, 0, 1, 1),
+        runner or ToyRunner(pages),
+        torch.device("cpu"),
+        pages,
+        limit,
+        weight_bytes=1,
+        kv_bytes_per_token=1.0,
+        proposers=proposers,
+    )
+
+
+@dataclass
+class Answer:
+    """What the listener saw of one answer."""
+
+    infos: list[TokenInfo] = field(default_factory=list)
+    text: str = ""
+    finished: FinishedEvent | None = None
+
+    @property
+    def tokens(self) -> list[int]:
+        return [info.id for info in self.infos]
+
+    @property
+    def reason(self) -> FinishReason | None:
+        return self.finished.reason if self.finished else None
+
+
+class Listener:
+    """Collects events by request and checks what must hold of any stream of them."""
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[str, int], Answer] = {}
+        self.errors: list[ErrorEvent] = []
+        self.steps: list[StepRecord] = []
+        self.others: list[object] = []
+
+    def __call__(self, event: object) -> None:
+        match event:
+            case TokensEvent(id, number, text, infos):
+                answer = self.answers.setdefault((id, number), Answer())
+                assert answer.finished is None, "tokens after the end"
+                assert sum(info.chars for info in infos) <= len(text)
+                answer.infos.extend(infos)
+                answer.text += text
+            case FinishedEvent():
+                answer = self.answers.setdefault((event.request_id, event.answer), Answer())
+                assert answer.finished is None, "finished twice"
+                assert event.usage.generated_tokens == len(answer.infos), "the count of tokens is exact"
+                answer.finished = event
+            case ErrorEvent():
+                self.errors.append(event)
+            case StepRecord():
+                self.steps.append(event)
+            case _:
+                self.others.append(event)
+
+
+class ToyEngine:
+    """An engine with a toy model installed, stepped by hand; the pool is checked after every step."""
+
+    def __init__(self, model: ToyModel | None = None, **options: bool | int | str) -> None:
+        self.heard = Listener()
+        self.engine = Engine(self.heard, loader=None)
+        self.model = model or toy_model()
+        self.engine.install(self.model)
+        for key, value in options.items():
+            self.engine._options.set(key, value)
+
+    @property
+    def stepper(self):
+        assert self.engine._stepper is not None
+        return self.engine._stepper
+
+    def add(
+        self, id: str, prompt: Sequence[int], sampling: Sampling | None = None, n: int = 1, **optimisations
+    ) -> None:
+        self.engine.submit(AddRequest(id, list(prompt), sampling or Sampling(seed=1), n, optimisations))
+
+    def step(self) -> bool:
+        worked = self.engine.step()
+        self.stepper.pool.check()
+        return worked
+
+    def drain(self, limit: int = 20_000) -> None:
+        for _ in range(limit):
+            if not self.step():
+                break
+        else:
+            raise AssertionError("the engine does not come to an end")
+        assert self.stepper.pool.used_count == 0, "pages are still owned after draining"
+        assert not self.stepper.requests
+        assert not self.stepper.scheduler.running
+        assert not self.stepper.scheduler.waiting
+
+
+def sequential(
+    prompt: Sequence[int], sampling: Sampling, answer: int = 0, limit: int = 256, runner: ToyRunner | None = None
+) -> tuple[list[int], str, FinishReason]:
+    """What the engine must generate, by the plainest means: no pages, no batch, no stream."""
+    params = resolve(sampling, Sampling())
+    blur, seed = (runner.blur, runner.seed) if runner else (0.7, 0)
+    tokens = list(prompt)
+    history = new_history(params, VOCABULARY, len(prompt), torch.device("cpu"))
+    while True:
+        logits = torch.from_numpy(toy_logits(np.array(tokens, dtype=np.int64), seed, blur))[None]
+        token = sample(logits, [Draw(params, answer, tokens, (), history)])[0]
+        tokens.append(token)
+        output = tokens[len(prompt) :]
+        reason = ended(output, params, limit - len(prompt))
+        if reason:
+            shown = output[:-1] if token in EOS and not params.ignore_eos else output
+            text = "".join(letter(t) for t in shown)
+            cuts = [text.find(stop) for stop in params.stop if stop in text]
+            return output, text[: min(cuts)] if cuts else text, reason
+
+
+def ended(output: list[int], params: SamplingParams, room: int) -> FinishReason | None:
+    if output[-1] in EOS and not params.ignore_eos:
+        return "stop"
+    text = "".join(letter(t) for t in output)
+    if any(stop in text for stop in params.stop):
+        return "stop"
+    if params.max_tokens is not None and len(output) >= params.max_tokens:
+        return "length"
+    return "context" if len(output) >= room else None

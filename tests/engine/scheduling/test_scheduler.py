@@ -1,0 +1,260 @@
+"""Scheduling on simulated time: a step takes a millisecond for every row and five for itself."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+import pytest
+
+from engine.cache.pool import PagePool
+from engine.scheduling.policy import FirstComeFirstServed
+from engine.scheduling.scheduler import Limits, Plan, Scheduler, pages_for
+
+
+@dataclass(eq=False)
+class Job:
+    """A sequence that ends after ``answer`` tokens."""
+
+    arrival: int
+    prompt: int
+    answer: int
+    cached: bool = True
+    known: int = 0
+    num_computed: int = 0
+    draft_computed: int = 0
+    pages: list[int] = field(default_factory=list)
+    last_step: int = -1
+    preemptions: int = 0
+    at: float = 0.0
+    first: float | None = None
+    gaps: list[float] = field(default_factory=list)
+    last_token: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.known = self.prompt
+
+    @property
+    def owner(self) -> tuple[str, int]:
+        return str(self.arrival), 0
+
+    @property
+    def pending(self) -> int:
+        return self.known - self.num_computed
+
+    @property
+    def reach(self) -> int:
+        return self.prompt + self.answer
+
+
+class Simulation:
+    """Steps a scheduler without any model; ``accept`` says how many of a step's guesses hold."""
+
+    def __init__(self, pages: int, limits: Limits, guesses: int = 0, accept: int = 0) -> None:
+        self.pool = PagePool(pages)
+        self.scheduler: Scheduler[Job] = Scheduler(self.pool, FirstComeFirstServed())
+        self.limits, self.guesses, self.accept = limits, guesses, accept
+        self.now = 0.0
+        self.plans: list[Plan[Job]] = []
+        self.done: list[Job] = []
+        self.failed: list[Job] = []
+
+    def step(self) -> Plan[Job]:
+        plan = self.scheduler.plan(self.limits, lambda job: self.guesses)
+        self.pool.check()
+        self._obeys(plan)
+        self.plans.append(plan)
+        for job in plan.failed:
+            self.scheduler.remove(job)
+            self.failed.append(job)
+        self.now += 5.0 + sum(piece.rows + piece.drafts for piece in plan.slices)
+        for piece in plan.slices:
+            self._advance(piece.sequence, piece.rows, piece.last, piece.drafts)
+        self.pool.check()
+        return plan
+
+    def _obeys(self, plan: Plan[Job]) -> None:
+        rows = sum(piece.rows + piece.drafts for piece in plan.slices)
+        alone = len(plan.slices) == 1 and not self.limits.chunked
+        assert rows <= self.limits.token_budget or alone
+        assert len({piece.sequence.owner for piece in plan.slices}) == len(plan.slices)
+        for piece in plan.slices:
+            job = piece.sequence
+            assert len(job.pages) >= pages_for(job.num_computed + piece.rows + piece.drafts)
+            assert job not in plan.preempted
+            assert 0 < piece.rows <= job.pending
+            assert piece.drafts == 0 or (piece.last and job.known + piece.drafts < job.reach)
+        for job in self.scheduler.waiting:
+            assert not job.pages
+            assert job.num_computed == 0
+
+    def _advance(self, job: Job, rows: int, last: bool, drafts: int) -> None:
+        job.num_computed += rows
+        if not last:
+            return
+        held = min(drafts, self.accept)
+        job.num_computed += held
+        job.known += held + 1
+        if job.first is None:
+            job.first = self.now
+        else:
+            job.gaps.append(self.now - job.last_token)
+        job.last_token = self.now
+        if job.known >= job.reach:
+            self.scheduler.remove(job)
+            self.done.append(job)
+        else:
+            self.scheduler.settle(job, self.limits)
+
+    def add(self, job: Job) -> Job:
+        job.at = self.now
+        self.scheduler.add(job)
+        return job
+
+    def drain(self) -> None:
+        for _ in range(100_000):
+            if not (self.scheduler.running or self.scheduler.waiting):
+                break
+            self.step()
+        else:
+            raise AssertionError("never done")
+        assert self.pool.used_count == 0
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_random_traces_finish_within_the_budget(seed: int) -> None:
+    rng = random.Random(seed)
+    limits = Limits(rng.choice([16, 33, 128]), rng.random() < 0.7, rng.random() < 0.3)
+    guesses = rng.choice([0, 3, 8])
+    simulation = Simulation(rng.choice([12, 30, 200]), limits, guesses, rng.randint(0, guesses))
+    jobs = [Job(i, rng.randint(1, 120), rng.randint(1, 50), cached=rng.random() < 0.85) for i in range(25)]
+    for job in jobs:
+        simulation.add(job)
+        for _ in range(rng.randint(0, 6)):
+            simulation.step()
+    simulation.drain()
+    assert len(simulation.done) + len(simulation.failed) == len(jobs)
+    for job in simulation.failed:
+        assert pages_for(job.known + 1) > simulation.pool.total
+
+
+def test_admission_is_first_come_first_served() -> None:
+    simulation = Simulation(40, Limits(64))
+    for i in (2, 0, 1, 3):
+        simulation.add(Job(i, 60, 5))
+    simulation.drain()
+    admitted = [job.arrival for plan in simulation.plans for job in plan.admitted]
+    assert admitted[:4] == [0, 1, 2, 3]
+
+
+def test_a_long_prompt_does_not_stop_running_answers_when_chunked() -> None:
+    worst = {}
+    for chunked in (True, False):
+        simulation = Simulation(400, Limits(64, chunked))
+        talkers = [simulation.add(Job(i, 4, 80)) for i in range(4)]
+        for _ in range(5):
+            simulation.step()
+        simulation.add(Job(9, 1000, 2))
+        simulation.drain()
+        worst[chunked] = max(gap for job in talkers for gap in job.gaps)
+    assert worst[True] <= 5 + 64
+    assert worst[False] > 1000
+
+
+def test_decodes_come_first_and_the_chunk_takes_the_rest() -> None:
+    simulation = Simulation(400, Limits(32))
+    talkers = [simulation.add(Job(i, 4, 80)) for i in range(4)]
+    simulation.step()
+    simulation.step()
+    reader = simulation.add(Job(9, 200, 2))
+    plan = simulation.step()
+    rows = {piece.sequence.arrival: piece.rows for piece in plan.slices}
+    assert all(rows[job.arrival] == 1 for job in talkers)
+    assert rows[reader.arrival] == 28
+
+
+def test_guesses_take_only_rows_and_pages_that_are_left() -> None:
+    simulation = Simulation(4, Limits(64), guesses=8, accept=8)
+    first = simulation.add(Job(0, 14, 30))
+    simulation.step()
+    plan = simulation.step()
+    assert plan.slices[0].drafts == 8
+    assert not plan.preempted
+    simulation.scheduler.remove(first)
+    busy = Simulation(400, Limits(16), guesses=8)
+    for i in range(10):
+        busy.add(Job(i, 1, 50))
+    busy.step()
+    assert sum(piece.rows + piece.drafts for piece in busy.step().slices) == 16
+
+
+def test_unused_guesses_give_their_pages_back() -> None:
+    simulation = Simulation(10, Limits(64), guesses=16, accept=0)
+    job = simulation.add(Job(0, 15, 100))
+    for _ in range(12):
+        simulation.step()
+        assert len(job.pages) <= pages_for(job.num_computed + 1)
+
+
+def test_the_newest_gives_way_and_nobody_starves() -> None:
+    simulation = Simulation(11, Limits(64))
+    jobs = [simulation.add(Job(i, 20, 60)) for i in range(4)]
+    simulation.drain()
+    assert [job.arrival for job in simulation.done] == sorted(job.arrival for job in jobs)
+    assert simulation.done[0].preemptions == 0
+    assert sum(job.preemptions for job in jobs) > 0
+
+
+def test_preemption_and_admission_do_not_alternate() -> None:
+    simulation = Simulation(12, Limits(64))
+    for i in range(8):
+        simulation.add(Job(i, 30, 40))
+    simulation.drain()
+    # Each of the eight fits alone; without a watermark the same sequence would come and go at nearly every page.
+    assert sum(len(plan.preempted) for plan in simulation.plans) <= 16
+
+
+def test_whole_context_reserves_at_admission_and_never_preempts() -> None:
+    simulation = Simulation(21, Limits(64, whole_context=True))
+    jobs = [simulation.add(Job(i, 20, 100)) for i in range(6)]
+    simulation.step()
+    assert [len(job.pages) for job in jobs if job.pages] == [8, 8]
+    simulation.drain()
+    assert not any(plan.preempted for plan in simulation.plans)
+    on_demand = Simulation(21, Limits(64))
+    for i in range(6):
+        on_demand.add(Job(i, 20, 100))
+    on_demand.step()
+    assert len(on_demand.scheduler.running) > 2
+
+
+def test_a_lone_sequence_that_cannot_grow_fails() -> None:
+    simulation = Simulation(4, Limits(64))
+    job = simulation.add(Job(0, 20, 100))
+    for _ in range(60):
+        simulation.step()
+    assert simulation.failed == [job]
+    assert job.known == 3 * 16 + 1
+    assert simulation.pool.used_count == 0
+
+
+def test_more_decodes_than_budget_take_turns() -> None:
+    simulation = Simulation(400, Limits(64))
+    jobs = [simulation.add(Job(i, 1, 40)) for i in range(40)]
+    simulation.step()
+    simulation.step()
+    simulation.limits = Limits(16)
+    for _ in range(10):
+        simulation.step()
+    lengths = [job.known for job in jobs]
+    assert max(lengths) - min(lengths) <= 2
+
+
+def test_whole_prompts_and_decodes_take_turns_when_reading_never_ends() -> None:
+    """Without a KV cache a sequence reads at every step; others still get on."""
+    simulation = Simulation(100, Limits(64, chunked=False))
+    talker = simulation.add(Job(0, 4, 30))
+    simulation.add(Job(1, 40, 30, cached=False))
+    for _ in range(40):
+        simulation.step()
+    assert talker.known > 4 + 15
