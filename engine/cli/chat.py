@@ -1,0 +1,229 @@
+"""`kvasir chat`: a conversation in the terminal, or one answer on standard output."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+from rich.console import Console
+from rich.status import Status
+
+from engine import catalogue, config
+from engine.catalogue import OptionError
+from engine.cli.errors import CommandFailed
+from engine.cli.local import LocalEngine
+from engine.core.events import FinishedEvent
+from engine.protocol import ChatMessage, ModelCard, Sampling, Timings, Usage, Value
+
+HELP = """/help    this list
+/reset   forget the conversation
+/quit    leave (also Ctrl-D)
+Ctrl-C   stop the answer"""
+
+
+@dataclass(frozen=True, slots=True)
+class ChatSettings:
+    """The command line, checked for form. ``draft`` None takes the model's own; ``switches`` are catalogue entries."""
+
+    model: str = ""
+    draft: str | None = None
+    system: str = ""
+    seed: int | None = None
+    temperature: float | None = None
+    max_tokens: int | None = None
+    switches: Mapping[str, str] = field(default_factory=dict)
+    device: str = "auto"
+    stats: bool = False
+    raw: bool = False
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens)
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """The line of --stats."""
+
+    model: str
+    reason: str
+    usage: Usage
+    timings: Timings
+    options: dict[str, Value]
+    draft: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """One answer as it ended; ``finished`` is None when Ctrl-C stopped it."""
+
+    text: str
+    finished: FinishedEvent | None
+
+
+def run_chat(settings: ChatSettings, prompt: str | None) -> int:
+    """Returns the exit code. Raises errors whose message is a sentence."""
+    logging.basicConfig(level=logging.ERROR, format="%(message)s", stream=sys.stderr)
+    path, draft = config.resolve(settings.model, settings.draft)
+    for_engine, for_request = split_switches(settings.switches)
+    console = Console(stderr=True, highlight=False)
+    engine = LocalEngine(settings.device)
+    try:
+        for key in [key for key in for_engine if catalogue.option(key).applies == "reload"]:
+            engine.set(key, for_engine.pop(key))  # before the load, so that there is only one
+        with console.status("loading") as status:
+            card = engine.load(path, draft, _show_stage(status))
+        for key, value in for_engine.items():
+            engine.set(key, value)
+        _warn(console, card)
+        if settings.draft and card.draft:
+            for_request.setdefault("speculation", "draft")  # who names a draft model wants it to guess
+        chat = Chat(engine, settings, for_request, console)
+        return chat.once(prompt) if prompt is not None else chat.converse()
+    finally:
+        engine.close()
+
+
+def harmless(text: str) -> str:
+    """Without control characters: what a model writes must not steer the terminal."""
+    return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
+
+
+def split_switches(texts: Mapping[str, str]) -> tuple[dict[str, Value], dict[str, Value]]:
+    """Engine-wide switches and those of one request, each value of its own type. Raises OptionError."""
+    for_engine: dict[str, Value] = {}
+    for_request: dict[str, Value] = {}
+    for key, text in texts.items():
+        option = catalogue.option(key)
+        target = for_request if option.scope == "request" else for_engine
+        target[key] = option.parse(text)
+    problem = catalogue.conflict({**catalogue.defaults(), **for_engine, **for_request})
+    if problem:
+        raise OptionError(problem)
+    return for_engine, for_request
+
+
+class Chat:
+    """The conversation. The answers go to standard output, everything else to standard error."""
+
+    def __init__(
+        self, engine: LocalEngine, settings: ChatSettings, optimisations: Mapping[str, Value], console: Console
+    ) -> None:
+        self._engine, self._settings, self._console = engine, settings, console
+        self._optimisations = dict(optimisations)
+        self._messages: list[ChatMessage] = []
+        self.reset()
+
+    def reset(self) -> None:
+        system = self._settings.system
+        self._messages = [ChatMessage(role="system", content=system)] if system else []
+
+    def once(self, prompt: str) -> int:
+        """One answer; 1 when it did not end by itself."""
+        answer = self.ask(prompt if self._settings.raw else [*self._messages, ChatMessage(role="user", content=prompt)])
+        if answer.finished is None:
+            return 130
+        if answer.finished.reason in ("error", "memory"):
+            raise CommandFailed(answer.finished.detail or "The answer could not be finished. Try again.")
+        return 0
+
+    def converse(self) -> int:
+        """Read lines until the end of input."""
+        card = self._engine.loaded.card
+        name = f"{card.name} with {card.draft}" if card.draft else card.name
+        self._console.print(
+            f"[bold]{name}[/]  {card.quantisation}, context {card.context:,}. /help lists the commands."
+        )
+        interactive = sys.stdin.isatty()
+        while True:
+            try:
+                line = self._console.input("[bold]> [/]") if interactive else input()
+            except EOFError:
+                return 0
+            except KeyboardInterrupt:
+                self._console.print("\n[dim]/quit or Ctrl-D leaves[/]")
+                continue
+            if line.strip().startswith("/"):
+                if not self._command(line.strip()):
+                    return 0
+            elif line.strip():
+                self._turn(line)
+
+    def _command(self, line: str) -> bool:
+        """Obey a command; False means to leave."""
+        match line.split()[0]:
+            case "/quit" | "/exit":
+                return False
+            case "/reset":
+                self.reset()
+                self._console.print("[dim]The conversation is forgotten.[/]")
+            case "/help":
+                self._console.print(HELP)
+            case unknown:
+                self._console.print(f"There is no command {unknown}. /help lists them.")
+        return True
+
+    def _turn(self, line: str) -> None:
+        asked = [*self._messages, ChatMessage(role="user", content=line)]
+        try:
+            answer = self.ask(asked)
+        except (CommandFailed, ValueError) as error:
+            self._console.print(str(error), style="red", markup=False)
+            return
+        self._messages = [*asked, ChatMessage(role="assistant", content=answer.text)]
+        self._footer(answer)
+
+    def ask(self, prompt: list[ChatMessage] | str) -> Answer:
+        """Stream one answer to standard output. Ctrl-C stops it."""
+        parts: list[str] = []
+        finished: FinishedEvent | None = None
+        events = self._engine.answer(prompt, self._settings.sampling, self._optimisations)
+        try:
+            for event in events:
+                if isinstance(event, FinishedEvent):
+                    finished = event
+                else:
+                    parts.append(event.text)
+                    sys.stdout.write(harmless(event.text) if sys.stdout.isatty() else event.text)
+                    sys.stdout.flush()
+        except KeyboardInterrupt:
+            getattr(events, "close", lambda: None)()
+        sys.stdout.write("\n")
+        sys.stdout.flush()
+        if finished is not None and self._settings.stats:
+            sys.stderr.write(self._stats_line(finished) + "\n")
+        return Answer("".join(parts), finished)
+
+    def _footer(self, answer: Answer) -> None:
+        end = answer.finished
+        if end is None:
+            self._console.print("[dim]stopped[/]")
+            return
+        timings = end.timings
+        self._console.print(
+            f"[dim]{timings.tokens_per_second:.1f} tok/s · first {timings.ttft_ms:.0f} ms · "
+            f"{timings.tokens_per_step:.2f} tok/step · {end.reason}[/]"
+        )
+        if end.detail:
+            self._console.print(end.detail, style="red", markup=False)
+
+    def _stats_line(self, end: FinishedEvent) -> str:
+        card = self._engine.loaded.card
+        options = {spec.key: spec.value for spec in self._engine.options()} | self._optimisations
+        stats = Stats(card.name, end.reason, end.usage, end.timings, options, card.draft)
+        return msgspec.json.encode(stats).decode()
+
+
+def _show_stage(status: Status) -> Callable[[str, float], None]:
+    def show(stage: str, fraction: float) -> None:
+        status.update(f"{stage} {100 * fraction:.0f} %")
+
+    return show
+
+
+def _warn(console: Console, card: ModelCard) -> None:
+    for notice in [*card.notices, card.draft_refused]:
+        if notice:
+            console.print(notice, style="yellow", markup=False)

@@ -1,0 +1,154 @@
+"""`kvasir doctor`: what this machine offers, what was chosen, and why the rest declined."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import platform
+import shutil
+from collections.abc import Iterator
+from importlib import metadata
+from typing import Literal, NamedTuple, cast
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from engine import config
+from engine.attention.interface import AttnProblem, AttnSpec
+from engine.attention.registry import choose
+from engine.cli.local import LocalEngine
+from engine.core.loaded import LoadedModel
+from engine.memory.bandwidth import measure_bandwidth
+from engine.memory.estimate import size
+from engine.memory.probe import choose_device, probe
+from engine.models.base import CausalLM
+
+LIBRARIES = (
+    "torch",
+    "tokenizers",
+    "safetensors",
+    "msgspec",
+    "starlette",
+    "uvicorn",
+    "websockets",
+    "PySide6-Essentials",
+)
+
+
+class Kernel(NamedTuple):
+    """Layers that compute in the same way. ``declined``: faster ways with their reasons."""
+
+    part: str
+    layers: int
+    chosen: str
+    declined: tuple[str, ...]
+
+
+def run_doctor(model: str, device: str) -> int:
+    logging.basicConfig(level=logging.ERROR)
+    console = Console(highlight=False)
+    console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
+    console.print(_facts("Versions", version_facts()))
+    console.print(_facts("Compilers", compiler_facts()))
+    path, draft = config.resolve(model, None)
+    engine = LocalEngine(device)
+    try:
+        card = engine.load(path, draft, lambda stage, fraction: None)
+        loaded = engine.loaded
+        console.print(
+            _facts(
+                f"Model {card.name}",
+                [
+                    ("weights", f"{card.quantisation}, {size(loaded.fit.weights)}"),
+                    ("context", f"{card.context:,} tokens; room for {loaded.fit.kv_tokens:,} in all"),
+                    ("draft", card.draft or card.draft_refused or "none"),
+                ],
+            )
+        )
+        console.print(_kernel_table(loaded))
+        for notice in card.notices:
+            console.print(notice, style="yellow", markup=False)
+    finally:
+        engine.close()
+    return 0
+
+
+def machine_facts(kind: Literal["auto", "cpu", "cuda"]) -> list[tuple[str, str]]:
+    """Every device with its memory, and the read bandwidth of the one in use."""
+    used = choose_device(kind)
+    facts = [("system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}")]
+    kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
+    for name in kinds:
+        device = probe(choose_device(name))
+        mark = " (in use)" if name == used.type else ""
+        facts.append((name + mark, f"{device.name}, {size(device.free_bytes)} of {size(device.total_bytes)} free"))
+    if "cuda" not in kinds:
+        why = "this PyTorch was built without it" if torch.version.cuda is None else "no GPU or no driver was found"
+        facts.append(("cuda", f"not available: {why}"))
+    facts.append(("read bandwidth", f"{measure_bandwidth(used) / 1e9:.1f} GB/s measured on {used.type}"))
+    capability = torch.backends.cpu.get_cpu_capability()
+    facts.append(("processor", f"{capability}, {torch.get_num_threads()} threads of torch, {os.cpu_count()} cores"))
+    return facts
+
+
+def version_facts() -> list[tuple[str, str]]:
+    facts = [("kvasir", config.version())]
+    for name in LIBRARIES:
+        try:
+            facts.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            facts.append((name, "not installed"))
+    return facts
+
+
+def compiler_facts() -> list[tuple[str, str]]:
+    """What kernels could be compiled with here."""
+    triton = importlib.util.find_spec("triton")
+    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "cl"))), None)
+    return [
+        ("Triton", metadata.version("triton") if triton else "not installed; torch's own operations are used"),
+        ("C compiler", compiler or "not found; Triton needs one at first use (the package gcc or build-essential)"),
+    ]
+
+
+def kernels(model: CausalLM) -> list[Kernel]:
+    """The linear layers by what they are and how they compute."""
+    counts: dict[tuple[str, str, tuple[str, ...]], int] = {}
+    for name, linear in model.linears():
+        declined = tuple(f"{path}: {reason}" for path, reason in linear.declined)
+        key = (f"{name.rsplit('.', 1)[-1]} ({linear.kind})", linear.path, declined)
+        counts[key] = counts.get(key, 0) + 1
+    return [Kernel(part, layers, chosen, declined) for (part, chosen, declined), layers in counts.items()]
+
+
+def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
+    """The attention backend for each kind of window that the layers have, and for drafted trees."""
+    head = model.config.head_dim
+    windows = {window: model.config.windows.count(window) for window in model.config.windows}
+    for window, layers in windows.items():
+        for tree in (False, True):
+            spec = AttnSpec(head**-0.5, window)
+            problem = AttnProblem(model.device.type, model.dtype, spec, tree=tree, head_dims=(head, head))
+            choice = choose(problem)
+            part = "attention" + (f", window of {window}" if window else "") + (", trees" if tree else "")
+            yield Kernel(part, layers, choice.backend.name, tuple(f"{name}: {why}" for name, why in choice.declined))
+
+
+def _kernel_table(loaded: LoadedModel) -> Table:
+    table = Table("part", "layers", "kernel", "declined, and why", title="Kernels", title_justify="left", expand=False)
+    models = [("", loaded.model), ("draft: ", loaded.draft_model)]
+    for prefix, model in models:
+        if model is not None:
+            for kernel in [*kernels(model), *attention_kernels(model)]:
+                declined = "\n".join(kernel.declined) or "nothing"
+                table.add_row(prefix + kernel.part, str(kernel.layers), kernel.chosen, declined)
+    return table
+
+
+def _facts(title: str, facts: list[tuple[str, str]]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 2))
+    for name, value in facts:
+        table.add_row(name, value)
+    return table

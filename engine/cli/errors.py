@@ -1,0 +1,39 @@
+"""Failures on the command line: one sentence on standard error, never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+
+import typer
+
+
+class CommandFailed(Exception):  # noqa: N818 - an outcome that a person is told about
+    """The command cannot go on; the message is a sentence for a person."""
+
+
+@contextlib.contextmanager
+def report_errors() -> Iterator[None]:
+    """Say what went wrong and leave with exit code 1. ``KVASIR_DEBUG=1`` lets the traceback through."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except (typer.Exit, typer.BadParameter, BrokenPipeError):
+        raise
+    except Exception as error:
+        if os.environ.get("KVASIR_DEBUG"):
+            raise
+        print(f"kvasir: {_sentence(error)}", file=sys.stderr)
+        sys.exit(1)
+
+
+def _sentence(error: Exception) -> str:
+    """The message of an error meant for people; anything else is a fault of Kvasir's and said to be one."""
+    if type(error).__module__.startswith("engine."):
+        return str(error)
+    if isinstance(error, ImportError):
+        return f"A part is missing ({error}). Install Kvasir again: pip install kvasir."
+    return f"Something failed that should not ({type(error).__name__}: {error}). Set KVASIR_DEBUG=1 to see where."

@@ -1,0 +1,122 @@
+"""An engine in this process, for the terminal: a thread for the engine, plain calls for the caller."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+from engine.cli.errors import CommandFailed
+from engine.core.commands import AddRequest, CancelRequest, LoadModel, SetOption, Shutdown
+from engine.core.engine import Engine
+from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, LoadingEvent, OptionsEvent, TokensEvent
+from engine.core.loaded import LoadedModel
+from engine.protocol import ChatMessage, ModelCard, OptionSpec, Sampling, Value
+from engine.text.prompt import prompt_ids
+
+AnswerEvent = TokensEvent | FinishedEvent
+WAIT_SECONDS = 0.2
+"""Waiting in short turns lets Ctrl-C through on every platform."""
+
+
+class LocalEngine:
+    """One caller at a time. Errors are :class:`CommandFailed`, whose message is the engine's sentence."""
+
+    def __init__(self, device: str = "auto", make_engine: Callable[..., Engine] = Engine) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self._engine = make_engine(self._events.put, device)
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._names = (f"answer-{number}" for number in itertools.count(1))
+        self._thread.start()
+
+    def close(self) -> None:
+        self._engine.cancel_load()
+        self._engine.submit(Shutdown())
+        self._thread.join(5.0)
+
+    def load(self, path: str, draft: str, progress: Callable[[str, float], None]) -> ModelCard:
+        """Load a model and wait for it."""
+        self._engine.submit(LoadModel(path, draft))
+        while True:
+            match self._next():
+                case LoadingEvent(stage=stage, fraction=fraction):
+                    progress(stage, fraction)
+                case LoadedEvent(card=card):
+                    return card
+                case ErrorEvent(message=message):
+                    raise CommandFailed(message)
+
+    def options(self) -> list[OptionSpec]:
+        return self._engine.catalogue_state()
+
+    def set(self, key: str, value: Value) -> None:
+        """Set an engine-wide switch and wait until it holds (a reload included)."""
+        if any(spec.key == key and spec.value == value for spec in self.options()):
+            return
+        self._engine.submit(SetOption(key, value))
+        while True:
+            match self._next():
+                case OptionsEvent(catalogue=specs) if any(s.key == key and s.value == value for s in specs):
+                    return
+                case ErrorEvent(message=message):
+                    raise CommandFailed(message)
+
+    def answer(
+        self, prompt: list[ChatMessage] | str, sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+    ) -> Iterator[AnswerEvent]:
+        """The events of one answer up to its end. Ctrl-C in the caller: close the iterator, which cancels."""
+        loaded = self.loaded
+        assert loaded.tokenizer is not None
+        assert loaded.chat_template is not None
+        ids = prompt_ids(loaded.tokenizer, loaded.chat_template, prompt)
+        name = next(self._names)
+        command = AddRequest(name, ids, sampling, 1, optimisations or {}, isinstance(prompt, str))
+        self._engine.submit(command)
+        return self._follow(name)
+
+    @property
+    def loaded(self) -> LoadedModel:
+        loaded = self._engine.loaded
+        if loaded is None:
+            raise CommandFailed("No model is loaded. Load one first.")
+        return loaded
+
+    def _follow(self, name: str) -> Iterator[AnswerEvent]:
+        ended = False
+        try:
+            while not ended:
+                event = self._next()
+                if getattr(event, "request_id", None) != name:
+                    continue
+                match event:
+                    case TokensEvent():
+                        yield event
+                    case FinishedEvent():
+                        ended = True
+                        yield event
+                    case ErrorEvent(message=message):
+                        ended = True
+                        raise CommandFailed(message)
+        finally:
+            if not ended:
+                self._cancel(name)
+
+    def _cancel(self, name: str) -> None:
+        """Cancel and wait for the end, so that the next answer finds an idle engine."""
+        self._engine.submit(CancelRequest(name))
+        while True:
+            event = self._next()
+            if isinstance(event, FinishedEvent | ErrorEvent) and event.request_id == name:
+                return
+
+    def _next(self) -> Event:
+        while True:
+            try:
+                return self._events.get(timeout=WAIT_SECONDS)
+            except queue.Empty:
+                if not self._thread.is_alive():
+                    raise CommandFailed("The engine stopped. Start kvasir again.") from None
+
+    def _run(self) -> None:
+        self._engine.run()

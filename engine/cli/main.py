@@ -1,0 +1,161 @@
+"""The `kvasir` command. Everything heavy is imported inside the command that needs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.cli.errors import report_errors
+
+app = typer.Typer(
+    name="kvasir",
+    help="Chat with 4-bit language models on your own GPU, and see why it is fast. Without a command: the window.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
+DRAFT_HELP = "A draft model to guess ahead (a name or a path; the bundled model brings its own, 'none' for none)."
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
+) -> None:
+    if version:
+        from engine.config import version as installed
+
+        print(installed())
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        from engine.cli.window import open_window
+
+        raise typer.Exit(open_window())
+
+
+@app.command()
+def chat(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP, show_default=False)] = "",
+    prompt: Annotated[str | None, typer.Option(help="Answer this once on standard output and leave.")] = None,
+    raw: Annotated[bool, typer.Option("--raw", help="Continue the prompt as plain text, no chat template.")] = False,
+    system: Annotated[str, typer.Option(help="A system prompt for the conversation.")] = "",
+    draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
+    seed: Annotated[int | None, typer.Option(help="The same seed gives the same answer.")] = None,
+    temperature: Annotated[float | None, typer.Option(min=0.0, help="0 takes the likeliest token.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer, in tokens.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of an optimisation; repeatable.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
+) -> None:
+    """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
+    from engine.cli.chat import ChatSettings, run_chat
+
+    settings = ChatSettings(
+        model=_path_or_name(model),
+        draft=_draft(draft),
+        system=system,
+        seed=seed,
+        temperature=temperature,
+        max_tokens=max_tokens,
+        switches=_switches(set_ or []),
+        device=_device(device),
+        stats=stats,
+        raw=raw,
+    )
+    if raw and prompt is None:
+        raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")
+    with report_errors():
+        raise typer.Exit(run_chat(settings, prompt))
+
+
+@app.command()
+def serve(
+    host: Annotated[str, typer.Option(help="Address to listen on. Beyond the loopback others can reach it.")] = "",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8642,
+    model: Annotated[str | None, typer.Option(help="Load this at the start; the bundled one if left out.")] = None,
+    draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
+) -> None:
+    """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
+    from engine.cli.serve import run_child, run_server
+
+    chosen = None if model is None else (_path_or_name(model), _draft(draft))
+    with report_errors():
+        kind = _device(device)
+        raise typer.Exit(run_child(chosen, kind) if child else run_server(host or "127.0.0.1", port, chosen, kind))
+
+
+@app.command()
+def doctor(
+    model: Annotated[str, typer.Option(help=MODEL_HELP, show_default=False)] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Show devices, free memory, versions, and which kernels are chosen and why others declined."""
+    from engine.cli.doctor import run_doctor
+
+    with report_errors():
+        raise typer.Exit(run_doctor(_path_or_name(model), _device(device)))
+
+
+@app.command()
+def bench(
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds of every measurement.")] = 5,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every program measured.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Measure the switches on this model folder instead.")] = None,
+    switches: Annotated[bool, typer.Option(help="Measure each switch on and off.")] = True,
+    shape: Annotated[bool, typer.Option(help="Measure a 1B shape beside other programs.")] = True,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
+) -> None:
+    """Measure this machine: the bundled model's switches, and a 1B shape beside other programs."""
+    with report_errors():
+        from engine.bench.run import run
+
+        run(switches=switches, shape=shape, rounds=rounds, threads=threads, model=model, json_file=json_file)
+
+
+def _switches(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as speculation=ngram.", param_hint="--set")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def _path_or_name(model: str) -> str:
+    """On a command line a path may be relative."""
+    path = Path(model).expanduser()
+    return str(path.resolve()) if model and path.is_dir() else model
+
+
+def _draft(draft: str | None) -> str | None:
+    if draft is None:
+        return None
+    return "" if draft.lower() in ("", "none") else _path_or_name(draft)
+
+
+def _device(device: str) -> str:
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter(f"{device!r} is not one of auto, cpu, cuda.", param_hint="--device")
+    return device
+
+
+def main() -> None:
+    """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
+    try:
+        app()
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

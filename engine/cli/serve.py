@@ -1,0 +1,91 @@
+"""`kvasir serve`: the engine for other programs, or for the window that started it."""
+
+from __future__ import annotations
+
+import logging
+import os
+import secrets
+import sys
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from engine import config
+from engine.cli.errors import CommandFailed
+from engine.server.serve import Server, announce, open_socket, stop_at_end_of_input, write_token
+
+log = logging.getLogger(__name__)
+
+Chosen = tuple[str, str | None] | None
+"""A model and its draft (None: its own), to be loaded at the start."""
+
+
+def run_child(chosen: Chosen, device: str) -> int:
+    """For the window: the token is the first line of standard input, whose end is ours; a ready line tells the port."""
+    _log_to_stderr(logging.INFO)
+    token = sys.stdin.buffer.readline().decode(errors="replace").strip()
+    if not token:
+        raise CommandFailed("No token came on standard input. Use `kvasir serve` without --child by hand.")
+    server = _server("127.0.0.1", 0, token, device)
+    _leave_a_core_free()
+    if chosen is not None:
+        server.load(*config.resolve(*chosen))
+
+    def started() -> None:
+        announce(server)
+        stop_at_end_of_input(server)
+
+    return _run(server, started)
+
+
+def run_server(host: str, port: int, chosen: Chosen, device: str) -> int:
+    """By hand: loads the bundled model if no other is chosen, says where it listens and where the token lies."""
+    _log_to_stderr(logging.INFO)
+    folders = config.resolve(*(chosen or ("", None)))
+    token = secrets.token_urlsafe(32)
+    server = _server(host, port, token, device)
+    file = config.token_file(server.port)
+    write_token(file, token)
+    server.load(*folders)
+
+    def started() -> None:
+        shown = f"[{host}]" if ":" in host else host
+        print(f"Kvasir {config.version()} listens on http://{shown}:{server.port} (websocket: /ws, OpenAI: /v1).")
+        print(f"The token is in {file}", flush=True)
+
+    try:
+        return _run(server, started)
+    finally:
+        file.unlink(missing_ok=True)
+
+
+def _server(host: str, port: int, token: str, device: str) -> Server:
+    listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
+    from engine.core.engine import Engine
+    from engine.server.probes import DeviceKind, MachineProbes
+
+    return Server(listener, token, partial(Engine, device=device), MachineProbes(cast(DeviceKind, device)))
+
+
+def _run(server: Server, started: Callable[[], None]) -> int:
+    code = server.run(started)
+    if any(thread.name == "engine" for thread in threading.enumerate()):
+        # A step or a load that does not end must not keep the process.
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(code)
+    return code
+
+
+def _leave_a_core_free() -> None:
+    """The window shares the processor: a thread that waits for its core holds up all the others at every operation."""
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
+
+
+def _log_to_stderr(level: int) -> None:
+    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)

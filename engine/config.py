@@ -1,0 +1,152 @@
+"""Where the engine finds its files: model folders, the runtime folder, the cache.
+
+``KVASIR_HOME`` replaces all of the system's folders by subfolders of one folder. ``KVASIR_MODELS`` names further
+folders with models (separated as in PATH).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+import platformdirs
+
+from engine.protocol import KnownModel
+
+BUNDLED = "kvasir-guide"
+DRAFT_SUFFIX = "-draft"
+
+
+class ModelNotFound(Exception):  # noqa: N818 - an outcome that a person is told about
+    """No model of that name or at that path; the message is a sentence for a person."""
+
+
+def version() -> str:
+    """The installed version of Kvasir."""
+    try:
+        return metadata.version("kvasir")
+    except metadata.PackageNotFoundError:
+        return "0+unknown"
+
+
+def data_folder() -> Path:
+    """What a user's Kvasir keeps: downloaded models among it."""
+    return _folder("data", lambda: Path(platformdirs.user_data_dir("kvasir", appauthor=False)))
+
+
+def cache_folder() -> Path:
+    """What can be made again."""
+    return _folder("cache", lambda: Path(platformdirs.user_cache_dir("kvasir", appauthor=False)))
+
+
+def runtime_folder() -> Path:
+    """What holds while a server runs: its token. Always a folder of the user's own."""
+    return _folder("run", _default_runtime_folder)
+
+
+def token_file(port: int) -> Path:
+    """Where the server on ``port`` leaves its token for other programs of the same user."""
+    return runtime_folder() / f"token-{port}"
+
+
+def model_folders() -> list[Path]:
+    """Folders whose subfolders are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
+    extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
+    return [_assets() / "demo", data_folder() / "models", *extra]
+
+
+def known_models() -> list[KnownModel]:
+    """Every model folder found, the bundled one first. A folder ``NAME-draft`` is the draft model of ``NAME``."""
+    found: dict[str, KnownModel] = {}
+    for folder in model_folders():
+        for path in sorted(_models_in(folder)):
+            drafts_for = path.name.removesuffix(DRAFT_SUFFIX)
+            if drafts_for != path.name and _is_model(path.with_name(drafts_for)):
+                continue
+            draft = path.with_name(path.name + DRAFT_SUFFIX)
+            draft_path = str(draft) if _is_model(draft) else ""
+            found.setdefault(path.name, KnownModel(name=path.name, path=str(path), draft=draft_path))
+    return list(found.values())
+
+
+def bundled_model() -> KnownModel:
+    """The model that ships with the program. Raises :class:`ModelNotFound`."""
+    for model in known_models():
+        if model.name == BUNDLED:
+            return model
+    raise ModelNotFound(
+        f"The bundled model {BUNDLED} is not installed. Install Kvasir again, or name a model folder of your own."
+    )
+
+
+def find_model(model: str) -> KnownModel:
+    """A model by its name or by the path of its folder. "" is the bundled one. Raises :class:`ModelNotFound`.
+
+    Only names of folders that were found are names: nothing is looked up below a model folder.
+    """
+    if not model:
+        return bundled_model()
+    for known in known_models():
+        if model in (known.name, known.path):
+            return known
+    path = Path(model).expanduser()
+    if path.is_absolute() and path.is_dir():
+        draft = path.with_name(path.name + DRAFT_SUFFIX)
+        return KnownModel(name=path.name, path=str(path), draft=str(draft) if _is_model(draft) else "")
+    if path.is_absolute() and path.is_file():
+        raise ModelNotFound(
+            f"{model} is a file. Give the folder that holds config.json, the tokenizer and the weights."
+        )
+    names = ", ".join(known.name for known in known_models()) or "none"
+    raise ModelNotFound(f"There is no model {model!r}. Give the full path of a model folder, or one of: {names}.")
+
+
+def resolve(model: str, draft: str | None) -> tuple[str, str]:
+    """The folders of a model and of its draft ("" without one). ``draft`` None takes the model's own, if it has one.
+
+    Raises :class:`ModelNotFound`.
+    """
+    found = find_model(model)
+    if draft is None:
+        return found.path, found.draft
+    return found.path, _find_draft(draft) if draft else ""
+
+
+def _find_draft(draft: str) -> str:
+    for known in known_models():
+        if known.draft and draft in (known.draft, Path(known.draft).name):
+            return known.draft
+    return find_model(draft).path
+
+
+def _assets() -> Path:
+    """assets/ lies beside the packages, in a source checkout as in an installed tree."""
+    return Path(__file__).resolve().parent.parent / "assets"
+
+
+def _models_in(folder: Path) -> list[Path]:
+    try:
+        return [path for path in folder.iterdir() if _is_model(path)]
+    except OSError:
+        return []
+
+
+def _is_model(path: Path) -> bool:
+    return (path / "config.json").is_file()
+
+
+def _default_runtime_folder() -> Path:
+    """The login session's folder; where there is none, one beside the data rather than below /tmp, where all write."""
+    if os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR"):
+        return data_folder() / "run"
+    return Path(platformdirs.user_runtime_dir("kvasir", appauthor=False))
+
+
+def _folder(sub: str, default: Callable[[], Path]) -> Path:
+    home = os.environ.get("KVASIR_HOME", "")
+    folder = Path(home) / sub if home else default()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    return folder

@@ -1,0 +1,96 @@
+"""Prompts and events between the wire's words and the engine's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from engine.core.events import (
+    ErrorEvent,
+    Event,
+    FinishedEvent,
+    LoadedEvent,
+    LoadingEvent,
+    OptionsEvent,
+    PrefillEvent,
+    TokensEvent,
+    UnloadedEvent,
+)
+from engine.protocol import (
+    ChatMessage,
+    Delta,
+    Error,
+    Finished,
+    Loaded,
+    Loading,
+    Message,
+    Options,
+    Prefill,
+    Timings,
+    Unloaded,
+    Usage,
+)
+from engine.server.hub import EngineHub, RequestEvent
+from engine.text.prompt import prompt_ids
+
+NO_MODEL = "No model is loaded. Load one first."
+NO_TIMINGS = Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tokens_per_step=0, steps=0)
+
+
+class Refused(Exception):  # noqa: N818 - an outcome that a person is told about
+    """A message of a client cannot be served. ``code`` is for programs, the text for people."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str) -> list[int]:
+    """Token ids of a prompt, made in a thread. Raises :class:`Refused` without a model, and
+    :class:`engine.text.template.PromptError`."""
+    loaded = hub.loaded
+    if loaded is None or loaded.tokenizer is None or loaded.chat_template is None:
+        raise Refused("no_model", NO_MODEL)
+    return await asyncio.to_thread(prompt_ids, loaded.tokenizer, loaded.chat_template, prompt)
+
+
+def request_message(event: RequestEvent, id: str) -> Message:
+    """What a client hears of its request, under its own name of it."""
+    match event:
+        case TokensEvent():
+            return Delta(id=id, answer=event.answer, text=event.text, tokens=event.tokens)
+        case PrefillEvent():
+            return Prefill(id=id, done=event.done, cached=event.cached, total=event.total)
+        case FinishedEvent():
+            return Finished(
+                id=id,
+                answer=event.answer,
+                reason=event.reason,
+                usage=event.usage,
+                timings=event.timings,
+                detail=event.detail,
+            )
+        case ErrorEvent():
+            return Error(code=event.code, message=event.message, id=id)
+
+
+def broadcast_message(event: Event) -> Message | None:
+    """What every client hears."""
+    match event:
+        case LoadingEvent():
+            return Loading(model=event.model, stage=event.stage, fraction=event.fraction)
+        case LoadedEvent():
+            return Loaded(card=event.card, fit=event.fit)
+        case UnloadedEvent():
+            return Unloaded(reason=event.reason)
+        case OptionsEvent():
+            return Options(catalogue=event.catalogue)
+        case ErrorEvent():
+            return Error(code=event.code, message=event.message)
+    return None
+
+
+def cancelled_before_start(id: str, answer: int) -> Finished:
+    """The end of an answer that was cancelled before the engine heard of it."""
+    usage = Usage(prompt_tokens=0, cached_tokens=0, generated_tokens=0, seed=0)
+    return Finished(id=id, answer=answer, reason="cancelled", usage=usage, timings=NO_TIMINGS)

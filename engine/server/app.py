@@ -1,0 +1,59 @@
+"""The web application: the websocket, health and metrics, and the HTTP interface."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route, WebSocketRoute
+from starlette.websockets import WebSocket
+
+from engine import config
+from engine.protocol import PROTOCOL
+from engine.server.hub import EngineHub
+from engine.server.openai import OpenAIRoutes
+from engine.server.security import Gate, GateMiddleware, Refusal, bearer, error_response, token_matches
+from engine.server.session import Session
+from engine.telemetry import prometheus
+
+UNAUTHORISED = Refusal(
+    401, "wrong_token", "The token is missing or wrong. Send the one in the token file as Authorization: Bearer TOKEN."
+)
+
+
+def make_app(hub: EngineHub, token: str, gate: Gate) -> Starlette:
+    """The application; the hub's engine thread runs while the application does."""
+
+    async def socket(websocket: WebSocket) -> None:
+        await Session(websocket, hub, token).run()
+
+    async def health(request: Request) -> Response:
+        loaded = hub.loaded
+        model = loaded.card.name if loaded is not None else None
+        return JSONResponse({"status": "ok", "version": config.version(), "protocol": PROTOCOL, "model": model})
+
+    async def metrics(request: Request) -> Response:
+        if not token_matches(bearer(request.headers.get("authorization", "")), token):
+            return error_response(UNAUTHORISED)
+        text = prometheus.metrics(hub.window.totals, await hub.frame())
+        return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
+
+    @contextlib.asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        hub.start()
+        try:
+            yield
+        finally:
+            await hub.stop()
+
+    routes = [
+        WebSocketRoute("/ws", socket),
+        Route("/health", health),
+        Route("/metrics", metrics),
+        *OpenAIRoutes(hub, token).routes(),
+    ]
+    return Starlette(routes=routes, middleware=[Middleware(GateMiddleware, gate=gate)], lifespan=lifespan)

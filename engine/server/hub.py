@@ -1,0 +1,239 @@
+"""The engine's thread on one side, the event loop on the other.
+
+Commands go straight to the engine, whose queue is thread-safe. Events come back in bunches: the engine thread appends
+to a deque and wakes the loop once per bunch, however many there are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from engine.cache.pool import PAGE_SIZE
+from engine.core.commands import AddRequest, CancelRequest, Command, Shutdown
+from engine.core.events import (
+    ErrorEvent,
+    Event,
+    FinishedEvent,
+    LoadedEvent,
+    PrefillEvent,
+    StepRecord,
+    TokensEvent,
+    UnloadedEvent,
+)
+from engine.protocol import Device, LoadOptions, MemoryByOwner, OptionSpec, Sampling, Telemetry, Value
+from engine.telemetry.window import TelemetryWindow
+
+if TYPE_CHECKING:
+    from engine.core.loaded import LoadedModel
+    from engine.protocol import Fit
+
+log = logging.getLogger(__name__)
+
+MEMORY_SECONDS = 0.5
+"""How long a measurement of memory is used before it is taken again."""
+
+Emit = Callable[[Event], None]
+RequestEvent = TokensEvent | PrefillEvent | FinishedEvent | ErrorEvent
+
+
+class EngineLike(Protocol):
+    """What the server needs of :class:`engine.core.engine.Engine`."""
+
+    def submit(self, command: Command) -> None: ...
+    def cancel_load(self) -> None: ...
+    def run(self) -> None: ...
+    def catalogue_state(self) -> list[OptionSpec]: ...
+    @property
+    def loaded(self) -> LoadedModel | None: ...
+
+
+class Estimate(NamedTuple):
+    fits: bool
+    fit: Fit | None
+    sentence: str
+
+
+class Probes(Protocol):
+    """What the server measures of the machine; every call may block for a while."""
+
+    def device(self) -> Device: ...
+    def bandwidth(self) -> float | None: ...
+    def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner: ...
+    def estimate(
+        self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, weights: str
+    ) -> Estimate: ...
+
+
+class _Running:
+    """A request in progress: who hears of it, and how many of its answers are still to end."""
+
+    __slots__ = ("left", "listener")
+
+    def __init__(self, listener: Callable[[RequestEvent], None], answers: int) -> None:
+        self.listener, self.left = listener, answers
+
+
+class EngineHub:
+    """One engine for all sessions. Everything but ``_emit`` is called in the event loop's thread."""
+
+    def __init__(self, make_engine: Callable[[Emit], EngineLike], probes: Probes, died: Callable[[], None]) -> None:
+        """``died`` is called in the loop when the engine's thread ended without being asked to."""
+        self.probes = probes
+        self.engine = make_engine(self._emit)
+        self.window = TelemetryWindow()
+        self.bandwidth: float | None = None
+        self._died = died
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._events: deque[Event] = deque()
+        self._woken = False
+        self._stopping = False
+        self._running: dict[str, _Running] = {}
+        self._listeners: list[Callable[[Event], None]] = []
+        self._numbers = itertools.count(1)
+        self._memory: MemoryByOwner | None = None
+        self._memory_at = 0.0
+        self._memory_lock = asyncio.Lock()
+        self._measuring: asyncio.Future[None] | None = None
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """End the engine's thread; a step in progress is finished first."""
+        self._stopping = True
+        self.engine.cancel_load()
+        self.engine.submit(Shutdown())
+        await asyncio.to_thread(self._thread.join, 5.0)
+
+    @property
+    def loaded(self) -> LoadedModel | None:
+        return self.engine.loaded
+
+    @property
+    def answering(self) -> int:
+        """Requests in progress."""
+        return len(self._running)
+
+    def listen(self, listener: Callable[[Event], None]) -> Callable[[], None]:
+        """Hear of everything that concerns no single request; returns what ends that."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def submit(self, command: Command) -> None:
+        self.engine.submit(command)
+
+    def add(
+        self,
+        prompt_ids: Sequence[int],
+        listener: Callable[[RequestEvent], None],
+        sampling: Sampling = Sampling(),
+        n: int = 1,
+        optimisations: Mapping[str, Value] | None = None,
+        continues: bool = False,
+    ) -> str:
+        """Start a request; returns the engine's own name of it. ``listener`` hears of it until it has ended."""
+        name = f"r{next(self._numbers)}"
+        self._running[name] = _Running(listener, n)
+        self.engine.submit(AddRequest(name, prompt_ids, sampling, n, optimisations or {}, continues))
+        return name
+
+    def cancel(self, name: str) -> None:
+        self.engine.submit(CancelRequest(name))
+
+    async def frame(self, since: float = 0.0) -> Telemetry:
+        """A telemetry frame as of now."""
+        memory = await self._measured_memory()
+        return self.window.frame(time.monotonic(), memory, self.bandwidth, since, idle=not self._running)
+
+    async def _measure_bandwidth(self) -> None:
+        """Measure what the device can read, once, when nobody is waiting for an answer."""
+        if self.bandwidth is None and not self._running:
+            self.bandwidth = await asyncio.to_thread(self.probes.bandwidth)
+
+    async def _measured_memory(self) -> MemoryByOwner:
+        async with self._memory_lock:
+            if self._memory is None or time.monotonic() - self._memory_at > MEMORY_SECONDS:
+                pages = self.window.pages(idle=not self._running)
+                share = pages.used / pages.total if pages.total else 0.0
+                self._memory = await asyncio.to_thread(self.probes.memory, self.loaded, share)
+                self._memory_at = time.monotonic()
+            return self._memory
+
+    # --- the engine thread ---------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        try:
+            self.engine.run()
+        except BaseException:
+            log.exception("the engine's thread ended")
+        if not self._stopping:
+            self._call_in_loop(self._died)
+
+    def _emit(self, event: Event) -> None:
+        self._events.append(event)
+        if not self._woken:
+            self._woken = True
+            self._call_in_loop(self._drain)
+
+    def _call_in_loop(self, function: Callable[[], None]) -> None:
+        loop = self._loop
+        if loop is None:
+            return
+        try:
+            loop.call_soon_threadsafe(function)
+        except RuntimeError:
+            log.debug("the event loop is closed; an event is dropped")
+
+    # --- the event loop ------------------------------------------------------------------------------------------
+
+    def _drain(self) -> None:
+        self._woken = False  # before emptying: an event that comes meanwhile wakes the loop again
+        while self._events:
+            event = self._events.popleft()
+            try:
+                self._dispatch(event)
+            except Exception:
+                log.exception("an event was lost: %s", type(event).__name__)
+
+    def _dispatch(self, event: Event) -> None:
+        match event:
+            case StepRecord():
+                self.window.add(event)
+            case TokensEvent(request_id=name) | PrefillEvent(request_id=name):
+                if (running := self._running.get(name)) is not None:
+                    running.listener(event)
+            case FinishedEvent(request_id=name):
+                self._ended(name, event)
+            case ErrorEvent(request_id=name) if name:
+                self._ended(name, event)
+            case _:
+                self._note(event)
+                for listener in list(self._listeners):
+                    listener(event)
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, LoadedEvent):
+            self._memory = None
+            self.window.model_changed(event.fit.kv_tokens // PAGE_SIZE)
+            self._measuring = asyncio.ensure_future(self._measure_bandwidth())
+        elif isinstance(event, UnloadedEvent):
+            self._memory = None
+            self.window.model_changed(0)
+
+    def _ended(self, name: str, event: FinishedEvent | ErrorEvent) -> None:
+        running = self._running.get(name)
+        if running is None:
+            return
+        running.left -= 1
+        if running.left == 0 or isinstance(event, ErrorEvent):
+            del self._running[name]
+        running.listener(event)

@@ -1,0 +1,73 @@
+"""What the server measures of the machine, by engine.memory."""
+
+from __future__ import annotations
+
+import threading
+from typing import Literal
+
+from engine.core.checkpoint_loader import CheckpointLoader
+from engine.core.commands import LoadModel
+from engine.core.loaded import LoadedModel
+from engine.core.loading import LoadFailed
+from engine.core.options import EngineOptions
+from engine.memory.bandwidth import measure_bandwidth
+from engine.memory.estimate import OutOfMemory, size
+from engine.memory.owners import memory_by_owner
+from engine.memory.probe import choose_device, probe
+from engine.protocol import Device, LoadOptions, MemoryByOwner
+from engine.server.hub import Estimate
+
+DeviceKind = Literal["auto", "cpu", "cuda"]
+
+
+class MachineProbes:
+    """Every call may take a moment; safe from any thread."""
+
+    def __init__(self, device: DeviceKind = "auto") -> None:
+        """Raises engine.memory.probe.NoSuchDevice."""
+        self._kind = device
+        self._device = choose_device(device)
+        self._lock = threading.Lock()
+        self._measured_for: LoadedModel | None = None
+        self._most_used = 0
+
+    def device(self) -> Device:
+        return probe(self._device)
+
+    def bandwidth(self) -> float | None:
+        """Bytes a second that the device reads; None if it cannot be measured now."""
+        try:
+            return measure_bandwidth(self._device)
+        except (RuntimeError, MemoryError):
+            return None
+
+    def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner:
+        """``used_share`` is the share of the cache's pages in use."""
+        if loaded is None:
+            return memory_by_owner(self._device, 0, 0, 0)
+        fit = loaded.fit
+        used = int(fit.kv * used_share)
+        with self._lock:
+            if loaded is not self._measured_for:
+                self._measured_for, self._most_used = loaded, 0
+            self._most_used = max(self._most_used, used)
+            touched = self._most_used
+        return memory_by_owner(loaded.device, fit.weights + fit.draft_weights, used, fit.kv - used, touched)
+
+    def estimate(
+        self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, weights: str
+    ) -> Estimate:
+        """Whether a model would fit in the place of the one that is loaded. ``weights``: "4bit" or "16bit"."""
+        engine_options = EngineOptions()
+        engine_options.values["weights"] = weights
+        try:
+            opened = CheckpointLoader(self._kind).open(LoadModel(path, draft, options), engine_options, loaded)
+        except LoadFailed as error:
+            cause = error.__cause__
+            return Estimate(False, cause.fit if isinstance(cause, OutOfMemory) else None, str(error))
+        fit = opened.fit
+        needed = fit.weights + fit.draft_weights + fit.kv + fit.activations
+        sentence = (
+            f"Fits: {size(needed)} of the {size(fit.free)} that are free, with room for {fit.kv_tokens:,} tokens."
+        )
+        return Estimate(True, fit, f"{sentence} {opened.draft_refused}".strip())

@@ -1,0 +1,166 @@
+"""Run the server: open the socket, say where it listens, and go when told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import ipaddress
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import uvicorn
+
+from engine import config
+from engine.core.commands import LoadModel
+from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent
+from engine.protocol import MAX_FRAME, PROTOCOL, LoadOptions, Ready, encode
+from engine.server.app import make_app
+from engine.server.hub import Emit, EngineHub, EngineLike, Probes
+from engine.server.security import Gate
+
+log = logging.getLogger(__name__)
+
+SLACK = 2
+"""Frames up to this many times MAX_FRAME are read, so that their sender can be told; longer ones disconnect."""
+
+
+class PortInUse(Exception):  # noqa: N818 - an outcome that a person is told about
+    """The address cannot be listened on; the message is a sentence for a person."""
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one. Raises :class:`PortInUse`."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        if os.name == "posix":
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        listener.listen(64)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            text = f"Port {port} is in use by another program. Choose another with --port, or 0 for a free one."
+        else:
+            text = f"{host} port {port} cannot be listened on ({error}). Choose another --host or --port."
+        raise PortInUse(text) from error
+    return listener
+
+
+class _Uvicorn(uvicorn.Server):
+    """Stops at a signal without raising it again: being stopped is no failure, and the token file is to go."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+
+class Server:
+    """One engine behind one port. ``on_exit`` tells how it ended: the process's exit code."""
+
+    def __init__(
+        self, listener: socket.socket, token: str, make_engine: Callable[[Emit], EngineLike], probes: Probes
+    ) -> None:
+        self.listener = listener
+        self.port: int = listener.getsockname()[1]
+        self.exit_code = 0
+        self.hub = EngineHub(make_engine, probes, self._engine_died)
+        gate = Gate(self.port, open_host=not _loopback(listener.getsockname()[0]))
+        settings = uvicorn.Config(
+            make_app(self.hub, token, gate),
+            log_config=None,
+            access_log=False,
+            ws="websockets-sansio",
+            ws_max_size=SLACK * MAX_FRAME,
+            ws_per_message_deflate=False,
+            ws_ping_interval=None,
+            ws_ping_timeout=None,
+            timeout_graceful_shutdown=2,
+            lifespan="on",
+            server_header=False,
+        )
+        self._uvicorn = _Uvicorn(settings)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, started: Callable[[], None] = lambda: None) -> int:
+        """Serve until :meth:`stop`, a signal, or the engine's death. ``started`` is called once it listens."""
+        asyncio.run(self._main(started))
+        return self.exit_code
+
+    def stop(self) -> None:
+        """From any thread."""
+        self._uvicorn.should_exit = True
+
+    def load(self, path: str, draft: str, options: LoadOptions = LoadOptions()) -> None:
+        """Ask for a model; how it went is written to the log. From the event loop's thread or before it runs."""
+        self.hub.listen(_report_load)
+        self.hub.submit(LoadModel(path, draft, options))
+
+    async def _main(self, started: Callable[[], None]) -> None:
+        serving = asyncio.create_task(self._uvicorn.serve(sockets=[self.listener]))
+        while not self._uvicorn.started and not serving.done():
+            await asyncio.sleep(0.005)
+        if not serving.done():
+            started()
+        await serving
+
+    def _engine_died(self) -> None:
+        log.critical("The engine's thread ended. The server stops; start it again.")
+        self.exit_code = 1
+        self.stop()
+
+
+def announce(server: Server) -> None:
+    """The ready line, on standard output."""
+    ready = Ready(port=server.port, protocol=PROTOCOL, version=config.version(), pid=os.getpid())
+    sys.stdout.write(encode(ready) + "\n")
+    sys.stdout.flush()
+
+
+def stop_at_end_of_input(server: Server) -> None:
+    """When the parent is gone its end of our standard input closes: then stop."""
+
+    def watch() -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while sys.stdin.buffer.read(4096):
+                pass
+        server.stop()
+
+    threading.Thread(target=watch, name="stdin", daemon=True).start()
+
+
+def write_token(file: Path, token: str) -> None:
+    """Leave the token for other programs of this user, readable by nobody else."""
+    file.unlink(missing_ok=True)
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(handle, "w") as stream:
+        stream.write(token + "\n")
+
+
+def _report_load(event: Event) -> None:
+    match event:
+        case LoadingEvent(stage=stage, fraction=fraction):
+            log.debug("%s (%.0f %%)", stage, 100 * fraction)
+        case LoadedEvent(card=card):
+            log.info("%s is loaded: %s, context %d tokens.", card.name, card.quantisation, card.context)
+        case ErrorEvent(message=message):
+            log.error("%s", message)
+
+
+def _loopback(host: str) -> bool:
+    return ipaddress.ip_address(host).is_loopback

@@ -1,0 +1,61 @@
+"""The telemetry as Prometheus text (exposition format 0.0.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from engine.protocol import Telemetry
+from engine.telemetry.window import Totals
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+_COUNTERS = (
+    ("steps", "Steps done."),
+    ("generated", "Tokens generated."),
+    ("prefilled", "Prompt tokens computed."),
+    ("proposed", "Tokens guessed by a proposer."),
+    ("accepted", "Guesses accepted."),
+    ("preemptions", "Answers sent back to the queue for want of pages."),
+    ("bytes_read", "Bytes of weights, keys and values read."),
+    ("answers_started", "Answers that produced a first token."),
+)
+
+
+def metrics(totals: Totals, frame: Telemetry) -> str:
+    """One scrape."""
+    return "".join(_lines(totals, frame))
+
+
+def _lines(totals: Totals, frame: Telemetry) -> Iterator[str]:
+    for name, explains in _COUNTERS:
+        yield from _metric(f"{name}_total", "counter", explains, [("", getattr(totals, name))])
+    yield from _metric("generated_per_second", "gauge", "Tokens a second.", [("", frame.generated_per_second)])
+    yield from _metric("prefilled_per_second", "gauge", "Prompt tokens a second.", [("", frame.prefilled_per_second)])
+    memory = frame.memory
+    owners = ("weights", "kv_used", "kv_reserved", "other_kvasir", "other_programs", "total")
+    scope = memory.scope
+    values = [(f'{{owner="{owner}",scope="{scope}"}}', getattr(memory, owner)) for owner in owners]
+    yield from _metric("memory_bytes", "gauge", "Memory by owner.", values)
+    pages = [(f'{{state="{state}"}}', getattr(frame.pages, state)) for state in ("total", "used")]
+    yield from _metric("pages", "gauge", "Pages of the cache.", pages)
+    yield from _metric("live_tokens", "gauge", "Tokens held in pages.", [("", frame.pages.live_tokens)])
+    queue = [(f'{{state="{state}"}}', getattr(frame.queue, state)) for state in ("waiting", "running", "prefilling")]
+    yield from _metric("requests", "gauge", "Answers by state.", queue)
+    for name, explains in (
+        ("ttft_ms", "Median time to first token."),
+        ("itl_p50_ms", "Median inter-token latency."),
+        ("itl_p95_ms", "95th percentile of inter-token latency."),
+        ("step_ms", "Median duration of a step."),
+        ("host_ms", "Median bookkeeping of a step."),
+        ("bytes_per_token", "Bytes read per token generated."),
+        ("bandwidth_share", "Share of the measured memory bandwidth used while decoding."),
+    ):
+        value = getattr(frame, name)
+        if value is not None:
+            yield from _metric(name, "gauge", explains, [("", value)])
+
+
+def _metric(name: str, kind: str, explains: str, values: list[tuple[str, float]]) -> Iterator[str]:
+    yield f"# HELP kvasir_{name} {explains}\n# TYPE kvasir_{name} {kind}\n"
+    for labels, value in values:
+        yield f"kvasir_{name}{labels} {value:g}\n" if isinstance(value, float) else f"kvasir_{name}{labels} {value}\n"

@@ -1,0 +1,211 @@
+"""Step records of the last seconds, and what follows from them. Pure: time comes in as an argument."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from engine.core.events import StepRecord
+from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
+
+RATE_SECONDS = 1.0
+"""Rates are over this long."""
+KEPT_SECONDS = 10.0
+"""Percentiles, medians and acceptance are over this long."""
+
+
+class Totals(NamedTuple):
+    """Counters since the start of the engine."""
+
+    steps: int = 0
+    generated: int = 0
+    prefilled: int = 0
+    proposed: int = 0
+    accepted: int = 0
+    preemptions: int = 0
+    bytes_read: int = 0
+    answers_started: int = 0
+
+
+class TelemetryWindow:
+    """Takes in step records and makes frames. Times are seconds of the clock that stamped the records.
+
+    A record's ``time`` is the end of its step. Not thread-safe.
+    """
+
+    def __init__(self) -> None:
+        self._records: deque[StepRecord] = deque()
+        self._last: StepRecord | None = None
+        self._pages_total = 0
+        self._latencies: deque[tuple[float, float, int]] = deque()  # (time, seconds between tokens, tokens)
+        self.totals = Totals()
+
+    def add(self, record: StepRecord) -> None:
+        seconds = inter_token_seconds(self._last, record)
+        if seconds is not None:
+            self._latencies.append((record.time, seconds, record.generated))
+        self._records.append(record)
+        self._last = record
+        self.totals = _counted(self.totals, record)
+        self._forget(record.time)
+
+    def model_changed(self, pages_total: int) -> None:
+        """Another model is loaded, with this many pages, or none is."""
+        self._last = None
+        self._pages_total = pages_total
+
+    def frame(
+        self, now: float, memory: MemoryByOwner, bandwidth: float | None = None, since: float = 0.0, idle: bool = False
+    ) -> Telemetry:
+        """The state at ``now``. ``bandwidth`` is the device's, bytes a second. ``preemptions`` counts those after
+        ``since`` (the receiver's previous frame). ``idle``: nothing runs, so the last record's queue is out of date."""
+        self._forget(now)
+        records = self._records
+        decoding = [r for r in records if r.time > now - RATE_SECONDS and _only_decodes(r)]
+        return Telemetry(
+            time=now,
+            generated_per_second=rate(((r.generated, r) for r in records), now),
+            prefilled_per_second=rate(((r.prefill_rows, r) for r in records), now),
+            memory=memory,
+            pages=self.pages(idle),
+            queue=self._queue(idle),
+            acceptance=acceptance(records),
+            ttft_ms=milliseconds(quantile([(t, 1) for r in records for t in r.ttfts], 0.5)),
+            itl_p50_ms=milliseconds(quantile([(s, n) for _, s, n in self._latencies], 0.5)),
+            itl_p95_ms=milliseconds(quantile([(s, n) for _, s, n in self._latencies], 0.95)),
+            step_ms=milliseconds(quantile([(r.duration, 1) for r in records], 0.5)),
+            host_ms=milliseconds(quantile([(r.host_seconds, 1) for r in records], 0.5)),
+            bytes_per_token=bytes_per_token(decoding),
+            bandwidth_share=bandwidth_share(decoding, bandwidth),
+            preemptions=sum(r.preemptions for r in records if r.time > since),
+        )
+
+    def pages(self, idle: bool) -> PageCounts:
+        """Pages after the last step."""
+        last = self._last
+        if last is None:
+            return PageCounts(total=self._pages_total, used=0, live_tokens=0)
+        # Nothing outlives its request in the cache, so an idle engine holds no page.
+        used, live = (0, 0) if idle else (last.pages_used, last.live_tokens)
+        return PageCounts(total=last.pages_total, used=used, live_tokens=live)
+
+    def _queue(self, idle: bool) -> QueueCounts:
+        last = self._last
+        if last is None or idle:
+            return QueueCounts(waiting=0, running=0, prefilling=0)
+        return QueueCounts(waiting=last.waiting, running=last.running, prefilling=last.prefilling)
+
+    def _forget(self, now: float) -> None:
+        while self._records and self._records[0].time < now - KEPT_SECONDS:
+            self._records.popleft()
+        while self._latencies and self._latencies[0][0] < now - KEPT_SECONDS:
+            self._latencies.popleft()
+
+
+def rate(amounts: Iterable[tuple[int, StepRecord]], now: float) -> float:
+    """Amount per second over the last RATE_SECONDS. A step's amount is spread evenly over its duration."""
+    begin = now - RATE_SECONDS
+    total = 0.0
+    for amount, record in amounts:
+        if not amount or record.time <= begin:
+            continue
+        inside = max(0.0, min(now, record.time) - max(begin, record.time - record.duration))
+        total += amount * (min(1.0, inside / record.duration) if record.duration > 0 else 1.0)
+    return total / RATE_SECONDS
+
+
+def inter_token_seconds(before: StepRecord | None, record: StepRecord) -> float | None:
+    """Seconds between tokens that a reader of one of the running answers saw in this step; None when none went on.
+
+    The time since the end of the step before counts (a long prompt between two tokens is felt), if answers ran then.
+    Tokens of one step arrive together; they share its time.
+    """
+    going_on = record.generated - len(record.ttfts)
+    if going_on <= 0:
+        return None
+    waited = record.duration
+    if before is not None and before.running > 0:
+        waited = max(waited, record.time - before.time)
+    return waited / max(1.0, going_on / record.decode_rows) if record.decode_rows else waited
+
+
+def quantile(samples: Sequence[tuple[float, int]], share: float) -> float | None:
+    """The smallest value that at least ``share`` of the weight does not exceed; None of nothing."""
+    ordered = sorted(samples)
+    total = sum(weight for _, weight in ordered)
+    reached = 0
+    for value, weight in ordered:
+        reached += weight
+        if reached >= share * total:
+            return value
+    return None
+
+
+def milliseconds(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds * 1e3
+
+
+def acceptance(records: Iterable[StepRecord]) -> list[Acceptance]:
+    """Per proposer, over all records; length and reason are the latest."""
+    proposed: dict[str, list[int]] = {}
+    accepted: dict[str, list[int]] = {}
+    latest: dict[str, tuple[int, str]] = {}
+    for record in records:
+        for guess in record.guesses:
+            _add(proposed.setdefault(guess.proposer, []), guess.proposed)
+            _add(accepted.setdefault(guess.proposer, []), guess.accepted)
+            latest[guess.proposer] = (guess.draft_length, guess.off_reason)
+    return [
+        Acceptance(
+            proposer=name,
+            proposed=sum(counts),
+            accepted=sum(accepted[name]),
+            by_depth=[a / p if p else 0.0 for p, a in zip(counts, _padded(accepted[name], len(counts)), strict=True)],
+            draft_length=latest[name][0],
+            off_reason=latest[name][1],
+        )
+        for name, counts in proposed.items()
+    ]
+
+
+def bytes_per_token(decoding: Sequence[StepRecord]) -> float | None:
+    """Bytes of weights, keys and values read for each token generated."""
+    tokens = sum(record.generated for record in decoding)
+    return sum(record.bytes_read for record in decoding) / tokens if tokens else None
+
+
+def bandwidth_share(decoding: Sequence[StepRecord], bandwidth: float | None) -> float | None:
+    """Bytes read a second while decoding, as a share of what the device can read."""
+    seconds = sum(record.duration for record in decoding)
+    if not bandwidth or seconds <= 0:
+        return None
+    return sum(record.bytes_read for record in decoding) / seconds / bandwidth
+
+
+def _only_decodes(record: StepRecord) -> bool:
+    """Whether no prompt was read in this step. Without the KV cache all rows of an answer are read for each token."""
+    return record.generated > len(record.ttfts) and not (record.prefill_rows and record.decode_rows)
+
+
+def _counted(totals: Totals, record: StepRecord) -> Totals:
+    return Totals(
+        steps=totals.steps + 1,
+        generated=totals.generated + record.generated,
+        prefilled=totals.prefilled + record.prefill_rows,
+        proposed=totals.proposed + sum(sum(guess.proposed) for guess in record.guesses),
+        accepted=totals.accepted + sum(sum(guess.accepted) for guess in record.guesses),
+        preemptions=totals.preemptions + record.preemptions,
+        bytes_read=totals.bytes_read + record.bytes_read,
+        answers_started=totals.answers_started + len(record.ttfts),
+    )
+
+
+def _add(counts: list[int], more: Sequence[int]) -> None:
+    counts += [0] * (len(more) - len(counts))
+    for depth, n in enumerate(more):
+        counts[depth] += n
+
+
+def _padded(counts: list[int], length: int) -> list[int]:
+    return [*counts, *[0] * (length - len(counts))][:length]

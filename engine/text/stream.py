@@ -1,0 +1,89 @@
+"""The text of one answer as it grows: whole characters only, and nothing that may yet become a stop string."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from engine.text.detokenise import detokeniser
+from engine.text.tokenizer import Tokenizer
+
+
+class Piece(NamedTuple):
+    """Text released by one token. It may have been held back since earlier tokens."""
+
+    text: str
+
+    @property
+    def chars(self) -> int:
+        return len(self.text)
+
+
+class TextStream:
+    """Turns the tokens of one answer into text.
+
+    ``stopped`` is set once a stop string completed; the text ends before it and later tokens add nothing. Text is held
+    back only while its end is the beginning of a stop string. ``continues`` says that the answer goes on from plain
+    text (no chat template), so a leading space that the tokenizer would drop belongs to it.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), continues: bool = False) -> None:
+        self._decoder = detokeniser(tokenizer, continues)
+        self._stop = StopStrings(stop)
+
+    @property
+    def stopped(self) -> bool:
+        return self._stop.stopped
+
+    def push(self, token_id: int) -> Piece:
+        """Add one token; at most the cost of its own text."""
+        if self.stopped:
+            return Piece("")
+        return Piece(self._stop.push(self._decoder.push(token_id)))
+
+    def flush(self) -> str:
+        """The text held back, at the end of the answer. Bytes of an unfinished character are left out."""
+        return self._stop.flush()
+
+
+class StopStrings:
+    """Passes text through until one of ``stop`` completes, whatever the pieces it comes in."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        self._stop = tuple(dict.fromkeys(s for s in stop if s))
+        self._held = ""
+        self.stopped = False
+
+    def push(self, text: str) -> str:
+        """The text that is now certain to precede any stop string."""
+        if not self._stop:
+            return text
+        if self.stopped or not text:
+            return ""
+        text = self._held + text
+        cut = self._cut(text)
+        if cut is not None:
+            self.stopped = True
+            self._held = ""
+            return text[:cut]
+        keep = self._unsure(text)
+        self._held = text[len(text) - keep :]
+        return text[: len(text) - keep]
+
+    def flush(self) -> str:
+        held, self._held = self._held, ""
+        return held
+
+    def _cut(self, text: str) -> int | None:
+        """Where the stop string begins that completes first (the longest of those that complete together)."""
+        ends = [(start + len(s), start) for s in self._stop if (start := text.find(s)) >= 0]
+        return min(ends)[1] if ends else None
+
+    def _unsure(self, text: str) -> int:
+        """Length of the longest end of ``text`` that begins a stop string."""
+        longest = min(len(text), max(map(len, self._stop)) - 1)
+        for length in range(longest, 0, -1):
+            end = text[len(text) - length :]
+            if any(len(s) > length and s.startswith(end) for s in self._stop):
+                return length
+        return 0

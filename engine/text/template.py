@@ -1,0 +1,151 @@
+"""A conversation to the text that a model was trained on, by the chat template that came with it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
+
+from engine.protocol import ChatMessage
+from engine.text.sandbox import Refused, Sandbox
+
+log = logging.getLogger(__name__)
+
+PLAIN_TEMPLATE = (
+    "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] | trim }}\n\n{% endfor %}"
+    "{% if add_generation_prompt %}Assistant:{% endif %}"
+)
+"""For models without a template of their own, usually not trained for chat."""
+
+NO_TEMPLATE = (
+    "This model has no chat template: the conversation is written as plain lines (User: …, Assistant: …), "
+    "which a model that was not trained for chat follows badly."
+)
+
+
+class PromptError(ValueError):
+    """The prompt cannot be made; the message is a sentence for a person."""
+
+
+class _Config(msgspec.Struct):
+    """The parts of tokenizer_config.json that templates use. Tokens are text or {"content": text, …}."""
+
+    chat_template: str | list[dict[str, Any]] | None = None
+    bos_token: str | dict[str, Any] | None = None
+    eos_token: str | dict[str, Any] | None = None
+    unk_token: str | dict[str, Any] | None = None
+    pad_token: str | dict[str, Any] | None = None
+    sep_token: str | dict[str, Any] | None = None
+    cls_token: str | dict[str, Any] | None = None
+    mask_token: str | dict[str, Any] | None = None
+
+
+class ChatTemplate:
+    """One chat template. ``notice`` is a sentence when it is not the model's own; safe to use from several threads."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None, notice: str = "") -> None:
+        self.source = source
+        self.notice = notice
+        self._special_tokens = dict(special_tokens or {})
+        self._sandbox = Sandbox()
+
+    @property
+    def own(self) -> bool:
+        """Whether the model brought this template."""
+        return not self.notice
+
+    @classmethod
+    def open(cls, folder: str | Path) -> ChatTemplate:
+        """The template of a model folder: chat_template.jinja, else chat_template.json, else tokenizer_config.json's
+        (of several the one named "default"). Without any, a plain one with a ``notice``."""
+        folder = Path(folder)
+        config = _read_config(folder / "tokenizer_config.json")
+        source = _own_file(folder) or _chosen(config.chat_template)
+        tokens = _special_tokens(config)
+        return cls(source, tokens) if source else cls(PLAIN_TEMPLATE, tokens, NO_TEMPLATE)
+
+    def render(self, messages: Sequence[ChatMessage], add_generation_prompt: bool = True) -> str:
+        """The conversation as text, special tokens included.
+
+        Raises :class:`PromptError` when the template refuses the conversation, is broken, or leaves its bounds.
+        """
+        variables: dict[str, Any] = {
+            **self._special_tokens,
+            "messages": [{"role": message.role, "content": message.content} for message in messages],
+            "tools": None,
+            "documents": None,
+            "add_generation_prompt": add_generation_prompt,
+        }
+        try:
+            return self._sandbox.render_bounded(self.source, variables)
+        except Refused as error:
+            raise PromptError(
+                f"The model's chat template refused the conversation: {_sentence(error)} Change the messages to fit it."
+            ) from error
+        except SecurityError as error:
+            raise PromptError(
+                f"The model's chat template was stopped because {_sentence(error)} "
+                "Use the model without its template, or from another source."
+            ) from error
+        except (TemplateError, TypeError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+            raise PromptError(self._broken(error)) from error
+        except (RecursionError, MemoryError) as error:
+            raise PromptError("The model's chat template does not end. Use the model from another source.") from error
+
+    def _broken(self, error: Exception) -> str:
+        where = f" in line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
+        return (
+            f"The model's chat template does not work{where}: {_sentence(error)} "
+            "Download the model's tokenizer_config.json again."
+        )
+
+
+def _read_config(path: Path) -> _Config:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Config)
+    except FileNotFoundError:
+        return _Config()
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        log.warning("%s is not readable and counts as missing: %s", path, error)
+        return _Config()
+
+
+def _own_file(folder: Path) -> str:
+    for name in ("chat_template.jinja", "chat_template.json"):
+        path = folder / name
+        try:
+            text = path.read_text(encoding="utf-8")
+            return text if path.suffix == ".jinja" else _chosen(msgspec.json.decode(text, type=_Config).chat_template)
+        except FileNotFoundError:
+            continue
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+            log.warning("%s is not readable and counts as missing: %s", path, error)
+    return ""
+
+
+def _chosen(template: str | list[dict[str, Any]] | None) -> str:
+    """Of several named templates the default one, else the first."""
+    if not isinstance(template, list):
+        return template or ""
+    named = {str(entry["name"]): str(entry["template"]) for entry in template if {"name", "template"} <= entry.keys()}
+    return named.get("default") or next(iter(named.values()), "")
+
+
+def _special_tokens(config: _Config) -> dict[str, str]:
+    tokens = {}
+    for name in config.__struct_fields__:
+        if name.endswith("_token"):
+            value = getattr(config, name)
+            text = value.get("content") if isinstance(value, dict) else value
+            if isinstance(text, str):
+                tokens[name] = text
+    return tokens
+
+
+def _sentence(error: Exception) -> str:
+    text = " ".join(str(error).split())[:300] or type(error).__name__
+    return text if text.endswith((".", "!", "?")) else text + "."

@@ -1,0 +1,192 @@
+"""Text to token ids and back, by the ``tokenizers`` library.
+
+Only ``tokenizer.json`` is read. How ids become text is told from its decoder: byte-level BPE and SentencePiece-style
+pieces are turned into bytes one token at a time; any other decoder goes through the library.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import tokenizers
+
+from engine.checkpoints.errors import CheckpointError
+
+
+class TokenizerError(CheckpointError):
+    """The folder has no usable tokenizer; the message is a sentence for a person."""
+
+
+class PieceRules(NamedTuple):
+    """How a vocabulary entry becomes bytes, where that is possible one entry at a time.
+
+    ``byte_level``: characters stand for bytes (GPT-2's table). Otherwise every ``replace`` is applied in order, then
+    ``byte_fallback`` turns ``<0xE2>`` into that byte. ``strip_leading`` spaces go from the start of the whole text;
+    ``strip_first_piece`` removes every space of the first piece instead (Metaspace).
+    """
+
+    byte_level: bool = False
+    replace: tuple[tuple[str, str], ...] = ()
+    byte_fallback: bool = False
+    strip_leading: int = 0
+    strip_first_piece: bool = False
+
+
+class _AddedToken(msgspec.Struct):
+    id: int
+    content: str
+    special: bool = False
+
+
+class _TokenizerFile(msgspec.Struct):
+    decoder: dict[str, object] | None = None
+    added_tokens: list[_AddedToken] = []
+
+
+class Tokenizer:
+    """One tokenizer. Safe to use from several threads at once."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        inner.no_truncation()  # some files carry a limit, which would cut prompts silently
+        inner.no_padding()
+        self.inner = inner
+        file = msgspec.json.decode(inner.to_str().encode(), type=_TokenizerFile)
+        self.special_ids = frozenset(token.id for token in file.added_tokens if token.special)
+        self.rules = piece_rules(file.decoder)
+        self._bytes: dict[int, bytes] = {}
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Tokenizer:
+        """Read ``folder/tokenizer.json``. Raises :class:`TokenizerError` with a sentence."""
+        path = Path(folder) / "tokenizer.json"
+        if not path.is_file():
+            hint = (
+                "Save the tokenizer with transformers (save_pretrained writes that file) and put it beside the weights."
+            )
+            raise TokenizerError(
+                f"{Path(folder).name} has no tokenizer.json, so text cannot be turned into tokens. {hint}"
+            )
+        try:
+            return cls(tokenizers.Tokenizer.from_file(str(path)))
+        except Exception as error:  # the library raises bare Exception
+            raise TokenizerError(
+                f"The file tokenizer.json of {Path(folder).name} cannot be read ({_one_line(error)}). "
+                "Download it again; an older Kvasir may also not know its format."
+            ) from error
+
+    def encode(self, text: str, special: bool = True) -> list[int]:
+        """Token ids of ``text``. ``special`` adds what the tokenizer puts around plain text (such as begin-of-text);
+        a rendered chat template already contains it."""
+        return list(self.inner.encode(text, add_special_tokens=special).ids)
+
+    def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
+        """The text of all ids at once."""
+        return str(self.inner.decode(list(ids), skip_special_tokens=skip_special))
+
+    @cached_property
+    def vocabulary(self) -> int:
+        """How many ids there are: the largest id plus one."""
+        return max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    def token(self, token_id: int) -> str:
+        """The vocabulary entry as it stands in the file; empty for an id that the tokenizer does not have."""
+        return self.inner.id_to_token(token_id) or ""
+
+    def token_id(self, token: str) -> int | None:
+        """The id of a vocabulary entry."""
+        found: int | None = self.inner.token_to_id(token)
+        return found
+
+    def id_to_bytes(self, token_id: int) -> bytes:
+        """The bytes that a token stands for in the middle of a text; special tokens stand for none."""
+        found = self._bytes.get(token_id)
+        if found is None:
+            found = self._bytes[token_id] = self._to_bytes(token_id)
+        return found
+
+    def _to_bytes(self, token_id: int) -> bytes:
+        if token_id in self.special_ids:
+            return b""
+        if self.rules is None:
+            return self.decode([token_id]).encode()
+        return piece_bytes(self.token(token_id), self.rules)
+
+    def piece(self, token_id: int) -> str:
+        """What to show a person for one token: its text, or its name if it has none."""
+        return self.id_to_bytes(token_id).decode(errors="replace") or self.token(token_id)
+
+    def difference(self, other: Tokenizer) -> str:
+        """Why ids of the two tokenizers do not mean the same, or an empty string (a draft model needs the same)."""
+        mine, theirs = self.inner.get_vocab(True), other.inner.get_vocab(True)
+        if mine == theirs:
+            return ""
+        if len(mine) != len(theirs):
+            return f"their vocabularies have {len(mine):,} and {len(theirs):,} entries"
+        token = min((t for t in mine if theirs.get(t) != mine[t]), key=lambda t: mine[t])
+        return f"their vocabularies differ, first at token {mine[token]} ({token!r})"
+
+
+def piece_rules(decoder: dict[str, object] | None) -> PieceRules | None:
+    """The rules of a tokenizer.json's decoder; ``None`` when entries cannot be turned into bytes one by one."""
+    if decoder is None:
+        return None
+    if decoder.get("type") == "ByteLevel":
+        return PieceRules(byte_level=True)
+    if decoder.get("type") == "Metaspace":
+        space = str(decoder.get("replacement", "▁"))
+        return PieceRules(replace=((space, " "),), strip_first_piece=decoder.get("prepend_scheme", "always") != "never")
+    if decoder.get("type") != "Sequence":
+        return None
+    rules, fused = PieceRules(), False
+    for step in decoder["decoders"]:  # type: ignore[attr-defined]
+        match step:
+            case {"type": "ByteLevel"} if rules == PieceRules():
+                rules = PieceRules(byte_level=True)
+            case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new)} if not rules.byte_fallback:
+                rules = rules._replace(replace=(*rules.replace, (old, new)))
+            case {"type": "ByteFallback"}:
+                rules = rules._replace(byte_fallback=True)
+            case {"type": "Fuse"}:
+                fused = True
+            case {"type": "Strip", "content": " ", "start": int(start), "stop": 0} if fused:
+                rules = rules._replace(strip_leading=rules.strip_leading + start)
+            case _:
+                return None
+    return rules if rules.byte_level or rules.replace else None
+
+
+def piece_bytes(token: str, rules: PieceRules) -> bytes:
+    """The bytes of one vocabulary entry."""
+    if rules.byte_level:
+        table = _byte_of_character()
+        found = [table.get(character) for character in token]
+        # An added token may hold characters that stand for no byte: then it is plain text.
+        return token.encode() if None in found else bytes(b for b in found if b is not None)
+    for old, new in rules.replace:
+        token = token.replace(old, new)
+    if rules.byte_fallback and _BYTE.fullmatch(token):
+        return bytes([int(token[3:5], 16)])
+    return token.encode()
+
+
+_BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
+_TABLE: dict[str, int] = {}
+
+
+def _byte_of_character() -> dict[str, int]:
+    """GPT-2's table (Radford et al. 2019): printable Latin-1 stands for itself, the other bytes for U+0100 onwards."""
+    if not _TABLE:
+        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+        others = [byte for byte in range(256) if byte not in set(printable)]
+        _TABLE.update({chr(byte): byte for byte in printable})
+        _TABLE.update({chr(0x100 + i): byte for i, byte in enumerate(others)})
+    return _TABLE
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -1,0 +1,160 @@
+from __future__ import annotations
+
+import _thread
+import io
+import json
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from engine.catalogue import OptionError
+from engine.cli.chat import Chat, ChatSettings, harmless, split_switches
+from engine.cli.errors import CommandFailed
+from engine.cli.local import LocalEngine
+from engine.core.commands import AddRequest
+from tests.engine.server.fake import FakeEngine
+
+
+@pytest.fixture
+def engine() -> Iterator[LocalEngine]:
+    made = LocalEngine(make_engine=lambda emit, device: FakeEngine(emit))  # type: ignore[arg-type,return-value]
+    yield made
+    fake(made).gate.set()
+    made.close()
+
+
+def fake(engine: LocalEngine) -> FakeEngine:
+    return engine._engine  # type: ignore[return-value]
+
+
+def chat(engine: LocalEngine, **settings: Any) -> tuple[Chat, io.StringIO]:
+    errors = io.StringIO()
+    made = ChatSettings(**settings)
+    return Chat(engine, made, {}, Console(file=errors, width=200)), errors
+
+
+def backwards(engine: LocalEngine, text: str) -> str:
+    tokenizer = fake(engine).loaded.tokenizer
+    return tokenizer.decode(tokenizer.encode(text)[::-1])
+
+
+def test_one_answer_goes_to_standard_output(engine: LocalEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    talk, errors = chat(engine, raw=True, stats=True, seed=4, max_tokens=100)
+    assert talk.once("abc def") == 0
+    captured = capsys.readouterr()
+    assert captured.out == backwards(engine, "abc def") + "\n"
+    stats = json.loads(captured.err)
+    assert stats["model"] == "tiny"
+    assert stats["timings"]["tokens_per_second"] == 20.0
+    assert stats["usage"]["generated_tokens"] > 0
+    assert stats["options"]["kv_cache"] is True
+    assert errors.getvalue() == ""
+    command = fake(engine).seen[-1]
+    assert isinstance(command, AddRequest)
+    assert command.continues
+    assert command.sampling.seed == 4
+
+
+def test_a_conversation(
+    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("hi\n\n/help\n/what\nx\n/reset\ny\n/quit\nnever read\n"))
+    talk, errors = chat(engine, system="S")
+    assert talk.converse() == 0
+    requests = [c for c in fake(engine).seen if isinstance(c, AddRequest)]
+    decode = fake(engine).loaded.tokenizer.decode
+    prompts = [decode(list(r.prompt_ids), False) for r in requests]
+    assert [p.count("<|im_start|>user") for p in prompts] == [1, 2, 1]
+    assert all(p.startswith("<|im_start|>system\nS<|im_end|>") for p in prompts)
+    assert "no command /what" in errors.getvalue()
+    assert "/reset   forget" in errors.getvalue()
+    assert "20.0 tok/s" in errors.getvalue()
+
+
+def test_an_error_does_not_end_the_conversation(
+    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("z" * 300 + "\nhi\n"))
+    talk, errors = chat(engine)
+    assert talk.converse() == 0
+    assert "The prompt is too long. Shorten it." in errors.getvalue()
+    assert len(capsys.readouterr().out) > 2
+    with pytest.raises(CommandFailed, match="too long"):
+        talk.once("z" * 300)
+
+
+def test_ctrl_c_stops_the_answer_and_not_the_program(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(io.StringIO):
+        def write(self, text: str) -> int:
+            if self.getvalue() == "" and text:
+                super().write(text)
+                fake(engine).gate.clear()  # the engine would go on for ever
+                raise KeyboardInterrupt
+            return super().write(text)
+
+    out = Interrupted()
+    monkeypatch.setattr("sys.stdout", out)
+    talk, _ = chat(engine, raw=True)
+    monkeypatch.setattr(engine, "_cancel", lambda name, cancel=engine._cancel: (fake(engine).gate.set(), cancel(name)))
+    # The cancellation is queued before the gate opens in the real order too: the fake looks at it after each token.
+    answer = talk.ask("abcdef ghijkl mnopqr stuvwx")
+    assert answer.finished is None
+    assert answer.text
+    assert len(fake(engine).cancelled) == 1
+    assert talk.ask("ab").text == backwards(engine, "ab")
+
+
+def test_a_model_does_not_steer_the_terminal() -> None:
+    assert harmless("a\x1b[2J\x07\x9bb\tc\nd é🎉") == "a[2Jb\tc\nd é🎉"
+
+
+def test_switches() -> None:
+    assert split_switches({"token_budget": "64", "speculation": "ngram", "draft_length": "3"}) == (
+        {"token_budget": 64},
+        {"speculation": "ngram", "draft_length": 3},
+    )
+    for bad in ({"nothing": "1"}, {"token_budget": "many"}, {"kv_cache": "off", "speculation": "ngram"}):
+        with pytest.raises(OptionError):
+            split_switches(bad)
+
+
+def test_set_waits_until_it_holds(engine: LocalEngine) -> None:
+    engine.set("token_budget", 64)
+    assert fake(engine).values["token_budget"] == 64
+    with pytest.raises(CommandFailed, match="lies between"):
+        engine.set("token_budget", 1)
+
+
+def test_load(engine: LocalEngine) -> None:
+    stages: list[str] = []
+    assert engine.load("/x/good", "", lambda stage, fraction: stages.append(stage)).name == "good"
+    assert stages == ["reading weights"]
+    with pytest.raises(CommandFailed, match="damaged"):
+        engine.load("/x/broken", "", lambda stage, fraction: None)
+
+
+def test_a_dead_engine_is_said(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(engine).fail_step = True
+    monkeypatch.setattr("threading.excepthook", lambda args: None)
+    with pytest.raises(CommandFailed, match="The engine stopped"):
+        list(engine.answer("abc", ChatSettings().sampling))
+
+
+def test_ctrl_c_is_heard_while_the_engine_is_silent(engine: LocalEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    """As during a long prompt: no event comes, and the main thread waits."""
+    fake(engine).gate.clear()
+
+    def press() -> None:
+        _thread.interrupt_main()
+        threading.Timer(0.3, fake(engine).gate.set).start()
+
+    timer = threading.Timer(0.3, press)
+    timer.start()
+    talk, _ = chat(engine, raw=True)
+    answer = talk.ask("abcdef")
+    assert answer.finished is None
+    assert len(fake(engine).cancelled) == 1
+    assert talk.ask("ab").text == backwards(engine, "ab")

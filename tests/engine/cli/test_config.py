@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine import config
+from engine.config import ModelNotFound
+
+
+@pytest.fixture(autouse=True)
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
+    folder = tmp_path / "models"
+    for name in ("one", "one-draft", "lonely-draft", "no-model"):
+        (folder / name).mkdir(parents=True)
+        if name != "no-model":
+            (folder / name / "config.json").write_text("{}")
+    monkeypatch.setenv("KVASIR_MODELS", str(folder))
+    return folder
+
+
+def test_the_bundled_model_is_found_with_its_draft() -> None:
+    bundled = config.bundled_model()
+    assert bundled.name == "kvasir-guide"
+    assert Path(bundled.draft).name == "kvasir-guide-draft"
+    assert config.known_models()[0] == bundled
+    assert config.find_model("") == bundled
+
+
+def test_known_models(models: Path) -> None:
+    found = {model.name: model for model in config.known_models()}
+    assert set(found) == {"kvasir-guide", "one", "lonely-draft"}
+    assert found["one"].draft == str(models / "one-draft")
+
+
+def test_resolve(models: Path) -> None:
+    one, draft = str(models / "one"), str(models / "one-draft")
+    assert config.resolve("one", None) == (one, draft)
+    assert config.resolve(one, None) == (one, draft)
+    assert config.resolve("one", "") == (one, "")
+    assert config.resolve("one", "one-draft") == (one, draft)
+    assert config.resolve("lonely-draft", "one-draft") == (str(models / "lonely-draft"), draft)
+    assert config.resolve(str(models / "no-model"), None) == (str(models / "no-model"), "")
+
+
+@pytest.mark.parametrize("name", ["two", "../models/one", "one/../one", "models/one", "~nobody/one"])
+def test_names_do_not_wander(name: str) -> None:
+    with pytest.raises(ModelNotFound, match="Give the full path"):
+        config.find_model(name)
+
+
+def test_a_file_is_no_model(models: Path) -> None:
+    with pytest.raises(ModelNotFound, match="Give the folder"):
+        config.find_model(str(models / "one" / "config.json"))
+
+
+def test_folders_of_a_home(tmp_path: Path) -> None:
+    for folder in (config.data_folder(), config.cache_folder(), config.runtime_folder()):
+        assert folder.is_dir()
+        assert folder.parent == tmp_path / "home"
+
+
+def test_the_runtime_folder_is_nobody_elses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("KVASIR_HOME")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert tmp_path in config.runtime_folder().parents

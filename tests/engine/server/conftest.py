@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from websockets.sync.client import ClientConnection, connect
+
+from engine import protocol as p
+from engine.server.serve import Server, open_socket
+from tests.engine.server.fake import FakeEngine, FakeProbes
+
+TOKEN = "a token of this test"
+
+
+class Running:
+    """A server in a thread, with its fake engine."""
+
+    def __init__(self, loaded: bool = True) -> None:
+        self.engines: list[FakeEngine] = []
+        self.server = Server(open_socket("127.0.0.1", 0), TOKEN, lambda emit: self._make(emit, loaded), FakeProbes())
+        ready = threading.Event()
+        self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
+        self.thread.start()
+        assert ready.wait(10)
+
+    def _make(self, emit: Any, loaded: bool) -> FakeEngine:
+        self.engines.append(FakeEngine(emit, loaded))
+        return self.engines[0]
+
+    @property
+    def engine(self) -> FakeEngine:
+        return self.engines[0]
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server.port}"
+
+    def connect(self, **options: Any) -> ClientConnection:
+        return connect(f"ws://127.0.0.1:{self.server.port}/ws", max_size=p.MAX_FRAME, compression=None, **options)
+
+    def stop(self) -> None:
+        self.engine.gate.set()
+        self.server.stop()
+        self.thread.join(10)
+        assert not self.thread.is_alive()
+
+
+class Client:
+    """A greeted connection with typed messages."""
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self.socket = socket
+        self.send(p.Hello(token=TOKEN, protocol=p.PROTOCOL))
+        self.welcome = self.receive()
+
+    def send(self, message: p.Message) -> None:
+        self.socket.send(p.encode(message))
+
+    def receive(self, timeout: float = 10) -> Any:
+        return p.decode_from_engine(self.socket.recv(timeout=timeout))
+
+    def until(self, kind: type, timeout: float = 10) -> Any:
+        """The next message of a kind; the ones before it are in ``passed``."""
+        self.passed: list[Any] = []
+        while True:
+            message = self.receive(timeout)
+            if isinstance(message, kind):
+                return message
+            self.passed.append(message)
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of its own for everything, with one model and its draft in it."""
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
+    models = tmp_path / "models"
+    for name in ("tiny", "tiny-draft", "broken", "huge"):
+        (models / name).mkdir(parents=True)
+        (models / name / "config.json").write_text(json.dumps({}))
+    monkeypatch.setenv("KVASIR_MODELS", str(models))
+    return tmp_path
+
+
+@pytest.fixture
+def running(home: Path) -> Iterator[Running]:
+    made = Running()
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def empty(home: Path) -> Iterator[Running]:
+    """Without a loaded model."""
+    made = Running(loaded=False)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def client(running: Running) -> Iterator[Client]:
+    with running.connect() as socket:
+        yield Client(socket)
+
+
+@pytest.fixture
+def open_client() -> Iterator[Callable[[Running], Client]]:
+    """More clients; they are closed at the end, before the servers are."""
+    with contextlib.ExitStack() as stack:
+        yield lambda running: Client(stack.enter_context(running.connect()))

@@ -1,0 +1,230 @@
+"""An engine with the surface that the server needs and scripted answers: no tensors, its own thread as the real one."""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import tokenizers
+
+from engine import catalogue
+from engine.core.commands import (
+    AddRequest,
+    CancelRequest,
+    Command,
+    LoadModel,
+    SetOption,
+    Shutdown,
+    UnloadModel,
+)
+from engine.core.events import (
+    ErrorEvent,
+    Event,
+    FinishedEvent,
+    LoadedEvent,
+    LoadingEvent,
+    OptionsEvent,
+    PrefillEvent,
+    StepRecord,
+    TokensEvent,
+    UnloadedEvent,
+)
+from engine.protocol import (
+    Device,
+    Fit,
+    LoadOptions,
+    MemoryByOwner,
+    ModelCard,
+    OptionSpec,
+    Sampling,
+    Timings,
+    TokenInfo,
+    Usage,
+)
+from engine.server.hub import Estimate
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
+from tests.engine.text.samples import CHATML, trained
+
+FIT = Fit(weights=1000, draft_weights=0, kv=1600, kv_tokens=160, activations=10, budget=5000, free=6000)
+
+
+def card(path: str, draft: str = "") -> ModelCard:
+    return ModelCard(
+        name=path.rsplit("/", 1)[-1],
+        path=path,
+        architecture="LlamaForCausalLM",
+        parameters=1,
+        quantisation="bf16",
+        context=64,
+        vocabulary=402,
+        eos_ids=[2],
+        has_chat_template=True,
+        sampling=Sampling(temperature=1.0),
+        draft=draft,
+    )
+
+
+class FakeEngine:
+    """Answers a prompt with its own last tokens, upside down; a test may hold it back with ``gate``.
+
+    Switches change nothing in the text except ``break_at``: with ``kv_cache`` off, the token of that index differs.
+    """
+
+    def __init__(self, emit: Callable[[Event], None], loaded: bool = True) -> None:
+        self.emit = emit
+        self.commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
+        self.values = catalogue.defaults()
+        self.gate = threading.Event()
+        self.gate.set()
+        self.seen: list[Command] = []
+        self.cancelled: set[str] = set()
+        self.speed = {True: 20.0, False: 10.0}
+        self.break_at: int | None = None
+        self.flood = 0
+        self.fail_step = False
+        self.load_cancelled = threading.Event()
+        self.loaded: Any = self._model("/models/tiny") if loaded else None
+
+    def _model(self, path: str, draft: str = "") -> Any:
+        tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
+        return SimpleNamespace(
+            card=card(path, draft), fit=FIT, path=path, tokenizer=tokenizer, chat_template=ChatTemplate(CHATML)
+        )
+
+    # --- what the server uses ------------------------------------------------------------------------------------
+
+    def submit(self, command: Command) -> None:
+        if isinstance(command, CancelRequest):
+            self.cancelled.add(command.id)
+        self.commands.put(command)
+
+    def cancel_load(self) -> None:
+        self.load_cancelled.set()
+
+    def catalogue_state(self) -> list[OptionSpec]:
+        return catalogue.state(self.values, {"model", "4-bit weights"} if self.loaded else set())
+
+    def run(self) -> None:
+        while True:
+            command = self.commands.get()
+            self.seen.append(command)
+            match command:
+                case Shutdown():
+                    return
+                case AddRequest():
+                    self._answer(command)
+                case SetOption(key, value):
+                    self._set(key, value)
+                case LoadModel():
+                    self._load(command)
+                case UnloadModel():
+                    self.loaded = None
+                    self.emit(UnloadedEvent("asked to"))
+
+    # --- scripts -------------------------------------------------------------------------------------------------
+
+    def _set(self, key: str, value: Any) -> None:
+        try:
+            self.values = catalogue.validated({key: value}, self.values, {"model", "4-bit weights"})
+        except catalogue.OptionError as error:
+            self.emit(ErrorEvent("bad_option", str(error)))
+            return
+        self.emit(OptionsEvent(self.catalogue_state()))
+
+    def _load(self, command: LoadModel) -> None:
+        self.emit(LoadingEvent(command.path, "reading weights", 0.5))
+        if "broken" in command.path:
+            self.emit(ErrorEvent("bad_model", "The file is damaged. Download it again."))
+            return
+        self.loaded = self._model(command.path, command.draft)
+        self.emit(LoadedEvent(self.loaded.card, FIT))
+
+    def _answer(self, command: AddRequest) -> None:
+        if len(command.prompt_ids) >= 64:
+            self.emit(ErrorEvent("prompt_too_long", "The prompt is too long. Shorten it.", command.id))
+            return
+        if self.fail_step:
+            raise RuntimeError("the fake engine breaks")
+        values = {**self.values, **command.optimisations}
+        ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
+        if self.break_at is not None and not values["kv_cache"]:
+            ids[self.break_at] = (ids[self.break_at] + 1) % 400
+        self.emit(PrefillEvent(command.id, len(command.prompt_ids), 0, len(command.prompt_ids)))
+        for answer in range(command.n):
+            self._write(command, answer, ids, self.speed[bool(values["kv_cache"])])
+
+    def _write(self, command: AddRequest, answer: int, ids: list[int], speed: float) -> None:
+        reason, written = "stop", 0
+        for number in range(self.flood):
+            self.emit(TokensEvent(command.id, answer, f"{number:1023d}.", [TokenInfo(id=1, chars=1024)]))
+        for token in ids:
+            self.gate.wait()
+            if command.id in self.cancelled:
+                reason = "cancelled"
+                break
+            text = self.loaded.tokenizer.id_to_bytes(token).decode(errors="replace")
+            info = TokenInfo(id=token, chars=len(text))
+            if command.sampling.logprobs is not None:
+                info = TokenInfo(id=token, chars=len(text), logprob=-0.5, top=[(token, -0.5), (5, -2.0)])
+            self.emit(TokensEvent(command.id, answer, text, [info]))
+            written += 1
+            self.emit(step(time.monotonic()))
+        usage = Usage(prompt_tokens=len(command.prompt_ids), cached_tokens=0, generated_tokens=written, seed=7)
+        timings = Timings(queued_ms=1, ttft_ms=5, total_ms=9, tokens_per_second=speed, tokens_per_step=1, steps=written)
+        self.emit(FinishedEvent(command.id, answer, reason, usage, timings))  # type: ignore[arg-type]
+
+
+def step(at: float, **changes: Any) -> StepRecord:
+    """A step that decoded one token in 10 ms."""
+    record = StepRecord(
+        time=at,
+        duration=0.01,
+        host_seconds=0.001,
+        decode_rows=1,
+        prefill_rows=0,
+        verify_rows=0,
+        generated=1,
+        guesses=(),
+        pages_total=10,
+        pages_used=2,
+        live_tokens=20,
+        waiting=0,
+        running=1,
+        prefilling=0,
+        bytes_read=1000,
+        preemptions=0,
+        ttfts=(),
+    )
+    return record._replace(**changes)
+
+
+class FakeProbes:
+    """Fixed numbers."""
+
+    def device(self) -> Device:
+        return Device(kind="cpu", name="fake", total_bytes=100, free_bytes=50)
+
+    def bandwidth(self) -> float | None:
+        return 1e6
+
+    def memory(self, loaded: Any, used_share: float) -> MemoryByOwner:
+        used = int(1600 * used_share)
+        return MemoryByOwner(
+            scope="process",
+            weights=1000,
+            kv_used=used,
+            kv_reserved=1600 - used,
+            other_kvasir=1,
+            other_programs=2,
+            total=9,
+        )
+
+    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, weights: str) -> Estimate:
+        if "huge" in path:
+            return Estimate(False, None, "It does not fit. Choose a smaller one.")
+        return Estimate(True, FIT, f"Fits {weights}.")

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from engine.core.events import GuessRecord, StepRecord
+from engine.protocol import MemoryByOwner, Telemetry
+from engine.telemetry.prometheus import metrics
+from engine.telemetry.window import KEPT_SECONDS, TelemetryWindow, acceptance, inter_token_seconds, quantile, rate
+
+MEMORY = MemoryByOwner(
+    scope="process", weights=1, kv_used=2, kv_reserved=3, other_kvasir=4, other_programs=5, total=100
+)
+
+
+def step(time: float, **changes: object) -> StepRecord:
+    fields: dict[str, object] = {
+        "time": time,
+        "duration": 0.1,
+        "host_seconds": 0.01,
+        "decode_rows": 1,
+        "prefill_rows": 0,
+        "verify_rows": 0,
+        "generated": 1,
+        "guesses": (),
+        "pages_total": 100,
+        "pages_used": 10,
+        "live_tokens": 150,
+        "waiting": 1,
+        "running": 2,
+        "prefilling": 0,
+        "bytes_read": 1000,
+        "preemptions": 0,
+        "ttfts": (),
+    }
+    return StepRecord(**{**fields, **changes})  # type: ignore[arg-type]
+
+
+def frame(*records: StepRecord, now: float, **options: object) -> Telemetry:
+    window = TelemetryWindow()
+    for record in records:
+        window.add(record)
+    return window.frame(now, MEMORY, **options)  # type: ignore[arg-type]
+
+
+def test_nothing_happened() -> None:
+    empty = frame(now=5.0)
+    assert (empty.generated_per_second, empty.prefilled_per_second) == (0, 0)
+    assert empty.ttft_ms is None
+    assert empty.itl_p50_ms is None
+    assert empty.bandwidth_share is None
+    assert (empty.pages.total, empty.queue.running) == (0, 0)
+
+
+def test_steady_decoding() -> None:
+    records = [step(0.1 * i, generated=4, decode_rows=4) for i in range(1, 101)]
+    now = frame(*records, now=10.0, bandwidth=100_000.0)
+    assert now.generated_per_second == pytest.approx(40)
+    assert now.itl_p50_ms == pytest.approx(100)
+    assert now.itl_p95_ms == pytest.approx(100)
+    assert now.step_ms == pytest.approx(100)
+    assert now.host_ms == pytest.approx(10)
+    assert now.bytes_per_token == pytest.approx(250)
+    assert now.bandwidth_share == pytest.approx(0.1)
+    assert (now.pages.total, now.pages.used, now.pages.live_tokens) == (100, 10, 150)
+    assert (now.queue.waiting, now.queue.running) == (1, 2)
+
+
+def test_a_rate_adds_up_to_what_was_made() -> None:
+    """Frames of one window after another see every token exactly once, whatever the steps' lengths."""
+    rng = random.Random(3)
+    records, time = [], 0.0
+    for _ in range(200):
+        duration = rng.choice([0.01, 0.3, 2.5])
+        time += duration + rng.choice([0, 0.2])
+        records.append(step(time, duration=duration, generated=rng.randrange(9)))
+    made = sum(rate(((r.generated, r) for r in records), now) for now in range(1, int(time) + 2))
+    assert made == pytest.approx(sum(r.generated for r in records))
+
+
+def test_a_long_step_counts_at_its_own_speed() -> None:
+    reading = step(10.0, duration=4.0, prefill_rows=400, generated=1, ttfts=(4.0,), decode_rows=0)
+    now = frame(reading, now=10.0)
+    assert now.prefilled_per_second == pytest.approx(100)
+    assert now.ttft_ms == 4000
+    assert now.itl_p50_ms is None  # its only token was a first one
+    assert now.bytes_per_token is None
+
+
+def test_old_records_are_forgotten() -> None:
+    window = TelemetryWindow()
+    for i in range(10_000):
+        window.add(step(0.1 * i))
+    assert len(window._records) <= KEPT_SECONDS * 10 + 2
+    assert len(window._latencies) <= KEPT_SECONDS * 10 + 2
+    late = window.frame(2000.0, MEMORY, idle=True)
+    assert late.generated_per_second == 0
+    assert late.itl_p50_ms is None
+    assert (late.pages.total, late.pages.used, late.queue.running) == (100, 0, 0)
+    assert window.totals.generated == 10_000
+
+
+def test_time_between_tokens() -> None:
+    # Two answers, three accepted tokens each, arrive together after 0.3 s.
+    assert inter_token_seconds(None, step(1, duration=0.3, generated=6, decode_rows=2)) == pytest.approx(0.1)
+    # A long prompt was read in between: the reader waited for both steps.
+    before = step(1.0, duration=2.0, prefill_rows=500, decode_rows=0, generated=0)
+    assert inter_token_seconds(before, step(1.2, duration=0.1)) == pytest.approx(0.2)
+    # Nothing ran before: only this step counts.
+    assert inter_token_seconds(before._replace(running=0), step(9.0, duration=0.1)) == pytest.approx(0.1)
+    # Without the KV cache the rows of an answer count as reading.
+    assert inter_token_seconds(None, step(1, decode_rows=0, prefill_rows=40, generated=1)) == pytest.approx(0.1)
+
+
+def test_quantile() -> None:
+    assert quantile([], 0.5) is None
+    assert quantile([(3.0, 1), (1.0, 1), (2.0, 1)], 0.5) == 2.0
+    assert quantile([(1.0, 99), (9.0, 1)], 0.95) == 1.0
+    assert quantile([(1.0, 9), (9.0, 1)], 0.95) == 9.0
+
+
+def test_acceptance_by_depth() -> None:
+    records = [
+        step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2),)),
+        step(2, guesses=(GuessRecord("draft", (1,), (1,), 1), GuessRecord("ngram", (), (), 0, "Nothing repeats."))),
+    ]
+    draft, ngram = acceptance(records)
+    assert (draft.proposer, draft.proposed, draft.accepted, draft.draft_length) == ("draft", 9, 5, 1)
+    assert draft.by_depth == [4 / 5, 1 / 4]
+    assert (ngram.by_depth, ngram.off_reason) == ([], "Nothing repeats.")
+
+
+def test_preemptions_since_the_last_frame() -> None:
+    records = [step(1, preemptions=1), step(2, preemptions=2), step(3)]
+    assert frame(*records, now=3, since=1.5).preemptions == 2
+    assert frame(*records, now=3, since=0).preemptions == 3
+
+
+def test_another_model() -> None:
+    window = TelemetryWindow()
+    window.add(step(1))
+    window.model_changed(64)
+    now = window.frame(1.1, MEMORY)
+    assert (now.pages.total, now.pages.used, now.queue.waiting) == (64, 0, 0)
+
+
+def test_prometheus_text() -> None:
+    window = TelemetryWindow()
+    window.add(step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2),), ttfts=(0.5,)))
+    text = metrics(window.totals, window.frame(1.0, MEMORY, bandwidth=1e5))
+    lines = text.splitlines()
+    assert "kvasir_steps_total 1" in lines
+    assert "kvasir_proposed_total 8" in lines
+    assert "kvasir_accepted_total 4" in lines
+    assert 'kvasir_memory_bytes{owner="kv_reserved",scope="process"} 3' in lines
+    assert "kvasir_ttft_ms 500" in lines
+    names = [line.split()[2] for line in lines if line.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+    for line in lines:
+        assert line.startswith(("# ", "kvasir_"))
+        assert line.startswith("# ") or float(line.rsplit(" ", 1)[1]) >= 0
