@@ -13,10 +13,10 @@ run: $(STAMP) qt-libraries
 	$(BIN)/kvasir
 
 test: $(STAMP) lint qt-libraries
-	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=2 $(BIN)/python -m pytest -m "not long"
+	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long"
 
 test-all: $(STAMP) lint qt-libraries
-	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=2 $(BIN)/python -m pytest
+	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

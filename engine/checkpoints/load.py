@@ -1,0 +1,169 @@
+"""Open a checkpoint, and make a model of it.
+
+:meth:`Checkpoint.open` reads only small files and headers, and checks everything that can be checked from them, so that
+a wrong download is refused before gigabytes are read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import logging
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from engine.checkpoints.config import RawConfig, read_json
+from engine.checkpoints.errors import CheckpointError, LoadCancelled
+from engine.checkpoints.generation import GenerationConfig, read_generation_config
+from engine.checkpoints.quantisation import read_quantisation
+from engine.checkpoints.safetensors import TensorFiles
+from engine.checkpoints.source import MISMATCH, CheckpointSource
+from engine.layers.numerics import Numerics
+from engine.models.base import CausalLM, ModelConfig
+from engine.models.registry import family
+
+__all__ = ["Checkpoint", "CheckpointError", "LoadCancelled", "load_model"]
+
+_log = logging.getLogger(__name__)
+_TRIM_EVERY = 256 << 20
+_LAYER = re.compile(r"^model\.layers\.(\d+)\.")
+_TITLES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A model folder that was opened and checked. ``weight_bytes`` is the tensors' size on disk."""
+
+    path: Path
+    config: ModelConfig
+    generation_config: GenerationConfig
+    files: TensorFiles
+    parameters: int
+    weight_bytes: int
+
+    @classmethod
+    def open(cls, path: str | Path, need_tokenizer: bool = True) -> Checkpoint:
+        """Raises :class:`CheckpointError` with a sentence about anything that is missing, damaged or contradictory."""
+        folder = Path(path).expanduser()
+        if not folder.exists():
+            raise CheckpointError(f"There is no model at {folder}. Check the path.")
+        if not folder.is_dir():
+            raise CheckpointError(
+                f"{folder} is a file. Choose the model's folder, which holds config.json beside the weights."
+            )
+        if not (folder / "config.json").is_file():
+            raise CheckpointError(f"{folder} has no config.json. Choose a model's folder, or download the whole model.")
+        raw = RawConfig(read_json(folder / "config.json"), folder / "config.json")
+        config = family(raw.architecture).read_config(raw)
+        config = replace(config, quantisation=read_quantisation(raw, folder))
+        files = TensorFiles.open(folder)
+        _check_layers(files, config)
+        if need_tokenizer and not (folder / "tokenizer.json").is_file():
+            raise CheckpointError(
+                f"{folder} has no tokenizer.json, so its text cannot be read. Download the whole model."
+            )
+        opened = cls(
+            path=folder,
+            config=config,
+            generation_config=read_generation_config(folder, raw.values),
+            files=files,
+            parameters=sum(_parameters(name, entry.numel) for name, entry in files.entries.items()),
+            weight_bytes=sum(entry.size for entry in files.entries.values()),
+        )
+        opened.planned(torch.float32)
+        return opened
+
+    @property
+    def quantisation_title(self) -> str:
+        """For people: "GPTQ 4-bit, groups of 64", or the dtype of the file."""
+        packed = self.config.quantisation
+        return packed.title() if packed is not None else _TITLES[self.config.dtype]
+
+    def planned(self, dtype: torch.dtype, weights: Literal["4bit", "16bit"] = "4bit") -> CausalLM:
+        """The model built of tensors without storage; checks every tensor's name, shape and dtype."""
+        device = torch.device("meta")
+        source = CheckpointSource(self.files, self.config.quantisation, device, dtype, weights, Numerics())
+        return family(self.config.architecture).Model(self.config, source)
+
+    def resident_bytes(self, dtype: torch.dtype, weights: Literal["4bit", "16bit"] = "4bit") -> int:
+        """Bytes that the loaded model will hold."""
+        return self.planned(dtype, weights).storage_size()
+
+
+def load_model(
+    checkpoint: Checkpoint,
+    device: torch.device,
+    dtype: torch.dtype,
+    weights: Literal["4bit", "16bit"] = "4bit",
+    progress: Callable[[str, float], None] = lambda stage, fraction: None,
+    cancelled: Callable[[], bool] = lambda: False,
+    numerics: Numerics | None = None,
+) -> CausalLM:
+    """Read the weights, module by module, into a model on ``device``.
+
+    ``progress(stage, fraction)`` is called after each module; ``cancelled()`` is asked as often, and when true
+    :class:`LoadCancelled` is raised. Raises :class:`CheckpointError` for damaged tensors. Besides the result, memory of
+    the process's own is needed for a small part of one module at a time.
+    """
+    done = 0
+    last_trim = 0
+
+    def on_module(size: int) -> None:
+        nonlocal done, last_trim
+        if cancelled():
+            raise LoadCancelled("The load was cancelled.")
+        done += size
+        if done - last_trim > _TRIM_EVERY:
+            last_trim = done
+            trim_heap()
+        progress("reading weights", min(1.0, done / max(1, checkpoint.weight_bytes)))
+
+    source = CheckpointSource(
+        checkpoint.files, checkpoint.config.quantisation, device, dtype, weights, numerics or Numerics(), on_module
+    )
+    try:
+        with torch.inference_mode():
+            model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, source)
+    finally:
+        checkpoint.files.close()
+        trim_heap()
+    _log.info("loaded %s: %.1f MB resident", checkpoint.path.name, model.storage_size() / 1e6)
+    return model
+
+
+@functools.cache
+def _malloc_trim() -> Callable[[int], int] | None:
+    if not sys.platform.startswith("linux"):
+        return None
+    try:
+        return ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError):
+        return None
+
+
+def trim_heap() -> None:
+    """Give freed memory back to the system: glibc keeps it in its arenas otherwise, and it counts as the process's."""
+    trim = _malloc_trim()
+    if trim is not None:
+        trim(0)
+
+
+def _check_layers(files: TensorFiles, config: ModelConfig) -> None:
+    found = {int(match[1]) for name in files.entries if (match := _LAYER.match(name))}
+    if found and max(found) >= config.num_layers:
+        raise CheckpointError(
+            f"The weights have {max(found) + 1} layers where config.json says {config.num_layers}. {MISMATCH}"
+        )
+
+
+def _parameters(name: str, count: int) -> int:
+    """How many of the model's parameters a stored tensor holds."""
+    if name.endswith(".qweight"):
+        return count * 8
+    return 0 if name.endswith((".qzeros", ".scales", ".g_idx")) else count

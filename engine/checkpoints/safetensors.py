@@ -1,0 +1,194 @@
+"""Reading safetensors without trusting them.
+
+Layout: u64 little-endian length of the header, the header (JSON: name -> dtype, shape, data_offsets), the data.
+Everything is checked before a tensor is looked at. Tensors are views of the mapped file: reading one takes no memory of
+the process's own.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import mmap
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.checkpoints.config import read_json
+from engine.checkpoints.errors import CheckpointError
+
+MAX_HEADER = 100_000_000
+AGAIN = "Download it again."
+DTYPES = {
+    "F64": torch.float64,
+    "F32": torch.float32,
+    "F16": torch.float16,
+    "BF16": torch.bfloat16,
+    "I64": torch.int64,
+    "I32": torch.int32,
+    "I16": torch.int16,
+    "I8": torch.int8,
+    "U8": torch.uint8,
+    "BOOL": torch.bool,
+    "F8_E4M3": torch.float8_e4m3fn,
+    "F8_E5M2": torch.float8_e5m2,
+}
+
+
+class Entry(NamedTuple):
+    """One tensor of a file: ``start`` is its first byte in the file."""
+
+    name: str
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    file: Path
+    start: int
+
+    @property
+    def numel(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Bytes."""
+        return self.numel * self.dtype.itemsize
+
+
+def read_header(file: Path) -> list[Entry]:
+    """The tensors of one file. Raises :class:`CheckpointError` for anything that is not a whole, sound file."""
+    try:
+        total = file.stat().st_size
+        with file.open("rb") as stream:
+            first = stream.read(8)
+            if first == b"version ":
+                raise CheckpointError(
+                    f"{file.name} is a Git LFS pointer and not the weights themselves. "
+                    "Fetch the file with `git lfs pull`."
+                )
+            length = int.from_bytes(first, "little")
+            if len(first) < 8 or not 2 <= length <= MAX_HEADER:
+                raise CheckpointError(f"{file.name} is not a safetensors file (its header length is absurd). {AGAIN}")
+            if 8 + length > total:
+                raise _truncated(file, 8 + length, total)
+            raw = stream.read(length)
+    except OSError as error:
+        raise CheckpointError(
+            f"{file} cannot be read ({error.strerror}). Check the file and its permissions."
+        ) from error
+    try:
+        header = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise CheckpointError(f"{file.name} is corrupt: its header is not valid JSON. {AGAIN}") from error
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{file.name} is corrupt: its header is no JSON object. {AGAIN}")
+    entries = [_entry(file, name, item, 8 + length) for name, item in header.items() if name != "__metadata__"]
+    end = max((entry.start + entry.size for entry in entries), default=0)
+    if end > total:
+        raise _truncated(file, end, total)
+    return entries
+
+
+def _truncated(file: Path, expected: int, found: int) -> CheckpointError:
+    return CheckpointError(
+        f"{file.name} is truncated: {expected:,} bytes are expected and {found:,} are there. {AGAIN}"
+    )
+
+
+def _entry(file: Path, name: str, item: Any, base: int) -> Entry:
+    try:
+        kind, shape, (begin, end) = item["dtype"], tuple(item["shape"]), item["data_offsets"]
+    except (TypeError, KeyError, ValueError) as error:
+        raise CheckpointError(f"{file.name} is corrupt: its entry for {name} is incomplete. {AGAIN}") from error
+    if kind not in DTYPES:
+        raise CheckpointError(
+            f"{file.name} stores {name} in the dtype {kind!r}, which Kvasir does not know. "
+            "Choose another version of the model."
+        )
+    if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
+        raise CheckpointError(f"{file.name} is corrupt: shape or offsets of {name} are no whole numbers. {AGAIN}")
+    entry = Entry(name, DTYPES[kind], shape, file, base + begin)
+    if end - begin != entry.size:
+        raise CheckpointError(
+            f"{file.name} is corrupt: {name} of shape {list(shape)} takes {entry.size:,} bytes "
+            f"and its offsets span {end - begin:,}. {AGAIN}"
+        )
+    return entry
+
+
+class TensorFiles:
+    """All tensors of a checkpoint by name, from one file or from shards with an index."""
+
+    def __init__(self, entries: dict[str, Entry]) -> None:
+        self.entries = entries
+        self._maps: dict[Path, mmap.mmap] = {}
+
+    @classmethod
+    def open(cls, folder: Path) -> TensorFiles:
+        """Reads all headers. Raises :class:`CheckpointError`."""
+        entries: dict[str, Entry] = {}
+        for file in _files(folder):
+            for entry in read_header(file):
+                if entry.name in entries:
+                    raise CheckpointError(
+                        f"{entry.name} is both in {entries[entry.name].file.name} and in {file.name}. {AGAIN}"
+                    )
+                entries[entry.name] = entry
+        return cls(entries)
+
+    def view(self, name: str) -> Tensor:
+        """The tensor as a view of its mapped file: not to be written to, and gone from memory when it is dropped."""
+        entry = self.entries[name]
+        if entry.numel == 0:
+            return torch.empty(entry.shape, dtype=entry.dtype)
+        if entry.file not in self._maps:
+            try:
+                with entry.file.open("rb") as stream:
+                    # Copy-on-write, because torch wants a writable buffer; nobody writes, so no page is ever copied.
+                    self._maps[entry.file] = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+            except OSError as error:
+                raise CheckpointError(f"{entry.file} cannot be read ({error.strerror}). Check the file.") from error
+        buffer = self._maps[entry.file]
+        if entry.start + entry.size > len(buffer):
+            raise _truncated(entry.file, entry.start + entry.size, len(buffer))
+        if entry.start % entry.dtype.itemsize:
+            # Headers are usually padded so that this does not happen; torch cannot view unaligned numbers.
+            raw = bytearray(buffer[entry.start : entry.start + entry.size])
+            return torch.frombuffer(raw, dtype=entry.dtype, count=entry.numel).view(entry.shape)
+        return torch.frombuffer(buffer, dtype=entry.dtype, count=entry.numel, offset=entry.start).view(entry.shape)
+
+    def close(self) -> None:
+        """Let go of the maps; views that are still held keep theirs."""
+        self._maps.clear()
+
+
+def _files(folder: Path) -> list[Path]:
+    index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
+    if index.is_file():
+        table = read_json(index).get("weight_map")
+        if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
+            raise CheckpointError(f'{index} has no "weight_map". {AGAIN}')
+        names = sorted(set(table.values()))
+        for name in names:
+            if Path(name).name != name or name in ("", ".", ".."):
+                raise CheckpointError(f"{index} names {name!r}, which is not a file beside it. {AGAIN}")
+            if not (folder / name).is_file():
+                raise CheckpointError(f"{folder} lacks {name}, one of its {len(names)} weight files. Download it.")
+        return [folder / name for name in names]
+    if single.is_file():
+        return [single]
+    others = sorted(folder.glob("*.safetensors"))
+    if len(others) == 1:
+        return others
+    if others:
+        raise CheckpointError(
+            f"{folder} has {len(others)} safetensors files and no index. Download the index file too."
+        )
+    if any(folder.glob("*.gguf")):
+        raise CheckpointError(f"{folder} holds GGUF weights, which Kvasir does not read yet. Choose safetensors.")
+    if any(any(folder.glob(pattern)) for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt")):
+        raise CheckpointError(
+            f"{folder} holds pickled weights, which can run any code when they are read. Choose a safetensors version."
+        )
+    raise CheckpointError(f"{folder} holds no weights (no .safetensors file). Download the whole model.")

@@ -1,0 +1,116 @@
+"""Torch's own int4 matrix multiplication on CUDA, which reads a layout of its tensor-core tiles."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.layers.linear.affine import AffineWeights, chunks, unpack_words
+from engine.layers.linear.base import Linear
+from engine.layers.linear.tiled import tiled_matmul
+from engine.layers.numerics import Numerics
+
+GROUPS = (32, 64, 128, 256)
+K_TILES = 8
+"""The operator's ``inner_k_tiles``: 8 x 16 input features lie together in memory."""
+_EYE_ROWS = 256
+
+
+def cuda_declines(parts: Sequence[AffineWeights], dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why the operator does not serve a layer; None when it does."""
+    if device.type != "cuda":
+        return "the model is not on a GPU"
+    if dtype != torch.bfloat16:
+        return f"it needs bfloat16 activations and the model runs in {str(dtype).removeprefix('torch.')}"
+    if torch.cuda.get_device_capability(device) < (8, 0):
+        return "the GPU is older than compute capability 8.0"
+    inputs, outputs = parts[0].in_features, sum(part.out_features for part in parts)
+    if parts[0].group not in GROUPS or inputs % parts[0].group:
+        return f"it has no groups of {parts[0].group} over {inputs} input features"
+    if inputs % (16 * K_TILES) or outputs % 8:
+        return f"{outputs} x {inputs} is not a multiple of its tiles"
+    return _operator_fails(device)
+
+
+@functools.cache
+def _operator_fails(device: torch.device) -> str | None:
+    """Multiply a small random matrix once and compare with the definition: packing conventions changed over time."""
+    generator = torch.Generator().manual_seed(1)
+    codes = torch.randint(0, 16, (64, 256), dtype=torch.uint8, generator=generator)
+    scale_zero = torch.rand(2, 64, 2, generator=generator).bfloat16()
+    x = torch.randn(3, 256, generator=generator).bfloat16()
+    scale, zero = scale_zero.float().repeat_interleave(128, 0).unbind(-1)
+    expected = x.float() @ ((codes.t().float() - 8) * scale + zero)
+    try:
+        packed = _pack(codes.to(device))
+        found = torch._weight_int4pack_mm(x.to(device), packed, 128, scale_zero.to(device)).float().cpu()
+    except RuntimeError as error:
+        return f"it fails here ({str(error).splitlines()[0]})"
+    if (found - expected).abs().max() > 0.02 * expected.abs().max():
+        return "its result does not agree with the definition here"
+    return None
+
+
+def _pack(codes: Tensor) -> Tensor:
+    """``codes [N, K]`` uint8 -> the operator's layout."""
+    pairs = codes[:, ::2] << 4 | codes[:, 1::2]
+    return torch._convert_weight_to_int4pack(pairs.contiguous(), K_TILES)
+
+
+class CudaInt4Linear(Linear):
+    """The operator serves every number of rows; its layout is the only resident copy."""
+
+    kind = "int4"
+    path = "torch int4 matmul on CUDA"
+
+    def __init__(
+        self, parts: Sequence[AffineWeights], bias: Tensor | None, device: torch.device, numerics: Numerics
+    ) -> None:
+        first = parts[0]
+        self.in_features, self.out_features = first.in_features, sum(part.out_features for part in parts)
+        self.group, self.bias, self.numerics, self.declined = first.group, bias, numerics, []
+        self.order = None if first.order is None else first.order.to(device)
+        codes = torch.empty(self.out_features, self.in_features, dtype=torch.uint8, device=device)
+        groups = self.in_features // self.group
+        self.scale_zero = torch.empty(groups, self.out_features, 2, dtype=torch.bfloat16, device=device)
+        for start, columns in chunks(parts):
+            stop = start + columns.words.shape[1]
+            codes[start:stop] = unpack_words(columns.words, first.order).t()
+            self.scale_zero[:, start:stop, 0] = columns.scales
+            self.scale_zero[:, start:stop, 1] = (8 - columns.zeros.float()) * columns.scales.float()
+        self.packed = _pack(codes)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.numerics.batch_invariant:
+            return self.forward_float32(x).to(x.dtype)
+        out = self._multiply(x if self.order is None else x.index_select(1, self.order))
+        return out if self.bias is None else out + self.bias
+
+    def forward_float32(self, x: Tensor) -> Tensor:
+        x = x if self.order is None else x.index_select(1, self.order)
+        out = tiled_matmul(x, [(0, self._transposed().float())], self.out_features)
+        return out if self.bias is None else out.add_(self.bias)
+
+    def _multiply(self, x: Tensor) -> Tensor:
+        return torch._weight_int4pack_mm(x.contiguous(), self.packed, self.group, self.scale_zero)
+
+    def _transposed(self) -> Tensor:
+        """``W^T [K, N]`` bfloat16: the identity times the operator, where every sum has one term that is not zero."""
+        weight = torch.empty(self.in_features, self.out_features, dtype=torch.bfloat16, device=self.packed.device)
+        for start in range(0, self.in_features, _EYE_ROWS):
+            rows = min(_EYE_ROWS, self.in_features - start)
+            eye = torch.zeros(rows, self.in_features, dtype=torch.bfloat16, device=weight.device)
+            eye[:, start : start + rows].fill_diagonal_(1)
+            weight[start : start + rows] = self._multiply(eye)
+        return weight
+
+    def dequantised(self, dtype: torch.dtype) -> Tensor:
+        weight = self._transposed().t().to(dtype)
+        return weight if self.order is None else weight[:, self.order.argsort()]
+
+    def storage_size(self) -> int:
+        held = (self.packed, self.scale_zero, self.bias, self.order)
+        return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)

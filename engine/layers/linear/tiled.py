@@ -1,0 +1,32 @@
+"""Matrix multiplication whose rows do not know each other, for the batch-invariant mode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+TILE = 8
+"""Rows of every multiplication: one shape, hence one kernel, however many rows there are."""
+
+
+def tiled_matmul(x: Tensor, blocks: Iterable[tuple[int, Tensor]], out_features: int) -> Tensor:
+    """``x [T, K]`` times a matrix given as ``(first column, [K, n] float32)`` blocks -> ``[T, out_features]`` float32.
+
+    Rows go through in tiles of a fixed size, the last one padded with zeros, each copied to the same place in memory
+    first: shape, strides and alignment are the same at every call, so a row's bits depend on that row alone.
+    """
+    rows = x.shape[0]
+    tiles = -(-rows // TILE)
+    padded = x.new_zeros(tiles * TILE, x.shape[1], dtype=torch.float32)
+    padded[:rows] = x
+    result = padded.new_empty(tiles * TILE, out_features)
+    tile = padded.new_empty(TILE, x.shape[1])
+    for start, block in blocks:
+        product = padded.new_empty(TILE, block.shape[1])
+        for first in range(0, tiles * TILE, TILE):
+            tile.copy_(padded[first : first + TILE])
+            torch.mm(tile, block, out=product)
+            result[first : first + TILE, start : start + block.shape[1]] = product
+    return result[:rows]

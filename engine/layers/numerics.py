@@ -1,0 +1,32 @@
+"""The live numeric mode, shared by the layers and the attention of one model."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+
+class Numerics:
+    """One mutable object per model; whoever computes reads it at each call, so the switch acts from the next step on.
+
+    ``batch_invariant``: a row gets the same bits whatever rows stand beside it, wherever it stands among them and
+    however a prompt was cut into chunks (and logits are float32). Slower; under it, speculation on equals off exactly.
+    """
+
+    __slots__ = ("batch_invariant",)
+
+    def __init__(self, batch_invariant: bool = False) -> None:
+        self.batch_invariant = batch_invariant
+
+
+def by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Apply ``function`` to each row of ``x [T, ...]`` by itself.
+
+    A vectorised loop treats the end of its range in other instructions (another ``exp``), and where the end falls
+    depends on the number of rows. One row at a time the shape, and so the bits, are always the same.
+    """
+    if x.shape[0] <= 1:
+        return function(x)
+    return torch.cat([function(row) for row in x.split(1)])

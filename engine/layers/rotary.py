@@ -1,0 +1,139 @@
+"""Rotary position embedding (Su et al. 2021) in the half-split form, and its context extensions.
+
+Kinds: "default"; "linear" (position interpolation, Chen et al. 2023); "llama3" (the Llama 3.1 release);
+"yarn" (Peng et al. 2023). The formulas and the float32 arithmetic are those of Hugging Face configurations.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+FIRST_ROWS = 2048
+"""Rows of the cos/sin table made at first; it doubles when a longer sequence comes."""
+
+
+@dataclass(frozen=True, slots=True)
+class RopeConfig:
+    """``original_max_position``: the context before the extension, in tokens (llama3, yarn)."""
+
+    theta: float
+    kind: Literal["default", "linear", "llama3", "yarn"] = "default"
+    factor: float = 1.0
+    original_max_position: int = 0
+    low_freq_factor: float = 1.0
+    high_freq_factor: float = 4.0
+    attention_factor: float | None = None
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    mscale: float | None = None
+    mscale_all_dim: float | None = None
+    truncate: bool = True
+
+
+class RotaryStep(NamedTuple):
+    """One step's rotation, made once and used by every layer: ``cos`` and ``sin [T, 1, d]``.
+
+    The first half of ``sin`` is negated, so that rotating is ``x * cos + swap_halves(x) * sin``.
+    """
+
+    cos: Tensor
+    sin: Tensor
+
+
+class RotaryEmbedding:
+    """Tables of a model's rotation, grown as sequences do."""
+
+    def __init__(
+        self, config: RopeConfig, head_dim: int, max_position: int, dtype: torch.dtype, device: torch.device
+    ) -> None:
+        self.dtype, self.max_position = dtype, max_position
+        self.frequencies, self.scale = inverse_frequencies(config, head_dim)
+        self.frequencies = self.frequencies.to(device)
+        self._table = self._build(min(FIRST_ROWS, max_position))
+
+    def at(self, positions: Tensor, limit: int) -> RotaryStep:
+        """The rotation at ``positions [T]`` int64, all below ``limit`` (known to the host)."""
+        if limit > self._table.shape[0]:
+            self._table = self._build(max(limit, min(2 * self._table.shape[0], self.max_position)))
+        rows = self._table.index_select(0, positions)
+        return RotaryStep(rows[:, :1], rows[:, 1:])
+
+    def _build(self, rows: int) -> Tensor:
+        """``[rows, 2, d]``: cos and signed sin of every position."""
+        if self.frequencies.is_meta:
+            return torch.empty(rows, 2, 2 * self.frequencies.shape[0], dtype=self.dtype, device="meta")
+        angle = torch.arange(rows, device=self.frequencies.device, dtype=torch.float32)[:, None] * self.frequencies
+        cos, sin = angle.cos() * self.scale, angle.sin() * self.scale
+        table = torch.stack((torch.cat((cos, cos), -1), torch.cat((-sin, sin), -1)), 1)
+        return table.to(self.dtype)
+
+    def storage_size(self) -> int:
+        return self._table.numel() * self._table.element_size()
+
+
+def rotate(x: Tensor, step: RotaryStep) -> Tensor:
+    """Rotate every head of ``x [T, heads, d]`` to its row's position; a new tensor.
+
+    Products and the sum are separate, each exactly rounded, so that a row's bits do not depend on its neighbours.
+    """
+    return torch.mul(x, step.cos).add_(torch.roll(x, x.shape[-1] // 2, -1).mul_(step.sin))
+
+
+def inverse_frequencies(config: RopeConfig, head_dim: int) -> tuple[Tensor, float]:
+    """Radians per position ``[head_dim / 2]`` float32, and the factor on cos and sin."""
+    powers = config.theta ** (torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim)
+    frequencies = 1.0 / powers
+    if config.kind == "linear":
+        return frequencies / config.factor, 1.0
+    if config.kind == "llama3":
+        return _llama3(config, frequencies), 1.0
+    if config.kind == "yarn":
+        return _yarn(config, head_dim, powers), _yarn_attention_factor(config)
+    return frequencies, 1.0
+
+
+def _llama3(config: RopeConfig, frequencies: Tensor) -> Tensor:
+    """Long wavelengths are slowed by the factor, short ones kept, those between blended."""
+    wavelength = 2 * math.pi / frequencies
+    low = config.original_max_position / config.low_freq_factor
+    high = config.original_max_position / config.high_freq_factor
+    span = config.high_freq_factor - config.low_freq_factor
+    blend = (config.original_max_position / wavelength - config.low_freq_factor) / span
+    slowed = torch.where(wavelength > low, frequencies / config.factor, frequencies)
+    smooth = (1 - blend) * slowed / config.factor + blend * slowed
+    between = ~(wavelength < high) & ~(wavelength > low)
+    return torch.where(between, smooth, slowed)
+
+
+def _yarn(config: RopeConfig, head_dim: int, powers: Tensor) -> Tensor:
+    """Slow the dimensions that turn fewer than beta_slow times in the original context, keep those past beta_fast."""
+
+    def dimension(rotations: float) -> float:
+        turns = config.original_max_position / (rotations * 2 * math.pi)
+        return head_dim * math.log(turns) / (2 * math.log(config.theta))
+
+    low, high = dimension(config.beta_fast), dimension(config.beta_slow)
+    if config.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, head_dim - 1)
+    if low == high:
+        high += 0.001
+    ramp = ((torch.arange(head_dim // 2, dtype=torch.float32) - low) / (high - low)).clamp(0, 1)
+    keep = 1 - ramp
+    return 1.0 / (config.factor * powers) * (1 - keep) + 1.0 / powers * keep
+
+
+def _yarn_attention_factor(config: RopeConfig) -> float:
+    def mscale(scale: float, weight: float = 1.0) -> float:
+        return 1.0 if scale <= 1 else 0.1 * weight * math.log(scale) + 1.0
+
+    if config.attention_factor is not None:
+        return config.attention_factor
+    if config.mscale and config.mscale_all_dim:
+        return mscale(config.factor, config.mscale) / mscale(config.factor, config.mscale_all_dim)
+    return mscale(config.factor)

@@ -1,0 +1,122 @@
+"""Whether a model fits, and how many pages its cache gets, out of what is free now."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+
+from engine.cache.pool import PAGE_SIZE
+from engine.models.base import ModelConfig
+from engine.protocol import Fit
+
+DEFAULT_FRACTION = 0.85
+"""Share of the free memory that a load may take when nothing was said."""
+SEQUENCES = 8
+"""The cache never gets more than so many full contexts, however much memory there is."""
+LEAST_TOKENS = 256
+"""A cache that holds less is refused (or the model's whole context, where that is shorter)."""
+SCRATCH_BYTES = 64 << 20
+"""Buffers whose size does not follow the model's: dequantisation of many rows, operators' own workspace."""
+
+
+class OutOfMemory(Exception):  # noqa: N818 - an outcome that a person is told about
+    """The model does not fit; the message says what it takes, what there is and what to do; ``fit`` has the numbers."""
+
+    def __init__(self, message: str, fit: Fit) -> None:
+        super().__init__(message)
+        self.fit = fit
+
+
+class Plan(NamedTuple):
+    """``pages`` counts page 0, which holds nothing; ``context`` is the longest sequence that fits, in tokens."""
+
+    fit: Fit
+    pages: int
+    context: int
+
+
+def budget_bytes(memory: float | None, free: int) -> int:
+    """``memory`` is a fraction of ``free`` when at most 1, else bytes (of which no more than are free). None: 0.85."""
+    wanted = DEFAULT_FRACTION if memory is None else memory
+    if wanted <= 0:
+        return 0
+    return int(free * wanted) if wanted <= 1 else min(int(wanted), free)
+
+
+def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_rows: int) -> int:
+    """What one forward of ``rows`` rows holds at its widest, beside weights and cache.
+
+    The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
+    (the same with q, k, v, their rotation and the output). Logits count with the float32 copy that sampling makes.
+    """
+    heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
+    widest = 3 * config.hidden_size + max(3 * config.intermediate_size, 3 * heads)
+    logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
+    return rows * widest * dtype.itemsize + logits + SCRATCH_BYTES
+
+
+def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:
+    """Keys and values of one token in all layers."""
+    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
+
+
+def plan(
+    *,
+    weights: int,
+    kv_bytes: float,
+    activations: int,
+    context: int,
+    free: int,
+    memory: float | None = None,
+    draft_weights: int = 0,
+    credit: int = 0,
+    sequences: int = SEQUENCES,
+) -> Plan:
+    """Divide the budget. ``kv_bytes`` is per token in every arena (the draft's too); all sizes in bytes.
+
+    ``credit`` is what will be free besides ``free``: the model about to be replaced. ``context`` is what is asked for.
+    Raises :class:`OutOfMemory` when not even a short text fits.
+    """
+    available = free + credit
+    budget = budget_bytes(memory, available)
+    left = budget - weights - draft_weights - activations
+    page_bytes = kv_bytes * PAGE_SIZE
+    per_context = math.ceil(context / PAGE_SIZE)
+    affordable = int(left // page_bytes) if page_bytes else per_context * sequences + 1
+    pages = min(affordable, per_context * sequences + 1)
+    tokens = max(0, pages - 1) * PAGE_SIZE
+    fit = Fit(
+        weights=weights,
+        draft_weights=draft_weights,
+        kv=int(max(0, pages) * page_bytes),
+        kv_tokens=tokens,
+        activations=activations,
+        budget=budget,
+        free=available,
+    )
+    if tokens < min(LEAST_TOKENS, context):
+        raise OutOfMemory(_refusal(fit, page_bytes), fit)
+    return Plan(fit, pages, min(context, tokens))
+
+
+def _refusal(fit: Fit, page_bytes: float) -> str:
+    draft = f", {size(fit.draft_weights)} for the draft model's" if fit.draft_weights else ""
+    least = fit.weights + fit.draft_weights + fit.activations + int(page_bytes * (LEAST_TOKENS / PAGE_SIZE + 1))
+    advice = (
+        "Raise the memory budget"
+        if least <= 0.95 * fit.free
+        else "Close other programs, or choose a smaller model" + (" or no draft model" if fit.draft_weights else "")
+    )
+    return (
+        f"The model does not fit: it takes {size(fit.weights)} for its weights{draft} and {size(fit.activations)} "
+        f"to work with, and {size(fit.budget)} may be used of the {size(fit.free)} that are free now. {advice}."
+    )
+
+
+def size(count: int) -> str:
+    """Bytes for people: "5.1 GB", "740 MB"."""
+    if count >= 10**9:
+        return f"{count / 10**9:.1f} GB"
+    return f"{max(0, count) / 10**6:.0f} MB"

@@ -1,0 +1,60 @@
+"""What the configurations of the Llama-shaped families have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from engine.checkpoints.config import RawConfig
+from engine.models.base import ModelConfig
+
+
+def read_decoder(raw: RawConfig, *, head_dim: int | None = None, theta: float = 10000.0, **own: Any) -> ModelConfig:
+    """A :class:`ModelConfig` from config.json. ``own`` are the fields that the family decides.
+
+    ``head_dim`` is the family's default where the file has none (None: hidden size / heads). Raises
+    :class:`CheckpointError` for values that contradict each other.
+    """
+    raw.require_silu()
+    hidden, heads = raw.integer("hidden_size"), raw.integer("num_attention_heads")
+    kv_heads = raw.integer("num_key_value_heads", heads)
+    layers = raw.integer("num_hidden_layers", most=10_000)
+    if heads % kv_heads:
+        raise raw.wrong(f"{heads} attention heads cannot share {kv_heads} key-value heads evenly")
+    if raw.values.get("head_dim") is None and head_dim is None and hidden % heads:
+        raise raw.wrong(f"a hidden size of {hidden} does not divide into {heads} heads")
+    dim = raw.integer("head_dim", head_dim or hidden // heads)
+    if dim % 2:
+        raise raw.wrong(f"a head dimension of {dim} is odd, and rotary embedding needs pairs")
+    fields: dict[str, Any] = {
+        "architecture": raw.architecture,
+        "vocab_size": raw.integer("vocab_size"),
+        "hidden_size": hidden,
+        "intermediate_size": raw.integer("intermediate_size"),
+        "num_layers": layers,
+        "num_heads": heads,
+        "num_kv_heads": kv_heads,
+        "head_dim": dim,
+        "rms_norm_eps": raw.number("rms_norm_eps", 1e-6),
+        "rope": raw.rope(theta),
+        "max_position": raw.integer("max_position_embeddings", 2048),
+        "tie_word_embeddings": raw.flag("tie_word_embeddings", False),
+        "qkv_bias": False,
+        "output_bias": False,
+        "mlp_bias": False,
+        "qk_norm": False,
+        "windows": (None,) * layers,
+        "rotary": (True,) * layers,
+        "dtype": raw.dtype(),
+    }
+    return ModelConfig(**(fields | own))
+
+
+def upper_windows(raw: RawConfig) -> tuple[int | None, ...]:
+    """Qwen's windows: if ``use_sliding_window``, the layers from ``max_window_layers`` on (or ``layer_types``)."""
+    layers = raw.integer("num_hidden_layers", most=10_000)
+    window = raw.optional_integer("sliding_window", 4096) if raw.flag("use_sliding_window", False) else None
+    types = raw.layer_types(layers)
+    if types is None:
+        first = raw.integer("max_window_layers", 28, least=0)
+        types = ["sliding_attention" if index >= first else "full_attention" for index in range(layers)]
+    return tuple(window if kind == "sliding_attention" else None for kind in types)

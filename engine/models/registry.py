@@ -1,0 +1,41 @@
+"""Architecture name -> family module, imported when first needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
+
+from engine.checkpoints.errors import CheckpointError
+
+if TYPE_CHECKING:
+    from engine.checkpoints.config import RawConfig
+    from engine.models.base import CausalLM, ModelConfig
+
+FAMILIES = {
+    "LlamaForCausalLM": "llama",
+    "MistralForCausalLM": "mistral",
+    "Qwen2ForCausalLM": "qwen2",
+    "Qwen3ForCausalLM": "qwen3",
+    "SmolLM3ForCausalLM": "smollm3",
+}
+"""Architecture as config.json writes it -> module of engine.models."""
+
+
+class Family(Protocol):
+    """What a family module offers: how to read its configuration, and its model class."""
+
+    Model: type[CausalLM]
+
+    def read_config(self, raw: RawConfig) -> ModelConfig:
+        """Raises :class:`CheckpointError` for what the family cannot be."""
+
+
+def family(architecture: str) -> Any:
+    """The module (a :class:`Family`) of an architecture. Raises :class:`CheckpointError` for an unknown one."""
+    if architecture not in FAMILIES:
+        known = ", ".join(name.removesuffix("ForCausalLM") for name in FAMILIES)
+        raise CheckpointError(
+            f"This model's architecture, {architecture}, is not one that Kvasir knows. "
+            f"Choose a model of one of these families: {known}."
+        )
+    return import_module(f"engine.models.{FAMILIES[architecture]}")

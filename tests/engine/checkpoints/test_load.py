@@ -1,0 +1,192 @@
+"""Loading: progress, cancelling, memory, and GPTQ's corners."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gptq import GPTQWeights, planned_group
+from engine.checkpoints.load import Checkpoint, LoadCancelled, load_model
+from engine.layers.linear.affine import dequantise, unpack_words
+
+CPU = torch.device("cpu")
+
+
+def write_gptq(folder: Path, layers: int = 2, hidden: int = 128, inner: int = 256, vocabulary: int = 64) -> None:
+    """A packed Llama with random codes."""
+    generator = torch.Generator().manual_seed(1)
+    kv = hidden // 2
+    sizes = {
+        "self_attn.q_proj": (hidden, hidden),
+        "self_attn.k_proj": (hidden, kv),
+        "self_attn.v_proj": (hidden, kv),
+        "self_attn.o_proj": (hidden, hidden),
+        "mlp.gate_proj": (hidden, inner),
+        "mlp.up_proj": (hidden, inner),
+        "mlp.down_proj": (inner, hidden),
+    }
+    tensors = {
+        "model.embed_tokens.weight": torch.randn(vocabulary, hidden, generator=generator).half(),
+        "model.norm.weight": torch.ones(hidden).half(),
+    }
+    words = {"low": -(1 << 31), "high": 1 << 31, "dtype": torch.int32, "generator": generator}
+    for layer in range(layers):
+        prefix = f"model.layers.{layer}."
+        for name, (inputs, outputs) in sizes.items():
+            tensors[f"{prefix}{name}.qweight"] = torch.randint(size=(inputs // 8, outputs), **words)
+            tensors[f"{prefix}{name}.qzeros"] = torch.full((inputs // 32, outputs // 8), 0x77777777, dtype=torch.int32)
+            tensors[f"{prefix}{name}.scales"] = torch.full((inputs // 32, outputs), 0.01).half()
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{prefix}{name}.weight"] = torch.ones(hidden).half()
+    save_file(tensors, folder / "model.safetensors")
+    config = {
+        "architectures": ["LlamaForCausalLM"], "hidden_size": hidden, "intermediate_size": inner, "dtype": "float16",
+        "num_hidden_layers": layers, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": vocabulary,
+        "max_position_embeddings": 128, "tie_word_embeddings": True,
+        "quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": True},
+    }  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Checkpoint:
+    write_gptq(tmp_path)
+    return Checkpoint.open(tmp_path, need_tokenizer=False)
+
+
+def test_the_title_names_the_packing(packed: Checkpoint) -> None:
+    assert packed.quantisation_title == "GPTQ 4-bit, groups of 32"
+    assert packed.parameters == 2 * (128 * 128 * 2 + 128 * 64 * 2 + 3 * 128 * 256 + 2 * 128) + 65 * 128
+
+
+@pytest.mark.parametrize("weights", ["4bit", "16bit"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_plan_is_what_is_held(packed: Checkpoint, dtype: torch.dtype, weights: str) -> None:
+    model = load_model(packed, CPU, dtype, weights)
+    assert packed.resident_bytes(dtype, weights) == model.storage_size()
+    assert model.bytes_read_per_step() < model.storage_size()
+
+
+def test_progress_goes_from_nothing_to_all(packed: Checkpoint) -> None:
+    seen: list[float] = []
+    load_model(packed, CPU, torch.float32, progress=lambda stage, fraction: seen.append(fraction))
+    assert seen == sorted(seen)
+    assert 0 < seen[0] < 0.5
+    assert seen[-1] == pytest.approx(1.0)
+
+
+def test_a_load_can_be_cancelled_at_any_module(packed: Checkpoint) -> None:
+    total: list[float] = []
+    load_model(packed, CPU, torch.float32, progress=lambda stage, fraction: total.append(fraction))
+    for stop in range(len(total)):
+        asked: list[int] = []
+
+        def cancelled(stop: int = stop, asked: list[int] = asked) -> bool:
+            asked.append(1)
+            return len(asked) > stop
+
+        with pytest.raises(LoadCancelled):
+            load_model(packed, CPU, torch.float32, cancelled=cancelled)
+    assert load_model(packed, CPU, torch.float32).storage_size() > 0
+
+
+def test_a_file_cut_after_opening_is_refused(packed: Checkpoint) -> None:
+    file = packed.path / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-5000])
+    with pytest.raises(CheckpointError, match="truncated"):
+        load_model(packed, CPU, torch.float32)
+
+
+def _gptq(qzeros: int, offset: int, g_idx: torch.Tensor | None = None, rows: int = 64, group: int = 32) -> GPTQWeights:
+    groups = -(-rows // group)
+    qweight = torch.full((rows // 8, 16), -0x01234568, dtype=torch.int32)
+    zeros = torch.full((groups, 2), qzeros, dtype=torch.int32)
+    return GPTQWeights("m", qweight, zeros, torch.ones(groups, 16), g_idx, group, offset)
+
+
+def test_words_with_the_sign_bit_set() -> None:
+    """-0x01234568 is 0xFEDCBA98: codes 8, 9, … 15 along the input features."""
+    columns = _gptq(0x77777777, 1).columns(0, 16)
+    assert unpack_words(columns.words, None)[:, 3].tolist() == list(range(8, 16)) * 8
+    assert dequantise(columns, 32, None)[:8, 5].tolist() == [float(code - 8) for code in range(8, 16)]
+
+
+def test_a_stored_15_is_a_zero_point_of_0_in_version_1() -> None:
+    assert _gptq(-1, 1).columns(0, 16).zeros.unique().tolist() == [0]
+    assert _gptq(-1, 0).columns(0, 16).zeros.unique().tolist() == [15]
+    mixed = _gptq(0x0F7EF0F7, 1).columns(0, 8).zeros[0].tolist()
+    assert mixed == [8, 0, 1, 0, 15, 8, 0, 1]
+
+
+def test_columns_may_start_anywhere() -> None:
+    part = _gptq(0x76543210, 0)
+    whole = part.columns(0, 16)
+    for start, stop in ((0, 3), (3, 8), (5, 14), (9, 16)):
+        found = part.columns(start, stop)
+        assert torch.equal(found.words, whole.words[:, start:stop])
+        assert torch.equal(found.zeros, whole.zeros[:, start:stop])
+
+
+def test_groups_out_of_range_are_refused() -> None:
+    with pytest.raises(CheckpointError, match="g_idx"):
+        _gptq(0, 1, torch.tensor([0] * 32 + [2] * 32, dtype=torch.int32))
+
+
+def test_orders() -> None:
+    plain = torch.arange(64, dtype=torch.int32) // 32
+    assert _gptq(0, 1, plain).order is None
+    assert _gptq(0, 1, torch.zeros(64, dtype=torch.int32)).order is None
+    reverse = plain.flip(0)
+    order = _gptq(0, 1, reverse).order
+    assert order is not None
+    assert order.tolist() == [*range(32, 64), *range(32)]
+    uneven = torch.tensor([1] * 5 + [0] * 59, dtype=torch.int32)
+    assert _gptq(0, 1, uneven).group == 1
+
+
+@pytest.mark.parametrize(
+    ("inputs", "group", "expected"), [(4096, 128, 128), (4096, -1, 256), (4096, 1024, 256), (160, 128, 32), (40, -1, 8)]
+)
+def test_planned_groups(inputs: int, group: int, expected: int) -> None:
+    assert planned_group(inputs, group) == expected
+    assert _gptq(0, 1, None, inputs, group if group > 0 else inputs).group == expected
+
+
+PEAK = """
+import sys, torch
+from pathlib import Path
+from engine.checkpoints.load import Checkpoint, load_model
+
+def anonymous():
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(status.split("RssAnon:")[1].split()[0])
+
+torch.set_num_threads(1)
+checkpoint = Checkpoint.open(sys.argv[1], need_tokenizer=False)
+before, peak = anonymous(), 0
+def watch(stage, fraction):
+    global peak
+    peak = max(peak, anonymous())
+model = load_model(checkpoint, torch.device("cpu"), torch.bfloat16, progress=watch)
+print(peak - before, anonymous() - before, model.storage_size())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
+    """Private memory of the process, sampled after each module: at most 1.2 times the resting size."""
+    write_gptq(tmp_path, layers=12, hidden=1024, inner=4096, vocabulary=8000)
+    out = subprocess.run(
+        [sys.executable, "-c", PEAK, tmp_path], capture_output=True, text=True, check=True, timeout=200
+    )
+    peak, resting, held = (int(number) for number in out.stdout.split())
+    assert held > 80e6
+    assert resting < 1.15 * held
+    assert peak < 1.2 * held

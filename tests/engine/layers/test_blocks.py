@@ -1,0 +1,104 @@
+"""Norm, rotation, activation and embedding: against plain formulas, and row by row."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from engine.layers.embedding import Embedding
+from engine.layers.norm import RMSNorm
+from engine.layers.numerics import Numerics, by_row
+from engine.layers.rotary import RopeConfig, RotaryEmbedding, inverse_frequencies, rotate
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("shape", [(7, 96), (5, 6, 32)])
+def test_norm_follows_its_formula(shape: tuple[int, ...], dtype: torch.dtype) -> None:
+    x = torch.randn(shape).to(dtype)
+    weight = torch.rand(shape[1:]).to(dtype)
+    exact = x.double() / (x.double().pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double()
+    found = RMSNorm(weight, 1e-5, Numerics()).forward(x)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), exact, rtol=1e-5 if dtype == torch.float32 else 2**-7, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("size", [48, 64, 100, 2048])
+def test_batch_invariant_norm_and_activation_keep_their_bits(size: int, dtype: torch.dtype) -> None:
+    torch.manual_seed(size)
+    norm = RMSNorm(torch.rand(size).to(dtype), 1e-6, Numerics(True))
+    x = torch.randn(33, size).to(dtype)
+    for function in (norm.forward, lambda rows: by_row(F.silu, rows)):
+        alone = [function(x[i : i + 1])[0] for i in range(33)]
+        for count in range(2, 34):
+            batch = function(x[:count])
+            assert all(torch.equal(batch[i], alone[i]) for i in range(count))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("threads", [1, 2])
+def test_rotation_keeps_each_rows_bits(threads: int, dtype: torch.dtype) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        rope = RotaryEmbedding(RopeConfig(1e4), 40, 4096, dtype, CPU)
+        positions = torch.randint(0, 4096, (600,))
+        x = torch.randn(600, 5, 40).to(dtype)
+        together = rotate(x, rope.at(positions, 4096))
+        for i in (0, 1, 7, 299, 598, 599):
+            assert torch.equal(rotate(x[i : i + 1], rope.at(positions[i : i + 1], 4096))[0], together[i])
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_rotation_turns_pairs_by_position_times_frequency() -> None:
+    rope = RotaryEmbedding(RopeConfig(10000.0), 8, 64, torch.float32, CPU)
+    x = torch.randn(3, 2, 8)
+    positions = torch.tensor([0, 5, 63])
+    found = rotate(x, rope.at(positions, 64))
+    for t, position in enumerate(positions.tolist()):
+        for pair in range(4):
+            angle = position * 10000.0 ** (-2 * pair / 8)
+            turned = torch.complex(x[t, :, pair], x[t, :, pair + 4]) * complex(math.cos(angle), math.sin(angle))
+            torch.testing.assert_close(found[t, :, pair], turned.real, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(found[t, :, pair + 4], turned.imag, rtol=1e-5, atol=1e-5)
+
+
+def test_the_table_grows_without_changing() -> None:
+    rope = RotaryEmbedding(RopeConfig(10000.0), 64, 9000, torch.float32, CPU)
+    positions = torch.arange(0, 2048, 13)
+    before = rope.at(positions, 2048)
+    small = rope.storage_size()
+    after = rope.at(positions, 8000)
+    assert rope.storage_size() > small
+    assert torch.equal(before.cos, after.cos)
+    assert torch.equal(before.sin, after.sin)
+    assert rope.at(torch.tensor([8999]), 9000).cos.shape == (1, 1, 64)
+
+
+def test_linear_scaling_is_a_slower_clock() -> None:
+    plain, _ = inverse_frequencies(RopeConfig(10000.0), 64)
+    slow, scale = inverse_frequencies(RopeConfig(10000.0, "linear", 4.0), 64)
+    assert torch.equal(slow * 4, plain)
+    assert scale == 1.0
+
+
+@pytest.mark.parametrize("kind", ["llama3", "yarn"])
+def test_extensions_keep_high_frequencies_and_slow_low_ones(kind: str) -> None:
+    config = RopeConfig(500000.0, kind, 8.0, original_max_position=8192)
+    plain, _ = inverse_frequencies(RopeConfig(500000.0), 128)
+    found, scale = inverse_frequencies(config, 128)
+    assert torch.allclose(found[:8], plain[:8])
+    assert torch.allclose(found[-8:], plain[-8:] / 8)
+    assert bool((found[1:] < found[:-1]).all())
+    assert scale == (1.0 if kind == "llama3" else pytest.approx(0.1 * math.log(8) + 1))
+
+
+def test_embedding_looks_up_rows() -> None:
+    table = torch.randn(10, 4)
+    assert torch.equal(Embedding(table).forward(torch.tensor([3, 3, 9])), table[[3, 3, 9]])

@@ -1,0 +1,203 @@
+"""Linear layers: packed layouts and every path against the definition, and rows that do not know their neighbours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.layers.linear import int4
+from engine.layers.linear.affine import AffineColumns, chunks, dequantise
+from engine.layers.linear.blocks import BLOCK, IDENTITY, natural, operator_columns, pack_words, stored, unpack_blocks
+from engine.layers.linear.dense import Concatenated, Dense
+from engine.layers.numerics import Numerics
+
+CPU = torch.device("cpu")
+
+
+class Affine:
+    """Random group-affine weights, kept unpacked."""
+
+    def __init__(
+        self, outputs: int, inputs: int, group: int, seed: int = 0, symmetric: bool = False, order: bool = False
+    ):
+        generator = torch.Generator().manual_seed(seed)
+        self.in_features, self.out_features, self.group = inputs, outputs, group
+        self.codes = torch.randint(0, 16, (inputs, outputs), dtype=torch.uint8, generator=generator)
+        self.scales = (torch.rand(inputs // group, outputs, generator=generator) * 0.02 + 0.005).half()
+        shape = (inputs // group, outputs)
+        self.zeros = torch.full(shape, 8) if symmetric else torch.randint(0, 16, shape, generator=generator)
+        self.zeros = self.zeros.to(torch.uint8)
+        self.order = torch.randperm(inputs, generator=generator) if order else None
+
+    def columns(self, start: int, stop: int) -> AffineColumns:
+        in_file = self.codes if self.order is None else self.codes[self.order.argsort()]
+        return AffineColumns(words(in_file)[:, start:stop], self.scales[:, start:stop], self.zeros[:, start:stop])
+
+    def weight(self) -> Tensor:
+        """``[N, K]`` float32 by the definition, element by element."""
+        out = torch.empty(self.out_features, self.in_features)
+        for row in range(self.in_features):
+            feature = row if self.order is None else int(self.order[row])
+            scale, zero = self.scales[row // self.group].float(), self.zeros[row // self.group].float()
+            out[:, feature] = (self.codes[row].float() - zero) * scale
+        return out
+
+
+def words(codes: Tensor) -> Tensor:
+    """Eight codes along the input features in a word."""
+    places = codes.to(torch.int64).view(-1, 8, codes.shape[1]) << 4 * torch.arange(8)[:, None]
+    return places.sum(1).to(torch.int32)
+
+
+def build(parts: list[Affine], dtype: torch.dtype, bias: Tensor | None = None, invariant: bool = False):
+    return int4.build(parts, bias, dtype, CPU, Numerics(invariant))
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("columns", [IDENTITY, tuple(reversed(IDENTITY)), tuple((i * 17) % 64 for i in range(64))])
+def test_packing_and_unpacking_are_inverse(columns: tuple[int, ...]) -> None:
+    codes = torch.randint(0, 16, (24, 10 * BLOCK), dtype=torch.uint8)
+    packed = pack_words(words(codes), columns)
+    assert packed.shape == (10, 24, 32)
+    assert int(packed[3, 5, 7] & 15) == int(codes[5, 3 * BLOCK + columns[7]])
+    assert int(packed[3, 5, 7] >> 4) == int(codes[5, 3 * BLOCK + columns[39]])
+    for dtype in (torch.float32, torch.bfloat16):
+        out = torch.empty(24, 10 * BLOCK, dtype=dtype)
+        unpack_blocks(packed, 8, out)
+        assert torch.equal(natural(out, columns), codes.to(dtype) - 8)
+        assert torch.equal(stored(codes.to(dtype) - 8, columns), out)
+
+
+def test_the_probed_layout_is_the_operators() -> None:
+    columns = operator_columns()
+    assert columns is not None
+    codes = torch.randint(0, 16, (192, 96), dtype=torch.int32)
+    theirs = torch._convert_weight_to_int4pack_for_cpu(codes, 1).flatten()
+    assert torch.equal(theirs, pack_words(words(codes.t().contiguous()), columns).flatten())
+
+
+def test_chunks_cross_the_borders_of_parts() -> None:
+    parts = [Affine(40, 32, 32, 1), Affine(72, 32, 32, 2), Affine(8, 32, 32, 3)]
+    whole = words(torch.cat([part.codes for part in parts], 1))
+    seen = [(start, columns.words) for start, columns in chunks(parts, 48)]
+    assert [start for start, _ in seen] == [0, 48, 96]
+    assert torch.equal(torch.cat([found for _, found in seen], 1), whole)
+
+
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize(("outputs", "inputs", "group"), [(96, 64, 32), (64, 256, 128), (200, 48, 16), (8, 40, 8)])
+def test_float32_weights_are_exactly_those_of_the_definition(
+    outputs: int, inputs: int, group: int, symmetric: bool, order: bool
+) -> None:
+    part = Affine(outputs, inputs, group, 4, symmetric, order)
+    expected = part.weight()
+    assert torch.equal(dequantise(part.columns(0, outputs), group, part.order).t(), expected)
+    written = torch.empty(outputs, inputs)
+    int4.write_dense(part, written)
+    assert torch.equal(written, expected)
+    layer = build([part], torch.float32)
+    assert layer.path == "dequantise and multiply"
+    assert "bfloat16" in layer.declined[0].reason
+    assert torch.equal(layer.dequantised(torch.float32), expected)
+    x = torch.randn(37, inputs)
+    torch.testing.assert_close(layer(x), x @ expected.t(), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(layer.forward_float32(x), x @ expected.t(), rtol=1e-5, atol=1e-5)
+
+
+def test_scales_kept_in_float32_stay_exact() -> None:
+    part = Affine(64, 64, 32, 5)
+    part.scales = torch.rand(2, 64) * 0.02
+    assert torch.equal(build([part], torch.float32).dequantised(torch.float32), part.weight())
+
+
+@pytest.mark.parametrize("order", [False, True])
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("rows", [1, 3, int4.FEW_ROWS, int4.FEW_ROWS + 1, 70])
+def test_bfloat16_paths_follow_the_definition(rows: int, symmetric: bool, order: bool) -> None:
+    """Few rows through torch's operator, many through dequantisation: within bfloat16 rounding of the exact sum."""
+    parts = [Affine(96, 256, 64, seed, symmetric) for seed in (6, 7)]
+    if order:
+        parts[0].order = parts[1].order = torch.randperm(256, generator=torch.Generator().manual_seed(1))
+    bias = torch.randn(192).bfloat16()
+    layer = build(parts, torch.bfloat16, bias)
+    assert layer.path == "torch int4 matmul on CPU"
+    assert layer.out_features == 192
+    x = torch.randn(rows, 256).bfloat16()
+    weight = torch.cat([part.weight() for part in parts])
+    expected = x.float() @ weight.t() + bias.float()
+    # Scales and products are each off by at most 2^-9 of themselves, zero-points of up to 8 steps (of 0.025) likewise.
+    allowed = x.float().abs() @ (weight.abs() + 8 * 0.025).t() * 2**-8 + expected.abs() * 2**-8
+    assert bool(((layer(x).float() - expected).abs() <= allowed).all())
+    error = (layer.forward_float32(x) - expected).abs()
+    assert bool((error <= allowed).all())
+
+
+def test_both_bfloat16_paths_have_the_same_symmetric_weights() -> None:
+    layer = build([Affine(128, 128, 32, 8, symmetric=True)], torch.bfloat16)
+    through_operator = torch.cat([layer(rows) for rows in torch.eye(128).bfloat16().split(16)]).t()
+    assert torch.equal(layer.dequantised(torch.bfloat16), through_operator)
+
+
+def test_meta_layers_plan_the_size_of_real_ones() -> None:
+    for dtype in (torch.bfloat16, torch.float32):
+        real = build([Affine(200, 128, 64, 9)], dtype)
+        planned = int4.Int4Linear.empty(128, 200, 64, dtype, torch.device("meta"), Numerics())
+        assert planned.storage_size() == real.storage_size()
+
+
+def test_packed_layers_take_about_four_bits() -> None:
+    layer = build([Affine(256, 1024, 128, 10)], torch.bfloat16)
+    assert layer.storage_size() == 256 * 1024 // 2 + 256 * 8 * 4
+
+
+def test_dense_and_concatenated() -> None:
+    weight, bias = torch.randn(24, 16), torch.randn(24)
+    dense = Dense(weight, bias, Numerics())
+    x = torch.randn(5, 16)
+    expected = x @ weight.t() + bias
+    torch.testing.assert_close(dense(x), expected)
+    torch.testing.assert_close(dense.forward_float32(x), expected)
+    both = Concatenated([dense, Dense(weight[:8], None, Numerics())])
+    assert both.out_features == 32
+    torch.testing.assert_close(both(x), torch.cat((expected, x @ weight[:8].t()), 1))
+    assert both.storage_size() == (24 * 16 + 24 + 8 * 16) * 4
+
+
+BF16, FP32 = torch.bfloat16, torch.float32
+INVARIANT = {
+    "int4 operator": lambda: build([Affine(192, 256, 64, 11)], BF16, torch.randn(192).to(BF16), True),
+    "int4 operator, act-order": lambda: build([Affine(64, 512, 128, 12, order=True)], BF16, None, True),
+    "int4 dequantised": lambda: build([Affine(136, 200, 8, 13)], BF16, None, True),
+    "int4 float32": lambda: build([Affine(136, 256, 32, 14)], FP32, None, True),
+    "dense float32": lambda: Dense(torch.randn(136, 100), torch.randn(136), Numerics(True)),
+    "dense bfloat16": lambda: Dense(torch.randn(1000, 256).to(BF16), None, Numerics(True)),
+    "wide": lambda: Dense(torch.randn(300, 3000), None, Numerics(True)),
+}
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("name", INVARIANT)
+def test_batch_invariant_rows_keep_their_bits(name: str, threads: int) -> None:
+    """A row alone, and in batches of 2 to 33 at every position, among neighbours of every size."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(len(name))
+    layer = INVARIANT[name]()
+    dtype = FP32 if name in ("int4 float32", "dense float32", "wide") else BF16
+    row = torch.randn(1, layer.in_features).to(dtype)
+    others = (torch.randn(33, layer.in_features) * 10 ** torch.randn(33, 1)).to(dtype)
+    for forward in (layer.forward, layer.forward_float32):
+        alone = forward(row)[0]
+        for count in range(2, 34) if threads == 1 else (2, 8, 9, 33):
+            for place in range(count) if count in (9, 33) else (0, count // 2, count - 1):
+                batch = others[:count].clone()
+                batch[place] = row[0]
+                assert torch.equal(forward(batch)[place], alone), (count, place)

@@ -1,0 +1,141 @@
+"""What fits, and who holds what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+import torch
+
+from engine.checkpoints.config import RawConfig
+from engine.memory.bandwidth import measure_bandwidth
+from engine.memory.estimate import OutOfMemory, Plan, activation_bytes, budget_bytes, kv_bytes_per_token, plan, size
+from engine.memory.owners import memory_by_owner
+from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, cpu_has_bfloat16, free_bytes, probe
+from engine.models.base import ModelConfig
+from engine.models.registry import family
+
+CPU = torch.device("cpu")
+GB = 10**9
+
+
+def test_budgets() -> None:
+    assert budget_bytes(None, 10 * GB) == int(8.5 * GB)
+    assert budget_bytes(0.5, 10 * GB) == 5 * GB
+    assert budget_bytes(1, 10 * GB) == 10 * GB
+    assert budget_bytes(3 * GB, 10 * GB) == 3 * GB
+    assert budget_bytes(30 * GB, 10 * GB) == 10 * GB
+    assert budget_bytes(0, 10 * GB) == 0
+
+
+def _plan(**values: float) -> Plan:
+    stated = {"weights": 4 * GB, "kv_bytes": 100_000, "activations": GB // 2, "context": 8192, "free": 10 * GB}
+    return plan(**(stated | values))  # type: ignore[arg-type]
+
+
+def test_pages_come_out_of_what_is_left() -> None:
+    made = _plan(memory=6 * GB)
+    assert made.pages == int(1.5 * GB // 1_600_000)
+    assert made.fit.kv == made.pages * 1_600_000
+    assert made.fit.kv_tokens == (made.pages - 1) * 16
+    assert made.fit.weights + made.fit.activations + made.fit.kv <= made.fit.budget == 6 * GB
+    assert made.context == 8192
+
+
+def test_memory_may_set_the_context() -> None:
+    made = _plan(memory=5 * GB)
+    assert made.context == made.fit.kv_tokens < 8192
+    assert made.context % 16 == 0
+
+
+def test_plenty_of_memory_is_not_all_taken() -> None:
+    assert _plan(free=900 * GB).pages == 8 * 512 + 1
+
+
+def test_the_draft_counts_and_the_replaced_model_is_credited() -> None:
+    assert _plan(draft_weights=GB).pages == _plan(weights=5 * GB).pages
+    with pytest.raises(OutOfMemory):
+        _plan(free=4 * GB)
+    made = _plan(free=4 * GB, credit=6 * GB)
+    assert made.fit.free == 10 * GB
+
+
+def test_refusals_say_what_it_takes_and_what_to_do() -> None:
+    with pytest.raises(OutOfMemory) as caught:
+        _plan(memory=4 * GB)
+    assert "takes 4.0 GB for its weights and 500 MB to work with, and 4.0 GB may be used of the 10.0 GB" in str(
+        caught.value
+    )
+    assert str(caught.value).endswith("Raise the memory budget.")
+    assert caught.value.fit.budget == 4 * GB
+    with pytest.raises(OutOfMemory, match=r"Close other programs.*no draft model"):
+        _plan(free=3 * GB, draft_weights=GB)
+
+
+def test_a_short_context_needs_no_more_than_itself() -> None:
+    made = _plan(context=64, weights=0, activations=0, memory=5 * 1_600_000)
+    assert (made.pages, made.context) == (5, 64)
+
+
+def test_sizes_for_people() -> None:
+    assert size(5_123_000_000) == "5.1 GB"
+    assert size(740_400_000) == "740 MB"
+
+
+def _config(hidden: int) -> ModelConfig:
+    values = {
+        "architectures": ["LlamaForCausalLM"], "hidden_size": hidden, "intermediate_size": 2 * hidden, "head_dim": 16,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
+    }  # fmt: skip
+    return family("LlamaForCausalLM").read_config(RawConfig(values, Path("config.json")))
+
+
+def test_estimates_follow_the_shape() -> None:
+    small, large = _config(256), _config(512)
+    assert kv_bytes_per_token(small, torch.bfloat16) == 2 * 2 * 2 * 16 * 2
+    one = activation_bytes(small, torch.bfloat16, 1, 1)
+    many = activation_bytes(small, torch.bfloat16, 512, 1)
+    assert one < many < activation_bytes(large, torch.bfloat16, 512, 1)
+    assert activation_bytes(small, torch.bfloat16, 512, 512) > many
+
+
+def test_the_cpu_is_always_there() -> None:
+    device = probe(choose_device("cpu"))
+    assert device.kind == "cpu"
+    assert "core" in device.name
+    assert 0 < device.free_bytes <= device.total_bytes
+    assert free_bytes(CPU) <= psutil.virtual_memory().total
+    assert device.bandwidth is None
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_a_missing_gpu_is_a_sentence() -> None:
+    assert choose_device("auto") == CPU
+    with pytest.raises(NoSuchDevice, match=r"There is no GPU.*Choose the device cpu"):
+        choose_device("cuda")
+
+
+def test_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert choose_dtype(CPU, "float32").dtype == torch.float32
+    assert (choose_dtype(CPU).dtype == torch.bfloat16) == cpu_has_bfloat16()
+    monkeypatch.setattr("engine.memory.probe.cpu_has_bfloat16", lambda: False)
+    choice = choose_dtype(CPU)
+    assert choice.dtype == torch.float32
+    assert "no bfloat16" in choice.notice
+
+
+def test_bandwidth_is_measured_once() -> None:
+    found = measure_bandwidth(CPU)
+    assert found > 1e8
+    assert measure_bandwidth(CPU) == found
+
+
+def test_memory_of_the_process_by_owner() -> None:
+    resident = psutil.Process().memory_info().rss
+    owners = memory_by_owner(CPU, weights=1000, kv_used=2000, kv_reserved=3000, kv_touched=2500)
+    assert owners.scope == "process"
+    assert (owners.weights, owners.kv_used, owners.kv_reserved) == (1000, 2000, 3000)
+    assert abs(owners.other_kvasir + 1000 + 2500 - resident) < 50e6
+    assert owners.other_kvasir + owners.other_programs <= owners.total
+    assert memory_by_owner(CPU, 1 << 50, 0, 0).other_kvasir == 0
