@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-all lint bench screenshots clean
+.PHONY: run test test-all lint bench gpu-check screenshots clean
 
 run: $(STAMP) qt-libraries
 	$(BIN)/kvasir
@@ -26,6 +26,16 @@ lint: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/kvasir bench
+
+# On a machine with a CUDA GPU: the tests that need one, then all figures of docs/measurements.md, as a file too.
+# GPU_PYTHON is another Python to run them with, one that has torch with CUDA and what the engine imports.
+GPU_PYTHON ?= $(BIN)/python
+GPU_FIGURES ?= gpu-figures.json
+GPU_ROUNDS ?= 3
+gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
+	$(GPU_PYTHON) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch finds no CUDA GPU here.")'
+	status=0; $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir=. -q tests/gpu || status=1; \
+	$(GPU_PYTHON) -m engine.cli.main bench --rounds $(GPU_ROUNDS) --json $(GPU_FIGURES) && exit $$status
 
 screenshots: $(STAMP) qt-libraries
 	QT_QPA_PLATFORM=offscreen $(BIN)/python docs/screenshots.py

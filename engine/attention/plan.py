@@ -87,14 +87,20 @@ def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: tor
     table, lengths = batch.page_table[group, : host.S, :pages], batch.kv_len[: host.S]
     rows = None
     if len(single) < host.S:
-        chosen = torch.tensor(single, device=device)
-        rows = torch.tensor([host.row_start[s] for s in single], device=device)
+        chosen = _on(device, single)
+        rows = _on(device, [host.row_start[s] for s in single])
         table, lengths = table[chosen], lengths[chosen]
     key = torch.arange(pages * PAGE_SIZE, device=device)
     seen = key < lengths[:, None]
     if spec.window is not None:
         seen &= key >= lengths[:, None] - spec.window
     return Padded(rows, table.reshape(-1), len(single), _additive(seen, dtype)[:, None, None, :])
+
+
+def _on(device: torch.device, values: list[int]) -> Tensor:
+    """A tensor of the values; on CUDA out of pinned memory, because a copy from any other waits for the device."""
+    tensor = torch.tensor(values)
+    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
 def _source(batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype) -> Source:
@@ -152,7 +158,8 @@ def _tree_block(batch: Batch, spec: AttnSpec, sequence: int, base: int, heads_pe
     rows = batch.host.row_start[sequence + 1] - begin
     whole = spec.window is None or kv_len <= spec.window
     split = kv_len - rows if whole and kv_len - rows > SPLIT_PREFIX else base
-    mask = _additive(visible(batch, spec, sequence, kv_len)[:, split:], dtype).repeat_interleave(heads_per_kv, 0)
+    seen = visible(batch, spec, sequence, kv_len, slice(begin, begin + rows))
+    mask = _additive(seen[:, split:], dtype).repeat_interleave(heads_per_kv, 0)
     return Block(begin, rows, 0, kv_len - base, split - base, mask)
 
 

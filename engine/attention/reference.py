@@ -63,21 +63,22 @@ def slots_of(batch: Batch, group: int, sequence: int, kv_len: int) -> Tensor:
     return pages[index // PAGE_SIZE] * PAGE_SIZE + index % PAGE_SIZE
 
 
-def visible(batch: Batch, spec: AttnSpec, sequence: int, kv_len: int) -> Tensor:
+def visible(batch: Batch, spec: AttnSpec, sequence: int, kv_len: int, rows: slice | None = None) -> Tensor:
     """Which keys each new row of a sequence sees [rows, kv_len]: the prefix, and of the new rows its own ancestors.
 
-    A window counts positions: for a tree a key's position is root + depth, otherwise it is the key's index.
+    `rows` are the sequence's rows of the batch; None reads them from the device. A window counts positions: for a tree
+    a key's position is root + depth, otherwise it is the key's index.
     """
-    begin, end = batch.row_start[sequence : sequence + 2].tolist()
-    rows, device = end - begin, batch.positions.device
-    prefix = kv_len - rows
-    own = torch.arange(rows, device=device)
+    begin, end = (rows.start, rows.stop) if rows else batch.row_start[sequence : sequence + 2].tolist()
+    count, device = end - begin, batch.positions.device
+    prefix = kv_len - count
+    own = torch.arange(count, device=device)
     among_new = own[None, :] <= own[:, None]
     if batch.ancestors is not None:
         bits = batch.ancestors[begin:end, None]
         shift = own.clamp(max=MAX_TREE_ROWS - 1)[None, :]
         among_new = among_new & ((bits == -1) | ((bits >> shift) & 1).bool())
-    mask = torch.cat([torch.ones(rows, prefix, dtype=torch.bool, device=device), among_new], dim=1)
+    mask = torch.cat([torch.ones(count, prefix, dtype=torch.bool, device=device), among_new], dim=1)
     if spec.window is not None:
         query = batch.positions[begin:end]
         key = torch.cat([torch.arange(prefix, device=device), query])

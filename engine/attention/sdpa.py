@@ -6,6 +6,8 @@ The heads that share a KV head become rows of it, so keys are read once for all 
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -50,6 +52,8 @@ class SdpaAttention:
     name = "sdpa"
 
     def __init__(self) -> None:
+        # cuDNN's attention builds a plan for every new number of keys, which is to say for every token.
+        torch.backends.cuda.enable_cudnn_sdp(False)
         self._batch: Batch | None = None
         self._scratch = Scratch()
         self._plans: dict[tuple[int | None, int, torch.dtype, int], Plan] = {}
@@ -174,12 +178,41 @@ def _fused(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -
 
 
 def _fused_with_lse(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale: float) -> tuple[Tensor, Tensor]:
-    """As `_fused`, and lse [B, H_kv, R]. Only the CPU kernel gives it; elsewhere the scores are materialised."""
+    """As `_fused`, and lse [B, H_kv, R] float32.
+
+    Torch's flash kernel on CUDA gives it too, but takes no mask: there a masked part (the new rows among themselves)
+    materialises its scores, and the part that grows with the context does not.
+    """
     if q.device.type == "cpu":
         o, lse = _flash_cpu(q, k, v, attn_mask=mask, scale=scale)
         return o, lse
+    if mask is None and q.dtype != torch.float32 and _flash_cuda_fails(q.device, q.dtype, q.shape[-1]) is None:
+        return _flash_cuda(q, k, v, scale)
     scores = torch.matmul(q.float(), k.float().transpose(-1, -2)) * scale
     if mask is not None:
         scores = scores + mask
     lse = torch.logsumexp(scores, dim=-1)
     return torch.matmul(torch.exp(scores - lse.unsqueeze(-1)), v.float()).to(q.dtype), lse
+
+
+def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    o, lse = torch.ops.aten._scaled_dot_product_flash_attention(q, k, v, 0.0, False, False, scale=scale)[:2]
+    return o, lse
+
+
+@functools.cache
+def _flash_cuda_fails(device: torch.device, dtype: torch.dtype, width: int) -> str | None:
+    """Compare torch's flash kernel with the definition once: torch promises nothing about this operator."""
+    if width % 8 or width > 256:
+        return f"it has no heads of {width}"
+    generator = torch.Generator().manual_seed(1)
+    q, k, v = (torch.randn(1, 2, n, width, generator=generator).to(device, dtype) for n in (6, 40, 40))
+    scores = q.float() @ k.float().transpose(-1, -2) * width**-0.5
+    try:
+        o, lse = _flash_cuda(q, k, v, width**-0.5)
+    except RuntimeError as error:
+        return f"it fails here ({str(error).splitlines()[0]})"
+    right = torch.allclose(o.float(), scores.softmax(-1) @ v.float(), rtol=0.05, atol=0.02)
+    if lse.shape != q.shape[:3] or not right or not torch.allclose(lse, scores.logsumexp(-1), rtol=0.01, atol=0.01):
+        return "its result does not agree with the definition here"
+    return None

@@ -22,8 +22,8 @@ class HostShape:
 
     T, S and L count what is real; the tensors of the batch may be padded beyond them. `pages[g][s]` are the pages of
     sequence s in layer group g, `first_page[g][s]` is its first page if they are consecutive up to kv_len and else
-    -1. `first_slot[g]` is the slot of row 0 if the slots of all rows are consecutive and else -1. `trees[s]` says
-    that the rows of sequence s are a tree (empty when no sequence has one).
+    -1. `first_slot[g]` is the slot of row 0 if the slots of all rows, padding included, are consecutive and else -1.
+    `trees[s]` says that the rows of sequence s are a tree (empty when no sequence has one).
     """
 
     T: int

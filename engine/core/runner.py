@@ -194,7 +194,7 @@ def _tree(parents: Sequence[int], n: int) -> tuple[list[int], list[int]]:
 def _fill_slots(
     buffers: BucketBuffers, group: int, rows: Sequence[SequenceRows], tables: Sequence[Sequence[int]]
 ) -> int:
-    """Write the slots of one group; returns the first slot if they are consecutive, else -1."""
+    """Write the slots of one group; returns the first slot if all of them are consecutive, else -1."""
     slots: list[int] = []
     for row, pages in zip(rows, tables, strict=True):
         start, n = row.start, len(row.tokens)
@@ -207,6 +207,8 @@ def _fill_slots(
         slots += run.ravel()[offset : offset + n].tolist()
     fill(buffers.np_slots[group], slots)
     count = len(slots)
+    if count < buffers.bucket.T:
+        return -1  # padding rows follow, whose slots are those of page 0
     if slots[-1] - slots[0] == count - 1 and (count == 1 or slots == list(range(slots[0], slots[0] + count))):
         return slots[0]
     return -1

@@ -83,7 +83,7 @@ def processed(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     """Scores [L, V] float32 after bias, penalties, DRY and temperature, before truncation; greedy rows unscaled."""
     scores = logits.to(torch.float32)
     if any(not draw.params.plain for draw in draws):
-        scores = scores.clone() if scores.data_ptr() == logits.data_ptr() else scores
+        scores = scores.clone() if scores is logits else scores
         _penalise_rows_(scores, draws)
     heat = [draw.params.temperature or 1.0 for draw in draws]
     if any(value != 1.0 for value in heat):

@@ -60,7 +60,7 @@ def chunks(parts: Sequence[AffineWeights], step: int = CHUNK) -> Iterator[tuple[
 
 def unpack_words(words: Tensor, order: Tensor | None) -> Tensor:
     """``words [K / 8, n]`` -> codes ``[K, n]`` uint8 in ``order``."""
-    codes = torch.empty(words.shape[0], PER_WORD, words.shape[1], dtype=torch.uint8)
+    codes = torch.empty(words.shape[0], PER_WORD, words.shape[1], dtype=torch.uint8, device=words.device)
     for place in range(PER_WORD):
         codes[:, place] = (words >> 4 * place) & 15
     codes = codes.view(-1, words.shape[1])

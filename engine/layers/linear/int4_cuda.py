@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -14,9 +14,13 @@ from engine.layers.linear.tiled import tiled_matmul
 from engine.layers.numerics import Numerics
 
 GROUPS = (32, 64, 128, 256)
-K_TILES = 8
-"""The operator's ``inner_k_tiles``: 8 x 16 input features lie together in memory."""
+K_TILES = (8, 4, 2)
+"""The operator's ``inner_k_tiles``, the fastest first: so many times 16 input features lie together in memory."""
+BLOCK_WEIGHTS = 1 << 24
+"""Weights converted to float32 at a time in the batch-invariant mode (64 MB)."""
 _EYE_ROWS = 256
+_FEATURES = 8
+"""Output features of one tile of the layout."""
 
 
 def cuda_declines(parts: Sequence[AffineWeights], dtype: torch.dtype, device: torch.device) -> str | None:
@@ -30,13 +34,18 @@ def cuda_declines(parts: Sequence[AffineWeights], dtype: torch.dtype, device: to
     inputs, outputs = parts[0].in_features, sum(part.out_features for part in parts)
     if parts[0].group not in GROUPS or inputs % parts[0].group:
         return f"it has no groups of {parts[0].group} over {inputs} input features"
-    if inputs % (16 * K_TILES) or outputs % 8:
+    tiles = _k_tiles(inputs)
+    if tiles is None or outputs % _FEATURES:
         return f"{outputs} x {inputs} is not a multiple of its tiles"
-    return _operator_fails(device)
+    return _operator_fails(device, tiles)
+
+
+def _k_tiles(in_features: int) -> int | None:
+    return next((tiles for tiles in K_TILES if in_features % (16 * tiles) == 0), None)
 
 
 @functools.cache
-def _operator_fails(device: torch.device) -> str | None:
+def _operator_fails(device: torch.device, tiles: int) -> str | None:
     """Multiply a small random matrix once and compare with the definition: packing conventions changed over time."""
     generator = torch.Generator().manual_seed(1)
     codes = torch.randint(0, 16, (64, 256), dtype=torch.uint8, generator=generator)
@@ -45,7 +54,7 @@ def _operator_fails(device: torch.device) -> str | None:
     scale, zero = scale_zero.float().repeat_interleave(128, 0).unbind(-1)
     expected = x.float() @ ((codes.t().float() - 8) * scale + zero)
     try:
-        packed = _pack(codes.to(device))
+        packed = _pack(codes.to(device), tiles)
         found = torch._weight_int4pack_mm(x.to(device), packed, 128, scale_zero.to(device)).float().cpu()
     except RuntimeError as error:
         return f"it fails here ({str(error).splitlines()[0]})"
@@ -54,10 +63,10 @@ def _operator_fails(device: torch.device) -> str | None:
     return None
 
 
-def _pack(codes: Tensor) -> Tensor:
-    """``codes [N, K]`` uint8 -> the operator's layout."""
+def _pack(codes: Tensor, tiles: int) -> Tensor:
+    """``codes [N, K]`` uint8 -> the operator's layout ``[N / 8, K / (16 tiles), 32, tiles / 2]`` int32."""
     pairs = codes[:, ::2] << 4 | codes[:, 1::2]
-    return torch._convert_weight_to_int4pack(pairs.contiguous(), K_TILES)
+    return torch._convert_weight_to_int4pack(pairs.contiguous(), tiles)
 
 
 class CudaInt4Linear(Linear):
@@ -78,10 +87,12 @@ class CudaInt4Linear(Linear):
         self.scale_zero = torch.empty(groups, self.out_features, 2, dtype=torch.bfloat16, device=device)
         for start, columns in chunks(parts):
             stop = start + columns.words.shape[1]
-            codes[start:stop] = unpack_words(columns.words, first.order).t()
+            codes[start:stop] = unpack_words(columns.words.to(device), self.order).t()
             self.scale_zero[:, start:stop, 0] = columns.scales
             self.scale_zero[:, start:stop, 1] = (8 - columns.zeros.float()) * columns.scales.float()
-        self.packed = _pack(codes)
+        tiles = _k_tiles(self.in_features)
+        assert tiles is not None, "see cuda_declines"
+        self.packed = _pack(codes, tiles)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.numerics.batch_invariant:
@@ -91,25 +102,37 @@ class CudaInt4Linear(Linear):
 
     def forward_float32(self, x: Tensor) -> Tensor:
         x = x if self.order is None else x.index_select(1, self.order)
-        out = tiled_matmul(x, [(0, self._transposed().float())], self.out_features)
+        out = tiled_matmul(x, ((start, block.float()) for start, block in self._blocks()), self.out_features)
         return out if self.bias is None else out.add_(self.bias)
 
     def _multiply(self, x: Tensor) -> Tensor:
         return torch._weight_int4pack_mm(x.contiguous(), self.packed, self.group, self.scale_zero)
 
-    def _transposed(self) -> Tensor:
-        """``W^T [K, N]`` bfloat16: the identity times the operator, where every sum has one term that is not zero."""
-        weight = torch.empty(self.in_features, self.out_features, dtype=torch.bfloat16, device=self.packed.device)
-        for start in range(0, self.in_features, _EYE_ROWS):
-            rows = min(_EYE_ROWS, self.in_features - start)
-            eye = torch.zeros(rows, self.in_features, dtype=torch.bfloat16, device=weight.device)
-            eye[:, start : start + rows].fill_diagonal_(1)
-            weight[start : start + rows] = self._multiply(eye)
+    def _blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """``W^T`` in blocks ``(first output feature, [K, n] bfloat16)``, rows in the packed order."""
+        step = max(1, BLOCK_WEIGHTS // (self.in_features * _FEATURES)) * _FEATURES
+        for start in range(0, self.out_features, step):
+            yield start, self._transposed(start, min(start + step, self.out_features))
+
+    def _transposed(self, start: int, stop: int) -> Tensor:
+        """The identity times the operator over some output features: every sum has one term that is not zero."""
+        packed = self.packed[start // _FEATURES : stop // _FEATURES]
+        scale_zero = self.scale_zero[:, start:stop].contiguous()
+        weight = torch.empty(self.in_features, stop - start, dtype=torch.bfloat16, device=packed.device)
+        for first in range(0, self.in_features, _EYE_ROWS):
+            rows = min(_EYE_ROWS, self.in_features - first)
+            eye = torch.zeros(rows, self.in_features, dtype=torch.bfloat16, device=packed.device)
+            eye[:, first : first + rows].fill_diagonal_(1)
+            weight[first : first + rows] = torch._weight_int4pack_mm(eye, packed, self.group, scale_zero)
         return weight
 
     def dequantised(self, dtype: torch.dtype) -> Tensor:
-        weight = self._transposed().t().to(dtype)
-        return weight if self.order is None else weight[:, self.order.argsort()]
+        weight = torch.empty(self.out_features, self.in_features, dtype=dtype, device=self.packed.device)
+        back = None if self.order is None else self.order.argsort()
+        for start, block in self._blocks():
+            rows = block.t().to(dtype)
+            weight[start : start + rows.shape[0]] = rows if back is None else rows[:, back]
+        return weight
 
     def storage_size(self) -> int:
         held = (self.packed, self.scale_zero, self.bias, self.order)

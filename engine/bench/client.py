@@ -1,0 +1,129 @@
+"""The engine driven from a plain thread: commands go in, and calls wait for the event that answers them."""
+
+from __future__ import annotations
+
+import itertools
+import queue
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from engine.core.commands import AddRequest, LoadModel, SetOption, Shutdown
+from engine.core.engine import Engine
+from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, OptionsEvent, StepRecord, TokensEvent
+from engine.protocol import Fit, LoadOptions, ModelCard, Sampling, Timings, Value
+
+
+class EngineError(RuntimeError):
+    """What the engine refused or could not do, in its own sentence."""
+
+
+class Answer(NamedTuple):
+    """One finished answer. ``steps`` are the records of the steps it took part in, in order."""
+
+    ids: list[int]
+    timings: Timings
+    steps: list[StepRecord]
+    gaps: list[float]
+    """Seconds between the arrivals of its tokens, the first excluded."""
+
+
+class EngineClient:
+    """An engine in a thread of its own. Not thread-safe: one caller at a time."""
+
+    def __init__(self) -> None:
+        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
+        self.engine = Engine(self._events.put)
+        self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
+        self._thread.start()
+
+    def load(self, path: str, draft: str = "", options: LoadOptions = LoadOptions()) -> tuple[ModelCard, Fit]:
+        """Load a model and wait for it. Raises :class:`EngineError`."""
+        self.engine.submit(LoadModel(path, draft, options))
+        while True:
+            event = self._next()
+            if isinstance(event, LoadedEvent):
+                return event.card, event.fit
+
+    def set(self, key: str, value: Value) -> None:
+        """Set a switch and wait until it holds (a reload included). Raises :class:`EngineError`."""
+        present = {spec.key: spec for spec in self.engine.catalogue_state()}[key]
+        if present.value == value:
+            return
+        self.engine.submit(SetOption(key, value))
+        awaited = LoadedEvent if present.applies == "reload" else OptionsEvent
+        while not isinstance(self._next(), awaited):
+            pass
+
+    def answer(
+        self, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+    ) -> Answer:
+        """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
+        self.engine.submit(AddRequest("bench", prompt_ids, sampling, 1, optimisations or {}))
+        return self._collect(("bench",), {})["bench"]
+
+    def together(
+        self, prompts: Sequence[Sequence[int]], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+    ) -> list[Answer]:
+        """Answer all prompts at once, to their ends. Each answer's ``steps`` are those of all of them."""
+        names = [f"bench {number}" for number in range(len(prompts))]
+        for name, prompt in zip(names, prompts, strict=True):
+            self.engine.submit(AddRequest(name, prompt, sampling, 1, optimisations or {}))
+        answers = self._collect(names, {})
+        return [answers[name] for name in names]
+
+    def interrupted(
+        self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
+    ) -> Answer:
+        """The answer to ``running`` while a second prompt arrives once ``after_tokens`` tokens of it are there."""
+        self.engine.submit(AddRequest("running", running, sampling))
+        later = {"arriving": AddRequest("arriving", arriving, sampling)}
+        return self._collect(("running", "arriving"), later, after_tokens)["running"]
+
+    def _collect(self, names: Sequence[str], later: dict[str, AddRequest], after_tokens: int = 0) -> dict[str, Answer]:
+        """Read events until every named answer has ended; submit ``later`` once the first one has ``after_tokens``."""
+        ids: dict[str, list[int]] = {name: [] for name in names}
+        arrivals: dict[str, list[float]] = {name: [] for name in names}
+        finished: dict[str, FinishedEvent] = {}
+        steps: list[StepRecord] = []
+        while len(finished) < len(names):
+            event = self._next()
+            if isinstance(event, TokensEvent):
+                ids[event.request_id].extend(token.id for token in event.tokens)
+                arrivals[event.request_id].append(time.perf_counter())
+                if len(ids[names[0]]) >= after_tokens:
+                    for name in list(later):
+                        self.engine.submit(later.pop(name))
+            elif isinstance(event, StepRecord):
+                steps.append(event)
+            elif isinstance(event, FinishedEvent):
+                finished[event.request_id] = event
+                if event.reason in ("error", "memory"):
+                    raise EngineError(event.detail or event.reason)
+        return {name: Answer(ids[name], finished[name].timings, steps, _gaps(arrivals[name])) for name in names}
+
+    def weight_bytes(self) -> int:
+        """Bytes that the loaded model's weights take."""
+        loaded = self.engine.loaded
+        return 0 if loaded is None or loaded.model is None else loaded.model.storage_size()
+
+    def close(self) -> None:
+        self.engine.submit(Shutdown())
+        self._thread.join()
+
+    def __enter__(self) -> EngineClient:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _next(self) -> Event:
+        event = self._events.get()
+        if isinstance(event, ErrorEvent):
+            raise EngineError(event.message)
+        return event
+
+
+def _gaps(arrivals: Sequence[float]) -> list[float]:
+    return [after - before for before, after in itertools.pairwise(arrivals)]

@@ -1,0 +1,176 @@
+"""The programs that a comparison runs: Kvasir and its peers behind one small interface, each in a process of its own.
+
+Every program loads one model, then answers the same question: how long from a prompt of n token ids to its first
+token, and how long for the tokens after it. Greedy, end-of-text ignored, one stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+from engine.bench.measure import timed
+from engine.protocol import Sampling
+
+
+class Speed(NamedTuple):
+    """Of one run: seconds to the first token, and seconds a token after it."""
+
+    prefill_seconds: float
+    decode_seconds_per_token: float
+
+
+class Program(Protocol):
+    """One program with one model in memory."""
+
+    def load(self, model: Path, threads: int) -> None: ...
+
+    def run(self, prompt: list[int], tokens: int) -> Speed: ...
+
+
+class Kvasir:
+    """This engine, driven as the server drives it: commands in, events out, the step loop in its own thread."""
+
+    def load(self, model: Path, threads: int) -> None:
+        import torch
+
+        from engine.bench.client import EngineClient
+
+        torch.set_num_threads(threads)
+        self.client = EngineClient()
+        self.client.load(str(model))
+
+    def run(self, prompt: list[int], tokens: int) -> Speed:
+        sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
+        timings = self.client.answer(prompt, sampling).timings
+        return Speed(timings.ttft_ms / 1000, (timings.total_ms - timings.ttft_ms) / 1000 / (tokens - 1))
+
+
+class Transformers:
+    """transformers with random bf16 weights of the shape in ``config.json``."""
+
+    def load(self, model: Path, threads: int) -> None:
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        torch.set_num_threads(threads)
+        config = AutoConfig.from_pretrained(model)
+        del config.quantization_config
+        with torch.device("meta"):
+            skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        self.model = skeleton.to_empty(device=self.device).eval()
+        noise = torch.empty(2**20, dtype=torch.bfloat16, device=self.device).normal_(0, 0.02)
+        for parameter in self.model.parameters():
+            flat = parameter.data.view(-1)
+            for start in range(0, flat.numel(), noise.numel()):
+                part = flat[start : start + noise.numel()]
+                part.copy_(noise[: part.numel()])
+        self._rebuild_rotary(config)
+
+    def _rebuild_rotary(self, config: Any) -> None:
+        """Buffers made on the meta device are empty: make the rotary embedding's again."""
+        self.model.model.rotary_emb = type(self.model.model.rotary_emb)(config).to(self.device)
+
+    def run(self, prompt: list[int], tokens: int) -> Speed:
+        import torch
+
+        ids = torch.tensor([prompt], device=self.device)
+        with torch.inference_mode():
+            with timed() as prefill:
+                output = self.model(ids, use_cache=True, logits_to_keep=1)
+                token = output.logits[:, -1:].argmax(-1)
+                token.item()  # a listener sees a token only once it is on the host
+            cache = output.past_key_values
+            with timed() as decode:
+                for _ in range(tokens - 1):
+                    output = self.model(token, past_key_values=cache, use_cache=True)
+                    token = output.logits[:, -1:].argmax(-1)
+                    token.item()
+        return Speed(prefill.seconds, decode.seconds / (tokens - 1))
+
+
+class BitsAndBytes(Transformers):
+    """transformers with every linear layer held as bitsandbytes NF4 (blocks of 64), computed in bf16."""
+
+    def load(self, model: Path, threads: int) -> None:
+        super().load(model, threads)
+        self._quantise(self.model)
+
+    def _quantise(self, module: Any) -> None:
+        import bitsandbytes as bnb
+        import torch
+
+        for name, child in list(module.named_children()):
+            if not isinstance(child, torch.nn.Linear):
+                self._quantise(child)
+                continue
+            packed = bnb.nn.Linear4bit(
+                child.in_features,
+                child.out_features,
+                bias=child.bias is not None,
+                compute_dtype=torch.bfloat16,
+                quant_type="nf4",
+                device="meta",
+            )
+            weight: Any = bnb.nn.Params4bit(child.weight.data, requires_grad=False, quant_type="nf4")
+            packed.weight = weight.to(self.device)
+            setattr(module, name, packed.eval())
+
+
+class LlamaCpp:
+    """llama.cpp on a Q4_0 GGUF, through llama-cpp-python."""
+
+    def load(self, model: Path, threads: int) -> None:
+        import llama_cpp
+
+        self.llama = llama_cpp.Llama(
+            str(model),
+            n_ctx=2048,
+            n_gpu_layers=-1,  # as many as a build with GPU support can hold; a build without ignores it
+            n_threads=threads,
+            n_threads_batch=threads,
+            n_batch=512,
+            verbose=False,
+        )
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        """Touch every page of the memory-mapped file once."""
+        self.run([1, 2], 2)
+
+    def run(self, prompt: list[int], tokens: int) -> Speed:
+        import numpy as np
+
+        self.llama.reset()
+        self.llama._ctx.kv_cache_clear()
+        with timed() as prefill:
+            self.llama.eval(prompt)
+            token = int(np.argmax(self._last_logits()))
+        with timed() as decode:
+            for _ in range(tokens - 1):
+                self.llama.eval([token])
+                token = int(np.argmax(self._last_logits()))
+        return Speed(prefill.seconds, decode.seconds / (tokens - 1))
+
+    def _last_logits(self) -> Any:
+        import llama_cpp
+        import numpy as np
+
+        pointer = llama_cpp.llama_get_logits_ith(self.llama._ctx.ctx, -1)
+        return np.ctypeslib.as_array(pointer, shape=(self.llama.n_vocab(),))
+
+
+PROGRAMS: dict[str, tuple[str, Callable[[], Program]]] = {
+    "kvasir": ("Kvasir, GPTQ int4", Kvasir),
+    "llama.cpp": ("llama.cpp, Q4_0", LlamaCpp),
+    "transformers": ("transformers, bf16", Transformers),
+    "bitsandbytes": ("transformers + bitsandbytes NF4", BitsAndBytes),
+}
+REQUIRES: dict[str, tuple[str, ...]] = {
+    "kvasir": (),
+    "llama.cpp": ("llama_cpp", "gguf"),
+    "transformers": ("transformers",),
+    "bitsandbytes": ("transformers", "bitsandbytes"),
+}

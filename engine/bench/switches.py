@@ -1,0 +1,168 @@
+"""Every switch of the catalogue on and off, side by side: the same prompts, the same seed, in turn.
+
+Beside speed, each switch is measured by what it is for: the share of empty slots for page reservation, the longest
+wait of a running answer while another prompt is read for chunked prefill, the bytes of the weights, the share of
+guesses accepted.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from engine.bench.client import Answer, EngineClient
+from engine.bench.measure import median_ratio
+from engine.catalogue import CATALOGUE
+from engine.protocol import OptionSpec, Sampling, Value
+
+PAGE_TOKENS = 16
+
+
+class SwitchRow(msgspec.Struct, frozen=True):
+    """One switch: medians before (values[0]) and after (values[1]); ``ratio`` of decoding speed, pair by pair.
+
+    ``same`` says whether every answer had the same tokens both ways; ``shown`` is the switch's own figure.
+    """
+
+    key: str
+    title: str
+    values: tuple[Value, Value]
+    speed: tuple[float, float]
+    first_ms: tuple[float, float]
+    ratio: float
+    same: bool
+    shown: str
+
+
+def measure_switches(
+    client: EngineClient,
+    prompts: Sequence[list[int]],
+    long_prompt: list[int],
+    *,
+    tokens: int = 96,
+    rounds: int = 3,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[SwitchRow]:
+    """One row for each pair of values that can be compared with the model that ``client`` has loaded."""
+    sampling = Sampling(temperature=0.0, max_tokens=tokens, seed=1, ignore_eos=True)
+    state = {spec.key: spec for spec in client.engine.catalogue_state()}
+    rows = []
+    for entry in CATALOGUE:
+        for before, after in _pairs(state[entry.key]):
+            say(f"{entry.title}: {before} against {after}")
+            rows.append(_measure(client, state[entry.key], (before, after), prompts, long_prompt, sampling, rounds))
+    return rows
+
+
+def _pairs(spec: OptionSpec) -> list[tuple[Value, Value]]:
+    """The declared comparison, and the first choice against every other that can apply."""
+    if not spec.compare:
+        return []
+    if spec.kind == "choice" and spec.applies != "reload" and spec.default == spec.choices[0] == spec.compare[0]:
+        return [(spec.default, choice) for choice in spec.choices[1:] if choice not in spec.disabled_choices]
+    return [(spec.compare[0], spec.compare[1])]
+
+
+class _Side(NamedTuple):
+    value: Value
+    answers: list[Answer]
+    stalls: list[float]
+
+
+def _measure(
+    client: EngineClient,
+    spec: OptionSpec,
+    values: tuple[Value, Value],
+    prompts: Sequence[list[int]],
+    long_prompt: list[int],
+    sampling: Sampling,
+    rounds: int,
+) -> SwitchRow:
+    before, after = (_Side(value, [], []) for value in values)
+    weights: dict[Value, int] = {}
+    if spec.applies == "reload":  # loading both ways in turn would measure loading
+        order = [before] * rounds + [after] * rounds
+    else:
+        order = [before, after] * rounds
+    for side in order:
+        overrides = _apply(client, spec, side.value)
+        weights[side.value] = client.weight_bytes()
+        client.answer(prompts[0], sampling, overrides)  # warm-up: caches, buckets, draft length
+        side.answers.extend(client.answer(prompt, sampling, overrides) for prompt in prompts)
+        if spec.key == "chunked_prefill":
+            side.stalls.append(_longest_wait(client, prompts[0], long_prompt, sampling))
+    client.set(spec.key, spec.value)
+    return SwitchRow(
+        spec.key,
+        spec.title,
+        values,
+        (_median_speed(before), _median_speed(after)),
+        (_median_first(before), _median_first(after)),
+        median_ratio(
+            [answer.timings.tokens_per_second for answer in after.answers],
+            [answer.timings.tokens_per_second for answer in before.answers],
+        ),
+        all(a.ids == b.ids for a, b in zip(before.answers, after.answers, strict=True)),
+        _shown(spec.key, before, after, weights),
+    )
+
+
+def _apply(client: EngineClient, spec: OptionSpec, value: Value) -> dict[str, Value]:
+    """Set an engine-wide switch now; a switch of each answer becomes an override of the request."""
+    if spec.scope == "engine":
+        client.set(spec.key, value)
+        return {}
+    overrides: dict[str, Value] = {spec.key: value}
+    if spec.key == "draft_length":
+        overrides["speculation"] = "ngram" if "draft" in _disabled(client) else "draft"
+    return overrides
+
+
+def _disabled(client: EngineClient) -> dict[str, str]:
+    return next(spec.disabled_choices for spec in client.engine.catalogue_state() if spec.key == "speculation")
+
+
+def _longest_wait(client: EngineClient, prompt: list[int], long_prompt: list[int], sampling: Sampling) -> float:
+    """Seconds of the longest gap between two tokens of a running answer while a long prompt arrives beside it."""
+    return max(client.interrupted(prompt, long_prompt, sampling).gaps)
+
+
+def _median_speed(side: _Side) -> float:
+    return statistics.median(answer.timings.tokens_per_second for answer in side.answers)
+
+
+def _median_first(side: _Side) -> float:
+    return statistics.median(answer.timings.ttft_ms for answer in side.answers)
+
+
+def _shown(key: str, before: _Side, after: _Side, weights: dict[Value, int]) -> str:
+    match key:
+        case "page_reservation":
+            return f"empty slots {_waste(before):.0%} -> {_waste(after):.0%}"
+        case "chunked_prefill":
+            first, second = statistics.median(before.stalls), statistics.median(after.stalls)
+            return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
+        case "weights":
+            return f"weights {weights[before.value] / 1e6:.1f} -> {weights[after.value] / 1e6:.1f} MB"
+        case "speculation" | "draft_length":
+            return f"tokens a step {_per_step(before):.2f} -> {_per_step(after):.2f}, accepted {_accepted(after)}"
+    return f"tokens a step {_per_step(before):.2f} -> {_per_step(after):.2f}"
+
+
+def _waste(side: _Side) -> float:
+    """Share of the slots of used pages that hold no token, over all steps."""
+    used = sum(step.pages_used for answer in side.answers for step in answer.steps) * PAGE_TOKENS
+    live = sum(step.live_tokens for answer in side.answers for step in answer.steps)
+    return 1 - live / used if used else 0.0
+
+
+def _per_step(side: _Side) -> float:
+    return statistics.median(answer.timings.tokens_per_step for answer in side.answers)
+
+
+def _accepted(side: _Side) -> str:
+    proposed = sum(answer.timings.proposed for answer in side.answers)
+    return f"{sum(answer.timings.accepted for answer in side.answers) / proposed:.0%}" if proposed else "none proposed"

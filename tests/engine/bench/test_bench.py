@@ -1,0 +1,118 @@
+"""``kvasir bench`` on models small enough for a test: what it measures and writes down, not how fast anything is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from engine.bench import run as bench
+from engine.bench.checkpoint import EIGHT_B, ONE_B, Shape, gptq_folder
+from engine.bench.compare import compare
+from engine.bench.run import Report, run
+from engine.bench.throughput import measure_shape
+from engine.catalogue import CATALOGUE
+from engine.checkpoints.load import Checkpoint
+from engine.cli.main import _programs, _shapes
+from engine.config import bundled_model
+from engine.memory.estimate import kv_bytes_per_token
+
+TINY = Shape("tiny", layers=2, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    threads = torch.get_num_threads()
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("group", [32, 64])
+def test_a_shape_is_a_checkpoint_that_opens(tmp_path: Path, group: int) -> None:
+    shape = Shape("tiny", 2, 64, 128, 4, 2, 504, group=group)
+    folder = gptq_folder(shape, tmp_path)
+    opened = Checkpoint.open(folder)
+    assert opened.config.quantisation is not None
+    assert opened.config.quantisation.group_size == group
+    assert (opened.config.num_layers, opened.config.vocab_size, opened.config.head_dim) == (2, 504, 16)
+    made = (folder / "model.safetensors").stat().st_mtime_ns
+    assert gptq_folder(shape, tmp_path) == folder
+    assert (folder / "model.safetensors").stat().st_mtime_ns == made, "made twice"
+
+
+def test_the_known_shapes_are_those_of_llama_3() -> None:
+    """Parameters of all quantised matrices and of the token table, in thousands of millions."""
+    sizes = [sum(k * n for _, k, n in shape.linears()) + shape.vocabulary * shape.hidden for shape in (ONE_B, EIGHT_B)]
+    assert [round(size / 1e9, 2) for size in sizes] == [1.5, 8.03]
+    assert (EIGHT_B.layers, EIGHT_B.hidden, EIGHT_B.ffn, EIGHT_B.heads, EIGHT_B.kv_heads) == (32, 4096, 14336, 32, 8)
+    assert (EIGHT_B.group, EIGHT_B.head_dim) == (128, 128)
+
+
+def test_a_shape_alone(tmp_path: Path) -> None:
+    figures = measure_shape(TINY, tmp_path, rounds=1, batches=(1, 3), prompt_tokens=100, decode_tokens=12)
+    planned = Checkpoint.open(gptq_folder(TINY, tmp_path)).planned(getattr(torch, figures.dtype))
+    assert figures.weights == planned.storage_size()
+    weights, cache = planned.bytes_read_per_step(), kv_bytes_per_token(planned.config, planned.dtype)
+    assert [row.batch for row in figures.batches] == [1, 3]
+    one, three = figures.batches
+    # The prompt's step and the first token's are not decoding; the rest are, for everybody at once.
+    assert 8 <= one.steps <= 11
+    assert 8 <= three.steps <= 11
+    # 64 tokens of prompt, then those written: the keys and values of one more in each step.
+    assert weights + 64 * cache < one.bytes_per_token < weights + 80 * cache
+    assert weights / 3 + 64 * cache < three.bytes_per_token < weights / 3 + 80 * cache
+    assert one.bandwidth_share > 0
+    assert figures.prefill > 0
+    assert (figures.device, figures.device_peak) == ("CPU", 0)
+    assert figures.paths
+
+
+def test_kvasir_in_a_process_of_its_own_and_programs_that_are_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.bench.compare.missing", lambda name: "" if name == "kvasir" else "a_package")
+    found = compare(TINY, ["kvasir", "llama.cpp"], tmp_path, prompt_tokens=40, decode_tokens=6, rounds=1, threads=1)
+    assert [row.program for row in found.rows] == ["Kvasir, GPTQ int4"]
+    assert (found.rows[0].prefill_ratio, found.rows[0].decode_ratio) == (1.0, 1.0)
+    assert found.rows[0].prefill > 0
+    assert found.rows[0].load.rest > 0
+    assert found.absent == ["llama.cpp: the package a_package is not installed"]
+
+
+@pytest.mark.skipif(
+    not Path(bundled_model().path, "model.safetensors").is_file(), reason="the bundled model is not built yet"
+)
+def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every switch of the catalogue that can be compared has a row, and the file holds what was shown."""
+    monkeypatch.setattr(bench, "QUESTIONS", bench.QUESTIONS[:1])
+    monkeypatch.setattr(bench, "BATCHES", (1, 2))
+    file = tmp_path / "figures.json"
+    report = run(shapes=[TINY], programs=(), rounds=1, threads=1, json_file=file, tokens=10)
+    assert report.bundled is not None
+    assert {row.key for row in report.bundled.switches} == {option.key for option in CATALOGUE if option.compare}
+    for row in report.bundled.switches:
+        assert min(row.speed) > 0, row.key
+        assert row.values[0] != row.values[1]
+    cache = next(row for row in report.bundled.switches if row.key == "kv_cache")
+    assert cache.values == (False, True)
+    assert report.bundled.rest > 0
+    assert [figures.shape for figures in report.shapes] == ["tiny"]
+    assert msgspec.json.decode(file.read_bytes(), type=Report) == report
+    shown = capsys.readouterr().out
+    for word in ("KV cache", "tiny", "listeners"):
+        assert word in shown
+
+
+def test_names_on_the_command_line() -> None:
+    assert _shapes(None) is None
+    assert _shapes("none") == []
+    assert _shapes("1b, 8b") == [ONE_B, EIGHT_B]
+    assert _programs("kvasir") == ("kvasir",)
+    with pytest.raises(Exception, match="'2b' is not one of 1b, 8b"):
+        _shapes("2b")

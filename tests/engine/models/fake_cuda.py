@@ -1,0 +1,119 @@
+"""Tensors that believe to be on a GPU: shapes, dtypes and devices are computed, contents are not (torch's fakes).
+
+A mix of devices raises, and so does everything that reads a content: ``.item()``, ``.tolist()``, ``bool(tensor)``, each
+of which would make a host wait for the device. Runs without a GPU and without a CUDA build of torch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.overrides import TorchFunctionMode
+
+from engine.core.batch import Batch
+from engine.core.buffers import powers_of_two
+from engine.core.runner import Runner, SequenceRows
+
+CUDA = torch.device("cuda", 0)
+_MODE = FakeTensorMode()
+
+
+class _Indexing(TorchFunctionMode):
+    """Indexing, copying and inverting by single operators: torch's own methods want a CUDA build for CUDA."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if function is Tensor.__getitem__:
+            return _read(args[0], args[1])
+        if function is Tensor.__setitem__:
+            return _write(*args)
+        if function is Tensor.copy_:
+            assert torch.broadcast_shapes(args[0].shape, args[1].shape) == args[0].shape
+            return args[0]
+        if function is Tensor.__invert__:
+            return torch.bitwise_not(args[0])
+        if function is Tensor.pin_memory:
+            return args[0]
+        if function is torch.tensor:
+            return _constant(args[0], **(kwargs or {}))
+        return function(*args, **(kwargs or {}))
+
+
+def _constant(data: Any, dtype: torch.dtype | None = None, device: Any = None) -> Tensor:
+    """``torch.tensor`` without its contents, which torch would try to compute with on the device."""
+    values = np.asarray(data)
+    if dtype is None:
+        dtype = torch.get_default_dtype() if values.dtype == np.float64 else torch.from_numpy(values.reshape(-1)).dtype
+    return torch.empty(values.shape, dtype=dtype, device=device)
+
+
+def _view(x: Tensor, index: Any) -> tuple[Tensor, list[Tensor | None]]:
+    """The view that integers, slices and None make, and what tensors then pick along each of its dimensions."""
+    items = list(index) if isinstance(index, tuple) else [index]
+    if Ellipsis in [item for item in items if not isinstance(item, Tensor)]:
+        place = next(i for i, item in enumerate(items) if item is Ellipsis)
+        known = sum(item is not None for item in items) - 1
+        items[place : place + 1] = [slice(None)] * (x.dim() - known)
+    picks: list[Tensor | None] = []
+    for item in items:
+        at = len(picks)
+        if item is None:
+            x = x.unsqueeze(at)
+            picks.append(None)
+        elif isinstance(item, slice):
+            assert item.step in (None, 1) or item.step > 0
+            x = torch.ops.aten.slice(x, at, item.start, item.stop, item.step or 1)
+            picks.append(None)
+        elif isinstance(item, list):
+            picks.append(_constant(item, device=x.device))
+        elif isinstance(item, Tensor):
+            picks.append(item)
+        else:
+            x = x.select(at, item)
+    return x, picks
+
+
+def _read(x: Tensor, index: Any) -> Tensor:
+    view, picks = _view(x, index)
+    return torch.ops.aten.index(view, picks) if any(pick is not None for pick in picks) else view
+
+
+def _write(x: Tensor, index: Any, value: Any) -> None:
+    view, picks = _view(x, index)
+    if any(pick is not None for pick in picks):
+        value = value if isinstance(value, Tensor) else _constant(value, dtype=x.dtype, device=x.device)
+        torch.ops.aten.index_put_(view, picks, value)
+    elif isinstance(value, Tensor):
+        assert torch.broadcast_shapes(view.shape, value.shape) == view.shape, (view.shape, value.shape)
+
+
+@contextmanager
+def fake_cuda() -> Iterator[None]:
+    """Inside, tensors are fake; those that are made on "cuda" are on a GPU as far as torch knows."""
+    with torch.inference_mode(), _MODE, _Indexing():
+        yield
+
+
+class _OneGroup:
+    num_groups = 1
+
+
+def padded_batch(rows: Sequence[SequenceRows], wanted: frozenset[int] = frozenset()) -> Batch:
+    """The batch that a GPU would get of these rows, with its padding: call it outside of :func:`fake_cuda`."""
+    return Runner(_OneGroup(), None, None, policy=powers_of_two).batch(rows, wanted)  # type: ignore[arg-type]
+
+
+def on_cuda(batch: Batch) -> Batch:
+    """The same batch with fake tensors on CUDA: call it inside of :func:`fake_cuda`."""
+    moved = {
+        field.name: torch.empty(tuple(value.shape), dtype=value.dtype, device=CUDA)
+        for field in fields(batch)
+        if isinstance(value := getattr(batch, field.name), Tensor)
+    }
+    return replace(batch, **moved)

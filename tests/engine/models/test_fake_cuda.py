@@ -1,0 +1,283 @@
+"""Every family's forward, the attention backends and the sampler as a GPU would see them.
+
+No device is mixed, and nothing within a forward waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
+from torch import Tensor
+from torch._subclasses.fake_tensor import DataDependentOutputException
+
+from engine.attention import sdpa
+from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.interface import AttentionBackend, AttnSpec
+from engine.attention.reference import ReferenceAttention
+from engine.attention.registry import Attention
+from engine.attention.sdpa import SdpaAttention
+from engine.cache.store import DenseKVStore
+from engine.core.batch import Batch
+from engine.core.runner import SequenceRows
+from engine.layers.linear import blocks, int4, int4_cuda
+from engine.layers.linear.affine import AffineColumns
+from engine.layers.linear.base import Linear
+from engine.layers.linear.dense import Concatenated, Dense
+from engine.layers.numerics import Numerics
+from engine.layers.rotary import RopeConfig
+from engine.models.base import CausalLM, ModelConfig
+from engine.models.registry import FAMILIES, family
+from engine.sampling import noise
+from engine.sampling.params import SamplingParams
+from engine.sampling.sampler import Draw, _sample_block, new_history, processed, sample
+
+LAYERS, PAGES, VOCABULARY = 2, 40, 200
+CONFIG = ModelConfig(
+    architecture="LlamaForCausalLM",
+    vocab_size=VOCABULARY,
+    hidden_size=128,
+    intermediate_size=256,
+    num_layers=LAYERS,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=32,
+    rms_norm_eps=1e-5,
+    rope=RopeConfig(10000.0),
+    max_position=8192,
+    tie_word_embeddings=False,
+    qkv_bias=False,
+    output_bias=False,
+    mlp_bias=False,
+    qk_norm=False,
+    windows=(None,) * LAYERS,
+    rotary=(True,) * LAYERS,
+    dtype=torch.bfloat16,
+)
+OWN = {
+    "LlamaForCausalLM": CONFIG,
+    "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
+    "Qwen2ForCausalLM": replace(CONFIG, qkv_bias=True, windows=(None, 24)),
+    "Qwen3ForCausalLM": replace(CONFIG, qk_norm=True, tie_word_embeddings=True),
+    "SmolLM3ForCausalLM": replace(CONFIG, rotary=(True, False), tie_word_embeddings=True),
+}
+
+
+class Weights:
+    """A `WeightSource` on the fake GPU; ``kind`` says how linear layers are held."""
+
+    device = CUDA
+
+    def __init__(self, kind: str, dtype: torch.dtype, numerics: Numerics) -> None:
+        self.kind, self.dtype, self.numerics = kind, dtype, numerics
+
+    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        total = sum(sizes)
+        added = torch.zeros(total, dtype=self.dtype, device=CUDA) if bias else None
+        if self.kind == "dense":
+            weight = torch.empty(total, in_features, dtype=self.dtype, device=CUDA)
+            return Dense(weight, added, self.numerics)
+        if self.kind == "concatenated":
+            return Concatenated([Weights("dense", self.dtype, self.numerics).linear("", names, [n], in_features, bias)
+                                 for n in sizes])  # fmt: skip
+        if self.kind == "operator":
+            parts = [Packed(in_features, size) for size in sizes]
+            layer: Linear = int4.build(parts, added, self.dtype, CUDA, self.numerics)
+            assert layer.path == "torch int4 matmul on CUDA"
+            return layer
+        packed = int4.Int4Linear.empty(in_features, total, 32, self.dtype, CUDA, self.numerics)
+        packed.bias, packed.symmetric = added, False
+        packed.order = torch.empty(in_features, dtype=torch.int32, device=CUDA)
+        return packed
+
+    def vector(self, name: str, size: int) -> Tensor:
+        return torch.empty(size, dtype=self.dtype, device=CUDA)
+
+    def embedding(self, name: str, rows: int, columns: int) -> Tensor:
+        return torch.empty(rows, columns, dtype=self.dtype, device=CUDA)
+
+    def head(self, table: Tensor | None, rows: int, columns: int) -> Linear:
+        weight = table if table is not None else self.embedding("lm_head.weight", rows, columns)
+        return Dense(weight, None, self.numerics)
+
+
+class Packed:
+    """A packed module as it comes from a file: on the host."""
+
+    group = 64
+
+    def __init__(self, in_features: int, out_features: int) -> None:
+        self.in_features, self.out_features = in_features, out_features
+        self.order: Tensor | None = torch.arange(in_features)
+
+    def columns(self, start: int, stop: int) -> AffineColumns:
+        groups = self.in_features // self.group
+        words = torch.zeros(self.in_features // 8, self.out_features, dtype=torch.int32)
+        scales = torch.ones(groups, self.out_features, dtype=torch.float16)
+        zeros = torch.zeros(groups, self.out_features, dtype=torch.uint8)
+        return AffineColumns(words.narrow(1, start, stop - start), scales.narrow(1, start, stop - start),
+                             zeros.narrow(1, start, stop - start))  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _a_modern_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
+    monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: None)
+    # What is kept from call to call must not outlive the test: it is fake.
+    scratch = blocks._Scratch()
+    for module in (blocks, int4):
+        monkeypatch.setattr(module, "scratch", scratch)
+    yield
+    noise._mixed_vocabulary.cache_clear()
+
+
+def rows(count: int, start: int, first_page: int, gap: int = 1, want: int = 1) -> SequenceRows:
+    """A sequence on every ``gap``-th page."""
+    pages = [first_page + gap * i for i in range(-(-(start + count) // 16))]
+    return SequenceRows(list(range(1, count + 1)), start, pages, want)
+
+
+BATCHES: dict[str, list[SequenceRows]] = {
+    "one decoding": [rows(1, 40, 1)],
+    "one decoding on scattered pages": [rows(1, 40, 1, 2)],
+    "decoding together": [rows(1, 40, 1), rows(1, 3, 10), rows(1, 70, 20, 2)],
+    "a prompt": [rows(37, 0, 1)],
+    "a chunk without logits": [rows(30, 25, 1, 2, want=0)],
+    "chunks, decoding and a verified chain": [
+        rows(11, 30, 1),
+        rows(1, 12, 10),
+        rows(1, 40, 12),
+        rows(5, 50, 20, want=5),
+    ],
+}
+
+
+def model(kind: str, dtype: torch.dtype, architecture: str, invariant: bool) -> CausalLM:
+    source = Weights(kind, dtype, Numerics(invariant))
+    made: CausalLM = family(architecture).Model(OWN[architecture], source)
+    return made
+
+
+def forward(
+    batch: Batch, kind: str, dtype: torch.dtype, architecture: str = "LlamaForCausalLM", invariant: bool = False
+) -> Tensor:
+    with fake_cuda():
+        lm = model(kind, dtype, architecture, invariant)
+        kv = DenseKVStore(LAYERS, PAGES, CONFIG.num_kv_heads, CONFIG.head_dim, dtype, CUDA)
+        return lm.forward(on_cuda(batch), kv, Attention(lm.numerics)).logits
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+@pytest.mark.parametrize("architecture", list(FAMILIES))
+@pytest.mark.parametrize("name", list(BATCHES))
+def test_every_family_stays_on_the_gpu(name: str, architecture: str, invariant: bool) -> None:
+    batch = padded_batch(BATCHES[name])
+    logits = forward(batch, "dense", torch.bfloat16, architecture, invariant)
+    assert (logits.device, tuple(logits.shape)) == (CUDA, (batch.want_logits.shape[0], VOCABULARY))
+    assert logits.dtype == (torch.float32 if invariant and batch.host.L else torch.bfloat16)
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize("kind", ["dense", "concatenated", "operator", "dequantising"])
+def test_every_kind_of_layer_stays_on_the_gpu(kind: str, dtype: torch.dtype, invariant: bool) -> None:
+    if kind == "operator" and dtype != torch.bfloat16:
+        pytest.skip("torch's int4 matmul is for bfloat16")
+    for name in ("one decoding", "chunks, decoding and a verified chain"):
+        assert forward(padded_batch(BATCHES[name]), kind, dtype, "Qwen2ForCausalLM", invariant).device == CUDA
+
+
+def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
+    batch = padded_batch(BATCHES["a prompt"], frozenset({1, 2}))
+    with fake_cuda():
+        lm = model("dense", torch.bfloat16, "LlamaForCausalLM", False)
+        kv = DenseKVStore(LAYERS, PAGES, CONFIG.num_kv_heads, CONFIG.head_dim, torch.bfloat16, CUDA)
+        early = lm.forward(on_cuda(batch), kv, Attention(), layers=(0, 1))
+        late = lm.forward(on_cuda(batch), kv, Attention(), layers=(1, 2), hidden_in=early.hidden[1])
+        assert {hidden.device for hidden in (*early.hidden.values(), *late.hidden.values())} == {CUDA}
+
+
+def attend(backend: AttentionBackend, batch: Batch, spec: AttnSpec, need_lse: bool) -> Callable[[], None]:
+    def run() -> None:
+        with fake_cuda():
+            moved = on_cuda(batch)
+            kv = DenseKVStore(1, 400, 2, 64, torch.bfloat16, CUDA)
+            q = torch.empty(batch.tokens.shape[0], 8, 64, dtype=torch.bfloat16, device=CUDA)
+            o, lse = backend.attend(q, kv.view(0), spec, moved, need_lse=need_lse)
+            assert o.device == CUDA
+            assert lse is None or lse.device == CUDA
+
+    return run
+
+
+def test_padding_rows_write_to_page_0() -> None:
+    """Their slots do not follow those of the real rows, which a next sequence may own, or nobody."""
+    batch = padded_batch([rows(5, 11, 1)])
+    assert batch.host.first_slot == [-1]
+    assert batch.slots[0, 5:].tolist() == [0, 0, 0]
+    assert padded_batch([rows(8, 11, 1)]).host.first_slot == [1 * 16 + 11]
+
+
+TREE = SequenceRows([1, 2, 3, 4], 20, [1, 2], 4, (-1, 0, 0, 2))
+LONG = [rows(300, 1700, 1, 2), rows(1, 30, 300)]
+
+
+@pytest.mark.parametrize("need_lse", [False, True])
+@pytest.mark.parametrize("window", [None, 24])
+@pytest.mark.parametrize("name", [*BATCHES, "long", "tree"])
+def test_fused_attention_never_waits_for_the_gpu(name: str, window: int | None, need_lse: bool) -> None:
+    """A long chunk attends to its prefix apart from its own rows; a tree brings a mask of its own."""
+    batch = padded_batch({**BATCHES, "long": LONG, "tree": [TREE, rows(1, 5, 8)]}[name])
+    attend(SdpaAttention(), batch, AttnSpec(0.1, window), need_lse)()
+
+
+@pytest.mark.parametrize("window", [None, 24])
+@pytest.mark.parametrize("name", ["one decoding", "chunks, decoding and a verified chain"])
+def test_batch_invariant_attention_never_waits_for_the_gpu(name: str, window: int | None) -> None:
+    attend(BatchInvariantAttention(), padded_batch(BATCHES[name]), AttnSpec(0.1, window, 30.0), True)()
+
+
+def test_waiting_would_be_noticed() -> None:
+    """The reference backend reads lengths from the device, so it must fail here: the harness sees what it should."""
+    with pytest.raises(DataDependentOutputException):
+        attend(ReferenceAttention(), padded_batch(BATCHES["one decoding"]), AttnSpec(0.1), False)()
+
+
+def test_a_tensor_left_on_the_host_would_be_noticed() -> None:
+    batch = padded_batch(BATCHES["one decoding"])
+    with fake_cuda():
+        lm = model("dense", torch.bfloat16, "LlamaForCausalLM", False)
+        lm.head = Dense(torch.empty(VOCABULARY, CONFIG.hidden_size, dtype=torch.bfloat16), None, lm.numerics)
+        kv = DenseKVStore(LAYERS, PAGES, CONFIG.num_kv_heads, CONFIG.head_dim, torch.bfloat16, CUDA)
+        with pytest.raises(RuntimeError, match="device"):
+            lm.forward(on_cuda(batch), kv, Attention())
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_drawing_stays_on_the_gpu_and_reads_it_once(dtype: torch.dtype) -> None:
+    kinds = [
+        SamplingParams(seed=1, temperature=0.0),
+        SamplingParams(seed=2, temperature=0.8, logit_bias={3: 2.0}, presence_penalty=0.5, repetition_penalty=1.2),
+        SamplingParams(seed=3, temperature=1.0, dry_multiplier=0.8),
+    ]
+    with fake_cuda():
+        logits = torch.empty(len(kinds), VOCABULARY, dtype=dtype, device=CUDA)
+        draws = [Draw(params, 0, [1, 2, 1, 2, 1], (), new_history(params, VOCABULARY, 3, CUDA)) for params in kinds]
+        assert processed(logits, draws).device == CUDA
+        assert _sample_block(logits, draws).device == CUDA
+        with pytest.raises(DataDependentOutputException):  # the one transfer, at the end
+            sample(logits, draws)
+
+
+def test_whole_pages_move_on_the_gpu() -> None:
+    with fake_cuda():
+        kv = DenseKVStore(LAYERS, PAGES, 2, 64, torch.bfloat16, CUDA)
+        kv.copy_page(1, 2)
+        kv.move_slots(torch.tensor([1, 2], device=CUDA), torch.tensor([3, 4], device=CUDA))
+        data = kv.export_pages([1, 3])
+        assert data.device.type == "cpu"
+        kv.import_pages([4, 5], data)

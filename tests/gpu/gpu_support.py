@@ -1,0 +1,162 @@
+"""What the GPU tests are made of: packed weights, tiny models of every family, ragged batches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from engine.attention.registry import Attention
+from engine.cache.store import DenseKVStore
+from engine.core.buffers import powers_of_two
+from engine.core.runner import Runner, SequenceRows
+from engine.layers.linear import int4
+from engine.layers.linear.affine import AffineColumns
+from engine.layers.linear.base import Linear
+from engine.layers.linear.dense import Dense
+from engine.layers.numerics import Numerics
+from engine.layers.rotary import RopeConfig
+from engine.models.base import CausalLM, ModelConfig
+from engine.models.registry import family
+
+CPU = torch.device("cpu")
+DEVICE = torch.device(os.environ.get("KVASIR_TEST_DEVICE", "cuda"))
+"""On "cpu" the tests compare the CPU with itself: that checks the tests, not the GPU."""
+NO_GPU = "no CUDA GPU here: `make gpu-check` is for a machine that has one"
+LAYERS, PAGES, VOCABULARY = 2, 200, 200
+
+
+class Packed:
+    """Random group-affine weights (an `engine.layers.linear.affine.AffineWeights`), on the host like a file's."""
+
+    def __init__(
+        self, outputs: int, inputs: int, group: int, seed: int = 0, symmetric: bool = False, order: bool = False
+    ) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.in_features, self.out_features, self.group = inputs, outputs, group
+        self.codes = torch.randint(0, 16, (inputs, outputs), dtype=torch.uint8, generator=generator)
+        self.scales = (torch.rand(inputs // group, outputs, generator=generator) * 0.02 + 0.005).half()
+        shape = (inputs // group, outputs)
+        zeros = torch.full(shape, 8) if symmetric else torch.randint(0, 16, shape, generator=generator)
+        self.zeros = zeros.to(torch.uint8)
+        self.order = torch.randperm(inputs, generator=generator) if order else None
+
+    def columns(self, start: int, stop: int) -> AffineColumns:
+        codes = self.codes if self.order is None else self.codes[self.order.argsort()]
+        places = codes.to(torch.int64).view(-1, 8, self.out_features) << 4 * torch.arange(8)[:, None]
+        words = places.sum(1).to(torch.int32)
+        return AffineColumns(words[:, start:stop], self.scales[:, start:stop], self.zeros[:, start:stop])
+
+    def weight(self) -> Tensor:
+        """``[N, K]`` float32 by the definition."""
+        scales, zeros = (part.float().repeat_interleave(self.group, 0) for part in (self.scales, self.zeros))
+        weight = ((self.codes.float() - zeros) * scales).t().contiguous()
+        return weight if self.order is None else weight[:, self.order.argsort()]
+
+
+CONFIG = ModelConfig(
+    architecture="LlamaForCausalLM",
+    vocab_size=VOCABULARY,
+    hidden_size=128,
+    intermediate_size=256,
+    num_layers=LAYERS,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=32,
+    rms_norm_eps=1e-5,
+    rope=RopeConfig(10000.0),
+    max_position=4096,
+    tie_word_embeddings=False,
+    qkv_bias=False,
+    output_bias=False,
+    mlp_bias=False,
+    qk_norm=False,
+    windows=(None,) * LAYERS,
+    rotary=(True,) * LAYERS,
+    dtype=torch.bfloat16,
+)
+FAMILIES = {
+    "LlamaForCausalLM": CONFIG,
+    "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
+    "Qwen2ForCausalLM": replace(CONFIG, qkv_bias=True, windows=(None, 24)),
+    "Qwen3ForCausalLM": replace(CONFIG, qk_norm=True, tie_word_embeddings=True),
+    "SmolLM3ForCausalLM": replace(CONFIG, rotary=(True, False), tie_word_embeddings=True),
+}
+
+
+class Weights:
+    """A `WeightSource` of seeded random weights, the same on every device; linear layers are int4 where asked."""
+
+    def __init__(self, device: torch.device, dtype: torch.dtype, numerics: Numerics, packed: bool) -> None:
+        self.device, self.dtype, self.numerics, self.packed = device, dtype, numerics, packed
+        self.generator = torch.Generator().manual_seed(0)
+        self.made = 0
+
+    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        added = self._random(sum(sizes), scale=0.1) if bias else None
+        self.made += 1
+        if not self.packed:
+            return Dense(self._random(sum(sizes), in_features, scale=in_features**-0.5), added, self.numerics)
+        parts = [Packed(size, in_features, 64, 100 * self.made + i) for i, size in enumerate(sizes)]
+        return int4.build(parts, added, self.dtype, self.device, self.numerics)
+
+    def vector(self, name: str, size: int) -> Tensor:
+        return 1 + self._random(size, scale=0.1)
+
+    def embedding(self, name: str, rows: int, columns: int) -> Tensor:
+        return self._random(rows, columns)
+
+    def head(self, table: Tensor | None, rows: int, columns: int) -> Linear:
+        return Dense(table if table is not None else self._random(rows, columns), None, self.numerics)
+
+    def _random(self, *shape: int, scale: float = 1.0) -> Tensor:
+        """Rounded to bfloat16 first, so that models in other dtypes have the same weights."""
+        values = scale * torch.randn(*shape, generator=self.generator)
+        return values.bfloat16().to(self.device, self.dtype)
+
+
+def tiny(
+    architecture: str, device: torch.device, dtype: torch.dtype, packed: bool = False, invariant: bool = False
+) -> Runner:
+    """A runner over a tiny model, with padded buckets everywhere."""
+    config, numerics = FAMILIES[architecture], Numerics(invariant)
+    with torch.inference_mode():
+        model: CausalLM = family(architecture).Model(config, Weights(device, dtype, numerics, packed))
+    kv = DenseKVStore(LAYERS, PAGES, config.num_kv_heads, config.head_dim, dtype, device)
+    return Runner(model, kv, Attention(numerics), device, powers_of_two)
+
+
+def script() -> Iterator[list[SequenceRows]]:
+    """Steps of three sequences: prompts whole and in chunks, decoding alone and together, chains that are verified.
+
+    Sequences 0 and 1 own alternate pages, sequence 2 consecutive ones; every row's logits are wanted.
+    """
+    pages = [list(range(1, 41, 2)), list(range(2, 42, 2)), list(range(50, 70))]
+    lengths = [0, 0, 0]
+
+    def rows(*counts: tuple[int, int]) -> list[SequenceRows]:
+        step = []
+        for sequence, count in counts:
+            start = lengths[sequence]
+            tokens = [(7 * i + 31 * sequence) % VOCABULARY for i in range(start, start + count)]
+            step.append(SequenceRows(tokens, start, pages[sequence], count))
+            lengths[sequence] += count
+        return step
+
+    yield rows((0, 37))
+    yield rows((1, 5), (0, 1))
+    yield rows((1, 11), (2, 50), (0, 1))
+    yield rows((0, 1), (1, 1), (2, 1))
+    yield rows((2, 1))
+    yield rows((0, 1))
+    yield rows((0, 5), (1, 1), (2, 4))
+    yield rows((1, 70))
+
+
+def relative(found: Tensor, expected: Tensor) -> float:
+    """The largest difference, as a share of the largest expected value."""
+    found, expected = found.double().cpu(), expected.double().cpu()
+    return float((found - expected).abs().max() / expected.abs().max())
