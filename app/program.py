@@ -109,7 +109,8 @@ class Program:
 
 def _refuse(app: QApplication, sentence: str) -> int:
     """Without its history the program does not start; the sentence goes to whoever started it, on either channel."""
-    log.error("%s", sentence)
+    if logging.getLogger().hasHandlers():  # else it would go to standard error twice
+        log.error("%s", sentence)
     sys.stderr.write(sentence + "\n")
     box = QMessageBox(QMessageBox.Icon.Critical, "Kvasir", sentence)
     box.show()

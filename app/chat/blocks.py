@@ -13,13 +13,13 @@ from PySide6.QtGui import (
     QPaintEvent,
     QTextBlockFormat,
     QTextCursor,
-    QTextOption,
     QWheelEvent,
 )
 from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
 
 from app.chat.markdown import Alignment, Block, align, to_html
 from app.chat.tint import TintRun, in_utf16, paint_runs, tinted_runs
+from app.chat.wrapping import wrap_mode
 from app.history.records import Span
 from app.theme.theme import Theme
 
@@ -60,7 +60,7 @@ class TextView(QTextBrowser):
         self.document().setDocumentMargin(0)
         self.document().setUndoRedoEnabled(False)
         self.viewport().setAutoFillBackground(False)
-        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        self.setWordWrapMode(wrap_mode(""))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()  # the transcript scrolls, never a block
@@ -134,6 +134,7 @@ class TextBlock(TextView):
     def _render(self) -> None:
         document = self.document()
         document.setDefaultFont(self.text_font())
+        self.setWordWrapMode(wrap_mode(self._block.body))
         if self._plain:
             self.setPlainText(self._block.body)
         else:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QResizeEvent, QTextOption
+from PySide6.QtCore import QMimeData, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from app.chat.wrapping import wrap_mode
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 
@@ -26,12 +27,22 @@ class MessageEdit(QPlainTextEdit):
         super().__init__(parent)
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setTabChangesFocus(True)
-        self.setWordWrapMode(QTextOption.WrapMode.WrapAtWordBoundaryOrAnywhere)
+        self.setWordWrapMode(wrap_mode(""))
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.document().setDocumentMargin(4)
         self.setAccessibleName("Message")
         self.setObjectName("composer-text")
         self.textChanged.connect(self._fit)
+
+    def setPlainText(self, text: str) -> None:
+        self.setWordWrapMode(wrap_mode(text))
+        super().setPlainText(text)
+
+    def insertFromMimeData(self, source: QMimeData) -> None:
+        """Pasted or dropped text."""
+        if source.hasText():
+            self.setWordWrapMode(wrap_mode(source.text()))
+        super().insertFromMimeData(source)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)

@@ -24,6 +24,9 @@ from app.theme.theme import Theme
 from engine import protocol
 from engine.protocol import ChatMessage, LoadOptions, Sampling
 
+MOST_CHARS = 2_000_000
+"""Of one message: far beyond what models read, and what can be laid out while somebody waits."""
+
 
 class ChatPage(QWidget):
     """One conversation at a time; answers of others go on in the background."""
@@ -104,7 +107,11 @@ class ChatPage(QWidget):
         return self._talk.last_prompt()
 
     def send(self, text: str) -> None:
-        """Append the person's message and ask for the answer."""
+        """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
+        if len(text) > MOST_CHARS:
+            words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
+            self._say(words, bad=True)
+            return
         fresh = not self._talk.saved
         asked = self._talk.ask(text, self._edited)
         self._edited = ""
@@ -280,7 +287,9 @@ class ChatPage(QWidget):
         self._talk.tree.put(message)
         self.transcript.update_message(message)
         self._refresh()
-        usage = message.stats.usage
+        stats, usage = message.stats, message.stats.usage
+        if stats.detail:
+            self._say(stats.detail, bad=stats.reason != "cancelled")
         if usage is not None and message.id == self._talk.leaf:
             self.counter.know(usage.prompt_tokens + usage.generated_tokens)
 
@@ -321,7 +330,8 @@ class ChatPage(QWidget):
             self._engine_notice = True
             self._death = sentence.removesuffix(RESTARTS)
         elif state is LinkState.CONNECTED:
-            self._tell_return("It is running again.")
+            gone = "" if self._link.knows_model else " The model was not loaded again: choose one above."
+            self._tell_return(f"It is running again.{gone}")
             self.counter.ask_soon()
 
     def _on_loaded(self, _: protocol.Loaded) -> None:
@@ -337,4 +347,5 @@ class ChatPage(QWidget):
     def _on_notice(self, action: str) -> None:
         if action == "revive":
             self.notice.dismiss()
+            self._engine_notice = False
             self._link.revive()

@@ -14,6 +14,10 @@ from engine import protocol
 
 __all__ = ["RESTARTS", "EngineLink", "LinkState"]
 
+TOO_LARGE = (
+    f"The conversation is larger than the {protocol.MAX_FRAME >> 20} MiB that the engine takes. "
+    "Shorten the message, or begin a new chat."
+)
 DRAIN_S = 0.006
 """How long one drain of the inbox may hold the event loop before it lets the window paint."""
 
@@ -92,6 +96,11 @@ class EngineLink(QObject):
         return self._welcome
 
     @property
+    def knows_model(self) -> bool:
+        """Whether there is a model to load again after a restart; not after it went down while doing that."""
+        return (self._asked or self._last_load) is not None
+
+    @property
     def engine_pid(self) -> int | None:
         return self._worker.pid if self._worker is not None else None
 
@@ -124,11 +133,20 @@ class EngineLink(QObject):
         elif isinstance(message, protocol.Set):
             self._values[message.key] = message.value
         connected = self._worker is not None and self._state is LinkState.CONNECTED
-        if connected and self._worker is not None and self._worker.send(protocol.encode(message)):
-            return
+        if connected and self._worker is not None:
+            frame = protocol.encode(message)
+            if len(frame) > protocol.MAX_FRAME // 4 and len(frame.encode()) > protocol.MAX_FRAME:
+                self._refuse("too_large", TOO_LARGE, message)
+                return
+            if self._worker.send(frame):
+                return
         if not isinstance(message, protocol.Load | protocol.Set | protocol.Unload):
             text = "The engine is not running yet. Wait until it has started, then try again."
-            self.failed.emit(protocol.Error(code="not_connected", message=text, id=getattr(message, "id", "")))
+            self._refuse("not_connected", text, message)
+
+    def _refuse(self, code: str, sentence: str, message: protocol.Message) -> None:
+        """The answer to a message that is not sent."""
+        self.failed.emit(protocol.Error(code=code, message=sentence, id=getattr(message, "id", "")))
 
     def _post(self, event: Event) -> None:
         """From the worker's thread. One queued wake-up serves all events that wait."""

@@ -44,7 +44,7 @@ def read_generation_config(folder: Path, model_config: dict[str, Any]) -> Genera
     if file.is_file():
         try:
             loaded = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
+        except (OSError, ValueError, RecursionError):
             loaded = {}
         raw = loaded if isinstance(loaded, dict) else {}
     eos = _ids(raw.get("eos_token_id")) or _ids(model_config.get("eos_token_id"))

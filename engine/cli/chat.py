@@ -91,6 +91,11 @@ def harmless(text: str) -> str:
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
+def readable(text: str) -> str:
+    """With U+FFFD for bytes that are no UTF-8, which the terminal or the shell passed on as half of something."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def split_switches(texts: Mapping[str, str]) -> tuple[dict[str, Value], dict[str, Value]]:
     """Engine-wide switches and those of one request, each value of its own type. Raises OptionError."""
     for_engine: dict[str, Value] = {}
@@ -117,11 +122,12 @@ class Chat:
         self.reset()
 
     def reset(self) -> None:
-        system = self._settings.system
+        system = readable(self._settings.system)
         self._messages = [ChatMessage(role="system", content=system)] if system else []
 
     def once(self, prompt: str) -> int:
-        """One answer; 1 when it did not end by itself."""
+        """One answer; 130 when Ctrl-C stopped it. Raises :class:`CommandFailed` when it could not be finished."""
+        prompt = readable(prompt)
         answer = self.ask(prompt if self._settings.raw else [*self._messages, ChatMessage(role="user", content=prompt)])
         if answer.finished is None:
             return 130
@@ -145,6 +151,7 @@ class Chat:
             except KeyboardInterrupt:
                 self._console.print("\n[dim]/quit or Ctrl-D leaves[/]")
                 continue
+            line = readable(line)
             if line.strip().startswith("/"):
                 if not self._command(line.strip()):
                     return 0

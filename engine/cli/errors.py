@@ -36,4 +36,10 @@ def _sentence(error: Exception) -> str:
         return str(error)
     if isinstance(error, ImportError):
         return f"A part is missing ({error}). Install Kvasir again: pip install kvasir."
+    if isinstance(error, OSError) and error.filename:
+        return (
+            f"{error.filename} cannot be used ({error.strerror}). Check that it is there and that you may write to it."
+        )
+    if isinstance(error, OSError) and error.strerror:
+        return f"The system refused to go on: {error.strerror}. Remove the cause and try again."
     return f"Something failed that should not ({type(error).__name__}: {error}). Set KVASIR_DEBUG=1 to see where."

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from engine.cli.errors import report_errors
+
+if TYPE_CHECKING:
+    from engine.bench.checkpoint import Shape
 
 app = typer.Typer(
     name="kvasir",
@@ -110,14 +115,51 @@ def bench(
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every program measured.")] = None,
     model: Annotated[Path | None, typer.Option(help="Measure the switches on this model folder instead.")] = None,
     switches: Annotated[bool, typer.Option(help="Measure each switch on and off.")] = True,
-    shape: Annotated[bool, typer.Option(help="Measure a 1B shape beside other programs.")] = True,
+    shapes: Annotated[
+        str | None,
+        typer.Option(help="Llama shapes to measure: 1b, 8b, 1b,8b or none. 1b on a CPU, both on a GPU if left out."),
+    ] = None,
+    programs: Annotated[
+        str | None, typer.Option(help="Programs to compare on each shape; all that are installed if left out.")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(min=8, help="Tokens written in each measurement.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
-    """Measure this machine: the bundled model's switches, and a 1B shape beside other programs."""
+    """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
     with report_errors():
         from engine.bench.run import run
 
-        run(switches=switches, shape=shape, rounds=rounds, threads=threads, model=model, json_file=json_file)
+        run(
+            switches=switches,
+            shapes=_shapes(shapes),
+            programs=_programs(programs),
+            rounds=rounds,
+            threads=threads,
+            model=model,
+            json_file=json_file,
+            tokens=tokens,
+        )
+
+
+def _shapes(names: str | None) -> list[Shape] | None:
+    from engine.bench.checkpoint import SHAPES
+
+    return None if names is None else [SHAPES[name] for name in _listed(names, SHAPES, "--shapes")]
+
+
+def _programs(names: str | None) -> tuple[str, ...]:
+    from engine.bench.programs import PROGRAMS
+
+    return tuple(PROGRAMS if names is None else _listed(names, PROGRAMS, "--programs"))
+
+
+def _listed(names: str, known: Collection[str], option: str) -> list[str]:
+    """Names between commas; "none" is none of them."""
+    found = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
+    for name in found:
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}.", param_hint=option)
+    return found
 
 
 def _switches(texts: list[str]) -> dict[str, str]:
@@ -133,7 +175,7 @@ def _switches(texts: list[str]) -> dict[str, str]:
 def _path_or_name(model: str) -> str:
     """On a command line a path may be relative."""
     path = Path(model).expanduser()
-    return str(path.resolve()) if model and path.is_dir() else model
+    return str(path.resolve()) if model and (path.exists() or "/" in model or os.sep in model) else model
 
 
 def _draft(draft: str | None) -> str | None:
@@ -150,6 +192,9 @@ def _device(device: str) -> str:
 
 def main() -> None:
     """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
     try:
         app()
     except BrokenPipeError:

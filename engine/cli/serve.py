@@ -6,7 +6,6 @@ import logging
 import os
 import secrets
 import sys
-import threading
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -47,7 +46,7 @@ def run_server(host: str, port: int, chosen: Chosen, device: str) -> int:
     server = _server(host, port, token, device)
     file = config.token_file(server.port)
     write_token(file, token)
-    server.load(*folders)
+    server.load(*folders, needed=True)
 
     def started() -> None:
         shown = f"[{host}]" if ":" in host else host
@@ -55,9 +54,12 @@ def run_server(host: str, port: int, chosen: Chosen, device: str) -> int:
         print(f"The token is in {file}", flush=True)
 
     try:
-        return _run(server, started)
+        code = _run(server, started)
     finally:
         file.unlink(missing_ok=True)
+    if server.failure:
+        raise CommandFailed(server.failure)
+    return code
 
 
 def _server(host: str, port: int, token: str, device: str) -> Server:
@@ -70,8 +72,10 @@ def _server(host: str, port: int, token: str, device: str) -> Server:
 
 def _run(server: Server, started: Callable[[], None]) -> int:
     code = server.run(started)
-    if any(thread.name == "engine" for thread in threading.enumerate()):
+    if server.hub.stepping:
         # A step or a load that does not end must not keep the process.
+        if server.failure:
+            log.error("%s", server.failure)
         logging.shutdown()
         sys.stdout.flush()
         os._exit(code)

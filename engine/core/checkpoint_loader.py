@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple, cast
@@ -9,6 +10,7 @@ from typing import Literal, NamedTuple, cast
 import torch
 
 from engine.attention.registry import Attention
+from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import DenseKVStore
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
@@ -21,7 +23,7 @@ from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
 from engine.models.base import CausalLM
-from engine.protocol import Fit, ModelCard
+from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.speculation.base import Proposer
 from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
@@ -45,6 +47,7 @@ class CheckpointLoader:
         """See :meth:`Loader.open`."""
         with _as_load_failed():
             asked = command.options
+            _check(asked)
             device = choose_device(asked.device if asked.device != "auto" else self._device)
             dtype, notice = choose_dtype(device, asked.dtype)
             target = _Part.open(command.path)
@@ -124,6 +127,7 @@ class OpenedCheckpoint:
                 cancelled,
                 Numerics(),
             )
+            _prove(self._runner(model, pages=2), self.target.checkpoint)
             if self.draft is None:
                 return model, None
             draft = load_model(
@@ -135,7 +139,7 @@ class OpenedCheckpoint:
                 cancelled,
                 Numerics(),
             )
-            return model, draft
+            return model, draft if self._draft_computes(draft) else None
 
     def assemble(self, weights: tuple[CausalLM, CausalLM | None], progress: Progress) -> LoadedModel:
         """See :meth:`OpenedModel.assemble`."""
@@ -145,13 +149,13 @@ class OpenedCheckpoint:
             # The weights are in memory by now: what is free is what is left beside them.
             self.credit = model.storage_size() + (draft.storage_size() if draft is not None else 0)
             self._plan = self._planned(free_bytes(self.device))
-            runner = self._runner(model)
+            runner = self._runner(model, self._plan.pages)
             proposers: list[Proposer] = [NgramProposer()]
             eos_ids = self.target.checkpoint.generation_config.eos_ids
             if draft is not None:
                 proposers.append(
                     DraftModelProposer(
-                        self._runner(draft),
+                        self._runner(draft, self._plan.pages),
                         model.config.vocab_size,
                         eos_ids,
                         draft.bytes_read_per_step(),
@@ -162,12 +166,18 @@ class OpenedCheckpoint:
             runner.forward([SequenceRows([0], 0, [1], want_logits=1)])
         return self._loaded(model, draft, runner, tuple(proposers))
 
-    def _runner(self, model: CausalLM) -> Runner:
-        assert self._plan is not None
+    def _draft_computes(self, draft: CausalLM) -> bool:
+        assert self.draft is not None
+        try:
+            _prove(self._runner(draft, pages=2), self.draft.checkpoint)
+        except CheckpointError as error:
+            self.draft, self.draft_refused = None, f"The draft model cannot be used. {error}"
+            return False
+        return True
+
+    def _runner(self, model: CausalLM, pages: int) -> Runner:
         config = model.config
-        store = DenseKVStore(
-            config.num_layers, self._plan.pages, config.num_kv_heads, config.head_dim, model.dtype, self.device
-        )
+        store = DenseKVStore(config.num_layers, pages, config.num_kv_heads, config.head_dim, model.dtype, self.device)
         return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
 
     def _loaded(
@@ -247,6 +257,27 @@ def _open_draft(path: str, tokenizer: Tokenizer) -> tuple[_Part | None, str]:
     if difference:
         return None, f"{load_name(path)} cannot guess for this model: {difference}. Choose a draft of the same family."
     return draft, ""
+
+
+def _prove(runner: Runner, checkpoint: Checkpoint) -> None:
+    """Compute one token while a failure still costs nothing: no header tells whether the weights are sound."""
+    logits = runner.forward([SequenceRows([0], 0, [1], want_logits=1)]).logits
+    if not bool(torch.isfinite(logits).all()):
+        raise CheckpointError(
+            f"{checkpoint.path.name} computes values that are no numbers: its weights are damaged, or too large for "
+            "the dtype. Download the model again, or choose float32."
+        )
+
+
+def _check(options: LoadOptions) -> None:
+    """Refuse what no model could be loaded with."""
+    if options.memory is not None and not math.isfinite(options.memory):
+        raise LoadFailed(
+            "bad_options", f"A memory budget of {options.memory} makes no sense. Give a share up to 1, or bytes."
+        )
+    if options.context is not None and options.context < PAGE_SIZE:
+        text = f"A context of {options.context} tokens is too short. Give {PAGE_SIZE} or more, or the model's own."
+        raise LoadFailed("bad_options", text)
 
 
 def _held(resident: LoadedModel | None, device: torch.device) -> int:

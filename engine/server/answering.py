@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.core.events import (
     ErrorEvent,
@@ -31,7 +32,12 @@ from engine.protocol import (
     Usage,
 )
 from engine.server.hub import EngineHub, RequestEvent
-from engine.text.prompt import prompt_ids
+from engine.server.turns import Turns, continued_ids
+from engine.text.prompt import PromptText, prompt_ids, rendered
+from engine.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from engine.text.template import ChatTemplate
 
 NO_MODEL = "No model is loaded. Load one first."
 NO_TIMINGS = Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tokens_per_step=0, steps=0)
@@ -45,13 +51,37 @@ class Refused(Exception):  # noqa: N818 - an outcome that a person is told about
         self.code = code
 
 
+class Prepared(NamedTuple):
+    """A prompt for the engine, and the tokenizer that made its ids."""
+
+    text: PromptText
+    ids: list[int]
+    tokenizer: Tokenizer
+
+
 async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str) -> list[int]:
     """Token ids of a prompt, made in a thread. Raises :class:`Refused` without a model, and
     :class:`engine.text.template.PromptError`."""
+    return await asyncio.to_thread(prompt_ids, *_text_parts(hub), prompt)
+
+
+async def prepared(hub: EngineHub, prompt: Sequence[ChatMessage] | str, turns: Turns, parent: str) -> Prepared:
+    """The same, with the exact ids of the answer called ``parent`` where the prompt goes on from it."""
+    tokenizer, template = _text_parts(hub)
+    before = turns.find(parent, tokenizer)
+
+    def prepare() -> Prepared:
+        text = rendered(template, prompt)
+        return Prepared(text, continued_ids(tokenizer, text, before), tokenizer)
+
+    return await asyncio.to_thread(prepare)
+
+
+def _text_parts(hub: EngineHub) -> tuple[Tokenizer, ChatTemplate]:
     loaded = hub.loaded
     if loaded is None or loaded.tokenizer is None or loaded.chat_template is None:
         raise Refused("no_model", NO_MODEL)
-    return await asyncio.to_thread(prompt_ids, loaded.tokenizer, loaded.chat_template, prompt)
+    return loaded.tokenizer, loaded.chat_template
 
 
 def request_message(event: RequestEvent, id: str) -> Message:

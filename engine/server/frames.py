@@ -7,6 +7,8 @@ import msgspec
 from engine.protocol import MAX_FRAME, PROTOCOL, Error, Hello, decode_to_engine
 from engine.server.security import token_matches
 
+UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
+"""How decoding fails: no JSON, not of this shape, no UTF-8, or nested without an end."""
 MAX_HELLO = 64 * 1024
 """Bytes of a greeting; nobody is known yet."""
 
@@ -18,11 +20,21 @@ class _Kind(msgspec.Struct):
     id: str = ""
 
 
+_NOTHING = _Kind()
+
+
+def _kind(frame: str | bytes) -> _Kind:
+    try:
+        return msgspec.json.decode(frame, type=_Kind)
+    except UNREADABLE:
+        return _NOTHING
+
+
 def refused_greeting(frame: str | bytes, token: str) -> Error | None:
     """Why the sender of this first frame is refused; None lets it in."""
     try:
         hello = decode_to_engine(frame) if len(frame) <= MAX_HELLO else None
-    except (msgspec.DecodeError, UnicodeError):
+    except UNREADABLE:
         hello = None
     if not isinstance(hello, Hello):
         return Error(code="no_hello", message="The first message was no greeting. Send hello with the token first.")
@@ -43,15 +55,14 @@ def unreadable(frame: str | bytes) -> Error | None:
     size = len(frame) if len(frame) * 4 <= MAX_FRAME else len(frame.encode(errors="surrogatepass"))
     if size > MAX_FRAME:
         text = f"The message has {size:,} bytes and at most {MAX_FRAME:,} are taken. Send a shorter conversation."
-        return Error(code="too_large", message=text)
+        return Error(code="too_large", message=text, id=_kind(frame).id)  # or who waits for an answer waits for ever
     return None
 
 
 def explained(frame: str | bytes, problem: Exception) -> Error:
     """What is wrong with a frame that could not be decoded."""
-    try:
-        kind = msgspec.json.decode(frame, type=_Kind)
-    except (msgspec.DecodeError, UnicodeError):
+    kind = _kind(frame)
+    if kind is _NOTHING:
         return Error(
             code="malformed", message="A message was not understood: it is no JSON object. Send one per frame."
         )

@@ -119,6 +119,11 @@ class EngineHub:
         return self.engine.loaded
 
     @property
+    def stepping(self) -> bool:
+        """Whether the engine's thread still runs (after :meth:`stop`: a step or a load that does not end)."""
+        return self._thread.is_alive()
+
+    @property
     def answering(self) -> int:
         """Requests in progress."""
         return len(self._running)

@@ -78,7 +78,7 @@ class OpenAIRoutes:
         except (Refused, PromptError) as error:
             code = getattr(error, "code", "bad_prompt")
             return error_response(Refusal(_STATUS.get(code, 400), code, str(error)))
-        except (msgspec.DecodeError, ValueError) as error:
+        except (msgspec.DecodeError, ValueError, RecursionError) as error:
             text = str(error) if type(error) is ValueError else f"The request was not understood: {error}."
             return error_response(Refusal(400, "bad_request", text))
         except ClientDisconnect:

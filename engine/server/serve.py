@@ -79,6 +79,8 @@ class Server:
         self.listener = listener
         self.port: int = listener.getsockname()[1]
         self.exit_code = 0
+        self.failure = ""
+        """Why it stopped serving, as a sentence; empty where it was asked to."""
         self.hub = EngineHub(make_engine, probes, self._engine_died)
         gate = Gate(self.port, open_host=not _loopback(listener.getsockname()[0]))
         settings = uvicorn.Config(
@@ -106,9 +108,22 @@ class Server:
         """From any thread."""
         self._uvicorn.should_exit = True
 
-    def load(self, path: str, draft: str, options: LoadOptions = LoadOptions()) -> None:
-        """Ask for a model; how it went is written to the log. From the event loop's thread or before it runs."""
-        self.hub.listen(_report_load)
+    def load(self, path: str, draft: str, options: LoadOptions = LoadOptions(), needed: bool = False) -> None:
+        """Ask for a model; how it went is written to the log. From the event loop's thread or before it runs.
+
+        ``needed``: without this first model there is nothing to serve, so its failure ends the server.
+        """
+        loaded = not needed
+
+        def report(event: Event) -> None:
+            nonlocal loaded
+            loaded = loaded or isinstance(event, LoadedEvent)
+            if isinstance(event, ErrorEvent) and not loaded:
+                self._fail(event.message)
+            else:
+                _report_load(event)
+
+        self.hub.listen(report)
         self.hub.submit(LoadModel(path, draft, options))
 
     async def _main(self, started: Callable[[], None]) -> None:
@@ -121,7 +136,10 @@ class Server:
 
     def _engine_died(self) -> None:
         log.critical("The engine's thread ended. The server stops; start it again.")
-        self.exit_code = 1
+        self._fail("The engine stopped. Start it again; the lines above say why.")
+
+    def _fail(self, sentence: str) -> None:
+        self.failure, self.exit_code = self.failure or sentence, 1
         self.stop()
 
 

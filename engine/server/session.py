@@ -15,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from engine import config
 from engine.config import ModelNotFound
 from engine.core.commands import LoadModel, SetOption, UnloadModel
-from engine.core.events import ErrorEvent, Event, FinishedEvent
+from engine.core.events import ErrorEvent, Event, FinishedEvent, TokensEvent
 from engine.protocol import (
     PROTOCOL,
     Cancel,
@@ -37,11 +37,19 @@ from engine.protocol import (
     decode_to_engine,
     encode,
 )
-from engine.server.answering import Refused, broadcast_message, cancelled_before_start, request_message, tokenised
+from engine.server.answering import (
+    Refused,
+    broadcast_message,
+    cancelled_before_start,
+    prepared,
+    request_message,
+    tokenised,
+)
 from engine.server.compare import compare
-from engine.server.frames import explained, refused_greeting, unreadable
+from engine.server.frames import UNREADABLE, explained, refused_greeting, unreadable
 from engine.server.hub import EngineHub, RequestEvent
 from engine.server.outbox import Outbox
+from engine.server.turns import Answer, Turns
 from engine.text.template import PromptError
 
 log = logging.getLogger(__name__)
@@ -58,6 +66,7 @@ class Session:
     def __init__(self, socket: WebSocket, hub: EngineHub, token: str) -> None:
         self._socket, self._hub, self._token = socket, hub, token
         self._outbox = Outbox()
+        self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
         self._telemetry: asyncio.Task[None] | None = None
@@ -152,7 +161,7 @@ class Session:
             try:
                 message: Message = decode_to_engine(frame)
                 return message
-            except (msgspec.DecodeError, UnicodeError) as problem:
+            except UNREADABLE as problem:
                 error = explained(frame, problem)
         self._outbox.put(error)
         return None
@@ -215,24 +224,31 @@ class Session:
 
     async def _generate(self, message: Generate, active: _Active) -> None:
         try:
-            ids = await tokenised(self._hub, message.prompt)
+            prompt = await prepared(self._hub, message.prompt, self._turns, message.parent)
             if active.cancelled:
-                for answer in range(message.n):
+                for answer in range(min(message.n, MAX_ACTIVE)):
                     self._outbox.put(cancelled_before_start(message.id, answer))
                 return
             ended = asyncio.Event()
             left = message.n
+            first = Answer(prompt.text, prompt.ids)
 
             def listener(event: RequestEvent) -> None:
                 nonlocal left
                 self._outbox.put(request_message(event, message.id))
+                match event:
+                    case TokensEvent(answer=0):
+                        first.take(event)
+                    case FinishedEvent(answer=0):
+                        self._turns.remember(message.id, first.finished(), prompt.tokenizer)
                 left -= isinstance(event, FinishedEvent)
                 if left <= 0 or isinstance(event, ErrorEvent):
                     self._leave(message.id, active)
                     ended.set()
 
-            plain = isinstance(message.prompt, str)
-            active.name = self._hub.add(ids, listener, message.sampling, message.n, message.optimisations, plain)
+            active.name = self._hub.add(
+                prompt.ids, listener, message.sampling, message.n, message.optimisations, prompt.text.continues
+            )
             await ended.wait()
         finally:
             self._leave(message.id, active)

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from engine.protocol import ChatMessage
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
 
-def prompt_ids(tokenizer: Tokenizer, template: ChatTemplate, prompt: Sequence[ChatMessage] | str) -> list[int]:
-    """Token ids of a conversation (through the chat template) or of plain text to continue.
+class PromptText(NamedTuple):
+    """A prompt as the model is to read it.
+
+    ``special``: the tokenizer adds what belongs around it (begin-of-text). ``continues``: the answer goes on from plain
+    text (no chat template), so that its first space belongs to it.
+    """
+
+    text: str
+    special: bool
+    continues: bool
+
+
+def rendered(template: ChatTemplate, prompt: Sequence[ChatMessage] | str) -> PromptText:
+    """A conversation through the chat template, or plain text to continue as it is.
 
     A model's own template writes begin-of-text itself; plain text and the plain template leave it to the tokenizer.
     Raises :class:`engine.text.template.PromptError`.
     """
     if isinstance(prompt, str):
-        return tokenizer.encode(prompt, special=True)
-    return tokenizer.encode(template.render(prompt), special=not template.own)
+        return PromptText(prompt, special=True, continues=True)
+    return PromptText(template.render(prompt), special=not template.own, continues=False)
+
+
+def prompt_ids(tokenizer: Tokenizer, template: ChatTemplate, prompt: Sequence[ChatMessage] | str) -> list[int]:
+    """Token ids of a prompt. Raises :class:`engine.text.template.PromptError`."""
+    made = rendered(template, prompt)
+    return tokenizer.encode(made.text, special=made.special)

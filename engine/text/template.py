@@ -25,6 +25,10 @@ NO_TEMPLATE = (
     "This model has no chat template: the conversation is written as plain lines (User: …, Assistant: …), "
     "which a model that was not trained for chat follows badly."
 )
+UNREADABLE_TEMPLATE = (
+    "The file tokenizer_config.json cannot be read, so there is no chat template and the conversation is written as "
+    "plain lines (User: …, Assistant: …). Download that file again."
+)
 
 
 class PromptError(ValueError):
@@ -63,10 +67,13 @@ class ChatTemplate:
         """The template of a model folder: chat_template.jinja, else chat_template.json, else tokenizer_config.json's
         (of several the one named "default"). Without any, a plain one with a ``notice``."""
         folder = Path(folder)
-        config = _read_config(folder / "tokenizer_config.json")
-        source = _own_file(folder) or _chosen(config.chat_template)
-        tokens = _special_tokens(config)
-        return cls(source, tokens) if source else cls(PLAIN_TEMPLATE, tokens, NO_TEMPLATE)
+        file = folder / "tokenizer_config.json"
+        config = _read_config(file)
+        source = _own_file(folder) or _chosen(config.chat_template if config is not None else None)
+        tokens = _special_tokens(config or _Config())
+        if source:
+            return cls(source, tokens)
+        return cls(PLAIN_TEMPLATE, tokens, NO_TEMPLATE if config is not None else UNREADABLE_TEMPLATE)
 
     def render(self, messages: Sequence[ChatMessage], add_generation_prompt: bool = True) -> str:
         """The conversation as text, special tokens included.
@@ -104,14 +111,15 @@ class ChatTemplate:
         )
 
 
-def _read_config(path: Path) -> _Config:
+def _read_config(path: Path) -> _Config | None:
+    """None for a file that is there and cannot be read."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Config)
     except FileNotFoundError:
         return _Config()
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.warning("%s is not readable and counts as missing: %s", path, error)
-        return _Config()
+        return None
 
 
 def _own_file(folder: Path) -> str:
@@ -122,7 +130,7 @@ def _own_file(folder: Path) -> str:
             return text if path.suffix == ".jinja" else _chosen(msgspec.json.decode(text, type=_Config).chat_template)
         except FileNotFoundError:
             continue
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             log.warning("%s is not readable and counts as missing: %s", path, error)
     return ""
 

@@ -140,6 +140,14 @@ def test_errors_have_openais_shape(running: Running, body: dict[str, Any], statu
         assert "prompt_too_long" in streamed.text
 
 
+def test_a_body_nested_without_an_end(running: Running) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    body = '{"messages": [], "new": ' + "[" * 200_000
+    answer = httpx.post(f"{running.url}/v1/chat/completions", content=body, headers=headers, timeout=20)
+    assert answer.status_code == 400
+    assert "was not understood" in answer.json()["error"]["message"]
+
+
 def test_without_a_model(empty: Running) -> None:
     with openai.OpenAI(base_url=f"{empty.url}/v1", api_key=TOKEN, max_retries=0) as api:
         assert list(api.models.list()) == []

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 from pathlib import Path
@@ -10,6 +11,7 @@ from websockets.exceptions import ConnectionClosed
 
 from engine import protocol as p
 from engine.core.commands import AddRequest, CancelRequest, LoadModel, SetOption
+from engine.server.serve import SLACK
 from tests.engine.server.conftest import TOKEN, Client, Running
 
 CHAT = [p.ChatMessage(role="user", content="abc")]
@@ -53,11 +55,16 @@ def test_welcome(client: Client, home: Path) -> None:
         (p.Hello(token=TOKEN, protocol=p.PROTOCOL + 1), "protocol_mismatch", "Update the engine"),
         (p.Hello(token=TOKEN, protocol=p.PROTOCOL - 1), "protocol_mismatch", "Update the window"),
         (p.Unload(), "no_hello", "no greeting"),
+        ('{"type": "hello", "new": ' + "[" * 60_000, "no_hello", "no greeting"),
+        ("{" * 60_000, "no_hello", "no greeting"),
+        ("x" * 1_000_000, "no_hello", "no greeting"),
+        (b"\x00\xff", "no_hello", "no greeting"),
     ],
+    ids=lambda value: str(value)[:24],
 )
 def test_who_does_not_greet_properly_is_told_and_left(running: Running, hello: Any, code: str, says: str) -> None:
     with running.connect() as socket:
-        socket.send(p.encode(hello))
+        socket.send(p.encode(hello) if isinstance(hello, p.Message) else hello)
         error = p.decode_from_engine(socket.recv(timeout=5))
         assert isinstance(error, p.Error)
         assert error.code == code
@@ -272,6 +279,8 @@ def test_count_and_estimate(client: Client, running: Running) -> None:
         ('{"type": "generate", "id": "x"}', "malformed"),
         ('{"type": "generate", "id": "x", "prompt": [{"role": "king", "content": ""}]}', "malformed"),
         ('{"type": "set", "key": "kv_cache", "value": null}', "malformed"),
+        ('{"type": "cancel", "id": "x", "new": ' + "[" * 200_000, "malformed"),
+        ('{"type": "set", "key": "kv_cache", "value": ' + '{"a":' * 200_000, "malformed"),
         (b"\xff\xfe", "malformed"),
         (json.dumps({"type": "cancel", "id": "\ud800"}), "malformed"),
     ],
@@ -293,7 +302,20 @@ def test_unknown_fields_are_ignored(client: Client) -> None:
 
 def test_an_oversized_frame_is_said_and_loses_nothing(client: Client) -> None:
     client.socket.send(json.dumps({"type": "generate", "id": "g", "prompt": "x" * p.MAX_FRAME}))
-    assert client.until(p.Error, timeout=30).code == "too_large"
+    error = client.until(p.Error, timeout=30)
+    assert (error.code, error.id) == ("too_large", "g")
+    client.send(p.Generate(id="g", prompt="abc"))
+    assert client.until(p.Finished).reason == "stop"
+
+
+def test_a_frame_of_any_size_costs_its_sender_the_connection_and_nobody_else(
+    client: Client, running: Running, open_client: Any
+) -> None:
+    hostile = open_client(running)
+    with contextlib.suppress(ConnectionClosed):
+        hostile.socket.send("x" * (SLACK * p.MAX_FRAME + 1))
+    with pytest.raises(ConnectionClosed):
+        hostile.receive()
     client.send(p.Generate(id="g", prompt="abc"))
     assert client.until(p.Finished).reason == "stop"
 

@@ -1,0 +1,302 @@
+"""Bad input in the window, with the real engine: a notice in place, and nothing that was there is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtGui import QTextOption
+from PySide6.QtWidgets import QApplication, QPushButton
+
+from app.chat.composer import Composer
+from app.chat.page import MOST_CHARS
+from app.history.store import HistoryStore
+from app.link.link import LinkState
+from app.program import Program
+from engine import protocol
+from engine.protocol import LoadOptions, Sampling
+from tests.broken_models import BREAKAGES, SOUND, make
+from tests.test_bad_input import STILL_THERE, check_sentence
+
+PATIENCE_MS = 90_000
+ROOT = Path(__file__).resolve().parents[2]
+ENDLESS = Sampling(ignore_eos=True, temperature=0.0)
+
+
+@pytest.fixture
+def start(qapp: QApplication, qtbot, own_folders: Path) -> Iterator[Callable[..., Program]]:
+    """``start()``: a running program with its model loaded; ``engine`` is another command for the engine."""
+    programs: list[Program] = []
+
+    def run(engine: Sequence[str] | None = None, load: bool = True) -> Program:
+        program = Program(qapp, own_folders / "kvasir.log", engine)
+        programs.append(program)
+        program.window.show()
+        if load:
+            ready(program, qtbot)
+        return program
+
+    yield run
+    for program in programs:
+        program.close()
+        program.window.deleteLater()
+
+
+def ready(program: Program, qtbot) -> None:
+    qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=PATIENCE_MS)
+
+
+def ask(program: Program, qtbot, text: str = "What is a page?") -> None:
+    program.chat.send(text)
+    qtbot.waitUntil(lambda: program.chat.streaming, timeout=PATIENCE_MS)
+
+
+def ended(program: Program, qtbot):
+    """The last message, once nothing streams."""
+    qtbot.waitUntil(lambda: not program.chat.streaming, timeout=PATIENCE_MS)
+    program.history.flush()
+    return program.history.messages(program.chat.chat_id)[-1]
+
+
+def says(program: Program, qtbot, text: str) -> str:
+    """The notice above the composer, once it has ``text``."""
+    qtbot.waitUntil(lambda: text in program.chat.notice.text, timeout=PATIENCE_MS)
+    return program.chat.notice.text
+
+
+def test_broken_models_leave_the_loaded_one_and_what_was_typed(start, qtbot, tmp_path: Path) -> None:
+    program = start()
+    card = program.link.card
+    ask(program, qtbot)
+    first = ended(program, qtbot)
+    qtbot.keyClicks(program.chat.composer.edit, "half a thought")
+    for breakage in BREAKAGES:
+        if breakage.name in ("cut-weights", "unknown-architecture", "fewer-layers", "no-tokenizer", "no-numbers"):
+            program.chat.header.load(str(make(tmp_path, breakage)), None)
+            text = says(program, qtbot, breakage.says[0])
+            assert text.endswith(STILL_THERE)
+            check_sentence(text.removesuffix(STILL_THERE), *breakage.says)
+            ready(program, qtbot)
+            assert program.link.card == card
+            assert program.chat.composer.text == "half a thought"
+    program.chat.header.load(str(tmp_path / "nowhere"), None)
+    check_sentence(says(program, qtbot, "nowhere"), "nowhere")
+    qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)
+    assert ended(program, qtbot).stats.reason is not None
+    assert program.history.messages(program.chat.chat_id)[1] == first
+
+
+def test_a_refused_model_is_not_asked_for_again_at_the_next_start(start, qtbot, tmp_path: Path) -> None:
+    program = start()
+    cut = next(breakage for breakage in BREAKAGES if breakage.name == "cut-weights")
+    program.chat.header.load(str(make(tmp_path, cut)), None)
+    says(program, qtbot, "truncated")
+    program.close()
+    again = start()
+    assert again.link.card is not None
+    assert again.link.card.name == "kvasir-guide"
+
+
+def test_a_prompt_longer_than_the_context_stays_and_can_be_shortened(start, qtbot) -> None:
+    program = start()
+    program.chat.send("word " * 3000)
+    check_sentence(says(program, qtbot, "2,048"), "prompt", "2,048", "Shorten")
+    ready(program, qtbot)
+    messages = program.history.messages(program.chat.chat_id)
+    assert [(message.role, message.content) for message in messages] == [("user", "word " * 3000)]
+    program.chat.edit_last()
+    assert program.chat.composer.text == "word " * 3000
+    program.chat.composer.edit.setPlainText("What is a page?")
+    qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)
+    assert ended(program, qtbot).stats.reason is not None
+    assert program.chat.notice.text == ""
+
+
+def test_a_message_larger_than_a_frame_is_refused_before_it_is_sent(start, qtbot) -> None:
+    program = start()
+    failed: list[protocol.Error] = []
+    program.link.failed.connect(failed.append)
+    program.link.send(protocol.Generate(id="huge", prompt="é" * (protocol.MAX_FRAME // 2)))
+    assert [(error.id, error.code) for error in failed] == [("huge", "too_large")]
+    check_sentence(failed[0].message, "32 MiB")
+    ask(program, qtbot)
+    assert ended(program, qtbot).stats.reason is not None
+
+
+def test_a_message_that_no_model_could_read_stays_in_the_composer(start, qtbot, fake_command) -> None:
+    program = start(fake_command(), load=False)
+    qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=PATIENCE_MS)
+    program.chat.composer.edit.setPlainText("half a thought")
+    program.chat.send("x" * (MOST_CHARS + 1))
+    check_sentence(program.chat.notice.text, "2,000,001", "Send a part")
+    assert program.chat.composer.text == "half a thought"
+    assert program.chat.chat_id == ""
+    assert program.history.chats() == []
+
+
+def test_an_endless_word_is_broken_anywhere(qtbot, theme) -> None:
+    """Breaking a million characters at words takes Qt a minute and a half."""
+    modes = QTextOption.WrapMode
+    composer = Composer(theme)
+    qtbot.addWidget(composer)
+    edit = composer.edit
+    pasted = QMimeData()
+    pasted.setText("x" * 100_000)
+    edit.insertFromMimeData(pasted)
+    assert edit.wordWrapMode() is modes.WrapAnywhere
+    assert edit.toPlainText() == "x" * 100_000
+    edit.setPlainText("short words " * 10_000)
+    assert edit.wordWrapMode() is modes.WrapAtWordBoundaryOrAnywhere
+
+
+def test_out_of_memory_at_load_and_while_answering(start, qtbot) -> None:
+    program = start()
+    fits: list[protocol.Loaded] = []
+    program.link.loaded.connect(fits.append)
+    program.chat.set_load_options(lambda: LoadOptions(memory=1_000_000))
+    program.chat.header.load(str(SOUND), "")
+    text = says(program, qtbot, "does not fit")
+    assert text.endswith(STILL_THERE)
+    check_sentence(text.removesuffix(STILL_THERE), "1 MB")
+    ready(program, qtbot)
+    program.chat.set_load_options(lambda: LoadOptions())
+    program.chat.header.load(str(SOUND), "")
+    qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
+    fit = fits.pop().fit
+    least = fit.weights + fit.activations + 288 * fit.kv // fit.kv_tokens
+    program.chat.set_load_options(lambda: LoadOptions(memory=least))
+    program.chat.header.load(str(SOUND), "")
+    qtbot.waitUntil(lambda: bool(fits), timeout=PATIENCE_MS)
+    ready(program, qtbot)
+    program.chat.settings.changed.emit("", ENDLESS)
+    ask(program, qtbot)
+    answer = ended(program, qtbot)
+    assert answer.stats.reason == "memory"
+    assert len(answer.content) > 100
+    check_sentence(answer.stats.detail, "memory", "full")
+    assert says(program, qtbot, "full") == answer.stats.detail
+
+
+def test_an_engine_that_keeps_dying_is_given_up_with_a_way_back(
+    start, qtbot, fake_command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.link.worker.BACK_OFF_S", (0.0,))
+    broken = tmp_path / "broken"
+    broken.touch()
+    code = (
+        "import os, sys\n"
+        f"if os.path.exists({str(broken)!r}): sys.exit('The library libnothing.so is missing')\n"
+        f"os.execv({sys.executable!r}, {fake_command()!r})"
+    )
+    program = start([sys.executable, "-c", code], load=False)
+    qtbot.keyClicks(program.chat.composer.edit, "half a thought")
+    qtbot.waitUntil(lambda: program.link.state is LinkState.DEAD, timeout=PATIENCE_MS)
+    text = program.chat.notice.text
+    assert "libnothing.so" in text
+    assert "5 times" in text
+    button = program.chat.notice.findChild(QPushButton, "notice-action")
+    assert button.text() in text
+    assert program.chat.composer.reason
+    broken.unlink()
+    qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: program.link.state is LinkState.CONNECTED, timeout=PATIENCE_MS)
+    assert program.chat.composer.text == "half a thought"
+
+
+DRIVER = """
+import os, sys, time
+from pathlib import Path
+from PySide6.QtCore import QTimer
+from PySide6.QtWidgets import QApplication
+from app import paths
+from app.program import Program
+from engine.protocol import Sampling
+
+app = QApplication([])
+program = Program(app, Path(os.environ["KVASIR_HOME"]) / "kvasir.log")
+program.window.show()
+chat = program.chat
+
+def begin():
+    if not chat.composer.reason:
+        timer.stop()
+        chat.settings.changed.emit("", Sampling(temperature=100.0, ignore_eos=True))
+        chat.send("Tell me everything")
+        program.link.send(__import__("engine.protocol").protocol.Set(key="kv_cache", value=False))
+        watch.start(20)
+
+def written():
+    messages = program.history.messages(chat.chat_id)
+    if messages[-1].state == "streaming" and messages[-1].content:
+        watch.stop()
+        print(program.link.engine_pid, chat.chat_id, flush=True)
+
+timer, watch = QTimer(), QTimer()
+timer.timeout.connect(begin)
+watch.timeout.connect(written)
+timer.start(20)
+app.exec()
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_window_killed_in_the_middle_of_an_answer(qapp, own_folders: Path) -> None:
+    """The half answer is there at the next start, marked interrupted; the engine follows its window."""
+    window = subprocess.Popen([sys.executable, "-c", DRIVER], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    assert window.stdout is not None
+    pid, chat = window.stdout.readline().split()
+    engine = psutil.Process(int(pid))
+    os.kill(window.pid, signal.SIGKILL)
+    window.wait()
+    window.stdout.close()
+    assert gone(engine)
+    store = HistoryStore(own_folders / "kvasir" / "data" / "history.db")
+    asked, answer = store.messages(chat)
+    store.close()
+    assert asked.content == "Tell me everything"
+    assert answer.state == "interrupted"
+    assert answer.content
+
+
+def gone(process: psutil.Process, patience: float = 30.0) -> bool:
+    """Whether it ends; a process that nobody waits for counts when it is a zombie."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return True
+        except psutil.NoSuchProcess:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_second_start_raises_the_first(own_folders: Path, fake_command) -> None:
+    code = (
+        "import sys, time\nfrom app.window import MainWindow\nfrom app.program import Program\n"
+        "to_front = MainWindow.to_front\n"
+        "MainWindow.to_front = lambda self: (to_front(self), print('raised', flush=True))[0]\n"
+        f"sys.exit(Program.run(['kvasir'], time.perf_counter(), {fake_command()!r}))"
+    )
+    first = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    log = own_folders / "kvasir" / "log" / "kvasir.log"
+    deadline = time.monotonic() + 60
+    while not (log.exists() and "window visible" in log.read_text()):
+        assert time.monotonic() < deadline, first.poll()
+        time.sleep(0.05)
+    second = subprocess.run([sys.executable, "-m", "app"], cwd=ROOT, timeout=60)
+    assert second.returncode == 0
+    assert first.stdout is not None
+    assert first.stdout.readline() == "raised\n"
+    first.terminate()
+    assert first.wait(30) == 0
+    first.stdout.close()

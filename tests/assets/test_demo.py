@@ -1,0 +1,243 @@
+"""The bundled model: its knowledge, its training text, its files and the grid they are on."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import random
+import re
+import sys
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tokenizers import Tokenizer
+
+DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
+NAMES = (
+    "knowledge",
+    "variations",
+    "tasks",
+    "build_text",
+    "model",
+    "tokenizer",
+    "train",
+    "export",
+    "evaluate",
+    "card",
+    "make",
+)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Iterator[SimpleNamespace]:
+    """The scripts beside the model, imported by their plain names and forgotten afterwards."""
+    sys.path.insert(0, str(DEMO))
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    modules: dict[str, ModuleType] = {name: importlib.import_module(name) for name in NAMES}
+    yield SimpleNamespace(**modules)
+    torch.set_num_threads(threads)
+    sys.path.remove(str(DEMO))
+    for name in NAMES:
+        sys.modules.pop(name, None)
+
+
+def test_knowledge_is_sound(demo: SimpleNamespace, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every file parses, no question has two answers, none is held out, and every key fact is in some answer."""
+    assert demo.knowledge.main([]) == 0, capsys.readouterr().out
+    blocks = demo.knowledge.load()
+    assert len(blocks) >= 300
+    assert all(5 <= len(block.questions) <= 25 for block in blocks), [
+        block.questions[0] for block in blocks if not 5 <= len(block.questions) <= 25
+    ]
+    assert all(len(block.answer.split()) <= 60 for block in blocks)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Q: no title\nA: yes",
+        "# Title\n\nQ: no answer",
+        "# Title\n\nQ: a\nA: b\nA: c",
+        "# Title\n\nA: b\nQ: a",
+        "# Title\n\nQ: a\nx\nA: b",
+    ],
+)
+def test_broken_knowledge_is_refused(demo: SimpleNamespace, text: str) -> None:
+    with pytest.raises(ValueError, match=r"file\.txt"):
+        demo.knowledge.parse(text, "file.txt")
+
+
+def asked(documents: list[list[object]]) -> list[str]:
+    """What users say in training documents."""
+    text = "".join(part.text for document in documents for part in document)  # type: ignore[attr-defined]
+    return re.findall(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", text, re.DOTALL)
+
+
+def test_evaluation_questions_stay_out_of_training(demo: SimpleNamespace) -> None:
+    """No training question is a held-out one, nor has one within it, but for longer lines of the knowledge itself."""
+    secret = demo.knowledge.held_out()
+    blocks = demo.knowledge.load()
+    lines = {demo.knowledge.normalise(question) for block in blocks for question in block.questions}
+    writer = demo.build_text.Writer(blocks, seed=5)
+    questions = asked([writer.document() for _ in range(2500)] + [writer.long_document() for _ in range(20)])
+    assert len(questions) > 3000
+    for question in questions:
+        key = demo.knowledge.normalise(question)
+        assert key not in secret
+        assert key in lines or not any(f" {hidden} " in f" {key} " for hidden in secret), question
+
+
+def test_a_variation_that_reveals_a_held_out_question_is_dropped(demo: SimpleNamespace) -> None:
+    asker = demo.variations.Asker({}, frozenset({"page"}))
+    rng = random.Random(0)
+    varied = {demo.variations.vary("What is a page?", rng) for _ in range(50)}
+    assert any(asker.reveals(demo.knowledge.normalise(text)) for text in varied)
+    assert {asker.ask(("Reserve memory?",), "", rng) for _ in range(20)} != {"Reserve memory?"}
+    told = {asker.ask(("What is a page?",), "", rng) for _ in range(20)} - {"What is a page?"}
+    assert not any(asker.reveals(demo.knowledge.normalise(text)) for text in told)
+
+
+def test_there_are_100_evaluation_questions(demo: SimpleNamespace) -> None:
+    items = demo.knowledge.load_evaluation()
+    assert len(items) == len({item.question for item in items}) == 100
+    assert all(item.must and all(item.must) for item in items)
+    assert demo.knowledge.states_facts("A page holds 16 tokens.", (("16", "sixteen"), ("TOKEN",)))
+    assert not demo.knowledge.states_facts("A page holds tokens.", (("16", "sixteen"), ("token",)))
+
+
+def test_tasks_are_solved_rightly(demo: SimpleNamespace) -> None:
+    rng = random.Random(1)
+    for _ in range(50):
+        question, answer = demo.tasks.copy(rng)
+        assert question.endswith(answer)
+        question, answer = demo.tasks.reverse(rng)
+        assert question.endswith(", ".join(reversed(answer.split(", "))))
+        question, answer = demo.tasks.capitals(rng)
+        assert question.endswith(answer.lower())
+        question, answer = demo.tasks.find_key(rng, 4)
+        assert answer in question
+
+
+@pytest.mark.parametrize("name", [f"{name}.py" for name in NAMES if name not in ("tasks",)])
+def test_scripts_explain_themselves(demo: SimpleNamespace, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        getattr(demo, name.removesuffix(".py")).main(["--help"])
+    assert "usage" in capsys.readouterr().out
+
+
+def test_exported_weights_are_the_trained_ones(demo: SimpleNamespace) -> None:
+    """What the four GPTQ tensors stand for equals, bit for bit, what the quantised forward pass computes with."""
+    torch.manual_seed(0)
+    weight = torch.randn(24, 128) * torch.rand(24, 1)
+    tensors = demo.export.pack_linear(weight, 64)
+    shapes = {kind: (tensor.dtype, tuple(tensor.shape)) for kind, tensor in tensors.items()}
+    assert shapes == {
+        "qweight": (torch.int32, (16, 24)),
+        "qzeros": (torch.int32, (2, 3)),
+        "scales": (torch.float16, (2, 24)),
+        "g_idx": (torch.int32, (128,)),
+    }
+    assert set(tensors["qzeros"].flatten().tolist()) == {0x77777777}
+    fake = demo.model.fake_quantise(weight, 64)
+    torch.testing.assert_close(demo.export.unpack_linear(tensors), fake, rtol=0, atol=1e-6)
+    nibbles = (tensors["qweight"][5, 7].item() >> 4 * 3) & 15
+    zero = (tensors["qzeros"][0, 0].item() >> 4 * 7 & 15) + 1
+    value = tensors["scales"][0, 7].item() * (nibbles - zero)
+    assert value == pytest.approx(fake[7, 5 * 8 + 3].item(), abs=1e-6)
+
+
+def test_layer_with_grid_computes_with_it(demo: SimpleNamespace) -> None:
+    torch.manual_seed(0)
+    layer = demo.model.GridLinear(64, 16, 64)
+    x = torch.randn(3, 64)
+    plain = layer(x)
+    layer.quantised = True
+    expected = x @ demo.export.unpack_linear(demo.export.pack_linear(layer.weight.detach(), 64)).T
+    torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(layer(x), plain, atol=1e-4)
+    layer(x).sum().backward()
+    assert layer.weight.grad is not None
+    assert layer.weight.grad.abs().sum() > 0
+
+
+def test_bundled_files_have_the_layout_and_the_size(demo: SimpleNamespace) -> None:
+    folders = {demo.export.TARGET_FOLDER: demo.model.TARGET, demo.export.DRAFT_FOLDER: demo.model.DRAFT}
+    size = sum(path.stat().st_size for folder in folders for path in folder.iterdir())
+    assert size < 15_000_000
+    for folder, shape in folders.items():
+        names = {path.name for path in folder.iterdir()}
+        assert {"README.md", "model.safetensors", "tokenizer.json", "tokenizer_config.json"} <= names
+        assert {"config.json", "generation_config.json"} <= names
+        config = json.loads((folder / "config.json").read_text("utf-8"))
+        assert config["quantization_config"]["checkpoint_format"] == "gptq"
+        tensors = load_file(folder / "model.safetensors")
+        for index in range(shape.num_hidden_layers):
+            down = f"model.layers.{index}.mlp.down_proj"
+            assert tensors[f"{down}.qweight"].shape == (shape.intermediate_size // 8, shape.hidden_size)
+            assert tensors[f"{down}.scales"].dtype == torch.float16
+        assert "lm_head.weight" not in tensors
+        assert all(torch.isfinite(tensor).all() for tensor in tensors.values() if tensor.is_floating_point())
+
+
+def test_both_models_share_their_tokenizer(demo: SimpleNamespace) -> None:
+    texts = [
+        (folder / "tokenizer.json").read_text("utf-8")
+        for folder in (demo.export.TARGET_FOLDER, demo.export.DRAFT_FOLDER)
+    ]
+    assert texts[0] == texts[1]
+    tokenizer = Tokenizer.from_str(texts[0])
+    assert tokenizer.get_vocab_size() == demo.model.TARGET.vocab_size
+    for text in ("A page is 16 tokens.", "def f(x):\n\treturn x  # ü€𝄞", "  two  spaces ", "4821"):
+        assert tokenizer.decode(tokenizer.encode(text).ids) == text
+    end = json.loads((demo.export.TARGET_FOLDER / "generation_config.json").read_text("utf-8"))["eos_token_id"]
+    assert end == [tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")]
+
+
+def test_bundled_model_answers(demo: SimpleNamespace) -> None:
+    """A sample of the evaluation, with the files that ship."""
+    tokenizer = Tokenizer.from_file(str(demo.export.TARGET_FOLDER / "tokenizer.json"))
+    target = demo.export.read(demo.export.TARGET_FOLDER, demo.model.TARGET)
+    draft = demo.export.read(demo.export.DRAFT_FOLDER, demo.model.DRAFT)
+    items = list(islice(demo.knowledge.load_evaluation(), 0, None, 10))
+    answers = [demo.evaluate.ask(target, tokenizer, item) for item in items]
+    wrong = [(answer.question, answer.text) for answer in answers if not answer.right]
+    assert len(wrong) <= 2, wrong
+    accepted, drafted, _ = demo.evaluate.acceptance(draft, answers)
+    assert accepted > 0.5 * drafted
+
+
+def test_cached_generation_equals_whole_passes(demo: SimpleNamespace) -> None:
+    torch.manual_seed(0)
+    model = demo.model.Llama(demo.model.Shape(64, 64, 2, 2, 1, head_dim=32, vocab_size=50))
+    tokens = [1, 2, 3]
+    for _ in range(6):
+        tokens.append(int(model.logits(model(torch.tensor([tokens]))[0])[0, -1].argmax()))
+    assert model.continue_greedily([1, 2, 3], frozenset(), 6) == tokens[3:]
+
+
+def test_training_runs_resumes_and_quantises(demo: SimpleNamespace, tmp_path: Path) -> None:
+    """A few steps: state is saved, a resumed run goes on where it stopped, and the last tenth is on the grid."""
+    source = demo.export.TARGET_FOLDER / "tokenizer.json"
+    (tmp_path / "tokenizer.json").write_text(source.read_text("utf-8"), "utf-8")
+    assert demo.build_text.main(["--out", str(tmp_path), "--tokens", "60000"]) == 0
+    plan = demo.train.Plan(steps=2, batch_tokens=256)
+    run = demo.train.Run(plan, tmp_path, torch.device("cpu"))
+    run.train(seed=1)
+    again = demo.train.Run(demo.train.Plan(steps=3, batch_tokens=256), tmp_path, torch.device("cpu"))
+    again.resume(tmp_path / "checkpoint.pt", weights_only=False)
+    assert again.progress.step == 2
+    for ours, saved in zip(again.target.parameters(), run.target.parameters(), strict=True):
+        assert torch.equal(ours, saved)
+    again.train(seed=1)
+    assert again.progress.step == 3
+    again.progress.step = 95
+    again.plan = demo.train.Plan(steps=100, batch_tokens=256)
+    batch = demo.train.Batches(tmp_path, 256, 1, torch.device("cpu")).next(0.95)
+    again.step(batch, random.Random(0))
+    assert all(layer.quantised for _, layer in again.target.linears())
