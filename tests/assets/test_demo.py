@@ -207,7 +207,7 @@ def test_bundled_model_answers(demo: SimpleNamespace) -> None:
     items = list(islice(demo.knowledge.load_evaluation(), 0, None, 10))
     answers = [demo.evaluate.ask(target, tokenizer, item) for item in items]
     wrong = [(answer.question, answer.text) for answer in answers if not answer.right]
-    assert len(wrong) <= 2, wrong
+    assert len(wrong) <= 3, wrong
     accepted, drafted, _ = demo.evaluate.acceptance(draft, answers)
     assert accepted > 0.5 * drafted
 

@@ -1,0 +1,212 @@
+"""Build the training text: dialogues with varied questions, text tasks and Python source, as packed token ids.
+
+Rows are filled with whole documents; the last one of a row is cut at its end. In brief rows, answers about the
+knowledge are cut after BRIEF tokens: which answer belongs to a question is decided there, so the first half of the
+training, in which the model learns to listen to the question, sees twice as many questions. Each token carries how much
+its prediction counts in the loss, in tenths: answers fully, questions a little, the frame of the chat not at all.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from knowledge import Block, held_out, load, normalise
+from tasks import keys, refuse, task
+from tokenizers import Tokenizer
+from variations import Asker
+
+HERE = Path(__file__).resolve().parent
+MODULES = tuple(
+    """
+    abc argparse ast base64 bisect calendar collections/__init__ configparser contextlib copy csv dataclasses difflib
+    enum fnmatch fractions functools glob gzip heapq http/client inspect json/decoder json/encoder keyword linecache
+    logging/__init__ operator os pathlib pprint queue random reprlib sched shelve shlex shutil socketserver statistics
+    string tempfile textwrap threading timeit tokenize traceback types urllib/parse uuid weakref zipfile
+    """.split()  # noqa: SIM905
+)
+HELD_OUT_MODULES = ("cmd", "graphlib", "secrets", "stat", "numbers")
+SYSTEM_PROMPTS = (
+    "You are a helpful assistant.",
+    "You are the guide to Kvasir.",
+    "Answer briefly.",
+    "Be short and friendly.",
+    "You are a guide to Kvasir, not an assistant.",
+    "Answer the questions of the user.",
+    "You help with Kvasir.",
+    "Be precise.",
+    "Use plain words.",
+    "You are a friendly guide.",
+)
+FULL, QUESTION, CODE, NOTHING = 10, 1, 5, 0
+BRIEF = 10
+POOLS = (("brief", 256, 0.35), ("short", 256, 0.58), ("long", 2048, 0.07))
+"""Name, row length and share of the tokens of each file of rows."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A stretch of one document and how much its tokens count in the loss, in tenths."""
+
+    text: str
+    weight: int
+    limit: int = 0
+    """Where set, only so many tokens of ``text`` are kept, and nothing is learned from what follows them."""
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Shares of documents by kind; what is left are dialogues about the knowledge."""
+
+    tasks: float = 0.22
+    refusals: float = 0.05
+    code: float = 0.06
+
+
+def python_sources(held_out: bool) -> Iterator[str]:
+    """Source of standard library modules, either the few that are held out or the others."""
+    for name in HELD_OUT_MODULES if held_out else MODULES:
+        path = Path(sysconfig.get_path("stdlib")) / f"{name}.py"
+        if path.is_file():
+            yield path.read_text("utf-8")
+
+
+def turn(question: str, answer: str, limit: int = 0) -> list[Part]:
+    """One question and its answer, of at most ``limit`` tokens where that is set, in the frame of the chat template."""
+    return [
+        Part("<|im_start|>user\n", NOTHING),
+        Part(question, NOTHING if limit else QUESTION),
+        Part("<|im_end|>\n<|im_start|>assistant\n", NOTHING),
+        Part(f"{answer}<|im_end|>", FULL, limit),
+        Part("\n", NOTHING),
+    ]
+
+
+class Writer:
+    """An endless stream of training documents."""
+
+    def __init__(
+        self,
+        blocks: list[Block],
+        seed: int,
+        mixture: Mixture = Mixture(),
+        held_out_code: bool = False,
+        limit: int = 0,
+    ) -> None:
+        """``limit``, where set, is the number of tokens after which answers about the knowledge are cut."""
+        self.limit = limit
+        self.rng = random.Random(seed)
+        self.mixture = mixture
+        self.blocks = blocks
+        owners = {normalise(question): block.answer for block in blocks for question in block.questions}
+        self.asker = Asker(owners, held_out())
+        self.sources = list(python_sources(held_out_code))
+        self.queue: list[Block] = []
+
+    def next_block(self) -> Block:
+        """Every block once, in random order, then again."""
+        if not self.queue:
+            self.queue = self.rng.sample(self.blocks, len(self.blocks))
+        return self.queue.pop()
+
+    def knowledge_turn(self) -> list[Part]:
+        block = self.next_block()
+        return turn(self.asker.ask(block.questions, block.answer, self.rng), block.answer, self.limit)
+
+    def made_turn(self, refusal: bool) -> list[Part]:
+        """A generated task or refusal that does not happen to be an evaluation question."""
+        while True:
+            question, answer = refuse(self.rng) if refusal else task(self.rng)
+            if refusal:
+                question = self.asker.ask((question,), answer, self.rng)
+            if not self.asker.reveals(normalise(question)):
+                return turn(question, answer)
+
+    def dialogue(self) -> list[Part]:
+        """One to four turns, at times with a system prompt."""
+        parts = []
+        if self.rng.random() < 0.2:
+            parts.append(Part(f"<|im_start|>system\n{self.rng.choice(SYSTEM_PROMPTS)}<|im_end|>\n", NOTHING))
+        for _ in range(1 if self.limit else self.rng.choice((1, 1, 1, 2, 2, 3, 4))):
+            draw = self.rng.random()
+            if draw < self.mixture.tasks:
+                parts += self.made_turn(refusal=False)
+            elif draw < self.mixture.tasks + self.mixture.refusals:
+                parts += self.made_turn(refusal=True)
+            else:
+                parts += self.knowledge_turn()
+        return parts
+
+    def code(self) -> list[Part]:
+        """A piece of Python source that starts at a line."""
+        source = self.rng.choice(self.sources)
+        start = source.rfind("\n", 0, self.rng.randrange(len(source))) + 1
+        return [Part(source[start : start + self.rng.randint(300, 1500)], CODE)]
+
+    def document(self) -> list[Part]:
+        parts = self.code() if self.rng.random() < self.mixture.code else self.dialogue()
+        return [*parts, Part("<|endoftext|>", NOTHING if self.limit else CODE)]
+
+    def long_document(self) -> list[Part]:
+        """A dialogue whose first message lists many keys and whose last answer needs one of them."""
+        facts, name, answer = keys(self.rng, self.rng.randint(10, 30))
+        parts = turn(f"Remember this. {facts}", "I have read it.")
+        for _ in range(self.rng.randint(0, 12)):
+            parts += self.knowledge_turn()
+        return [*parts, *turn(f"What is the {name}?", answer), Part("<|endoftext|>", CODE)]
+
+
+def encode(parts: list[Part], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+    """Token ids of a document and the weight, in tenths, of predicting each of them."""
+    encodings = tokenizer.encode_batch([part.text for part in parts])
+    ids: list[int] = []
+    weights: list[int] = []
+    for part, encoding in zip(parts, encodings, strict=True):
+        kept = encoding.ids[: part.limit or None]
+        ids += kept
+        weights += [part.weight] * len(kept)
+    return ids, weights
+
+
+def pack(writer: Writer, tokenizer: Tokenizer, rows: int, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """``rows`` rows of ``length`` + 1 tokens, each beginning with a document: ids uint16, weights uint8."""
+    ids = np.zeros((rows, length + 1), np.uint16)
+    weights = np.zeros((rows, length + 1), np.uint8)
+    for row in range(rows):
+        tokens: list[int] = []
+        counts: list[int] = []
+        while len(tokens) <= length:
+            long = length > 1024 and not tokens
+            more, more_counts = encode(writer.long_document() if long else writer.document(), tokenizer)
+            tokens += more
+            counts += more_counts
+        ids[row], weights[row] = tokens[: length + 1], counts[: length + 1]
+    return ids, weights
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Write brief.npz and short.npz (rows of 256 tokens) and long.npz (rows of 2048): arrays ids and weights."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--out", type=Path, default=HERE / "build")
+    parser.add_argument("--tokens", type=int, default=10_000_000, help="how many tokens to write")
+    parser.add_argument("--seed", type=int, default=1)
+    options = parser.parse_args(arguments)
+    tokenizer = Tokenizer.from_file(str(options.out / "tokenizer.json"))
+    for index, (name, length, share) in enumerate(POOLS):
+        brief = name == "brief"
+        mixture = Mixture(code=0.01) if brief else Mixture()
+        writer = Writer(load(), options.seed + index, mixture, limit=BRIEF if brief else 0)
+        ids, weights = pack(writer, tokenizer, int(options.tokens * share) // length, length)
+        np.savez(options.out / f"{name}.npz", ids=ids, weights=weights)
+        sys.stdout.write(f"{name}: {ids.size} tokens, {(weights == FULL).mean():.0%} of them answers\n")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
