@@ -18,7 +18,7 @@ from engine.bench.compare import Comparison, compare
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.bench.programs import PROGRAMS
 from engine.bench.switches import SwitchRow, measure_switches
-from engine.bench.throughput import BATCHES, ShapeFigures, measure_shape
+from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
 from engine.config import bundled_model, cache_folder
 from engine.core.loading import release_memory
 from engine.protocol import ChatMessage
@@ -94,7 +94,8 @@ def run(
         shapes = tuple(SHAPES.values()) if torch.cuda.is_available() else (SHAPES["1b"],)
     root, count = cache_folder() / "bench", tokens or 128
     for shape in shapes:
-        figures = measure_shape(shape, root, rounds=rounds, batches=BATCHES, decode_tokens=count, say=say)
+        batches = BATCHES if torch.cuda.is_available() else CPU_BATCHES
+        figures = measure_shape(shape, root, rounds=rounds, batches=batches, decode_tokens=count, say=say)
         release_memory()
         _show_shape(figures, console)
         keep(shapes=[*report.shapes, figures])

@@ -21,6 +21,8 @@ from engine.memory.bandwidth import measure_bandwidth
 from engine.protocol import Sampling
 
 BATCHES = (1, 8, 32)
+CPU_BATCHES = (1, 4)
+"""Beyond a few rows a CPU computes rather than waits for memory: 32 listeners take minutes and show no more."""
 SHORT_PROMPT = 64
 """Tokens of a prompt where only decoding is measured."""
 

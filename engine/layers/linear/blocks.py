@@ -72,7 +72,9 @@ class _Scratch(threading.local):
         key = (name, dtype, device)
         held = self._held.get(key)
         if held is None or held.numel() < size:
-            held = self._held[key] = torch.empty(size, dtype=dtype, device=device)
+            # An ordinary tensor even when first taken inside inference mode: later callers may be outside it.
+            with torch.inference_mode(False):
+                held = self._held[key] = torch.empty(size, dtype=dtype, device=device)
         return held[:size].view(shape)
 
 
