@@ -1,9 +1,10 @@
 # `make run` and `make test` do all their own set-up. Nothing here needs root; a missing system library is named.
-PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(shell command -v $(p))))
+# The first interpreter that runs and is new enough: a name on the PATH may be a shim with nothing behind it.
+PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo $$p; break; }; done)
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Without a GPU driver the CPU build of torch is enough; elsewhere pip's own choice brings CUDA.
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -46,7 +47,6 @@ qt-libraries: $(STAMP)
 
 $(STAMP): pyproject.toml $(CONSTRAINTS)
 	@test -n "$(PYTHON)" || { echo "Kvasir needs Python 3.11 or newer: install the packages python3 and python3-venv."; exit 1; }
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Kvasir needs Python 3.11 or newer; $(PYTHON) is older."; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "Python's venv module is missing: install the package python3-venv."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
