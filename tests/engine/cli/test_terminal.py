@@ -32,6 +32,8 @@ class Terminal:
         self.master, slave = pty.openpty()
 
         def take_terminal() -> None:
+            for number in (signal.SIGHUP, signal.SIGINT):  # nohup and background shells have them ignored
+                signal.signal(number, signal.SIG_DFL)
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
         self.process = subprocess.Popen(
