@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import sys
+import threading
 from collections.abc import Iterator
 
 import typer
@@ -28,6 +30,20 @@ def report_errors() -> Iterator[None]:
             raise
         print(f"kvasir: {_sentence(error)}", file=sys.stderr)
         sys.exit(1)
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Let Ctrl-C end the process at once: raised inside an import, KeyboardInterrupt may be swallowed on its way."""
+    ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if ours and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+    else:
+        yield
 
 
 def _sentence(error: Exception) -> str:

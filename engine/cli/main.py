@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.errors import report_errors
+from engine.cli.errors import importing, report_errors
 
 if TYPE_CHECKING:
     from engine.bench.checkpoint import Shape
@@ -59,7 +59,8 @@ def chat(
     stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
 ) -> None:
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
-    from engine.cli.chat import ChatSettings, run_chat
+    with importing():
+        from engine.cli.chat import ChatSettings, run_chat
 
     settings = ChatSettings(
         model=_path_or_name(model),
