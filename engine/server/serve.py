@@ -155,7 +155,8 @@ def stop_at_end_of_input(server: Server) -> None:
 
     def watch() -> None:
         with contextlib.suppress(OSError, ValueError):
-            while sys.stdin.buffer.read(4096):
+            # Past the buffered reader: its lock, held by a thread that waits, would abort the interpreter's shutdown.
+            while os.read(sys.stdin.fileno(), 4096):
                 pass
         server.stop()
 
