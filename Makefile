@@ -5,18 +5,19 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+NATIVE := $(VENV)/.native
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: run test test-all lint bench gpu-check screenshots clean
 
-run: $(STAMP) qt-libraries
+run: $(STAMP) $(NATIVE) qt-libraries
 	$(BIN)/kvasir
 
-test: $(STAMP) lint qt-libraries
+test: $(STAMP) $(NATIVE) lint qt-libraries
 	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long"
 
-test-all: $(STAMP) lint qt-libraries
+test-all: $(STAMP) $(NATIVE) lint qt-libraries
 	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(STAMP)
@@ -25,7 +26,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP)
+bench: $(STAMP) $(NATIVE)
 	$(BIN)/kvasir bench
 
 # On a machine with a CUDA GPU: the tests that need one, then all figures of docs/measurements.md, as a file too.
@@ -38,7 +39,7 @@ gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
 	status=0; $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir=. -q tests/gpu || status=1; \
 	$(GPU_PYTHON) -m engine.cli.main bench --rounds $(GPU_ROUNDS) --json $(GPU_FIGURES) && exit $$status
 
-screenshots: $(STAMP) qt-libraries
+screenshots: $(STAMP) $(NATIVE) qt-libraries
 	QT_QPA_PLATFORM=offscreen $(BIN)/python docs/screenshots.py
 
 .PHONY: qt-libraries
@@ -51,6 +52,11 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
 	@touch $(STAMP)
+
+# Compiled where there is a C compiler; without one Kvasir runs on PyTorch's operators and says so.
+$(NATIVE): $(STAMP) $(wildcard engine/native/*.[ch]) engine/native/build.py
+	@$(BIN)/python -m engine.native.build
+	@touch $(NATIVE)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache

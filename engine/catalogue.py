@@ -245,6 +245,22 @@ CATALOGUE: tuple[Option, ...] = (
         compare=("16bit", "4bit"),
     ),
     Option(
+        key="int4_kernel",
+        title="4-bit kernel",
+        group="Weights",
+        default="native",
+        scope="engine",
+        applies="reload",
+        exactness="lossless",
+        explains="Multiplies with packed weights in Kvasir's own code for processors: codes become numbers in a "
+        "register, so that memory is read at nearly its full speed. "
+        "PyTorch's operator does the same work, slower, and serves a GPU either way.",
+        shows="tokens per second, and milliseconds to read a prompt",
+        choices=(Choice("native", "Kvasir's"), Choice("torch", "PyTorch's")),
+        needs=("4-bit weights",),
+        compare=("torch", "native"),
+    ),
+    Option(
         key="batch_invariant",
         title="Batch-invariant arithmetic",
         group="Numerics",

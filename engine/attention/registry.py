@@ -9,6 +9,7 @@ from torch import Tensor
 
 from engine.attention.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec
+from engine.attention.native import NativeAttention
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
 from engine.cache.store import PackedKV
@@ -30,7 +31,7 @@ class NumericMode(Protocol):
 
 def backends() -> list[AttentionBackend]:
     """New backends in order of preference."""
-    return [SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
+    return [NativeAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
 
 
 def choose(problem: AttnProblem, candidates: Sequence[AttentionBackend] | None = None) -> Choice:

@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
 
 import torch
 
@@ -23,7 +22,7 @@ from engine.checkpoints.errors import CheckpointError, LoadCancelled
 from engine.checkpoints.generation import GenerationConfig, read_generation_config
 from engine.checkpoints.quantisation import read_quantisation
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import MISMATCH, CheckpointSource
+from engine.checkpoints.source import MISMATCH, CheckpointSource, Packing
 from engine.layers.numerics import Numerics
 from engine.models.base import CausalLM, ModelConfig
 from engine.models.registry import family
@@ -85,13 +84,13 @@ class Checkpoint:
         packed = self.config.quantisation
         return packed.title() if packed is not None else _TITLES[self.config.dtype]
 
-    def planned(self, dtype: torch.dtype, weights: Literal["4bit", "16bit"] = "4bit") -> CausalLM:
+    def planned(self, dtype: torch.dtype, weights: Packing = "4bit") -> CausalLM:
         """The model built of tensors without storage; checks every tensor's name, shape and dtype."""
         device = torch.device("meta")
         source = CheckpointSource(self.files, self.config.quantisation, device, dtype, weights, Numerics())
         return family(self.config.architecture).Model(self.config, source)
 
-    def resident_bytes(self, dtype: torch.dtype, weights: Literal["4bit", "16bit"] = "4bit") -> int:
+    def resident_bytes(self, dtype: torch.dtype, weights: Packing = "4bit") -> int:
         """Bytes that the loaded model will hold."""
         return self.planned(dtype, weights).storage_size()
 
@@ -100,7 +99,7 @@ def load_model(
     checkpoint: Checkpoint,
     device: torch.device,
     dtype: torch.dtype,
-    weights: Literal["4bit", "16bit"] = "4bit",
+    weights: Packing = "4bit",
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
     numerics: Numerics | None = None,

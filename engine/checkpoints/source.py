@@ -23,6 +23,8 @@ from engine.layers.numerics import Numerics
 from engine.models.base import Quantisation
 
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)
+Packing = Literal["4bit", "4bit_torch", "16bit"]
+"""How 4-bit weights are held: packed for the fastest kernel, packed without Kvasir's own kernel, or unpacked."""
 MISMATCH = "The configuration does not belong to these weights: download the model again."
 
 
@@ -44,7 +46,7 @@ class CheckpointSource:
         quantisation: Quantisation | None,
         device: torch.device,
         dtype: torch.dtype,
-        weights: Literal["4bit", "16bit"],
+        weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
     ) -> None:
@@ -90,11 +92,27 @@ class CheckpointSource:
             return Concatenated([self._planned([module], in_features) for module in modules])
         assert self.quantisation is not None
         group = planned_group(in_features, self.quantisation.group_size)
-        layer = int4.Int4Linear.empty(in_features, total, group, self.dtype, self.device, self.numerics)
+        scales = self._scales_dtype(modules)
+        layer, _ = int4.empty(
+            in_features,
+            total,
+            group,
+            scales,
+            self.dtype,
+            self.device,
+            self.numerics,
+            native=self.weights == "4bit",
+            symmetric=self.quantisation.symmetric,
+        )
         layer.bias = bias
         if self.quantisation.act_order:
             layer.order = torch.empty(in_features, dtype=torch.int32, device=self.device)
         return layer
+
+    def _scales_dtype(self, modules: list[_Module]) -> torch.dtype:
+        """The one dtype of the modules' scales; float32 where they differ."""
+        found = {self.files.entries[f"{module.name}.scales"].dtype for module in modules}
+        return found.pop() if len(found) == 1 else torch.float32
 
     def _empty(self, *shape: int) -> Tensor:
         return torch.empty(shape, dtype=self.dtype, device=self.device)
@@ -109,7 +127,8 @@ class CheckpointSource:
         parts = [self._gptq(module) for module in modules]
         if not all(_fusable(part, parts[0]) for part in parts):
             return Concatenated([self._loaded([module], in_features) for module in modules])
-        return int4.build(parts, self._bias(modules), self.dtype, self.device, self.numerics)
+        native = self.weights == "4bit"
+        return int4.build(parts, self._bias(modules), self.dtype, self.device, self.numerics, native)
 
     def _dense(self, modules: list[_Module], in_features: int) -> Tensor:
         weight = self._empty(sum(module.out_features for module in modules), in_features)

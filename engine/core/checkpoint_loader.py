@@ -14,6 +14,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import DenseKVStore
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.source import Packing
 from engine.core.commands import LoadModel
 from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed, Progress, load_name
@@ -29,8 +30,6 @@ from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-
-Packing = Literal["4bit", "16bit"]
 
 _ROWS = 2048
 """Rows of a step that room is kept for; a step of more may run out of memory, which ends requests, not the engine."""
@@ -52,7 +51,7 @@ class CheckpointLoader:
             dtype, notice = choose_dtype(device, asked.dtype)
             target = _Part.open(command.path)
             draft, refused = _open_draft(command.draft, target.tokenizer)
-            opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.weights), target, draft, refused)
+            opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
             opened.notices += [notice] if notice else []
             opened.credit = _held(resident, device)
             opened.size_up()
@@ -87,7 +86,10 @@ class OpenedCheckpoint:
         draft: _Part | None,
         draft_refused: str,
     ) -> None:
-        self.command, self.device, self.dtype, self.packing = command, device, dtype, packing
+        self.command, self.device, self.dtype = command, device, dtype
+        # Kvasir's own kernel is for CPUs.
+        self.packing: Packing = "4bit_torch" if packing == "4bit" and device.type != "cpu" else packing
+        self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
         self.target, self.draft, self.draft_refused = target, draft, draft_refused
         self.notices: list[str] = []
         self.credit = 0
@@ -134,7 +136,7 @@ class OpenedCheckpoint:
                 self.draft.checkpoint,
                 self.device,
                 self.dtype,
-                "4bit",
+                self.draft_packing,
                 lambda stage, fraction: progress(f"{stage} of the draft model", share + (0.97 - share) * fraction),
                 cancelled,
                 Numerics(),
@@ -231,7 +233,7 @@ class OpenedCheckpoint:
         config = self.target.checkpoint.config
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing),
-            draft_weights=draft.checkpoint.resident_bytes(self.dtype, "4bit") if draft is not None else 0,
+            draft_weights=draft.checkpoint.resident_bytes(self.dtype, self.draft_packing) if draft is not None else 0,
             kv_bytes=self.target.kv_bytes(self.dtype) + (draft.kv_bytes(self.dtype) if draft is not None else 0),
             activations=estimate.activation_bytes(config, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
             context=self.limit,

@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from engine.catalogue import Capability, OptionError
+from engine.catalogue import BY_KEY, Capability, OptionError
 from engine.checkpoints.errors import LoadCancelled
 from engine.core.checkpoint_loader import CheckpointLoader
 from engine.core.commands import AddRequest, CancelRequest, Command, LoadModel, SetOption, Shutdown, UnloadModel
@@ -214,7 +214,7 @@ class Engine:
         if key == "batch_invariant" and model is not None:
             for numerics in model.numerics:
                 numerics.batch_invariant = self._options.batch_invariant
-        if key == "weights" and model is not None:
+        if BY_KEY[key].applies == "reload" and model is not None:
             try:
                 self._load(LoadModel(model.path, model.draft_path, model.options))
             except LoadFailed:

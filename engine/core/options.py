@@ -80,9 +80,11 @@ class EngineOptions:
         return bool(self.values["batch_invariant"])
 
     @property
-    def weights(self) -> str:
-        """ "4bit" or "16bit": how 4-bit weights are held."""
-        return str(self.values["weights"])
+    def packing(self) -> str:
+        """How 4-bit weights are held, one of :data:`engine.checkpoints.source.Packing`."""
+        if self.values["weights"] == "16bit":
+            return "16bit"
+        return "4bit" if self.values["int4_kernel"] == "native" else "4bit_torch"
 
     def state(self) -> list[OptionSpec]:
         """The catalogue as it stands."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from typing import Literal
 
 from engine.core.checkpoint_loader import CheckpointLoader
@@ -14,7 +15,7 @@ from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import OutOfMemory, size
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import choose_device, probe
-from engine.protocol import Device, LoadOptions, MemoryByOwner
+from engine.protocol import Device, LoadOptions, MemoryByOwner, Value
 from engine.server.hub import Estimate
 
 DeviceKind = Literal["auto", "cpu", "cuda"]
@@ -55,11 +56,11 @@ class MachineProbes:
         return memory_by_owner(loaded.device, fit.weights + fit.draft_weights, used, fit.kv - used, touched)
 
     def estimate(
-        self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, weights: str
+        self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
     ) -> Estimate:
-        """Whether a model would fit in the place of the one that is loaded. ``weights``: "4bit" or "16bit"."""
+        """Whether a model would fit in the place of the one that is loaded, with these values of the catalogue."""
         engine_options = EngineOptions()
-        engine_options.values["weights"] = weights
+        engine_options.values.update(switches)
         try:
             opened = CheckpointLoader(self._kind).open(LoadModel(path, draft, options), engine_options, loaded)
         except LoadFailed as error:

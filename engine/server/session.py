@@ -280,9 +280,9 @@ class Session:
 
     async def _estimate(self, message: Estimate) -> None:
         path, draft = await asyncio.to_thread(config.resolve, message.model, message.draft)
-        weights = next(spec.value for spec in self._hub.engine.catalogue_state() if spec.key == "weights")
+        switches = {spec.key: spec.value for spec in self._hub.engine.catalogue_state()}
         fits, fit, sentence = await asyncio.to_thread(
-            self._hub.probes.estimate, path, draft, message.options, self._hub.loaded, str(weights)
+            self._hub.probes.estimate, path, draft, message.options, self._hub.loaded, switches
         )
         self._outbox.put(Estimated(id=message.id, fits=fits, fit=fit, sentence=sentence))
 

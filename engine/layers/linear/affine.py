@@ -67,6 +67,15 @@ def unpack_words(words: Tensor, order: Tensor | None) -> Tensor:
     return codes if order is None else codes[order]
 
 
+def pack_codes(codes: Tensor) -> Tensor:
+    """The inverse of :func:`unpack_words`: ``codes [K, n]`` uint8 -> words ``[K / 8, n]`` int32."""
+    eights = codes.view(-1, PER_WORD, codes.shape[1])
+    words = torch.zeros(eights.shape[0], codes.shape[1], dtype=torch.int32, device=codes.device)
+    for place in range(PER_WORD):
+        words |= eights[:, place].to(torch.int32) << 4 * place
+    return words
+
+
 def dequantise(columns: AffineColumns, group: int, order: Tensor | None) -> Tensor:
     """The reference: ``W^T [K, n]`` float32 by the definition, with the file's order of input features."""
     scales = columns.scales.float().repeat_interleave(group, 0)

@@ -1,7 +1,8 @@
-"""The group-affine int4 layer: packed weights, few rows by torch's operator, many rows by dequantise-and-multiply.
+"""The group-affine int4 layer without native code: few rows by torch's operator, many by dequantise-and-multiply.
 
-Fast paths in order of preference (see :func:`build`): torch's int4 matmul on CUDA and on a CPU (both bfloat16), and,
-always possible, dequantising block by block. In float32 the weights are exactly those of the definition.
+Fast paths in order of preference (see :func:`build`): torch's int4 matmul on CUDA, Kvasir's native code on a CPU,
+torch's int4 matmul on a CPU (bfloat16 only), and, always possible, dequantising block by block. In float32 the weights
+are exactly those of the definition.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from engine.layers.linear.blocks import (
     unpack_blocks,
 )
 from engine.layers.linear.int4_cuda import CudaInt4Linear, cuda_declines
+from engine.layers.linear.int4_native import NativeInt4Linear, native_declines
 from engine.layers.linear.tiled import tiled_matmul
 from engine.layers.numerics import Numerics
 
@@ -38,27 +40,72 @@ BLOCK_WEIGHTS = 1 << 23
 
 
 def build(
-    parts: Sequence[AffineWeights], bias: Tensor | None, dtype: torch.dtype, device: torch.device, numerics: Numerics
+    parts: Sequence[AffineWeights],
+    bias: Tensor | None,
+    dtype: torch.dtype,
+    device: torch.device,
+    numerics: Numerics,
+    native: bool = True,
 ) -> Linear:
-    """One layer of modules fused along their output features; they agree in input features, group and order."""
-    declined = []
+    """One layer of modules fused along their output features; they agree in input features, group and order.
+
+    ``native=False`` leaves Kvasir's own kernel out of the choice.
+    """
+    first = parts[0]
     reason = cuda_declines(parts, dtype, device)
     if reason is None:
         return CudaInt4Linear(parts, bias, device, numerics)
-    if device.type == "cuda":
-        declined.append(Declined("torch int4 matmul on CUDA", reason))
-    reason = operator_declines(parts[0].in_features, parts[0].group, dtype, device)
-    if reason is not None and device.type == "cpu":
-        declined.append(Declined("torch int4 matmul on CPU", reason))
-    layer = Int4Linear.empty(
-        parts[0].in_features, sum(part.out_features for part in parts), parts[0].group, dtype, device, numerics
+    declined = [Declined("torch int4 matmul on CUDA", reason)] if device.type == "cuda" else []
+    layer, refused = empty(
+        first.in_features,
+        sum(part.out_features for part in parts),
+        first.group,
+        _scales_dtype(parts),
+        dtype,
+        device,
+        numerics,
+        native,
     )
-    layer.declined = declined
+    layer.declined = declined + refused
     layer.bias = bias
-    if parts[0].order is not None:
-        layer.order = parts[0].order.to(device, torch.int32)
+    if isinstance(layer, Int4Linear) and first.order is not None:
+        layer.order = first.order.to(device, torch.int32)
     layer.fill(parts)
     return layer
+
+
+def empty(
+    in_features: int,
+    out_features: int,
+    group: int,
+    scales: torch.dtype,
+    dtype: torch.dtype,
+    device: torch.device,
+    numerics: Numerics,
+    native: bool = True,
+    symmetric: bool = False,
+) -> tuple[Int4Linear | NativeInt4Linear, list[Declined]]:
+    """The layer that serves these sizes away from CUDA, not yet filled (on device "meta": to plan with).
+
+    ``symmetric``: every zero-point is known to be 8.
+    """
+    declined = []
+    if native:
+        reason = native_declines(in_features, group, scales, dtype, device)
+        if reason is None:
+            return NativeInt4Linear(in_features, out_features, group, scales, device, symmetric), []
+        declined.append(Declined(NativeInt4Linear.path, reason))
+    reason = operator_declines(in_features, group, dtype, device)
+    if reason is not None:
+        declined.append(Declined("torch int4 matmul on CPU", reason))
+    layer = Int4Linear.empty(in_features, out_features, group, dtype, device, numerics)
+    return layer, declined if device.type == "cpu" else []
+
+
+def _scales_dtype(parts: Sequence[AffineWeights]) -> torch.dtype:
+    """The one dtype of all scales; float32 where they differ."""
+    found = {part.columns(0, 1).scales.dtype for part in parts}
+    return found.pop() if len(found) == 1 else torch.float32
 
 
 def write_dense(part: AffineWeights, out: Tensor) -> None:

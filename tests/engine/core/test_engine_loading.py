@@ -61,7 +61,7 @@ class ToyLoader:
     def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> ToyOpened:
         if command.path == "missing":
             raise LoadFailed("bad_model", "There is no model at missing. Check the path.")
-        self.packings.append(options.weights)
+        self.packings.append(options.packing)
         return ToyOpened(self, command)
 
 

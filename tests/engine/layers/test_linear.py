@@ -7,51 +7,18 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear import int4
-from engine.layers.linear.affine import AffineColumns, chunks, dequantise
+from engine.layers.linear.affine import chunks, dequantise, pack_codes, unpack_words
 from engine.layers.linear.blocks import BLOCK, IDENTITY, natural, operator_columns, pack_words, stored, unpack_blocks
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
+from tests.engine.layers.affine_support import Affine, words
 
 CPU = torch.device("cpu")
 
 
-class Affine:
-    """Random group-affine weights, kept unpacked."""
-
-    def __init__(
-        self, outputs: int, inputs: int, group: int, seed: int = 0, symmetric: bool = False, order: bool = False
-    ):
-        generator = torch.Generator().manual_seed(seed)
-        self.in_features, self.out_features, self.group = inputs, outputs, group
-        self.codes = torch.randint(0, 16, (inputs, outputs), dtype=torch.uint8, generator=generator)
-        self.scales = (torch.rand(inputs // group, outputs, generator=generator) * 0.02 + 0.005).half()
-        shape = (inputs // group, outputs)
-        self.zeros = torch.full(shape, 8) if symmetric else torch.randint(0, 16, shape, generator=generator)
-        self.zeros = self.zeros.to(torch.uint8)
-        self.order = torch.randperm(inputs, generator=generator) if order else None
-
-    def columns(self, start: int, stop: int) -> AffineColumns:
-        in_file = self.codes if self.order is None else self.codes[self.order.argsort()]
-        return AffineColumns(words(in_file)[:, start:stop], self.scales[:, start:stop], self.zeros[:, start:stop])
-
-    def weight(self) -> Tensor:
-        """``[N, K]`` float32 by the definition, element by element."""
-        out = torch.empty(self.out_features, self.in_features)
-        for row in range(self.in_features):
-            feature = row if self.order is None else int(self.order[row])
-            scale, zero = self.scales[row // self.group].float(), self.zeros[row // self.group].float()
-            out[:, feature] = (self.codes[row].float() - zero) * scale
-        return out
-
-
-def words(codes: Tensor) -> Tensor:
-    """Eight codes along the input features in a word."""
-    places = codes.to(torch.int64).view(-1, 8, codes.shape[1]) << 4 * torch.arange(8)[:, None]
-    return places.sum(1).to(torch.int32)
-
-
 def build(parts: list[Affine], dtype: torch.dtype, bias: Tensor | None = None, invariant: bool = False):
-    return int4.build(parts, bias, dtype, CPU, Numerics(invariant))
+    """A layer on torch's own operators; the native one has its own tests."""
+    return int4.build(parts, bias, dtype, CPU, Numerics(invariant), native=False)
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +119,13 @@ def test_meta_layers_plan_the_size_of_real_ones() -> None:
         real = build([Affine(200, 128, 64, 9)], dtype)
         planned = int4.Int4Linear.empty(128, 200, 64, dtype, torch.device("meta"), Numerics())
         assert planned.storage_size() == real.storage_size()
+
+
+def test_words_are_packed_codes() -> None:
+    codes = torch.randint(0, 16, (64, 40), dtype=torch.uint8)
+    order = torch.randperm(64)
+    assert torch.equal(pack_codes(codes), words(codes))
+    assert torch.equal(pack_codes(unpack_words(words(codes), order)), words(codes[order]))
 
 
 def test_packed_layers_take_about_four_bits() -> None:

@@ -224,7 +224,7 @@ class FakeProbes:
             total=9,
         )
 
-    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, weights: str) -> Estimate:
+    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> Estimate:
         if "huge" in path:
             return Estimate(False, None, "It does not fit. Choose a smaller one.")
-        return Estimate(True, FIT, f"Fits {weights}.")
+        return Estimate(True, FIT, f"Fits {switches['weights']}.")

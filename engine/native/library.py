@@ -1,0 +1,117 @@
+"""The compiled native code, or the reason why there is none."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.native.build import LIBRARY, source_hash
+
+FLOAT32, BFLOAT16 = 1, 2
+"""Bits of ``capabilities()``: products this processor can run."""
+
+
+class Int4Weights(ctypes.Structure):
+    """``Int4`` of int4.c: addresses of the tensors that hold a layer, and its sizes."""
+
+    _fields_ = (
+        ("codes", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("zeros", ctypes.c_void_p),
+        ("in_features", ctypes.c_int64),
+        ("out_features", ctypes.c_int64),
+        ("group", ctypes.c_int64),
+        ("bfloat16_scales", ctypes.c_int64),
+    )
+
+
+class Attend(ctypes.Structure):
+    """``Attend`` of attention.c."""
+
+    _fields_ = (
+        ("k", ctypes.c_void_p),
+        ("v", ctypes.c_void_p),
+        ("pages", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("kv_heads", ctypes.c_int64),
+        ("width", ctypes.c_int64),
+        ("scale", ctypes.c_float),
+    )
+
+
+class Library:
+    """The loaded library. Torch is loaded before it, so both share one OpenMP runtime and its threads."""
+
+    def __init__(self, handle: ctypes.CDLL) -> None:
+        self.capabilities = int(handle.capabilities())
+        self._products = {torch.bfloat16: handle.int4_matmul_bf16, torch.float32: handle.int4_matmul_f32}
+        self._attend = handle.attend_bf16
+        self._attend.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+        self._attend.restype = None
+        self._prefer_huge_pages = handle.prefer_huge_pages
+        self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
+        self._prefer_huge_pages.restype = None
+        for product in self._products.values():
+            product.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
+            product.restype = ctypes.c_int
+
+    def int4_matmul(self, weights: Int4Weights, x: Tensor) -> Tensor:
+        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in the same."""
+        rows = x.shape[0]
+        out = x.new_empty(rows, weights.out_features)
+        product, threads = self._products[x.dtype], torch.get_num_threads()
+        if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
+            raise MemoryError("The native 4-bit product ran out of memory.")
+        return out
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, pages: Tensor, rows: Tensor, scale: float, out: Tensor) -> None:
+        """Attention of ``q [T, H, d]`` over paged ``k`` and ``v [slots, H_kv, d]``, all bfloat16 and contiguous.
+
+        ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says for each of the first n rows where its pages
+        begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out``, of q's shape. d is a
+        multiple of 32, up to 256.
+        """
+        problem = Attend(
+            k.data_ptr(),
+            v.data_ptr(),
+            pages.data_ptr(),
+            rows.data_ptr(),
+            rows.shape[0],
+            *q.shape[1:2],
+            *k.shape[1:],
+            scale,
+        )
+        self._attend(ctypes.addressof(problem), q.data_ptr(), out.data_ptr(), torch.get_num_threads())
+
+    def prefer_huge_pages(self, tensor: Tensor) -> None:
+        """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""
+        self._prefer_huge_pages(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+class Found(NamedTuple):
+    """Either a library or why there is none."""
+
+    library: Library | None
+    reason: str
+
+
+@functools.cache
+def find() -> Found:
+    """The library of this installation, loaded once a process."""
+    if not LIBRARY.is_file():
+        return Found(None, "Kvasir's native code is not built (python -m engine.native.build does it)")
+    try:
+        handle = ctypes.CDLL(str(LIBRARY))
+        handle.source_hash.restype = ctypes.c_char_p
+        built_from = handle.source_hash().decode()
+    except (OSError, AttributeError) as error:
+        return Found(None, f"Kvasir's native code does not load here ({error})")
+    if built_from != source_hash():
+        return Found(None, "Kvasir's native code was built from another version (run python -m engine.native.build)")
+    return Found(Library(handle), "")

@@ -1,0 +1,148 @@
+"""The native attention of few rows against the definition, and rows that do not know their neighbours."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from attention_cases import Case, expected, place
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engine.attention.interface import AttnProblem, AttnSpec
+from engine.attention.native import FEW_ROWS, NativeAttention
+from engine.attention.sdpa import SdpaAttention
+from engine.core.buffers import powers_of_two
+from engine.native import library
+
+PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
+reason = NativeAttention().declines(PLAIN)
+runs = pytest.mark.skipif(reason is not None, reason=str(reason))
+
+
+def cases_of(shapes: list[tuple[int, int]], heads: tuple[int, int] = (4, 2), width: int = 64, seed: int = 0):
+    generator = torch.Generator().manual_seed(seed)
+    return [Case(start, rows).fill(*heads, width, torch.bfloat16, generator) for start, rows in shapes]
+
+
+def compare(cases: list[Case], spec: AttnSpec, seed: int | None = None, backend: NativeAttention | None = None) -> None:
+    batch, q, kv = place(cases, seed, powers_of_two if seed is not None and seed % 2 else None)
+    want, _ = expected(cases, spec)
+    o, lse = (backend or NativeAttention()).attend(q, kv, spec, batch)
+    assert lse is None
+    assert (o.dtype, tuple(o.shape)) == (q.dtype, tuple(q.shape))
+    rows = want.shape[0]
+    # One rounding to bfloat16 at the end, and float32 before it.
+    assert bool(((o[:rows].double() - want).abs() <= want.abs() * 2**-8 + 1e-5).all())
+    assert not o[rows:].any()
+
+
+@runs
+@pytest.mark.parametrize("window", [None, 1, 20, 100, 128, 129])
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [(0, 1)],
+        [(127, 1)],
+        [(128, 1)],
+        [(700, 1)],
+        [(300, 5)],
+        [(0, 16)],
+        [(5, 1), (20, 3), (257, 1), (10, 16), (0, 2)],
+    ],
+)
+def test_matches_the_definition(window: int | None, shapes: list[tuple[int, int]]) -> None:
+    for seed in (None, 1, 2):
+        compare(cases_of(shapes), AttnSpec(0.125, window), seed)
+
+
+@runs
+@pytest.mark.parametrize("width", [32, 64, 96, 128, 256])
+@pytest.mark.parametrize("heads", [(1, 1), (4, 4), (8, 1), (6, 2), (5, 1), (14, 2)])
+def test_any_grouping_and_width_of_heads(heads: tuple[int, int], width: int) -> None:
+    compare(cases_of([(150, 1), (12, 4)], heads, width), AttnSpec(width**-0.5), 1)
+
+
+@runs
+@settings(max_examples=40, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 400), st.integers(1, FEW_ROWS)), min_size=1, max_size=6),
+    st.none() | st.integers(1, 300),
+    st.integers(0, 9),
+)
+def test_any_batch(shapes: list[tuple[int, int]], window: int | None, seed: int) -> None:
+    compare(cases_of(shapes, seed=seed), AttnSpec(0.125, window), seed)
+
+
+@runs
+def test_large_scores_neither_overflow_nor_vanish() -> None:
+    cases = cases_of([(400, 1), (64, 2)])
+    for case in cases:
+        case.q *= 40
+    compare(cases, AttnSpec(1.0), 1)
+    compare(cases, AttnSpec(0.0), 1)
+
+
+@runs
+def test_a_plan_is_not_reused_for_the_next_batch() -> None:
+    backend = NativeAttention()
+    for shapes in ([(30, 4)], [(50, 4)], [(50, 1), (3, 1), (8, 1)]):
+        compare(cases_of(shapes), AttnSpec(0.125), 2, backend)
+        compare(cases_of(shapes), AttnSpec(0.125, 7), 2, backend)
+
+
+@runs
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_row_keeps_its_bits_in_any_company(threads: int) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        cases = cases_of([(600, 1), (300, 4), (20, 1)])
+        batch, q, kv = place(cases, 1)
+        together, _ = NativeAttention().attend(q, kv, AttnSpec(0.125), batch)
+        at = 0
+        for case in cases:
+            alone_batch, alone_q, alone_kv = place([case], 3)
+            alone, _ = NativeAttention().attend(alone_q, alone_kv, AttnSpec(0.125), alone_batch)
+            assert torch.equal(alone, together[at : at + case.rows])
+            at += case.rows
+    finally:
+        torch.set_num_threads(before)
+
+
+@runs
+def test_not_a_number_is_passed_on() -> None:
+    """A damaged key must not look like a good answer; only rows that see it are hit."""
+    for damaged in ("q", "k", "v"):
+        cases = cases_of([(40, 1), (30, 1)])
+        getattr(cases[0], damaged)[0, :, 3] = torch.nan
+        batch, q, kv = place(cases)
+        o, _ = NativeAttention().attend(q, kv, AttnSpec(0.125), batch)
+        assert bool(o[0].isnan().any())
+        assert bool(o[1].isfinite().all())
+
+
+@runs
+def test_many_rows_and_lse_go_to_torch() -> None:
+    for shapes, need_lse in (([(9, FEW_ROWS + 1), (30, 1)], False), ([(9, 2)], True)):
+        cases = cases_of(shapes)
+        batch, q, kv = place(cases)
+        o, lse = NativeAttention().attend(q, kv, AttnSpec(0.125), batch, need_lse=need_lse)
+        same, _ = SdpaAttention().attend(q, kv, AttnSpec(0.125), batch, need_lse=need_lse)
+        assert torch.equal(o, same)
+        assert (lse is not None) == need_lse
+
+
+def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = NativeAttention()
+    assert "not on a CPU" in str(backend.declines(PLAIN._replace(device="cuda")))
+    assert "needs bfloat16" in str(backend.declines(PLAIN._replace(dtype=torch.float32)))
+    if reason is None:
+        assert "trees" in str(backend.declines(PLAIN._replace(tree=True)))
+        assert "heads of 80" in str(backend.declines(PLAIN._replace(head_dims=(80, 80))))
+        assert "heads of 512" in str(backend.declines(PLAIN._replace(head_dims=(512, 512))))
+        assert "last bits" in str(backend.declines(PLAIN._replace(batch_invariant=True)))
+        assert backend._library is not None
+        monkeypatch.setattr(backend._library, "capabilities", 1)
+        assert "AVX512-BF16" in str(backend.declines(PLAIN))
+    monkeypatch.setattr("engine.attention.native.find", lambda: library.Found(None, "it is gone"))
+    assert NativeAttention().declines(PLAIN) == "it is gone"
