@@ -16,7 +16,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "knowledge"
 QUESTIONS = HERE / "evaluation" / "questions.jsonl"
-TASKS = ("copy", "repeat", "write this", "replace", "put", "the ")
+"""The 100 questions of the measurement, asked once, of a finished model."""
+DEVELOPMENT = HERE / "evaluation" / "development.jsonl"
+"""100 others, whose failures may be read while the training is being improved."""
+TASKS = ("copy", "repeat", "write this", "replace", "put", "the ", "please ")
 """How evaluation questions begin that carry their answer within them."""
 
 
@@ -31,7 +34,7 @@ class Block:
 
 @dataclass(frozen=True)
 class EvaluationQuestion:
-    """A question kept out of training. Each group of ``must`` needs one of its strings in the answer, case ignored."""
+    """A question kept out of training. Each group of ``must`` needs one of its strings in the answer."""
 
     question: str
     must: tuple[tuple[str, ...], ...]
@@ -70,14 +73,14 @@ def load_evaluation(path: Path = QUESTIONS) -> list[EvaluationQuestion]:
 
 
 def held_out() -> frozenset[str]:
-    """The evaluation questions in normal form: no training text may ask one of these."""
-    return frozenset(normalise(item.question) for item in load_evaluation())
+    """The questions of both sets in normal form: no training text may ask one of these."""
+    return frozenset(normalise(item.question) for path in (QUESTIONS, DEVELOPMENT) for item in load_evaluation(path))
 
 
 def states_facts(answer: str, must: tuple[tuple[str, ...], ...]) -> bool:
-    """Whether ``answer`` has one string of every group."""
+    """Whether ``answer`` has one string of every group; one with capitals must be there in just that case."""
     lowered = answer.lower()
-    return all(any(option.lower() in lowered for option in group) for group in must)
+    return all(any(option in (lowered if option.islower() else answer) for option in group) for group in must)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -93,7 +96,7 @@ def main(arguments: list[str] | None = None) -> int:
                 problems.append(f"evaluation question in the knowledge: {question}")
             if seen.setdefault(key, block.answer) != block.answer:
                 problems.append(f"two answers to: {question}")
-    for item in load_evaluation():
+    for item in (*load_evaluation(QUESTIONS), *load_evaluation(DEVELOPMENT)):
         known = any(states_facts(block.answer, item.must) for block in blocks)
         if not known and not item.question.lower().startswith(TASKS):
             problems.append(f"no answer states the facts of: {item.question}")

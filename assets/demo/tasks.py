@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
+import re
 from pathlib import Path
+
+from knowledge import load
 
 PHRASES = json.loads((Path(__file__).resolve().parent / "phrases.json").read_text("utf-8"))
 WORDS: list[str] = PHRASES["words"]
@@ -13,8 +17,71 @@ THINGS = ("key", "code", "number", "password", "secret", "token", "room", "colou
 PLACES = ("door", "box", "room", "gate", "chest", "drawer", "house", "lamp")
 
 
+SYLLABLES = [
+    "ba",
+    "be",
+    "do",
+    "du",
+    "fa",
+    "ka",
+    "ki",
+    "la",
+    "lo",
+    "ma",
+    "mi",
+    "na",
+    "ne",
+    "po",
+    "ra",
+    "ri",
+    "sa",
+    "so",
+    "ta",
+    "te",
+    "ti",
+    "to",
+    "va",
+    "vi",
+    "zu",
+]
+
+
+@functools.cache
+def sentences() -> tuple[list[str], ...]:
+    """The words of every question and answer of the knowledge, without punctuation."""
+    lines = (line for block in load() for line in (*block.questions, block.answer))
+    return tuple(words for line in lines if len(words := re.findall(r"[A-Za-z0-9]+", line)) > 1)
+
+
+@functools.cache
+def vocabulary() -> tuple[str, ...]:
+    """Every word of the knowledge in lower case, once."""
+    return tuple(sorted({word.lower() for words in sentences() for word in words if word.isalpha()}))
+
+
+def some_word(rng: random.Random) -> str:
+    """A common word, a word of the knowledge, a made-up one, a name or a number."""
+    draw = rng.random()
+    if draw < 0.5:
+        return rng.choice(WORDS)
+    if draw < 0.8:
+        return rng.choice(vocabulary())
+    if draw < 0.9:
+        return "".join(rng.choice(SYLLABLES) for _ in range(rng.randint(2, 3)))
+    return rng.choice(NAMES) if draw < 0.95 else str(rng.randint(1, 9999))
+
+
 def some_words(rng: random.Random, low: int, high: int) -> list[str]:
-    return [rng.choice(WORDS) for _ in range(rng.randint(low, high))]
+    """Between ``low`` and ``high`` words: random ones, or at times a stretch of a real sentence."""
+    count = rng.randint(low, high)
+    if rng.random() < 0.3:
+        words = rng.choice(sentences())
+        if len(words) >= count:
+            start = rng.randint(0, len(words) - count)
+            return words[start : start + count]
+    if rng.random() < 0.5:
+        return [rng.choice(WORDS) for _ in range(count)]
+    return [some_word(rng) for _ in range(count)]
 
 
 def copy(rng: random.Random) -> tuple[str, str]:
@@ -58,7 +125,7 @@ def capitals(rng: random.Random) -> tuple[str, str]:
 
 def replace(rng: random.Random) -> tuple[str, str]:
     words = some_words(rng, 3, 9)
-    old, new = rng.choice(words), rng.choice(WORDS)
+    old, new = rng.choice(words), some_word(rng)
     form = rng.choice(
         (
             "Replace {0} with {1}: {2}",
@@ -111,7 +178,7 @@ def keys(rng: random.Random, entries: int) -> tuple[str, str, str]:
     joint = rng.choice(("of", "of", "for"))
     digits = rng.random() < 0.6
     names = [f"{thing} {joint} {owner}" for owner in owners]
-    values = [str(rng.randint(100, 99999)) if digits else rng.choice(WORDS) for _ in owners]
+    values = [str(rng.randint(100, 99999)) if digits else some_word(rng) for _ in owners]
     facts = " ".join(f"The {name} is {value}." for name, value in zip(names, values, strict=True))
     chosen = rng.randrange(len(names))
     return facts, names[chosen], f"The {names[chosen]} is {values[chosen]}."

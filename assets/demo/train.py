@@ -2,8 +2,10 @@
 
 The target learns from the text with layer dropout and an early-exit loss (Elhoushi et al. 2024, "LayerSkip"); the draft
 learns from the text and from the target's logits (Hinton et al. 2015), in the second half. Over the last tenth both
-compute with weights on the 4-bit grid. The learning rate follows the share of the budget that is used up, in steps
-or in minutes. No document of a row sees another one.
+compute with weights on the 4-bit grid. Matrices inside the layers are updated by Muon (Jordan et al. 2024), scaled as
+in Liu et al. 2025 so that one learning rate serves AdamW as well, which updates the embedding and the norms. The
+learning rate follows the share of the budget that is used up, in steps or in minutes. No document of a row sees
+another one.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Plan:
     steps: int = 4000
     minutes: float = 0.0
     batch_tokens: int = 2048
-    peak_rate: float = 2e-3
+    peak_rate: float = 4e-3
     warm_up: float = 0.02
     hold: float = 0.35
     weight_decay: float = 0.1
@@ -116,11 +118,17 @@ def dropped_layers(plan: Plan, layers: int, rng: random.Random) -> frozenset[int
     return frozenset(i for i in range(layers) if rng.random() < plan.layer_dropout * i / (layers - 1))
 
 
-def optimiser(model: Llama, plan: Plan) -> torch.optim.AdamW:
-    parameters = list(model.parameters())
-    decayed = {"params": [p for p in parameters if p.dim() == 2], "weight_decay": plan.weight_decay}
-    others = {"params": [p for p in parameters if p.dim() != 2], "weight_decay": 0.0}
-    return torch.optim.AdamW([decayed, others], lr=plan.peak_rate, betas=(0.9, 0.95), fused=True)
+def optimisers(model: Llama, plan: Plan) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for the rest; weight decay for matrices only."""
+    inner, outer, vectors = [], [], []
+    for name, parameter in model.named_parameters():
+        (vectors if parameter.dim() != 2 else outer if "embed" in name else inner).append(parameter)
+    decayed = {"params": outer, "weight_decay": plan.weight_decay}
+    others = {"params": vectors, "weight_decay": 0.0}
+    return [
+        torch.optim.Muon(inner, lr=plan.peak_rate, weight_decay=plan.weight_decay, adjust_lr_fn="match_rms_adamw"),
+        torch.optim.AdamW([decayed, others], lr=plan.peak_rate, betas=(0.9, 0.95), fused=True),
+    ]
 
 
 def target_loss(
@@ -150,13 +158,14 @@ def draft_loss(draft: Llama, batch: Batch, teacher: Tensor, plan: Plan) -> Tenso
     return -((goal * scores).sum(-1) * weights).sum() / weights.sum()
 
 
-def apply(loss: Tensor, model: Llama, optimiser: torch.optim.AdamW, rate: float) -> None:
+def apply(loss: Tensor, model: Llama, optimisers: list[torch.optim.Optimizer], rate: float) -> None:
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    for group in optimiser.param_groups:
-        group["lr"] = rate
-    optimiser.step()
-    optimiser.zero_grad(set_to_none=True)
+    for optimiser in optimisers:
+        for group in optimiser.param_groups:
+            group["lr"] = rate
+        optimiser.step()
+        optimiser.zero_grad(set_to_none=True)
 
 
 class Run:
@@ -166,14 +175,14 @@ class Run:
         self.plan, self.folder, self.device = plan, folder, device
         self.progress = Progress()
         self.target, self.draft = Llama(TARGET).to(device), Llama(DRAFT).to(device)
-        self.optimisers = [optimiser(self.target, plan), optimiser(self.draft, plan)]
+        self.optimisers = [optimisers(self.target, plan), optimisers(self.draft, plan)]
 
     def save(self, name: str = "checkpoint.pt") -> None:
         """Write all state, whole or not at all."""
         state = {
             "target": self.target.state_dict(),
             "draft": self.draft.state_dict(),
-            "optimisers": [optimiser.state_dict() for optimiser in self.optimisers],
+            "optimisers": [[optimiser.state_dict() for optimiser in both] for both in self.optimisers],
             "step": self.progress.step,
             "seconds": self.progress.seconds,
         }
@@ -187,8 +196,9 @@ class Run:
         self.target.load_state_dict(state["target"])
         self.draft.load_state_dict(state["draft"])
         if not weights_only:
-            for current, saved in zip(self.optimisers, state["optimisers"], strict=True):
-                current.load_state_dict(saved)
+            for both, saved in zip(self.optimisers, state["optimisers"], strict=True):
+                for optimiser, values in zip(both, saved, strict=True):
+                    optimiser.load_state_dict(values)
             self.progress = Progress(state["step"], state["seconds"])
 
     def step(self, batch: Batch, rng: random.Random) -> tuple[float, float]:
