@@ -105,7 +105,7 @@ class Wiring(QObject):
         self._first_load_sent = True
         wanted = self._store.settings.model
         known = {name for model in models for name in (model.name, model.path)}
-        if wanted and (wanted in known or Path(wanted).is_dir()):
+        if wanted and (wanted in known or Path(wanted).exists()):
             self.load(wanted)
         elif models:
             self.load(models[0].path or models[0].name)

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import platformdirs
 
+from engine.checkpoints.gguf.find import gguf_models, is_gguf
 from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
@@ -53,22 +54,23 @@ def token_file(port: int) -> Path:
 
 
 def model_folders() -> list[Path]:
-    """Folders whose subfolders are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
+    """Folders whose subfolders and GGUF files are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
     extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
     return [_assets() / "demo", data_folder() / "models", *extra]
 
 
 def known_models() -> list[KnownModel]:
-    """Every model folder found, the bundled one first. A folder ``NAME-draft`` is the draft model of ``NAME``."""
+    """Every model found, the bundled one first. ``NAME-draft`` is the draft model of ``NAME``, for folders as for GGUF
+    files (``NAME.gguf`` and ``NAME-draft.gguf``)."""
     found: dict[str, KnownModel] = {}
     for folder in model_folders():
         for path in sorted(_models_in(folder)):
-            drafts_for = path.name.removesuffix(DRAFT_SUFFIX)
-            if drafts_for != path.name and _is_model(path.with_name(drafts_for)):
+            suffix = _suffix(path)
+            bare = path.name.removesuffix(suffix)
+            drafts_for = bare.removesuffix(DRAFT_SUFFIX)
+            if drafts_for != bare and _is_model(path.with_name(drafts_for + suffix)):
                 continue
-            draft = path.with_name(path.name + DRAFT_SUFFIX)
-            draft_path = str(draft) if _is_model(draft) else ""
-            found.setdefault(path.name, KnownModel(name=path.name, path=str(path), draft=draft_path))
+            found.setdefault(path.name, _known(path))
     return list(found.values())
 
 
@@ -83,7 +85,7 @@ def bundled_model() -> KnownModel:
 
 
 def find_model(model: str) -> KnownModel:
-    """A model by its name or by the path of its folder. "" is the bundled one. Raises :class:`ModelNotFound`.
+    """A model by its name or by the path of its folder or file. "" is the bundled one. Raises :class:`ModelNotFound`.
 
     Only names of folders that were found are names: nothing is looked up below a model folder.
     """
@@ -93,12 +95,11 @@ def find_model(model: str) -> KnownModel:
         if model in (known.name, known.path):
             return known
     path = Path(model).expanduser()
-    if path.is_absolute() and path.is_dir():
-        draft = path.with_name(path.name + DRAFT_SUFFIX)
-        return KnownModel(name=path.name, path=str(path), draft=str(draft) if _is_model(draft) else "")
+    if path.is_absolute() and (path.is_dir() or _is_model(path)):
+        return _known(path)
     if path.is_absolute() and path.is_file():
         raise ModelNotFound(
-            f"{model} is a file. Give the folder that holds config.json, the tokenizer and the weights."
+            f"{model} is a file. Give the folder that holds config.json, the tokenizer and the weights, or a GGUF file."
         )
     names = ", ".join(known.name for known in known_models()) or "none"
     raise ModelNotFound(f"There is no model {model!r}. Give the full path of a model folder, or one of: {names}.")
@@ -127,15 +128,33 @@ def _assets() -> Path:
     return Path(__file__).resolve().parent.parent / "assets"
 
 
+def _known(path: Path) -> KnownModel:
+    suffix = _suffix(path)
+    draft = path.with_name(path.name.removesuffix(suffix) + DRAFT_SUFFIX + suffix)
+    return KnownModel(name=path.name, path=str(path), draft=str(draft) if _is_model(draft) else "")
+
+
 def _models_in(folder: Path) -> list[Path]:
     try:
-        return [path for path in folder.iterdir() if _is_model(path)]
+        found = gguf_models(folder)
+        for path in folder.iterdir():
+            if path.is_dir():
+                # Several versions of one model side by side: each counts.
+                found += [path] if _is_model(path) else gguf_models(path)
+        return found
     except OSError:
         return []
 
 
 def _is_model(path: Path) -> bool:
-    return (path / "config.json").is_file()
+    """A GGUF file, or a folder with a model in either form."""
+    if path.is_file():
+        return is_gguf(path)
+    return (path / "config.json").is_file() or (path.is_dir() and len(gguf_models(path)) == 1)
+
+
+def _suffix(path: Path) -> str:
+    return path.suffix if is_gguf(path) else ""
 
 
 def _default_runtime_folder() -> Path:

@@ -145,9 +145,11 @@ def test_every_command_refuses_a_broken_model(tmp_path: Path) -> None:
 
 def test_a_half_typed_path_is_shown_in_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "weights.bin").write_text("x")
     (tmp_path / "weights.gguf").write_text("x")
     check_sentence(refusal(kvasir("chat", "./models/mine", "--prompt", "x")), str(tmp_path / "models" / "mine"))
-    check_sentence(refusal(kvasir("chat", "weights.gguf", "--prompt", "x")), str(tmp_path / "weights.gguf"), "folder")
+    check_sentence(refusal(kvasir("chat", "weights.bin", "--prompt", "x")), str(tmp_path / "weights.bin"), "folder")
+    check_sentence(refusal(kvasir("chat", "weights.gguf", "--prompt", "x")), "weights.gguf is not a GGUF file")
 
 
 def test_a_chat_template_that_cannot_be_read_is_said(tmp_path: Path) -> None:

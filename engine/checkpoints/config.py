@@ -4,15 +4,26 @@ from __future__ import annotations
 
 import json
 import math
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from engine.checkpoints.errors import CheckpointError
+from engine.layers.activation import ActivationKind
 from engine.layers.rotary import RopeConfig
 
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
+ACTIVATIONS: dict[str, ActivationKind] = {
+    "silu": "silu",
+    "swish": "silu",
+    "gelu": "gelu",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+"""Activations as config.json writes them."""
 REPAIR = "Download the model again, or repair the file."
 
 
@@ -30,6 +41,11 @@ def read_json(file: Path) -> dict[str, Any]:
 def _first_line(error: Exception) -> str:
     text = str(error) or type(error).__name__
     return text.splitlines()[0]
+
+
+def is_number(value: Any) -> bool:
+    """Whether a JSON value is a number that a float can hold."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
 class RawConfig:
@@ -95,23 +111,57 @@ class RawConfig:
             raise self.wrong(f'its "dtype" {name!r} is not one of {", ".join(DTYPES)}')
         return DTYPES[name]
 
-    def require_silu(self) -> None:
-        kind = self.values.get("hidden_act", "silu")
-        if kind not in ("silu", "swish"):
-            raise self.wrong(f"its activation {kind!r} is not one that this family has (silu)")
+    def activation(self, key: str, known: Sequence[ActivationKind]) -> ActivationKind:
+        """The activation under ``key``, one of those that the family has; the first where the file is silent."""
+        kind = self.values.get(key)
+        if kind is None:
+            return known[0]
+        found = ACTIVATIONS.get(kind) if isinstance(kind, str) else None
+        if found is None or found not in known:
+            raise self.wrong(f"its activation {kind!r} is not one that this family has ({', '.join(known)})")
+        return found
 
-    def rope(self, default_theta: float = 10000.0) -> RopeConfig:
-        """Reads ``rope_parameters`` (transformers 5), else ``rope_scaling`` beside ``rope_theta`` (before it)."""
+    def positive(self, key: str, default: float) -> float:
+        value = self.number(key, default)
+        if value <= 0:
+            raise self.wrong(f'"{key}" is {value!r}, where a positive number is needed')
+        return value
+
+    def softcap(self, key: str, absent: float | None) -> float | None:
+        """None where the file says null; ``absent`` where it says nothing."""
+        if key not in self.values:
+            return absent
+        return None if self.values[key] is None else self.positive(key, 1.0)
+
+    def rope_values(self, layers: str | None = None) -> dict[str, Any]:
+        """``rope_parameters`` (transformers 5), else ``rope_scaling`` (before it), else nothing.
+
+        ``layers`` chooses the entry of a layer type where the file has one for each.
+        """
         raw = self.values.get("rope_parameters")
+        if layers is not None and isinstance(raw, dict):
+            raw = raw.get(layers)
         if raw is None:
             raw = self.values.get("rope_scaling")
         if raw is None:
             raw = {}
         if not isinstance(raw, dict):
             raise self.wrong("its rope parameters are no JSON object")
-        theta = self._number(raw, "rope_theta", self.number("rope_theta", default_theta))
+        return raw
+
+    def rope(
+        self,
+        default_theta: float = 10000.0,
+        layers: str | None = None,
+        partial: bool = False,
+        theta_key: str = "rope_theta",
+    ) -> RopeConfig:
+        """The rotation: :meth:`rope_values` beside ``theta_key``. ``partial``: the family may rotate parts of heads."""
+        raw = self.rope_values(layers)
+        theta = self._number(raw, "rope_theta", self.number(theta_key, default_theta))
         kind: Any = raw.get("rope_type") or raw.get("type") or "default"
-        if self._number(raw, "partial_rotary_factor", self.number("partial_rotary_factor", 1.0)) != 1.0:
+        share = self.rotary_share(raw)
+        if share != 1.0 and not partial:
             raise self.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
         if kind not in ("default", "linear", "llama3", "yarn"):
             raise CheckpointError(
@@ -121,7 +171,7 @@ class RawConfig:
         if theta <= 0:
             raise self.wrong('"rope_theta" must be positive')
         if kind == "default":
-            return RopeConfig(theta)
+            return RopeConfig(theta, partial=share)
         position = self.integer("max_position_embeddings")
         original = raw.get("original_max_position_embeddings") or position
         if isinstance(original, bool) or not isinstance(original, int) or original < 1:
@@ -129,7 +179,7 @@ class RawConfig:
         factor = self._number(raw, "factor", position / original if kind == "yarn" else math.nan)
         if not factor > 0:
             raise self.wrong(f'its {kind} rope scaling has no "factor"')
-        return RopeConfig(
+        config = RopeConfig(
             theta=theta,
             kind=kind,
             factor=factor,
@@ -142,7 +192,18 @@ class RawConfig:
             mscale=self._optional_number(raw, "mscale"),
             mscale_all_dim=self._optional_number(raw, "mscale_all_dim"),
             truncate=raw.get("truncate", True) is not False,
+            partial=share,
         )
+        if min(config.low_freq_factor, config.high_freq_factor, config.beta_fast, config.beta_slow) <= 0 or theta == 1:
+            raise self.wrong(f"its {kind} rope scaling has a number that is too small")
+        return config
+
+    def rotary_share(self, rope: dict[str, Any]) -> float:
+        """The share of each head that rotates."""
+        share = self._number(rope, "partial_rotary_factor", self.number("partial_rotary_factor", 1.0))
+        if not 0 < share <= 1:
+            raise self.wrong(f'"partial_rotary_factor" is {share!r}, where a share up to 1 is needed')
+        return share
 
     def _optional_number(self, values: dict[str, Any], key: str) -> float | None:
         return None if values.get(key) is None else self._number(values, key, 0.0)
@@ -151,6 +212,6 @@ class RawConfig:
         value = values.get(key)
         if value is None:
             return default
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not is_number(value):
             raise self.wrong(f'"{key}" is {value!r}, where a number is needed')
         return float(value)

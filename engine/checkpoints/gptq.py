@@ -1,8 +1,9 @@
-"""GPTQ's packing, versions 1 and 2 (AutoGPTQ, GPTQModel), read into the group-affine form.
+"""GPTQ's packing in 2, 3, 4 or 8 bits, versions 1 and 2 (AutoGPTQ, GPTQModel).
 
-``qweight int32 [K / 8, N]`` holds code[k, n] in bits ``4 (k % 8)`` of word ``[k // 8, n]``; ``qzeros int32
-[groups, N / 8]`` the zero-points likewise along N, stored one too low (modulo 16) in version 1; ``scales [groups, N]``;
-``g_idx int32 [K]`` the group of every input feature, absent or all zero where it is simply ``k // group_size``.
+``qweight int32 [K b / 32, N]`` holds the codes of each output feature as one stream of bits along K, the lowest first
+(:func:`engine.layers.linear.coded.unpack`); ``qzeros int32 [groups, N b / 32]`` the zero-points likewise along N,
+stored one too low (modulo 2^b) in version 1; ``scales [groups, N]``; ``g_idx int32 [K]`` the group of every input
+feature, absent or all zero where it is simply ``k // group_size``.
 """
 
 from __future__ import annotations
@@ -11,17 +12,16 @@ import torch
 from torch import Tensor
 
 from engine.checkpoints.errors import CheckpointError
-from engine.layers.linear.affine import PER_WORD, AffineColumns
-
-_RUNS = (256, 128, 64, 32, 16, 8, 4, 2, 1)
+from engine.checkpoints.groups import choose_packing, grouped, stated_order
+from engine.checkpoints.layouts import Packed
+from engine.checkpoints.tensors import FLOATING, MISMATCH, Tensors
+from engine.layers.linear.affine import AffineColumns
+from engine.layers.linear.coded import unpack, word_count
+from engine.models.base import Quantisation
 
 
 class GPTQWeights:
-    """One packed module (an :class:`engine.layers.linear.affine.AffineWeights`); its tensors are views of the file.
-
-    The group of the result need not be the file's: it is the longest of 256, 128, … 1 that divides K and lies within
-    one group everywhere, so one group over all of K, or a last group that is shorter, need nothing special.
-    """
+    """One packed module (an :class:`engine.layers.linear.coded.CodedWeights`); its tensors are views of the file."""
 
     def __init__(
         self,
@@ -32,44 +32,48 @@ class GPTQWeights:
         g_idx: Tensor | None,
         group_size: int,
         zero_offset: int,
+        bits: int = 4,
     ) -> None:
-        """``group_size`` -1 is one group. Raises :class:`CheckpointError` for a g_idx that names no group."""
-        self.in_features, self.out_features = qweight.shape[0] * PER_WORD, qweight.shape[1]
+        """Raises :class:`CheckpointError` for a g_idx that names no group."""
+        self.in_features, self.out_features = qweight.shape[0] * 32 // bits, qweight.shape[1]
+        self.bits, self.group_size = bits, group_size
         self._qweight, self._qzeros, self._scales, self._offset = qweight, qzeros, scales, zero_offset
-        size = group_size if group_size > 0 else self.in_features
-        of_row = torch.arange(self.in_features) // size
-        self.order: Tensor | None = None
-        if g_idx is not None and bool(g_idx.any()):
-            stored = g_idx.long()
-            if not bool(((stored >= 0) & (stored < scales.shape[0])).all()):
-                raise CheckpointError(f"{name}.g_idx names groups that do not exist. Download the model again.")
-            if not torch.equal(stored, of_row):
-                of_row, order = stored.sort(stable=True)
-                self.order = None if torch.equal(order, torch.arange(len(order))) else order
-        self.group = next(run for run in _RUNS if _constant_in_runs(of_row, run))
-        self._group_of = of_row[:: self.group]
+        self.group_of = stated_order(f"{name}.g_idx", g_idx, scales.shape[0], group_size)
 
     def columns(self, start: int, stop: int) -> AffineColumns:
         """Output features ``[start, stop)``, which need not be multiples of anything."""
-        first = start // PER_WORD
-        packed = self._qzeros[:, first : -(-stop // PER_WORD)]
-        zeros = torch.stack([packed >> 4 * place for place in range(PER_WORD)], -1).flatten(1)
-        zeros = zeros[:, start - first * PER_WORD :][:, : stop - start]
+        first = start // 32 * 32
+        packed = self._qzeros[:, first * self.bits // 32 : word_count(stop, self.bits)]
+        zeros = unpack(packed.t(), self.bits, stop - first)[start - first :].t()
         # Masked after the offset, as AutoGPTQ's torch path does: a stored 15 is a zero-point of 0 in version 1.
-        zeros = ((zeros + self._offset) & 15).to(torch.uint8)
-        return AffineColumns(
-            self._qweight[:, start:stop], self._scales[:, start:stop][self._group_of], zeros[self._group_of]
-        )
+        zeros = (zeros + self._offset) & ((1 << self.bits) - 1)
+        return AffineColumns(self._qweight[:, start:stop], self._scales[:, start:stop], zeros)
 
 
-def _constant_in_runs(of_row: Tensor, run: int) -> bool:
-    if len(of_row) % run:
-        return False
-    runs = of_row.view(-1, run)
-    return bool((runs == runs[:, :1]).all())
+def packed(
+    tensors: Tensors, quantisation: Quantisation, name: str, out_features: int, in_features: int
+) -> Packed | None:
+    """The module, checked against the headers; None where it is not packed."""
+    qweight, qzeros, scales, g_idx = (f"{name}.{part}" for part in ("qweight", "qzeros", "scales", "g_idx"))
+    if not tensors.has(qweight):
+        return None
+    words = (tensors.shape(qweight) or (0,))[0]
+    groups = (tensors.shape(scales) or (0,))[0]
+    bits, size = choose_packing(qweight, quantisation.packings, in_features, words, groups)
+    if in_features * bits % 32 or out_features * bits % 32:
+        raise CheckpointError(f"{name} of {out_features} x {in_features} cannot be packed in {bits} bits. {MISMATCH}")
+    groups = -(-in_features // size)
+    tensors.check(qweight, (in_features * bits // 32, out_features), (torch.int32,), packed=True)
+    tensors.check(qzeros, (groups, out_features * bits // 32), (torch.int32,), packed=True)
+    tensors.check(scales, (groups, out_features), FLOATING, packed=True)
+    ordered = tensors.has(g_idx)
+    if ordered:
+        tensors.check(g_idx, (in_features,), (torch.int32, torch.int64), packed=True)
 
+    def read() -> GPTQWeights:
+        order = tensors.view(g_idx) if ordered else None
+        parts = (tensors.view(qweight), tensors.view(qzeros), tensors.view(scales))
+        return GPTQWeights(name, *parts, order, size, quantisation.zero_offset, bits)
 
-def planned_group(in_features: int, group_size: int) -> int:
-    """The group that :class:`GPTQWeights` will have, from the configuration alone (act-order permitting)."""
-    size = group_size if group_size > 0 else in_features
-    return next(run for run in _RUNS if in_features % run == 0 and (size % run == 0))
+    act_order = quantisation.act_order and ordered
+    return grouped(read, in_features, bits, size, tensors.dtype(scales), quantisation.symmetric, act_order)

@@ -20,24 +20,30 @@ import torch
 from engine.checkpoints.config import RawConfig, read_json
 from engine.checkpoints.errors import CheckpointError, LoadCancelled
 from engine.checkpoints.generation import GenerationConfig, read_generation_config
+from engine.checkpoints.gguf.find import gguf_model
 from engine.checkpoints.quantisation import read_quantisation
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import MISMATCH, CheckpointSource, Packing
+from engine.checkpoints.source import MISMATCH, CheckpointSource, Packing, count_parameters
 from engine.layers.numerics import Numerics
-from engine.models.base import CausalLM, ModelConfig
+from engine.models.base import CausalLM, ModelConfig, WeightSource
 from engine.models.registry import family
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
 
 __all__ = ["Checkpoint", "CheckpointError", "LoadCancelled", "load_model"]
 
 _log = logging.getLogger(__name__)
 _TRIM_EVERY = 256 << 20
-_LAYER = re.compile(r"^model\.layers\.(\d+)\.")
+_LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
 _TITLES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A model folder that was opened and checked. ``weight_bytes`` is the tensors' size on disk."""
+    """A model that was opened and checked. ``weight_bytes`` is the tensors' size on disk.
+
+    This class is a folder of safetensors; engine/checkpoints/gguf/checkpoint.py has the one of GGUF.
+    """
 
     path: Path
     config: ModelConfig
@@ -48,13 +54,21 @@ class Checkpoint:
 
     @classmethod
     def open(cls, path: str | Path, need_tokenizer: bool = True) -> Checkpoint:
-        """Raises :class:`CheckpointError` with a sentence about anything that is missing, damaged or contradictory."""
+        """The model of a folder, or of a GGUF file.
+
+        Raises :class:`CheckpointError` with a sentence about anything that is missing, damaged or contradictory.
+        """
         folder = Path(path).expanduser()
         if not folder.exists():
             raise CheckpointError(f"There is no model at {folder}. Check the path.")
+        gguf = gguf_model(folder)
+        if gguf is not None:
+            from engine.checkpoints.gguf.checkpoint import open_gguf  # it is a kind of what is defined here
+
+            return open_gguf(folder, gguf, need_tokenizer)
         if not folder.is_dir():
             raise CheckpointError(
-                f"{folder} is a file. Choose the model's folder, which holds config.json beside the weights."
+                f"{folder} is a file. Choose a GGUF file, or the folder that holds config.json beside the weights."
             )
         if not (folder / "config.json").is_file():
             raise CheckpointError(f"{folder} has no config.json. Choose a model's folder, or download the whole model.")
@@ -72,7 +86,7 @@ class Checkpoint:
             config=config,
             generation_config=read_generation_config(folder, raw.values),
             files=files,
-            parameters=sum(_parameters(name, entry.numel) for name, entry in files.entries.items()),
+            parameters=count_parameters(files, config.quantisation),
             weight_bytes=sum(entry.size for entry in files.entries.values()),
         )
         opened.planned(torch.float32)
@@ -84,11 +98,35 @@ class Checkpoint:
         packed = self.config.quantisation
         return packed.title() if packed is not None else _TITLES[self.config.dtype]
 
+    @property
+    def packed(self) -> bool:
+        """Whether linear layers are quantised in the file."""
+        return self.config.quantisation is not None
+
+    def tokenizer(self) -> Tokenizer:
+        """Raises :class:`CheckpointError`."""
+        return Tokenizer.open(self.path)
+
+    def chat_template(self) -> ChatTemplate:
+        """The model's own, or a plain one with a notice."""
+        return ChatTemplate.open(self.path)
+
+    def source(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: Packing,
+        numerics: Numerics,
+        on_module: Callable[[int], None] = lambda size: None,
+    ) -> WeightSource:
+        """Where a family gets its weights; see :class:`CheckpointSource`."""
+        return CheckpointSource(self.files, self.config.quantisation, device, dtype, weights, numerics, on_module)
+
     def planned(self, dtype: torch.dtype, weights: Packing = "4bit") -> CausalLM:
         """The model built of tensors without storage; checks every tensor's name, shape and dtype."""
-        device = torch.device("meta")
-        source = CheckpointSource(self.files, self.config.quantisation, device, dtype, weights, Numerics())
-        return family(self.config.architecture).Model(self.config, source)
+        source = self.source(torch.device("meta"), dtype, weights, Numerics())
+        model: CausalLM = family(self.config.architecture).Model(self.config, source)
+        return model
 
     def resident_bytes(self, dtype: torch.dtype, weights: Packing = "4bit") -> int:
         """Bytes that the loaded model will hold."""
@@ -123,9 +161,7 @@ def load_model(
             trim_heap()
         progress("reading weights", min(1.0, done / max(1, checkpoint.weight_bytes)))
 
-    source = CheckpointSource(
-        checkpoint.files, checkpoint.config.quantisation, device, dtype, weights, numerics or Numerics(), on_module
-    )
+    source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module)
     try:
         with torch.inference_mode():
             model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, source)
@@ -159,10 +195,3 @@ def _check_layers(files: TensorFiles, config: ModelConfig) -> None:
         raise CheckpointError(
             f"The weights have {max(found) + 1} layers where config.json says {config.num_layers}. {MISMATCH}"
         )
-
-
-def _parameters(name: str, count: int) -> int:
-    """How many of the model's parameters a stored tensor holds."""
-    if name.endswith(".qweight"):
-        return count * 8
-    return 0 if name.endswith((".qzeros", ".scales", ".g_idx")) else count

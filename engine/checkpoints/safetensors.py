@@ -185,10 +185,8 @@ def _files(folder: Path) -> list[Path]:
         raise CheckpointError(
             f"{folder} has {len(others)} safetensors files and no index. Download the index file too."
         )
-    if any(folder.glob("*.gguf")):
-        raise CheckpointError(f"{folder} holds GGUF weights, which Kvasir does not read yet. Choose safetensors.")
     if any(any(folder.glob(pattern)) for pattern in ("*.bin", "*.pt", "*.pth", "*.ckpt")):
         raise CheckpointError(
             f"{folder} holds pickled weights, which can run any code when they are read. Choose a safetensors version."
         )
-    raise CheckpointError(f"{folder} holds no weights (no .safetensors file). Download the whole model.")
+    raise CheckpointError(f"{folder} holds no weights (no .safetensors and no .gguf file). Download the whole model.")

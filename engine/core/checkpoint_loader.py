@@ -1,4 +1,4 @@
-"""Model folders into memory: checked, sized up, read, given their arenas."""
+"""Models into memory: checked, sized up, read, given their arenas."""
 
 from __future__ import annotations
 
@@ -28,7 +28,6 @@ from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.speculation.base import Proposer
 from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
-from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
 _ROWS = 2048
@@ -37,7 +36,7 @@ _LOGIT_ROWS = 64
 
 
 class CheckpointLoader:
-    """Loads model folders. ``device`` is what "auto" in a load means: "auto", "cpu" or "cuda"."""
+    """Loads models from folders and GGUF files. ``device`` is what "auto" in a load means: "auto", "cpu" or "cuda"."""
 
     def __init__(self, device: str = "auto") -> None:
         self._device = cast(Literal["auto", "cpu", "cuda"], device)
@@ -67,7 +66,7 @@ class _Part(NamedTuple):
     @classmethod
     def open(cls, path: str) -> _Part:
         checkpoint = Checkpoint.open(path)
-        return cls(checkpoint, Tokenizer.open(checkpoint.path))
+        return cls(checkpoint, checkpoint.tokenizer())
 
     def kv_bytes(self, dtype: torch.dtype) -> int:
         return estimate.kv_bytes_per_token(self.checkpoint.config, dtype)
@@ -187,7 +186,7 @@ class OpenedCheckpoint:
     ) -> LoadedModel:
         assert self._plan is not None
         checkpoint = self.target.checkpoint
-        template = ChatTemplate.open(checkpoint.path)
+        template = checkpoint.chat_template()
         notices = [*self.notices, *_fallbacks(model, checkpoint.path.name)]
         notices += [template.notice] if template.notice else []
         card = ModelCard(
@@ -222,7 +221,7 @@ class OpenedCheckpoint:
             tokenizer=self.target.tokenizer,
             chat_template=template,
             numerics=(model.numerics,),
-            four_bit=checkpoint.config.quantisation is not None,
+            four_bit=checkpoint.packed,
             path=self.command.path,
             draft_path=self.command.draft,
             options=self.command.options,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec
 from engine.layers.linear.base import Linear
-from engine.layers.norm import RMSNorm
+from engine.layers.norm import RMSNorm, norm_weight
 from engine.layers.rotary import rotate
 
 if TYPE_CHECKING:
@@ -20,21 +20,24 @@ if TYPE_CHECKING:
 class Attention:
     """Grouped-query attention: fused q, k, v; optional norm of q and k per head; rotation; paged keys; output."""
 
-    def __init__(self, config: ModelConfig, index: int, source: WeightSource, prefix: str) -> None:
-        """``prefix`` names the block in the checkpoint, such as ``model.layers.0.self_attn.``."""
+    def __init__(
+        self, config: ModelConfig, index: int, source: WeightSource, prefix: str, output: str = "o_proj"
+    ) -> None:
+        """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``), ``output`` its last layer."""
         self.index = index
         self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
-        self.spec = AttnSpec(scale=config.head_dim**-0.5, window=config.windows[index])
+        scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
         self.rotary = config.rotary[index]
+        self.rope = int(bool(config.local) and config.local[index])
         sizes = [heads * self.head_dim for heads in (self.heads, self.kv_heads, self.kv_heads)]
-        self.qkv: Linear = source.linear(
-            prefix, ("q_proj", "k_proj", "v_proj"), sizes, config.hidden_size, config.qkv_bias
-        )
-        self.output: Linear = source.linear(prefix, ("o_proj",), [config.hidden_size], sizes[0], config.output_bias)
+        names, parts = (("qkv_proj",), [sum(sizes)]) if config.fused else (("q_proj", "k_proj", "v_proj"), sizes)
+        self.qkv: Linear = source.linear(prefix, names, parts, config.hidden_size, config.qkv_bias)
+        self.output: Linear = source.linear(prefix, (output,), [config.hidden_size], sizes[0], config.output_bias)
         self.norm: RMSNorm | None = None
         if config.qk_norm:
-            q = source.vector(f"{prefix}q_norm.weight", self.head_dim)
-            k = source.vector(f"{prefix}k_norm.weight", self.head_dim)
+            q = norm_weight(config, source, f"{prefix}q_norm.weight", self.head_dim)
+            k = norm_weight(config, source, f"{prefix}k_norm.weight", self.head_dim)
             weight = torch.cat((q.expand(self.heads, -1), k.expand(self.kv_heads, -1)))
             self.norm = RMSNorm(weight, config.rms_norm_eps, source.numerics)
 
@@ -43,14 +46,17 @@ class Attention:
         batch = step.batch
         qkv = self.qkv(x).view(-1, self.heads + 2 * self.kv_heads, self.head_dim)
         qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
-        if self.norm is not None:
-            qk = self.norm.forward(qk)
+        qk = self.normalise(qk)
         if self.rotary:
-            qk = rotate(qk, step.rope)
+            qk = rotate(qk, step.ropes[self.rope])
         q, k = qk.split((self.heads, self.kv_heads), 1)
         step.kv.write(self.index, batch.slots[0], k, v, batch.host.first_slot[0])
         out, _ = step.attention.attend(q, step.kv.view(self.index), self.spec, batch, 0)
         return self.output(out.reshape(x.shape[0], -1))
+
+    def normalise(self, qk: Tensor) -> Tensor:
+        """``qk [T, heads + kv_heads, head_dim]`` -> the same shape, each head normalised where the family does so."""
+        return qk if self.norm is None else self.norm.forward(qk)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "qkv", self.qkv

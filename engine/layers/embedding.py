@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from torch import Tensor
+
+
+class TokenTable(Protocol):
+    """Looks up the rows of tokens, however they are stored."""
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """``tokens [T]`` int64 -> ``[T, hidden_size]`` in the model's dtype, a new tensor."""
+
+    def storage_size(self) -> int:
+        """Bytes held."""
 
 
 class Embedding:

@@ -2,16 +2,33 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.layers.numerics import Numerics, by_row
+
+if TYPE_CHECKING:
+    from engine.models.base import ModelConfig, WeightSource
+
+
+def norm_weight(config: ModelConfig, source: WeightSource, name: str, size: int) -> Tensor:
+    """The tensor ``name`` as a norm multiplies by it; ``1 + tensor`` in float32 where the family wants that."""
+    stored = source.vector(name, size)
+    return stored.float() + 1 if config.unit_offset_norms else stored
+
+
+def read_norm(config: ModelConfig, source: WeightSource, name: str) -> RMSNorm:
+    """The norm of the residual stream whose weight is the tensor ``name``."""
+    return RMSNorm(norm_weight(config, source, name, config.hidden_size), config.rms_norm_eps, source.numerics)
 
 
 class RMSNorm:
     """``x / sqrt(mean(x^2) + eps) * weight`` over the last dimension, with float32 statistics.
 
     ``weight [size]``, or ``[heads, size]`` to normalise every head of ``x [T, heads, size]`` with its own.
+    A float32 weight with ``x`` in less is multiplied before the result is rounded.
     """
 
     def __init__(self, weight: Tensor, eps: float, numerics: Numerics) -> None:
@@ -25,8 +42,8 @@ class RMSNorm:
         return by_row(self._normalise, x) if self.numerics.batch_invariant else self._normalise(x)
 
     def _normalise(self, x: Tensor) -> Tensor:
-        y = F.rms_norm(x, self._shape, self._fused, self.eps)
-        return y if self._fused is not None else y * self.weight
+        y = F.rms_norm(x.to(self.weight.dtype), self._shape, self._fused, self.eps)
+        return (y if self._fused is not None else y * self.weight).to(x.dtype)
 
     def storage_size(self) -> int:
         return self.weight.numel() * self.weight.element_size()

@@ -1,7 +1,8 @@
 """Rotary position embedding (Su et al. 2021) in the half-split form, and its context extensions.
 
 Kinds: "default"; "linear" (position interpolation, Chen et al. 2023); "llama3" (the Llama 3.1 release);
-"yarn" (Peng et al. 2023). The formulas and the float32 arithmetic are those of Hugging Face configurations.
+"yarn" (Peng et al. 2023); "longrope" (Ding et al. 2024, see engine/layers/longrope.py). The formulas and the float32
+arithmetic are those of Hugging Face configurations.
 """
 
 from __future__ import annotations
@@ -13,16 +14,23 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.core.batch import Batch
+
 FIRST_ROWS = 2048
 """Rows of the cos/sin table made at first; it doubles when a longer sequence comes."""
 
 
 @dataclass(frozen=True, slots=True)
 class RopeConfig:
-    """``original_max_position``: the context before the extension, in tokens (llama3, yarn)."""
+    """``original_max_position``: the context before the extension, in tokens (llama3, yarn, longrope).
+
+    ``factors``: what each of the head_dim / 2 frequencies is divided by besides; all 1 when empty (GGUF's rope_freqs,
+    longrope's short factors). ``long_factors`` take their place beyond the original context (longrope).
+    ``partial``: the share of each head, from its start, that rotates.
+    """
 
     theta: float
-    kind: Literal["default", "linear", "llama3", "yarn"] = "default"
+    kind: Literal["default", "linear", "llama3", "yarn", "longrope"] = "default"
     factor: float = 1.0
     original_max_position: int = 0
     low_freq_factor: float = 1.0
@@ -33,10 +41,17 @@ class RopeConfig:
     mscale: float | None = None
     mscale_all_dim: float | None = None
     truncate: bool = True
+    factors: tuple[float, ...] = ()
+    long_factors: tuple[float, ...] = ()
+    partial: float = 1.0
+
+    def width(self, head_dim: int) -> int:
+        """Dimensions of a head that rotate."""
+        return int(head_dim * self.partial)
 
 
 class RotaryStep(NamedTuple):
-    """One step's rotation, made once and used by every layer: ``cos`` and ``sin [T, 1, d]``.
+    """One step's rotation, made once and used by every layer: ``cos`` and ``sin [T, 1, r]``, r dimensions.
 
     The first half of ``sin`` is negated, so that rotating is ``x * cos + swap_halves(x) * sin``.
     """
@@ -55,6 +70,10 @@ class RotaryEmbedding:
         self.frequencies, self.scale = inverse_frequencies(config, head_dim)
         self.frequencies = self.frequencies.to(device)
         self._table = self._build(min(FIRST_ROWS, max_position))
+
+    def step(self, batch: Batch) -> RotaryStep:
+        """The rotation of the rows of a batch."""
+        return self.at(batch.positions, batch.host.max_kv)
 
     def at(self, positions: Tensor, limit: int) -> RotaryStep:
         """The rotation at ``positions [T]`` int64, all below ``limit`` (known to the host)."""
@@ -77,23 +96,31 @@ class RotaryEmbedding:
 
 
 def rotate(x: Tensor, step: RotaryStep) -> Tensor:
-    """Rotate every head of ``x [T, heads, d]`` to its row's position; a new tensor.
+    """Rotate the first dimensions of every head of ``x [T, heads, d]`` to its row's position; a new tensor.
 
     Products and the sum are separate, each exactly rounded, so that a row's bits do not depend on its neighbours.
     """
+    width = step.cos.shape[-1]
+    if width < x.shape[-1]:
+        return torch.cat((rotate(x[..., :width], step), x[..., width:]), -1)
     return torch.mul(x, step.cos).add_(torch.roll(x, x.shape[-1] // 2, -1).mul_(step.sin))
 
 
 def inverse_frequencies(config: RopeConfig, head_dim: int) -> tuple[Tensor, float]:
-    """Radians per position ``[head_dim / 2]`` float32, and the factor on cos and sin."""
-    powers = config.theta ** (torch.arange(0, head_dim, 2, dtype=torch.int64).float() / head_dim)
+    """Radians per position, float32, one for each pair of dimensions that rotates; and the factor on cos and sin."""
+    width = config.width(head_dim)
+    powers = config.theta ** (torch.arange(0, width, 2, dtype=torch.int64).float() / width)
+    if config.factors:
+        powers = powers * torch.tensor(config.factors, dtype=torch.float32)
     frequencies = 1.0 / powers
     if config.kind == "linear":
         return frequencies / config.factor, 1.0
     if config.kind == "llama3":
         return _llama3(config, frequencies), 1.0
     if config.kind == "yarn":
-        return _yarn(config, head_dim, powers), _yarn_attention_factor(config)
+        return _yarn(config, width, powers), _yarn_attention_factor(config)
+    if config.kind == "longrope":
+        return frequencies, _longrope_attention_factor(config)
     return frequencies, 1.0
 
 
@@ -126,6 +153,14 @@ def _yarn(config: RopeConfig, head_dim: int, powers: Tensor) -> Tensor:
     ramp = ((torch.arange(head_dim // 2, dtype=torch.float32) - low) / (high - low)).clamp(0, 1)
     keep = 1 - ramp
     return 1.0 / (config.factor * powers) * (1 - keep) + 1.0 / powers * keep
+
+
+def _longrope_attention_factor(config: RopeConfig) -> float:
+    if config.attention_factor is not None:
+        return config.attention_factor
+    if config.factor <= 1:
+        return 1.0
+    return math.sqrt(1 + math.log(config.factor) / math.log(config.original_max_position))
 
 
 def _yarn_attention_factor(config: RopeConfig) -> float:

@@ -13,39 +13,54 @@ from torch import Tensor
 from engine.attention.interface import AttentionBackend
 from engine.cache.store import KVStore
 from engine.core.batch import Batch, ForwardOutput
-from engine.layers.embedding import Embedding
+from engine.layers.activation import ActivationKind
+from engine.layers.embedding import TokenTable
 from engine.layers.linear.base import Linear
-from engine.layers.norm import RMSNorm
-from engine.layers.numerics import Numerics
-from engine.layers.rotary import RopeConfig, RotaryEmbedding, RotaryStep
+from engine.layers.numerics import Numerics, by_row
+from engine.layers.rotary import RopeConfig, RotaryStep
 
 
 @dataclass(frozen=True, slots=True)
 class Quantisation:
-    """How the file's linear layers are packed. ``group_size`` -1 means one group over all input features."""
+    """How the file's linear layers are packed. ``group_size`` -1 means one group over all input features.
 
-    method: Literal["gptq"]
+    Which modules are packed at all, the tensors show: one without packed tensors is dense.
+    """
+
+    method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes"]
     bits: int
-    group_size: int
-    act_order: bool
-    symmetric: bool
-    zero_offset: int
-    """Added to a stored zero-point, modulo 16: 1 for GPTQ v1 files, 0 for v2."""
-    lm_head: bool = False
-    skipped: tuple[str, ...] = ()
-    """Regular expressions (matched at the start of a module's name) of modules that are dense."""
+    group_size: int = -1
+    act_order: bool = False
+    symmetric: bool = True
+    zero_offset: int = 0
+    """Added to a stored zero-point, modulo 2^bits: 1 for GPTQ v1 files, 0 elsewhere."""
+    others: tuple[tuple[int, int], ...] = ()
+    """(bits, group size) of modules that are packed unlike the rest."""
+    table: str = ""
+    """bitsandbytes' 4-bit type, "nf4" or "fp4"; empty for LLM.int8."""
+
+    @property
+    def packings(self) -> tuple[tuple[int, int], ...]:
+        """All (bits, group size) that modules may have, the usual one first."""
+        return ((self.bits, self.group_size), *self.others)
 
     def title(self) -> str:
+        """For people: "AWQ 4-bit, groups of 128"."""
+        if self.method == "bitsandbytes":
+            return f"bitsandbytes {self.table.upper()}" if self.table else "LLM.int8"
+        name = self.method if self.method == "compressed-tensors" else self.method.upper()
         groups = "one group per column" if self.group_size < 0 else f"groups of {self.group_size}"
         order = ", act-order" if self.act_order else ""
-        return f"GPTQ {self.bits}-bit, {groups}{order}"
+        bits = "/".join(str(bits) for bits in sorted({bits for bits, _ in self.packings}))
+        return f"{name} {bits}-bit, {groups}{order}"
 
 
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """A checked configuration. ``windows[i]`` is layer i's sliding window in tokens (itself included), None: all.
 
-    ``rotary[i]`` is False where layer i has no position embedding (SmolLM3).
+    ``rotary[i]`` is False where layer i has no position embedding (SmolLM3). ``rms_norm_eps`` is the epsilon of all
+    norms, whatever their kind. The fields with a default are what few families need.
     """
 
     architecture: str
@@ -69,6 +84,24 @@ class ModelConfig:
     dtype: torch.dtype
     """The file's own dtype; the model may run in another."""
     quantisation: Quantisation | None = None
+    activation: ActivationKind = "silu"
+    fused: bool = False
+    """The file holds q, k, v as one module (qkv_proj), and gate and up as one (gate_up_proj)."""
+    unit_offset_norms: bool = False
+    """Norms multiply by 1 + the stored weight."""
+    attention_scale: float | None = None
+    """What multiplies q·k; None: head_dim ** -0.5."""
+    attention_softcap: float | None = None
+    logit_softcap: float | None = None
+    """A logit x becomes c * tanh(x / c)."""
+    logit_divisor: float = 1.0
+    embedding_scale: float = 1.0
+    """Multiplies what is looked up in the token table."""
+    residual_scale: float = 1.0
+    """Multiplies what each block adds to the residual stream."""
+    local_rope: RopeConfig | None = None
+    """The rotation of the layers whose ``local`` is True; the others have ``rope``."""
+    local: tuple[bool, ...] = ()
 
 
 class WeightSource(Protocol):
@@ -80,10 +113,10 @@ class WeightSource(Protocol):
     def vector(self, name: str, size: int) -> Tensor:
         """A norm's weight in the model's dtype."""
 
-    def embedding(self, name: str, rows: int, columns: int) -> Tensor:
-        """The token table ``[rows, columns]`` in the model's dtype."""
+    def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
+        """The token table ``[rows, columns]`` in the model's dtype, or packed."""
 
-    def head(self, table: Tensor | None, rows: int, columns: int) -> Linear:
+    def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
         """The output layer ``[rows, columns]``: over the token table when it is given, else ``lm_head``."""
 
     @property
@@ -102,10 +135,30 @@ class Step(NamedTuple):
     batch: Batch
     kv: KVStore
     attention: AttentionBackend
-    rope: RotaryStep
+    ropes: tuple[RotaryStep, ...]
+    """A rotation for each of :attr:`CausalLM.rotaries`."""
+
+
+class Rotary(Protocol):
+    """Gives a step its rotation."""
+
+    def step(self, batch: Batch) -> RotaryStep:
+        """The rotation of the rows of a batch."""
+
+    def storage_size(self) -> int: ...
+
+
+class Norm(Protocol):
+    def forward(self, x: Tensor) -> Tensor:
+        """``x [T, hidden_size]`` -> the same shape and dtype."""
+
+    def storage_size(self) -> int: ...
 
 
 class DecoderLayer(Protocol):
+    def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
+        """Read the weights of layer ``index``."""
+
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, the residual stream, which may be changed in place -> the stream after this layer."""
 
@@ -124,11 +177,11 @@ class CausalLM(ABC):
     numerics: Numerics
     device: torch.device
     dtype: torch.dtype
-    embedding: Embedding
+    embedding: TokenTable
     layers: Sequence[DecoderLayer]
-    norm: RMSNorm
+    norm: Norm
     head: Linear
-    rotary: RotaryEmbedding
+    rotaries: Sequence[Rotary]
 
     @abstractmethod
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
@@ -154,11 +207,11 @@ class CausalLM(ABC):
         if hidden_in is not None:
             x = hidden_in.clone()
         elif start == 0:
-            x = self.embedding.forward(batch.tokens)
+            x = self.embed(batch)
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
-        step = Step(batch, kv, attention, self.rotary.at(batch.positions, batch.host.max_kv))
+        step = Step(batch, kv, attention, tuple(rotary.step(batch) for rotary in self.rotaries))
         for index in range(start, stop):
             if index in wanted:
                 hidden[index] = x.clone()
@@ -170,6 +223,11 @@ class CausalLM(ABC):
             hidden[stop] = x
         return ForwardOutput(self.logits(x, batch.want_logits), hidden)
 
+    def embed(self, batch: Batch) -> Tensor:
+        """The stream that enters the first layer ``[T, hidden_size]``, a new tensor."""
+        x = self.embedding.forward(batch.tokens)
+        return x if self.config.embedding_scale == 1 else x.mul_(self.config.embedding_scale)
+
     @torch.inference_mode()
     def logits(self, x: Tensor, rows: Tensor) -> Tensor:
         """The final norm and the head over the wanted ``rows [L]`` of ``x [T, hidden_size]`` -> ``[L, vocab_size]``.
@@ -179,7 +237,15 @@ class CausalLM(ABC):
         x = self.norm.forward(x.index_select(0, rows))
         if x.shape[0] == 0:
             return x.new_empty(0, self.config.vocab_size)
-        return self.head.forward_float32(x) if self.numerics.batch_invariant else self.head.forward(x)
+        invariant = self.numerics.batch_invariant
+        logits = self.head.forward_float32(x) if invariant else self.head.forward(x)
+        if self.config.logit_divisor != 1:
+            logits = logits / self.config.logit_divisor
+        cap = self.config.logit_softcap
+        if cap is not None:
+            logits = logits / cap
+            logits = (by_row(torch.tanh, logits) if invariant else torch.tanh(logits)) * cap
+        return logits
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         """All linear layers with their names, the head last."""
@@ -191,7 +257,7 @@ class CausalLM(ABC):
     def storage_size(self) -> int:
         """Bytes of weights held. A head tied to the token table counts once."""
         table = 0 if self.config.tie_word_embeddings else self.embedding.storage_size()
-        return self.bytes_read_per_step() + table + self.rotary.storage_size()
+        return self.bytes_read_per_step() + table + sum(rotary.storage_size() for rotary in self.rotaries)
 
     def bytes_read_per_step(self) -> int:
         """Bytes of weights that one forward reads: all but the token table, of which only looked-up rows are read."""

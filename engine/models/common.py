@@ -8,13 +8,14 @@ from engine.checkpoints.config import RawConfig
 from engine.models.base import ModelConfig
 
 
-def read_decoder(raw: RawConfig, *, head_dim: int | None = None, theta: float = 10000.0, **own: Any) -> ModelConfig:
+def read_decoder(
+    raw: RawConfig, *, head_dim: int | None = None, theta: float = 10000.0, eps: float = 1e-6, **own: Any
+) -> ModelConfig:
     """A :class:`ModelConfig` from config.json. ``own`` are the fields that the family decides.
 
-    ``head_dim`` is the family's default where the file has none (None: hidden size / heads). Raises
-    :class:`CheckpointError` for values that contradict each other.
+    ``head_dim``, ``theta`` and ``eps`` are the family's defaults where the file has none (``head_dim`` None: the hidden
+    size shared among the heads). Raises :class:`CheckpointError` for values that contradict each other.
     """
-    raw.require_silu()
     hidden, heads = raw.integer("hidden_size"), raw.integer("num_attention_heads")
     kv_heads = raw.integer("num_key_value_heads", heads)
     layers = raw.integer("num_hidden_layers", most=10_000)
@@ -34,8 +35,9 @@ def read_decoder(raw: RawConfig, *, head_dim: int | None = None, theta: float = 
         "num_heads": heads,
         "num_kv_heads": kv_heads,
         "head_dim": dim,
-        "rms_norm_eps": raw.number("rms_norm_eps", 1e-6),
-        "rope": raw.rope(theta),
+        "rms_norm_eps": raw.number("rms_norm_eps", eps),
+        "rope": own["rope"] if "rope" in own else raw.rope(theta),
+        "activation": own["activation"] if "activation" in own else raw.activation("hidden_act", ("silu",)),
         "max_position": raw.integer("max_position_embeddings", 2048),
         "tie_word_embeddings": raw.flag("tie_word_embeddings", False),
         "qkv_bias": False,

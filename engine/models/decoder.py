@@ -9,10 +9,11 @@ from torch import Tensor
 from engine.layers.attention import Attention
 from engine.layers.embedding import Embedding
 from engine.layers.linear.base import Linear
+from engine.layers.longrope import LongRotaryEmbedding
 from engine.layers.mlp import GatedMLP
-from engine.layers.norm import RMSNorm
-from engine.layers.rotary import RotaryEmbedding
-from engine.models.base import CausalLM, ModelConfig, Step, WeightSource
+from engine.layers.norm import read_norm
+from engine.layers.rotary import RopeConfig, RotaryEmbedding
+from engine.models.base import CausalLM, DecoderLayer, ModelConfig, Rotary, Step, WeightSource
 
 
 class PreNormLayer:
@@ -22,20 +23,18 @@ class PreNormLayer:
         prefix = f"model.layers.{index}."
         self.attention = Attention(config, index, source, f"{prefix}self_attn.")
         self.mlp = GatedMLP(config, source, f"{prefix}mlp.")
-        self.attention_norm = RMSNorm(
-            source.vector(f"{prefix}input_layernorm.weight", config.hidden_size), config.rms_norm_eps, source.numerics
-        )
-        self.mlp_norm = RMSNorm(
-            source.vector(f"{prefix}post_attention_layernorm.weight", config.hidden_size),
-            config.rms_norm_eps,
-            source.numerics,
-        )
+        self.attention_norm = read_norm(config, source, f"{prefix}input_layernorm.weight")
+        self.mlp_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
+        self.scale = config.residual_scale
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]`` -> the stream after this layer (``x`` itself, changed)."""
-        x += self.attention.forward(self.attention_norm.forward(x), step)
-        x += self.mlp.forward(self.mlp_norm.forward(x))
+        x += self._scaled(self.attention.forward(self.attention_norm.forward(x), step))
+        x += self._scaled(self.mlp.forward(self.mlp_norm.forward(x)))
         return x
+
+    def _scaled(self, added: Tensor) -> Tensor:
+        return added if self.scale == 1 else added * self.scale
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield from self.attention.linears()
@@ -46,15 +45,22 @@ class PreNormLayer:
 
 
 class Decoder(CausalLM):
-    """Token table, pre-norm layers, norm, head. What sets its families apart stands in the :class:`ModelConfig`."""
+    """Token table, layers, norm, head. What sets its families apart stands in the :class:`ModelConfig`.
+
+    A family whose layers have another shape gives its own ``layer``.
+    """
+
+    layer: type[DecoderLayer] = PreNormLayer
 
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         super().__init__(config, source)
         table = source.embedding("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
-        self.embedding = Embedding(table)
-        self.layers = [PreNormLayer(config, index, source) for index in range(config.num_layers)]
-        self.norm = RMSNorm(
-            source.vector("model.norm.weight", config.hidden_size), config.rms_norm_eps, source.numerics
-        )
+        self.embedding = Embedding(table) if isinstance(table, Tensor) else table
+        self.layers = [self.layer(config, index, source) for index in range(config.num_layers)]
+        self.norm = read_norm(config, source, "model.norm.weight")
         self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)
-        self.rotary = RotaryEmbedding(config.rope, config.head_dim, config.max_position, source.dtype, source.device)
+        self.rotaries = [self._rotary(rope) for rope in (config.rope, config.local_rope) if rope is not None]
+
+    def _rotary(self, rope: RopeConfig) -> Rotary:
+        kind = LongRotaryEmbedding if rope.kind == "longrope" else RotaryEmbedding
+        return kind(rope, self.config.head_dim, self.config.max_position, self.dtype, self.device)

@@ -29,6 +29,18 @@ class Int4Weights(ctypes.Structure):
     )
 
 
+class Ggml(ctypes.Structure):
+    """``Ggml`` of ggml.h: rows of blocks of ggml's ``type``."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("in_features", ctypes.c_int64),
+        ("out_features", ctypes.c_int64),
+        ("type", ctypes.c_int64),
+        ("row_bytes", ctypes.c_int64),
+    )
+
+
 class Attend(ctypes.Structure):
     """``Attend`` of attention.c."""
 
@@ -57,7 +69,20 @@ class Library:
         self._prefer_huge_pages = handle.prefer_huge_pages
         self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._prefer_huge_pages.restype = None
-        for product in self._products.values():
+        # The bfloat16 ones are there only on x86-64.
+        self._ggml = {torch.float32: handle.ggml_matmul_f32}
+        if self.capabilities & BFLOAT16:
+            self._ggml[torch.bfloat16] = handle.ggml_matmul_bf16
+            self._ggml_round = handle.ggml_round_bf16
+            self._ggml_round.argtypes = (
+                ctypes.c_void_p,
+                ctypes.c_int64,
+                ctypes.c_int64,
+                ctypes.c_void_p,
+                ctypes.c_int,
+            )
+            self._ggml_round.restype = None
+        for product in (*self._products.values(), *self._ggml.values()):
             product.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
             product.restype = ctypes.c_int
 
@@ -69,6 +94,19 @@ class Library:
         if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
             raise MemoryError("The native 4-bit product ran out of memory.")
         return out
+
+    def ggml_matmul(self, weights: Ggml, x: Tensor) -> Tensor:
+        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
+        rows = x.shape[0]
+        out = torch.empty(rows, weights.out_features)
+        product, threads = self._ggml[x.dtype], torch.get_num_threads()
+        if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
+            raise MemoryError("The native product with GGUF blocks ran out of memory.")
+        return out
+
+    def ggml_round(self, weights: Ggml, start: int, stop: int, out: Tensor) -> None:
+        """Output features ``[start, stop)`` of the weights into ``out [stop - start, in_features]`` bfloat16."""
+        self._ggml_round(ctypes.addressof(weights), start, stop, out.data_ptr(), torch.get_num_threads())
 
     def attend(self, q: Tensor, k: Tensor, v: Tensor, pages: Tensor, rows: Tensor, scale: float, out: Tensor) -> None:
         """Attention of ``q [T, H, d]`` over paged ``k`` and ``v [slots, H_kv, d]``, all bfloat16 and contiguous.

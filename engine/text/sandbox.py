@@ -1,37 +1,42 @@
 """The jinja2 environment that chat templates run in.
 
-A template comes with a model, from strangers: it runs in jinja2's immutable sandbox, without a loader, and with bounds
-on loops, calls, repetition and output. What templates may use besides jinja2's own is what transformers gives them:
+A template comes with a model, from strangers: it runs in jinja2's immutable sandbox, without a loader, and within the
+bounds of :mod:`engine.text.bounds`. What templates may use besides jinja2's own is what transformers gives them:
 ``raise_exception``, ``strftime_now``, ``tojson`` without HTML escapes, ``break``/``continue``, ``generation`` blocks.
 """
 
 from __future__ import annotations
 
-import json
+import functools
 import re
 import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 
 from jinja2 import nodes
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
-from jinja2.runtime import Context
+from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-MAX_SPENDING = 200_000
-"""Loop iterations and calls of one rendering, together."""
-MAX_OUTPUT = 16 * 1024 * 1024
-"""Characters, of the output and of any text made on the way."""
+from engine.text.bounds import MAX_SIZE, Budget
+from engine.text.filters import REMOVED, bounded_filters
 
-_GROWING_METHODS = frozenset(["center", "ljust", "rjust", "zfill", "expandtabs", "translate"])
-_GROWING_FILTERS = ("center", "format", "wordwrap", "urlize", "pprint", "xmlattr", "random")
+MAX_SOURCE = 1 << 16
+"""Characters of a template; the longest in use have 30,000."""
+
+_REFUSED_METHODS = {
+    str: frozenset(["center", "ljust", "rjust", "zfill", "expandtabs", "translate", "maketrans", "encode"]),
+    int: frozenset(["to_bytes", "from_bytes"]),
+}
+_JINJAS_OWN = ("_loop_vars", "_block_vars")
+"""What a compiled template adds to the arguments of its calls."""
 _MAX_EXPONENT = 1_000
 _WIDE_PERCENT = re.compile(r"%[^a-zA-Z%]*(\*|\d{4,})")
-_WIDE_BRACES = re.compile(r"\{[^{}]*(\{|:[^{}]*\d{4,})")
+_WIDE_BRACES = re.compile(r"\{[^{}]*\{|\{[^{}:]*:[^{}]*\d{4}")
 
 
 class Refused(TemplateError):  # noqa: N818 - an outcome that a person is told about
@@ -45,74 +50,153 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def __init__(self) -> None:
         super().__init__(
-            trim_blocks=True, lstrip_blocks=True, extensions=[_GenerationBlock, "jinja2.ext.loopcontrols"], cache_size=0
+            trim_blocks=True,
+            lstrip_blocks=True,
+            extensions=[_GenerationBlock, "jinja2.ext.loopcontrols"],
+            cache_size=0,
+            finalize=self._made,
         )
-        self._left = threading.local()
-        for name in _GROWING_FILTERS:
+        self._now = threading.local()
+        for name in REMOVED:
             self.filters.pop(name, None)
         self.globals.pop("lipsum", None)
-        self.filters.update(tojson=_tojson, _counted=self._counted, _bounded=_bounded)
+        self.filters.update(bounded_filters(self.filters, lambda: self._budget))
+        self.filters.update(_counted=self._counted, _made=self._made)
+        self.tests.update({name: self._ticking(test) for name, test in self.tests.items()})
         self.globals.update(raise_exception=_raise, strftime_now=_strftime_now, dict=_Dict(), namespace=_Namespace)
 
     def render_bounded(self, source: str, variables: dict[str, Any]) -> str:
         """Render a template. Raises jinja2's errors, SecurityError among them when a bound is reached."""
-        template = self.from_string(source)
-        self._left.spending = MAX_SPENDING
-        parts: list[str] = []
-        length = 0
-        for part in template.generate(variables):
-            length += len(part)
-            if length > MAX_OUTPUT:
-                raise SecurityError("its output does not end")
-            parts.append(part)
-        return "".join(parts)
+        if len(source) > MAX_SOURCE:
+            raise SecurityError("it is too long")
+        try:
+            self._now.budget = Budget()
+            template = self.from_string(source)
+            self._now.budget = Budget()
+            parts: list[str] = []
+            length = 0
+            for part in template.generate(variables):
+                length += len(part)
+                if length > MAX_SIZE:
+                    raise SecurityError("its output does not end")
+                parts.append(part)
+            return "".join(parts)
+        finally:
+            self._now.budget = Budget()  # the old one holds on to what the template made
 
-    def _spend(self) -> None:
-        self._left.spending = getattr(self._left, "spending", MAX_SPENDING) - 1
-        if self._left.spending < 0:
-            raise SecurityError("it loops without end")
+    @property
+    def _budget(self) -> Budget:
+        if not hasattr(self._now, "budget"):
+            self._now.budget = Budget()
+        budget: Budget = self._now.budget
+        return budget
+
+    def _made(self, value: Any) -> Any:
+        return self._budget.made(value)
 
     def _counted(self, items: Any) -> Any:
-        return _Counted(items, self._spend)
+        return _Counted(items, self._budget.step)
+
+    def _ticking(self, test: Any) -> Callable[..., Any]:
+        @functools.wraps(test)
+        def ticking(*args: Any, **kwargs: Any) -> Any:
+            self._budget.tick()
+            return test(*args, **kwargs)
+
+        return ticking
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         tree = super()._parse(source, name, filename)
         for loop in list(tree.find_all(nodes.For)):
-            loop.iter = nodes.Filter(loop.iter, "_counted", [], [], None, None, lineno=loop.lineno)
+            loop.iter = _filtered(loop.iter, "_counted")
         for concat in list(tree.find_all(nodes.Concat)):
-            inner = nodes.Concat(concat.nodes[:-1], lineno=concat.lineno) if len(concat.nodes) > 2 else concat.nodes[0]
-            concat.nodes = [nodes.Filter(inner, "_bounded", [], [], None, None, lineno=concat.lineno), concat.nodes[-1]]
-        return tree
+            concat.nodes = [_filtered(node, "_made") for node in concat.nodes]
+        return _with_counted_containers(tree)
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        """Besides what jinja2 forbids: private names, and methods that make text as long as they are told."""
-        if attr.startswith("_") or (isinstance(obj, str) and attr in _GROWING_METHODS):
+        """Besides what jinja2 forbids: private names, and methods that make as much as they are told."""
+        if attr.startswith("_") or any(
+            isinstance(obj, kind) and attr in names for kind, names in _REFUSED_METHODS.items()
+        ):
             return False
         return super().is_safe_attribute(obj, attr, value)
 
+    def unsafe_undefined(self, obj: Any, attribute: str) -> Undefined:
+        """An error at once; jinja2's would come only from what is done with the value."""
+        raise SecurityError(f"access to attribute {attribute!r} of {type(obj).__name__!r} object is unsafe.")
+
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """jinja2's safe ``str.format``, which here also refuses widths."""
+        """jinja2's safe ``str.format``, which here also refuses widths and too long results."""
         wrapped = super().wrap_str_format(value)
-        if wrapped is not None and _WIDE_BRACES.search(value.__self__):
+        if wrapped is None:
+            return None
+        if _WIDE_BRACES.search(value.__self__):
             raise SecurityError("it formats text to a great width")
-        return wrapped
+
+        @functools.wraps(wrapped)
+        def bounded(*args: Any, **kwargs: Any) -> str:
+            self._budget.filled(value.__self__, "{", *args, *kwargs.values())
+            return wrapped(*args, **kwargs)
+
+        return bounded
 
     def call(__self, __context: Context, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        __self._spend()
-        return super().call(__context, __obj, *args, **kwargs)
+        budget = __self._budget
+        budget.step()
+        text = getattr(__obj, "__self__", None)
+        if isinstance(text, str):
+            named = {name: value for name, value in kwargs.items() if name not in _JINJAS_OWN}
+            match getattr(__obj, "__name__", ""):
+                case "join" if args:
+                    args = (budget.joined(text, args[0]),)
+                case "replace":
+                    budget.replaced(text, *args, **named)
+                case "split" | "rsplit":
+                    budget.split(text, *args, **named)
+                case "splitlines":
+                    budget.split(text)
+        return budget.made(super().call(__context, __obj, *args, **kwargs))
 
     def call_binop(self, context: Context, operator: str, left: Any, right: Any) -> Any:
         """Bounds what a few characters of a template could blow up."""
+        budget = self._budget
         match operator:
-            case "*" if _repeated(left, right) > MAX_OUTPUT:
-                raise SecurityError("it repeats a text too often")
-            case "+" if hasattr(left, "__len__"):
-                _bounded(left)
+            case "*":
+                budget.repeated(left, right)
+            case "+":
+                budget.fits(budget.size(left) + budget.size(right))
             case "**" if not isinstance(right, int | float) or abs(right) > _MAX_EXPONENT or abs(left) > 1e9:
                 raise SecurityError("it computes too large a power")
-            case "%" if isinstance(left, str) and _WIDE_PERCENT.search(left):
-                raise SecurityError("it formats text to a great width")
-        return super().call_binop(context, operator, left, right)
+            case "%" if isinstance(left, str):
+                if _WIDE_PERCENT.search(left):
+                    raise SecurityError("it formats text to a great width")
+                budget.filled(left, "%", right)
+        return budget.made(super().call_binop(context, operator, left, right))
+
+
+def _filtered(node: nodes.Node, name: str) -> nodes.Filter:
+    return nodes.Filter(cast(nodes.Expr, node), name, [], [], None, None, lineno=node.lineno)
+
+
+def _with_counted_containers(tree: nodes.Template) -> nodes.Template:
+    """Let every list, tuple and dict that the template writes down be counted when it is made."""
+
+    def visit(node: nodes.Node) -> None:
+        for field, value in node.iter_fields():
+            if isinstance(value, list):
+                setattr(node, field, [counted(child) for child in value])
+            elif isinstance(value, nodes.Node):
+                setattr(node, field, counted(value))
+
+    def counted(child: Any) -> Any:
+        if not isinstance(child, nodes.Node):
+            return child
+        visit(child)
+        written = isinstance(child, nodes.List | nodes.Dict) or (isinstance(child, nodes.Tuple) and child.ctx == "load")
+        return _filtered(child, "_made") if written else child
+
+    visit(tree)
+    return tree
 
 
 class _Counted:
@@ -155,30 +239,8 @@ class _Namespace(Namespace):
             raise SecurityError("it sets a private attribute")
         super().__setitem__(name, value)
 
-
-def _bounded(value: Any) -> Any:
-    if hasattr(value, "__len__") and len(value) > MAX_OUTPUT:
-        raise SecurityError("it makes too long a text")
-    return value
-
-
-def _repeated(left: Any, right: Any) -> int:
-    """Length of ``left * right`` when one of them is a sequence, else 0."""
-    if hasattr(left, "__len__") and isinstance(right, int):
-        return len(left) * right
-    if hasattr(right, "__len__") and isinstance(left, int):
-        return len(right) * left
-    return 0
-
-
-def _tojson(
-    value: Any,
-    ensure_ascii: bool = False,
-    indent: int | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
-    return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+    def __repr__(self) -> str:
+        return "<Namespace>"  # its values may be namespaces, and those again
 
 
 def _raise(message: object) -> None:

@@ -31,6 +31,10 @@ UNREADABLE_TEMPLATE = (
 )
 
 
+Source = str | list[dict[str, Any]]
+"""A template, or several as {"name": …, "template": …}."""
+
+
 class PromptError(ValueError):
     """The prompt cannot be made; the message is a sentence for a person."""
 
@@ -38,7 +42,7 @@ class PromptError(ValueError):
 class _Config(msgspec.Struct):
     """The parts of tokenizer_config.json that templates use. Tokens are text or {"content": text, …}."""
 
-    chat_template: str | list[dict[str, Any]] | None = None
+    chat_template: Source | None = None
     bos_token: str | dict[str, Any] | None = None
     eos_token: str | dict[str, Any] | None = None
     unk_token: str | dict[str, Any] | None = None
@@ -69,24 +73,41 @@ class ChatTemplate:
         folder = Path(folder)
         file = folder / "tokenizer_config.json"
         config = _read_config(file)
-        source = _own_file(folder) or _chosen(config.chat_template if config is not None else None)
-        tokens = _special_tokens(config or _Config())
-        if source:
-            return cls(source, tokens)
-        return cls(PLAIN_TEMPLATE, tokens, NO_TEMPLATE if config is not None else UNREADABLE_TEMPLATE)
+        source = _own_file(folder) or (config.chat_template if config is not None else None)
+        missing = NO_TEMPLATE if config is not None else UNREADABLE_TEMPLATE
+        return cls.chosen(source, _special_tokens(config or _Config()), missing)
 
-    def render(self, messages: Sequence[ChatMessage], add_generation_prompt: bool = True) -> str:
+    @classmethod
+    def chosen(
+        cls, source: Source | None, special_tokens: Mapping[str, str], missing: str = NO_TEMPLATE
+    ) -> ChatTemplate:
+        """One of what a model brings: its template, or several with names, of which the one named "default" is taken,
+        else the first. Without any, a plain one with the notice ``missing``."""
+        found = _chosen(source)
+        return cls(found, special_tokens) if found else cls(PLAIN_TEMPLATE, special_tokens, missing)
+
+    def render(
+        self,
+        messages: Sequence[ChatMessage | Mapping[str, Any]],
+        add_generation_prompt: bool = True,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        enable_thinking: bool | None = None,
+    ) -> str:
         """The conversation as text, special tokens included.
 
-        Raises :class:`PromptError` when the template refuses the conversation, is broken, or leaves its bounds.
+        A message may be a mapping, for what only templates know: tool calls and their results, thinking. ``tools`` are
+        JSON schemas of functions. ``enable_thinking`` is what templates know under that name; ``None`` leaves it to
+        them. Raises :class:`PromptError` when the template refuses the conversation, is broken, or leaves its bounds.
         """
         variables: dict[str, Any] = {
             **self._special_tokens,
-            "messages": [{"role": message.role, "content": message.content} for message in messages],
-            "tools": None,
+            "messages": [_plain(message) for message in messages],
+            "tools": list(tools) if tools is not None else None,
             "documents": None,
             "add_generation_prompt": add_generation_prompt,
         }
+        if enable_thinking is not None:
+            variables["enable_thinking"] = enable_thinking
         try:
             return self._sandbox.render_bounded(self.source, variables)
         except Refused as error:
@@ -135,7 +156,13 @@ def _own_file(folder: Path) -> str:
     return ""
 
 
-def _chosen(template: str | list[dict[str, Any]] | None) -> str:
+def _plain(message: ChatMessage | Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(message, ChatMessage):
+        return {"role": message.role, "content": message.content}
+    return dict(message)
+
+
+def _chosen(template: Source | None) -> str:
     """Of several named templates the default one, else the first."""
     if not isinstance(template, list):
         return template or ""

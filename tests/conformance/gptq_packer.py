@@ -16,6 +16,12 @@ class Packing:
     group: int = 32
     act_order: bool = False
     g_idx: str = "derived"
+    bits: int = 4
+
+    @property
+    def top(self) -> int:
+        """The largest code."""
+        return 2**self.bits - 1
 
 
 def quantise(
@@ -36,21 +42,21 @@ def quantise(
         rows = np.flatnonzero(group_of == group)
         part = weight.T[rows].astype(np.float32)
         if packing.symmetric:
-            scale = np.abs(part).max(0) / 7
-            zero = np.full(outputs, 8)
+            scale = np.abs(part).max(0) / (packing.top // 2)
+            zero = np.full(outputs, packing.top // 2 + 1)
         else:
             low, high = np.minimum(part.min(0), 0), np.maximum(part.max(0), 0)
-            scale = (high - low) / 15
+            scale = (high - low) / packing.top
             # Version 1 cannot store a zero-point of 0 soundly: its packer damages the neighbours in the word.
-            zero = np.clip(np.round(-low / scale), 1 if packing.version == 1 else 0, 15).astype(np.int64)
+            zero = np.clip(np.round(-low / scale), 1 if packing.version == 1 else 0, packing.top).astype(np.int64)
         scales[group] = scale.astype(np.float16)
         zeros[group] = zero
         exact = scales[group].astype(np.float32)
-        codes[rows] = np.clip(np.round(part / exact) + zero, 0, 15).astype(np.int64)
+        codes[rows] = np.clip(np.round(part / exact) + zero, 0, packing.top).astype(np.int64)
         stands_for[rows] = (codes[rows] - zero).astype(np.float32) * exact
     tensors = {
-        "qweight": pack_words(codes),
-        "qzeros": pack_words((zeros - (1 if packing.version == 1 else 0)).T).T.copy(),
+        "qweight": pack_words(codes, packing.bits),
+        "qzeros": pack_words((zeros - (1 if packing.version == 1 else 0)).T, packing.bits).T.copy(),
         "scales": scales,
     }
     if packing.g_idx != "missing":
@@ -58,9 +64,26 @@ def quantise(
     return tensors, stands_for.T.copy()
 
 
-def pack_words(values: np.ndarray) -> np.ndarray:
-    """``[8 m, n]`` of 0..15 -> int32 ``[m, n]``: value 8 i + j in bits 4 j of word i."""
-    words = np.zeros((values.shape[0] // 8, values.shape[1]), np.uint32)
-    for place in range(8):
-        words |= (values[place::8] & 15).astype(np.uint32) << np.uint32(4 * place)
+def pack_words(values: np.ndarray, bits: int = 4) -> np.ndarray:
+    """``[m, n]`` of ``bits`` bits -> int32 ``[m * bits / 32, n]``.
+
+    2, 4 and 8 bits: as many to a word as go in, the first one lowest. 3 bits: 32 in three words as AutoGPTQ writes
+    them: ten, then one cut 2 and 1; ten from bit 1 on, then one cut 1 and 2; ten from bit 2 on.
+    """
+    values = (values & (2**bits - 1)).astype(np.uint32)
+    words = np.zeros((values.shape[0] * bits // 32, values.shape[1]), np.uint32)
+    if bits != 3:
+        for place in range(32 // bits):
+            words |= values[place :: 32 // bits] << np.uint32(bits * place)
+        return words.view(np.int32)
+    for run in range(len(values) // 32):
+        v, w = values[32 * run :], words[3 * run :]
+        for place in range(10):
+            w[0] |= v[place] << np.uint32(3 * place)
+            w[1] |= v[11 + place] << np.uint32(3 * place + 1)
+            w[2] |= v[22 + place] << np.uint32(3 * place + 2)
+        w[0] |= v[10] << np.uint32(30)
+        w[1] |= (v[10] >> np.uint32(2)) & np.uint32(1)
+        w[1] |= v[21] << np.uint32(31)
+        w[2] |= (v[21] >> np.uint32(1)) & np.uint32(3)
     return words.view(np.int32)

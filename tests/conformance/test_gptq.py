@@ -11,22 +11,24 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from engine_support import Ours, relative
+from engine_support import Ours
 from gptq_packer import Packing, quantise
-from safetensors.torch import save_file
+from packed_support import (
+    PROMPT,
+    TOLERANCE,
+    Parts,
+    assert_planned,
+    assert_same_weights,
+    compare,
+    greedy,
+    one_thread,  # noqa: F401 - a fixture
+    save,
+)
 
-VOCABULARY = 160
-TOLERANCE = 1e-4
-BASE = {
-    "vocab_size": VOCABULARY,
-    "hidden_size": 128,
-    "intermediate_size": 256,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 256,
-    "tie_word_embeddings": False,
-}
+from engine.checkpoints.load import Checkpoint
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+RAGGED = {"intermediate_size": 160}
 
 
 @dataclass(frozen=True)
@@ -54,8 +56,8 @@ CASES = [
     Case("g_idx zero", Packing(g_idx="zero", symmetric=False)),
     Case("group 64", Packing(group=64)),
     Case("group 128 act-order", Packing(group=128, act_order=True)),
-    Case("group 128, ragged", Packing(group=128), options={"intermediate_size": 160}),
-    Case("group 128, ragged, act-order", Packing(group=128, act_order=True), options={"intermediate_size": 160}),
+    Case("group 128, ragged", Packing(group=128), options=RAGGED),
+    Case("group 128, ragged, act-order", Packing(group=128, act_order=True), options=RAGGED),
     Case("one group", Packing(group=-1)),
     Case("one group asymmetric, g_idx missing", Packing(group=-1, symmetric=False, g_idx="missing")),
     Case("biases", Packing(), family="Qwen2"),
@@ -63,72 +65,40 @@ CASES = [
     Case("head packed", Packing(), config={"lm_head": True}, pack_head=True),
     Case("o_proj skipped", Packing(), config={"dynamic": {r"-:.*o_proj": {}}}, skip="o_proj"),
     Case("v_proj skipped", Packing(), config={"dynamic": {r"-:.*v_proj": {}}}, skip="v_proj"),
+    *(Case(f"{b} bits", Packing(bits=b)) for b in (2, 3, 8)),
+    *(Case(f"{b} bits v2 asymmetric", Packing(2, False, bits=b)) for b in (2, 3, 8)),
+    *(Case(f"{b} bits v1 asymmetric act-order", Packing(1, False, act_order=True, bits=b)) for b in (2, 3, 8)),
+    *(Case(f"{b} bits one group, ragged", Packing(group=-1, bits=b), options=RAGGED) for b in (2, 3, 8)),
+    *(Case(f"{b} bits group 128, ragged", Packing(group=128, bits=b), options=RAGGED) for b in (2, 3, 8)),
+    Case("3 bits, biases, v_proj skipped", Packing(bits=3), family="Qwen2", skip="v_proj"),
+    Case("8 bits act-order, unlike in q, k and v", Packing(act_order=True, bits=8)),
     Case("qwen3", Packing(symmetric=False), family="Qwen3", options={"head_dim": 32}),
 ]
 
 
 def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
     """Save a packed checkpoint, and return transformers' model with the weights that it stands for."""
-    torch.manual_seed(sum(case.name.encode()))
     rng = np.random.default_rng(3)
-    config = getattr(transformers, f"{case.family}Config")(**(BASE | case.options))
-    model = getattr(transformers, f"{case.family}ForCausalLM")(config).eval()
-    tensors: dict[str, torch.Tensor] = {}
-    with torch.no_grad():
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.uniform_(-0.3, 0.3) if parameter.abs().max() == 0 else parameter.uniform_(0.5, 1.5)
-            else:
-                parameter.normal_(0, 0.1)
-            parameter.copy_(parameter.half().float())
-        for name, module in model.named_modules():
-            packs = isinstance(module, torch.nn.Linear) and (case.pack_head or name != "lm_head")
-            if not packs or (case.skip and name.endswith(case.skip)):
-                continue
-            # Modules that read the same input share their order, as GPTQ makes them; "unlike" orders cannot be fused.
-            fresh = case.packing.act_order and "unlike" not in case.name
-            packed, stands_for = quantise(
-                module.weight.numpy(), case.packing, np.random.default_rng(1) if fresh else rng
-            )
-            tensors |= {f"{name}.{key}": torch.from_numpy(value) for key, value in packed.items()}
-            module.weight.copy_(torch.from_numpy(stands_for))
-        packed_names = {name.rsplit(".", 1)[0] for name in tensors}
-        for name, parameter in model.named_parameters():
-            if not (name.endswith(".weight") and name.rsplit(".", 1)[0] in packed_names):
-                tensors[name] = parameter.detach().half()
-    save_file(tensors, folder / "model.safetensors")
+
+    def pack(name: str, weight: torch.Tensor) -> Parts | None:
+        if (name == "lm_head" and not case.pack_head) or (case.skip and name.endswith(case.skip)):
+            return None
+        # Modules that read the same input share their order, as GPTQ makes them; "unlike" orders cannot be fused.
+        fresh = case.packing.act_order and "unlike" not in case.name
+        tensors, stands_for = quantise(weight.numpy(), case.packing, np.random.default_rng(1) if fresh else rng)
+        return {key: torch.from_numpy(value) for key, value in tensors.items()}, torch.from_numpy(stands_for)
+
     stated = {
-        "quant_method": "gptq", "bits": 4, "group_size": case.packing.group, "desc_act": case.packing.act_order,
-        "sym": case.packing.symmetric, "checkpoint_format": "gptq" if case.packing.version == 1 else "gptq_v2",
+        "quant_method": "gptq", "bits": case.packing.bits, "group_size": case.packing.group,
+        "desc_act": case.packing.act_order, "sym": case.packing.symmetric,
+        "checkpoint_format": "gptq" if case.packing.version == 1 else "gptq_v2",
     } | case.config  # fmt: skip
-    values = json.loads(config.to_json_string(use_diff=False))
-    values |= {"architectures": [f"{case.family}ForCausalLM"], "dtype": "float16"}
-    if case.name == "v2":
+    aside = case.name == "v2"
+    if aside:
         stated.pop("quant_method")
         (folder / "quantize_config.json").write_text(json.dumps(stated))
-    else:
-        values["quantization_config"] = stated
-    (folder / "config.json").write_text(json.dumps(values))
-    return model
-
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
-
-
-@torch.inference_mode()
-def compare(ours: Ours, reference: transformers.PreTrainedModel) -> float:
-    """The largest relative difference over texts of several lengths in one batch, some above the few-row limit."""
-    generator = torch.Generator().manual_seed(5)
-    texts = [torch.randint(3, VOCABULARY, (length,), generator=generator).tolist() for length in (1, 9, 65)]
-    expected = [reference(torch.tensor([text])).logits[0] for text in texts]
-    together = [relative(found, want) for found, want in zip(ours.logits(texts), expected, strict=True)]
-    alone = [relative(ours.logits([text])[0], want) for text, want in zip(texts, expected, strict=True)]
-    return max(together + alone)
+    torch.manual_seed(sum(case.name.encode()))
+    return save(folder, pack, None if aside else stated, case.family, case.options)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -136,11 +106,54 @@ def test_logits_are_those_of_the_dequantised_weights(case: Case, tmp_path: Path)
     reference = make(case, tmp_path)
     ours = Ours(tmp_path)
     assert compare(ours, reference) <= TOLERANCE
+    packed = f"int{case.packing.bits}"
     kinds = {name.split(".")[-1]: linear.kind for name, linear in ours.model.linears()}
-    assert kinds["down"] == "int4"
-    assert kinds["qkv"] == ("concatenated" if case.skip == "v_proj" or "unlike" in case.name else "int4")
-    assert kinds["head"] == ("int4" if case.pack_head else "dense")
-    assert kinds["output"] == ("dense" if case.skip == "o_proj" else "int4")
+    assert kinds["down"] == packed
+    assert kinds["qkv"] == ("concatenated" if case.skip == "v_proj" or "unlike" in case.name else packed)
+    assert kinds["head"] == (packed if case.pack_head else "dense")
+    assert kinds["output"] == ("dense" if case.skip == "o_proj" else packed)
+    assert ours.greedy(PROMPT, 20) == greedy(reference, PROMPT, 20)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_weights_are_exactly_those_of_the_packer(case: Case, tmp_path: Path) -> None:
+    reference = make(case, tmp_path)
+    ours = Ours(tmp_path)
+    assert_same_weights(ours, reference)
+    # Which groups an order leaves in one piece, and that q, k and v do not share it, only the tensors' values tell.
+    if not (case.packing.act_order and ("unlike" in case.name or case.options)):
+        assert_planned(ours, tmp_path)
+
+
+def test_modules_may_differ_in_bits_and_groups(tmp_path: Path) -> None:
+    """GPTQModel's rules for some modules; the tensors show which module has which."""
+    rules = {"+:.*v_proj": {"bits": 8}, ".*down_proj": {"bits": 3, "group_size": 64}, "-:.*o_proj": {}}
+
+    def packing(name: str) -> Packing | None:
+        if name.endswith("v_proj"):
+            return Packing(bits=8)
+        if name.endswith("down_proj"):
+            return Packing(bits=3, group=64)
+        return None if name.endswith("o_proj") or name == "lm_head" else Packing()
+
+    stated = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True, "dynamic": rules}
+    rng = np.random.default_rng(1)
+
+    def pack(name: str, weight: torch.Tensor) -> Parts | None:
+        chosen = packing(name)
+        if chosen is None:
+            return None
+        tensors, stands_for = quantise(weight.numpy(), chosen, rng)
+        return {key: torch.from_numpy(value) for key, value in tensors.items()}, torch.from_numpy(stands_for)
+
+    reference = save(tmp_path, pack, stated)
+    ours = Ours(tmp_path)
+    assert_same_weights(ours, reference)
+    assert_planned(ours, tmp_path)
+    assert compare(ours, reference) <= TOLERANCE
+    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False)
+    assert checkpoint.quantisation_title == "GPTQ 3/4/8-bit, groups of 32"
+    assert checkpoint.parameters == sum(parameter.numel() for parameter in reference.parameters())
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.packing.group != -1], ids=lambda case: case.name)
@@ -159,5 +172,7 @@ def test_bfloat16_paths_agree_with_the_definition(case: Case, tmp_path: Path) ->
     assert compare(ours, reference) <= 0.06
     invariant = Ours(tmp_path, torch.bfloat16, invariant=True)
     assert compare(invariant, reference) <= 0.06
-    paths = {linear.path for _, linear in ours.model.linears() if linear.kind == "int4"}
-    assert paths == {"torch int4 matmul on CPU"}
+    torch_only = Ours(tmp_path, torch.bfloat16, weights="4bit_torch")
+    assert compare(torch_only, reference) <= 0.06
+    paths = {linear.path for _, linear in torch_only.model.linears() if linear.kind == "int4"}
+    assert paths <= {"torch int4 matmul on CPU"}

@@ -13,6 +13,7 @@ import transformers
 from engine_support import Ours, relative
 from torch import Tensor
 
+from engine.checkpoints.load import Checkpoint, CheckpointError
 from engine.core.runner import SequenceRows
 
 TOLERANCE = 1e-4
@@ -40,12 +41,23 @@ class Case:
     options: dict[str, Any] = field(default_factory=dict)
     dtype: torch.dtype = torch.float32
     shard: str = "1GB"
+    seed: int = 0
+    """Another one where the random model says the same token for ever."""
 
 
 def _rope(kind: str, **values: Any) -> dict[str, Any]:
     return {"rope_parameters": {"rope_type": kind, "rope_theta": 500.0, **values}}
 
 
+def longrope(pairs: int, **values: Any) -> dict[str, Any]:
+    """Factors that differ from pair to pair, and from short to long."""
+    short, long = [1.0 + 0.1 * pair for pair in range(pairs)], [2.0 + 3.0 * pair for pair in range(pairs)]
+    return _rope("longrope", short_factor=short, long_factor=long, **values)
+
+
+GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 8, "attn_logit_softcapping": 50.0,
+         "final_logit_softcapping": 30.0, "tie_word_embeddings": True}  # fmt: skip
+GRANITE = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 3.0}
 LLAMA3 = _rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 CASES = [
     Case("llama", "Llama"),
@@ -69,14 +81,46 @@ CASES = [
     Case("qwen3", "Qwen3", {"head_dim": 16}),
     Case("qwen3 tied, biases", "Qwen3", {"head_dim": 32, "tie_word_embeddings": True, "attention_bias": True}),
     Case("smollm3", "SmolLM3", {"no_rope_layer_interval": 2}),
+    Case("gemma2", "Gemma2", GEMMA),
+    Case("gemma2 without caps, biases", "Gemma2", GEMMA | {"attn_logit_softcapping": None, "attention_bias": True,
+         "final_logit_softcapping": None, "query_pre_attn_scalar": 144, "tie_word_embeddings": False}),
+    Case("gemma2 without windows, low caps", "Gemma2", GEMMA | {"layer_types": ["full_attention"] * 3,
+         "final_logit_softcapping": 2.0, "attn_logit_softcapping": 1.5}, seed=8),
+    Case("gemma2 bf16 file", "Gemma2", GEMMA, torch.bfloat16),
+    Case("gemma3", "Gemma3Text", GEMMA | {"sliding_window_pattern": 2}),
+    Case("gemma3 without windows", "Gemma3Text", GEMMA | {"layer_types": ["full_attention"] * 3}),
+    Case("gemma3 scaled, capped, untied", "Gemma3Text", GEMMA | {"final_logit_softcapping": 2.0, "attention_bias": True,
+         "tie_word_embeddings": False, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+         "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+                             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}}),
+    Case("phi3", "Phi3"),
+    Case("phi3 window, tied", "Phi3", {"sliding_window": 8, "tie_word_embeddings": True}),
+    Case("phi3 partial", "Phi3", _rope("default", partial_rotary_factor=0.5)),
+    Case("phi3 longrope", "Phi3", longrope(6) | {"original_max_position_embeddings": 128}),
+    Case("phi3 longrope, partial, tied", "Phi3", longrope(6, partial_rotary_factor=0.75) | {
+         "original_max_position_embeddings": 128, "hidden_size": 64, "tie_word_embeddings": True}),
+    Case("olmo2", "Olmo2"),
+    Case("olmo2 biases", "Olmo2", {"attention_bias": True}, seed=84),
+    Case("olmo2 multi-head, tied", "Olmo2", {"num_key_value_heads": 4, "tie_word_embeddings": True}),
+    Case("granite", "Granite", GRANITE),
+    Case("granite biases, tied", "Granite", GRANITE | {"attention_bias": True, "mlp_bias": True,
+         "tie_word_embeddings": True, "embedding_multiplier": 0.5, "residual_multiplier": 1.5}),
+    Case("opt", "OPT", {"ffn_dim": 96}),
+    Case("opt untied, gelu", "OPT", {"ffn_dim": 96, "tie_word_embeddings": False,
+         "activation_function": "gelu"}, seed=4),
+    Case("opt without biases", "OPT", {"ffn_dim": 96, "enable_bias": False}, seed=4),
 ]  # fmt: skip
 
 
 def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
     """Save a random checkpoint whose every parameter matters, and return transformers' model of the saved file."""
-    torch.manual_seed(sum(case.name.encode()))
-    config = getattr(transformers, f"{case.family}Config")(**(BASE | case.options))
-    model = getattr(transformers, f"{case.family}ForCausalLM")(config)
+    torch.manual_seed(sum(case.name.encode()) + case.seed)
+    options = BASE | case.options
+    if case.family == "OPT":
+        options = {key: options[key] for key in options if key not in ("intermediate_size", "num_key_value_heads")}
+    config = getattr(transformers, f"{case.family}Config")(**options)
+    kind = getattr(transformers, f"{case.family.removesuffix('Text')}ForCausalLM")
+    model = kind(config)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name.endswith("norm.weight"):
@@ -84,10 +128,7 @@ def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
             else:
                 parameter.normal_(0, 0.3 if name.endswith("bias") else 0.15)
     model.to(case.dtype).save_pretrained(folder, max_shard_size=case.shard)
-    model = getattr(transformers, f"{case.family}ForCausalLM").from_pretrained(
-        folder, dtype=torch.float32, attn_implementation="eager"
-    )
-    return model.eval()
+    return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
 
 @torch.inference_mode()
@@ -119,6 +160,7 @@ def test_logits_are_those_of_transformers(case: Case, tmp_path: Path) -> None:
         assert relative(found, want) <= TOLERANCE
     for chunk in (1, 7, 16):
         assert relative(ours.chunked(texts[-1], chunk, sequence=3), expected[-1]) <= TOLERANCE
+    assert Checkpoint.open(tmp_path, need_tokenizer=False).resident_bytes(torch.float32) == ours.model.storage_size()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -134,9 +176,20 @@ def test_greedy_text_is_that_of_transformers(case: Case, tmp_path: Path) -> None
     assert len(set(found)) > 4, "the text is too monotonous to show anything"
 
 
-@pytest.mark.parametrize("family", ["Llama", "Mistral", "Qwen2", "Qwen3", "SmolLM3"])
+OWN = {
+    "Mistral": {"sliding_window": 8},
+    "Gemma2": GEMMA,
+    "Gemma3Text": GEMMA | {"sliding_window_pattern": 2},
+    "Phi3": longrope(6, partial_rotary_factor=0.75) | {"original_max_position_embeddings": 128, "hidden_size": 64},
+    "Granite": GRANITE,
+    "OPT": {"ffn_dim": 96, "activation_function": "gelu"},
+}
+"""Options with which a family shows what sets it apart."""
+
+
+@pytest.mark.parametrize("family", ["Llama", "Qwen2", "Qwen3", "SmolLM3", "Olmo2", *OWN])
 def test_batch_invariant_logits_are_those_of_transformers(family: str, tmp_path: Path) -> None:
-    options = {"sliding_window": 8} if family == "Mistral" else {}
+    options = OWN.get(family, {})
     reference = make(Case(family, family, options), tmp_path)
     texts = prompts()
     for found, text in zip(Ours(tmp_path, invariant=True).logits(texts), texts, strict=True):
@@ -144,10 +197,10 @@ def test_batch_invariant_logits_are_those_of_transformers(family: str, tmp_path:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize("family", ["Llama", "Qwen3"])
+@pytest.mark.parametrize("family", ["Llama", "Qwen3", "Olmo2", *OWN])
 def test_batch_invariant_logits_are_equal_bits(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
     """The same row alone, in one chunk, in chunks, and among others: the very same logits, in float32."""
-    make(Case(family, family), tmp_path)
+    make(Case(family, family, OWN.get(family, {})), tmp_path)
     ours = Ours(tmp_path, dtype, invariant=True)
     texts = prompts()
     batch = ours.logits(texts)
@@ -156,6 +209,33 @@ def test_batch_invariant_logits_are_equal_bits(family: str, dtype: torch.dtype, 
         assert torch.equal(ours.logits([text])[0], together)
         for chunk in (1, 7, 16):
             assert torch.equal(ours.chunked(text, chunk, sequence=5), together)
+
+
+def test_longrope_goes_by_the_length_of_each_sequence(tmp_path: Path) -> None:
+    """Prompts on both sides of the original context in one batch; what follows them; and chunks that stay on one side.
+
+    The sequence that crosses keeps its cached keys, as transformers' forward with a cache does.
+    """
+    reference = make(Case("longrope", "Phi3", longrope(6) | {"original_max_position_embeddings": 16}), tmp_path)
+    ours = Ours(tmp_path)
+    assert ours.config.max_position == 16
+    texts = prompts()
+    expected = [theirs(reference, text) for text in texts]
+    for found, want in zip(ours.logits(texts), expected, strict=True):
+        assert relative(found, want) <= TOLERANCE
+    assert relative(ours.chunked(texts[-1], 20, sequence=3), expected[-1]) <= TOLERANCE
+    assert relative(ours.chunked(texts[-1], 16, sequence=3), cached(reference, texts[-1], 16)) <= TOLERANCE
+    assert relative(cached(reference, texts[-1], 16), expected[-1]) > 10 * TOLERANCE
+    found = ours.greedy(texts[-1], 64)
+    logits = theirs(reference, texts[-1] + found)[len(texts[-1]) - 1 : -1]
+    assert logits.argmax(1).tolist() == found
+
+
+@torch.inference_mode()
+def cached(model: transformers.PreTrainedModel, text: list[int], chunk: int) -> Tensor:
+    """All logits of a text that transformers reads in chunks."""
+    cache = transformers.DynamicCache(config=model.config)
+    return torch.cat([model(part[None], past_key_values=cache).logits[0] for part in torch.tensor(text).split(chunk)])
 
 
 def test_older_files_put_the_rope_elsewhere(tmp_path: Path) -> None:
@@ -169,6 +249,64 @@ def test_older_files_put_the_rope_elsewhere(tmp_path: Path) -> None:
     file.write_text(json.dumps(config | {"rope_scaling": scaling, "torch_dtype": "float32"}))
     text = prompts()[-1]
     assert relative(Ours(tmp_path).logits([text])[0], theirs(reference, text)) <= TOLERANCE
+
+
+def test_older_gemma_3_files_have_two_bases(tmp_path: Path) -> None:
+    """And no ``layer_types``, but how often a layer sees all."""
+    reference = make(Case("older gemma", "Gemma3Text", GEMMA | {"sliding_window_pattern": 2, "rope_parameters": {
+        "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}}), tmp_path)  # fmt: skip
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    del config["rope_parameters"], config["layer_types"], config["tie_word_embeddings"]
+    config |= {"rope_theta": 5000.0, "rope_local_base_freq": 100.0, "sliding_window_pattern": 2}
+    file.write_text(json.dumps(config | {"rope_scaling": {"rope_type": "linear", "factor": 8.0}}))
+    text = prompts()[-1]
+    assert relative(Ours(tmp_path).logits([text])[0], theirs(reference, text)) <= TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("family", ["Olmo2", *OWN])
+def test_16_bit_logits_are_as_good_as_those_of_transformers(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
+    """Both round, each in its own places: ours are not further from float32."""
+    reference = make(Case(family, family, OWN.get(family, {}), dtype), tmp_path)
+    text = prompts()[-1]
+    exact = theirs(reference, text)
+    found, rounded = Ours(tmp_path, dtype).logits([text])[0], theirs(reference.to(dtype), text)
+    assert found.dtype == dtype
+    assert mean_error(found, exact) <= 1.3 * mean_error(rounded, exact)
+
+
+@pytest.mark.parametrize("family", ["Gemma2", "Gemma3Text", "Granite", "OPT"])
+def test_the_stream_begins_with_the_bits_of_transformers(family: str, tmp_path: Path) -> None:
+    """Scales are rounded to bfloat16 where transformers rounds them (6.9375 for the root of 48)."""
+    reference = make(Case(family, family, OWN[family], torch.bfloat16), tmp_path).to(torch.bfloat16)
+    ours, text = Ours(tmp_path, torch.bfloat16), prompts()[-1]
+    with torch.inference_mode():
+        expected = reference(torch.tensor([text]), output_hidden_states=True).hidden_states[0][0]
+    rows = [SequenceRows(text, 0, ours.pages(0))]
+    assert torch.equal(ours.runner.forward(rows, want_hidden=frozenset({0})).hidden[0], expected)
+
+
+def mean_error(found: Tensor, exact: Tensor) -> float:
+    return float((found.float() - exact).abs().mean())
+
+
+def test_opt_beyond_its_positions_only_guesses(tmp_path: Path) -> None:
+    """As a draft of a model with a longer context."""
+    reference = make(Case("opt short", "OPT", {"ffn_dim": 96, "max_position_embeddings": 24}), tmp_path)
+    text = prompts()[-1]
+    found = Ours(tmp_path).logits([text])[0]
+    assert relative(found[:24], theirs(reference, text[:24])) <= TOLERANCE
+    assert bool(found.isfinite().all())
+
+
+def test_opts_layers_are_counted(tmp_path: Path) -> None:
+    make(Case("opt layers", "OPT", {"ffn_dim": 96}), tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"num_hidden_layers": 2}))
+    with pytest.raises(CheckpointError, match=r"3 layers where config\.json says 2"):
+        Checkpoint.open(tmp_path, need_tokenizer=False)
 
 
 def test_layer_ranges_make_up_the_whole(tmp_path: Path) -> None:

@@ -84,6 +84,45 @@ FAMILIES = {
     "Qwen2ForCausalLM": replace(CONFIG, qkv_bias=True, windows=(None, 24)),
     "Qwen3ForCausalLM": replace(CONFIG, qk_norm=True, tie_word_embeddings=True),
     "SmolLM3ForCausalLM": replace(CONFIG, rotary=(True, False), tie_word_embeddings=True),
+    "Gemma2ForCausalLM": replace(
+        CONFIG,
+        unit_offset_norms=True,
+        windows=(24, None),
+        activation="gelu_tanh",
+        attention_softcap=50.0,
+        logit_softcap=30.0,
+        tie_word_embeddings=True,
+    ),
+    "Gemma3ForCausalLM": replace(
+        CONFIG,
+        unit_offset_norms=True,
+        windows=(24, None),
+        activation="gelu_tanh",
+        qk_norm=True,
+        local_rope=RopeConfig(100.0),
+        local=(True, False),
+    ),
+    "Phi3ForCausalLM": replace(
+        CONFIG,
+        fused=True,
+        rope=RopeConfig(
+            10000.0, "longrope", 4.0, 32, partial=0.75, factors=(1.0, 1.5) * 6, long_factors=(2.0, 6.0) * 6
+        ),
+    ),
+    "Olmo2ForCausalLM": CONFIG,
+    "GraniteForCausalLM": replace(
+        CONFIG, embedding_scale=12.0, residual_scale=0.2, attention_scale=0.1, logit_divisor=8.0
+    ),
+    "OPTForCausalLM": replace(
+        CONFIG,
+        num_kv_heads=4,
+        rotary=(False, False),
+        qkv_bias=True,
+        output_bias=True,
+        mlp_bias=True,
+        activation="relu",
+        tie_word_embeddings=True,
+    ),
 }
 
 

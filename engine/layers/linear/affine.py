@@ -1,7 +1,7 @@
 """Group-affine 4-bit weights in their plain form, which every packed layout is made from.
 
 ``W[n, k] = scale[group of k, n] * (code[k, n] - zero[group of k, n])`` with codes and zeros in 0..15. GPTQ is read
-into this form (engine/checkpoints/gptq.py); other formats of the same kind would be too.
+into this form (engine/checkpoints/groups.py), and so are AWQ and compressed-tensors.
 """
 
 from __future__ import annotations

@@ -98,7 +98,7 @@ def empty(
     reason = operator_declines(in_features, group, dtype, device)
     if reason is not None:
         declined.append(Declined("torch int4 matmul on CPU", reason))
-    layer = Int4Linear.empty(in_features, out_features, group, dtype, device, numerics)
+    layer = Int4Linear.empty(in_features, out_features, group, dtype, device, numerics, scales)
     return layer, declined if device.type == "cpu" else []
 
 
@@ -156,6 +156,7 @@ class Int4Linear(Linear):
         dtype: torch.dtype,
         device: torch.device,
         numerics: Numerics,
+        scales: torch.dtype = torch.float16,
     ) -> Int4Linear:
         """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
         layer = cls()
@@ -170,7 +171,7 @@ class Int4Linear(Linear):
         if operator:
             layer.scale_zero = torch.zeros(groups, blocks * BLOCK, 2, dtype=torch.bfloat16, device=device)
         else:
-            layer.scales = torch.zeros(groups, blocks * BLOCK, dtype=torch.float16, device=device)
+            layer.scales = torch.zeros(groups, blocks * BLOCK, dtype=scales, device=device)
             layer.zeros = torch.zeros(groups, blocks * BLOCK, dtype=torch.uint8, device=device)
         return layer
 

@@ -12,7 +12,8 @@ import torch
 from safetensors.torch import save_file
 
 from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.gptq import GPTQWeights, planned_group
+from engine.checkpoints.gptq import GPTQWeights
+from engine.checkpoints.groups import AffineRuns, planned_group
 from engine.checkpoints.load import Checkpoint, LoadCancelled, load_model
 from engine.layers.linear.affine import dequantise, unpack_words
 
@@ -104,11 +105,11 @@ def test_a_file_cut_after_opening_is_refused(packed: Checkpoint) -> None:
         load_model(packed, CPU, torch.float32)
 
 
-def _gptq(qzeros: int, offset: int, g_idx: torch.Tensor | None = None, rows: int = 64, group: int = 32) -> GPTQWeights:
+def _gptq(qzeros: int, offset: int, g_idx: torch.Tensor | None = None, rows: int = 64, group: int = 32) -> AffineRuns:
     groups = -(-rows // group)
     qweight = torch.full((rows // 8, 16), -0x01234568, dtype=torch.int32)
     zeros = torch.full((groups, 2), qzeros, dtype=torch.int32)
-    return GPTQWeights("m", qweight, zeros, torch.ones(groups, 16), g_idx, group, offset)
+    return AffineRuns(GPTQWeights("m", qweight, zeros, torch.ones(groups, 16), g_idx, group, offset))
 
 
 def test_words_with_the_sign_bit_set() -> None:

@@ -14,6 +14,14 @@ from safetensors.torch import save_file
 
 from engine.checkpoints.load import Checkpoint, CheckpointError
 
+
+def compressed(scheme: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
+    """A quantization_config of compressed-tensors with one scheme, changed."""
+    sound = {"targets": ["Linear"], "weights": {"num_bits": 4, "strategy": "channel"}, "input_activations": None}
+    whole = {"quant_method": "compressed-tensors", "format": "pack-quantized"}
+    return whole | {"config_groups": {"group_0": sound | (scheme or {})}} | values
+
+
 CONFIG: dict[str, Any] = {
     "architectures": ["LlamaForCausalLM"],
     "hidden_size": 32,
@@ -182,14 +190,39 @@ def test_missing_and_odd_tensors(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "names"),
     [
-        ({"quant_method": "awq", "bits": 4}, ["'awq'"]),
-        ({"quant_method": "bitsandbytes", "load_in_4bit": True}, ["'bitsandbytes'"]),
+        ({"quant_method": "hqq", "bits": 4}, ["'hqq'", "AWQ"]),
+        ({"quant_method": ["gptq"], "bits": 4}, ["['gptq']"]),
         ({"bits": 4}, ["None"]),
-        ({"quant_method": "gptq", "bits": 8}, ["8 bits"]),
+        ({"quant_method": "gptq", "bits": 5}, ["5 bits", "2, 3, 4 and 8"]),
+        ({"quant_method": "gptq", "bits": "4"}, ["'4'"]),
         ({"quant_method": "gptq", "bits": 4, "group_size": 0}, ["group_size"]),
         ({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}, ["'marlin'"]),
+        ({"quant_method": "gptq", "bits": 4, "checkpoint_format": {"a": 1}}, ["{'a': 1}"]),
         ({"quant_method": "gptq", "bits": 4, "pack_dtype": "int16"}, ["int16"]),
-        ({"quant_method": "gptq", "bits": 4, "group_size": 32, "dynamic": {".*down": {"bits": 8}}}, [".*down"]),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": {".*down": {"bits": 7}}}, ["7 bits"]),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": {str(i): {"group_size": i} for i in range(1, 99)}}, ["98"]),
+        ({"quant_method": "awq", "bits": 4, "version": "gemv"}, ["AWQ", "'gemv'", "gemm"]),
+        ({"quant_method": "awq", "bits": 4, "version": "gemv_fast"}, ["'gemv_fast'"]),
+        ({"quant_method": "awq", "bits": 4, "version": 7}, ["7"]),
+        ({"quant_method": "awq", "bits": 8}, ["8 bits"]),
+        ({"quant_method": "awq"}, ['"w_bit" is missing']),
+        ({"quant_method": "awq", "bits": 4, "group_size": 0}, ["group_size"]),
+        ({"quant_method": "bitsandbytes"}, ["4 or 8 bits"]),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "load_in_8bit": True}, ["4 or 8 bits"]),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "af4"}, ["'af4'"]),
+        ({"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": ["nf4"]}, ["['nf4']"]),
+        ({"quant_method": "compressed-tensors"}, ["config_groups"]),
+        ({"quant_method": "compressed-tensors", "config_groups": {"a": 3}}, ["config_groups"]),
+        ({"quant_method": "compressed-tensors", "config_groups": {"W4A16": ["Linear"]}}, ["config_groups"]),
+        (compressed(format="nvfp4-pack-quantized"), ["'nvfp4-pack-quantized'", "pack-quantized"]),
+        (compressed(sparsity_config={"format": "sparse-24-bitmask"}), ["sparse-24-bitmask"]),
+        (compressed({"input_activations": {"num_bits": 8}}), ["activations"]),
+        (compressed({"weights": None}), ["weights"]),
+        (compressed({"weights": {"num_bits": 4, "type": "float"}}), ["4-bit", "'float'"]),
+        (compressed({"weights": {"num_bits": 9}}), ["9-bit"]),
+        (compressed({"weights": {"num_bits": 4, "strategy": "block"}}), ["'block'"]),
+        (compressed({"weights": {"num_bits": 4, "strategy": {}, "group_size": "x"}}), ["'x'"]),
+        (compressed({"weights": {"num_bits": 4, "strategy": "group", "group_size": 0}}), ["group_size"]),
     ],
 )
 def test_packings_that_are_not_read(folder: Path, values: dict[str, Any], names: list[str]) -> None:

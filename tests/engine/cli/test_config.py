@@ -55,6 +55,22 @@ def test_a_file_is_no_model(models: Path) -> None:
         config.find_model(str(models / "one" / "config.json"))
 
 
+def test_gguf_files_are_models(models: Path) -> None:
+    several, single = models / "several", models / "single"
+    files = [models / "a.gguf", models / "a-draft.gguf", models / "mmproj-a.gguf", single / "b.gguf"]
+    files += [several / f"{name}-0000{number}-of-00002.gguf" for name in ("Q4", "Q8") for number in (1, 2)]
+    for file in files:
+        file.parent.mkdir(exist_ok=True)
+        file.write_bytes(b"GGUF")
+    found = {model.name: model for model in config.known_models()}
+    first = {"Q4-00001-of-00002.gguf", "Q8-00001-of-00002.gguf"}
+    assert set(found) == {"kvasir-guide", "one", "lonely-draft", "a.gguf", "single"} | first
+    assert found["a.gguf"].draft == str(files[1])
+    assert config.resolve(str(files[0]), None) == (str(files[0]), str(files[1]))
+    assert config.resolve("a.gguf", "one-draft") == (str(files[0]), str(models / "one-draft"))
+    assert config.resolve("Q4-00001-of-00002.gguf", None) == (str(several / "Q4-00001-of-00002.gguf"), "")
+
+
 def test_folders_of_a_home(tmp_path: Path) -> None:
     for folder in (config.data_folder(), config.cache_folder(), config.runtime_folder()):
         assert folder.is_dir()

@@ -6,11 +6,15 @@ import math
 
 import pytest
 import torch
-from torch.nn import functional as F
 
+from engine.core.buffers import powers_of_two
+from engine.core.runner import Runner, SequenceRows
+from engine.layers.activation import FUNCTIONS, Activation
 from engine.layers.embedding import Embedding
+from engine.layers.layer_norm import LayerNorm
+from engine.layers.longrope import LongRotaryEmbedding
 from engine.layers.norm import RMSNorm
-from engine.layers.numerics import Numerics, by_row
+from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig, RotaryEmbedding, inverse_frequencies, rotate
 
 CPU = torch.device("cpu")
@@ -28,12 +32,38 @@ def test_norm_follows_its_formula(shape: tuple[int, ...], dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_layer_norm_follows_its_formula(dtype: torch.dtype) -> None:
+    x = (3 + torch.randn(7, 96)).to(dtype)
+    weight, bias = torch.rand(96).to(dtype), torch.randn(96).to(dtype)
+    centred = x.double() - x.double().mean(-1, keepdim=True)
+    exact = centred / (centred.pow(2).mean(-1, keepdim=True) + 1e-5).sqrt() * weight.double() + bias.double()
+    norm = LayerNorm(weight, bias, 1e-5, Numerics())
+    found = norm.forward(x)
+    assert found.dtype == dtype
+    assert norm.storage_size() == 2 * 96 * dtype.itemsize
+    rtol, atol = (1e-5, 1e-5) if dtype == torch.float32 else (2**-7, 2e-2)
+    torch.testing.assert_close(found.double(), exact, rtol=rtol, atol=atol)
+
+
+def test_a_float32_weight_multiplies_before_the_result_is_rounded() -> None:
+    x, weight = torch.randn(50, 64).bfloat16(), 1 + 0.01 * torch.randn(64)
+    found = RMSNorm(weight, 1e-6, Numerics()).forward(x)
+    exact = x.double() / (x.double().pow(2).mean(-1, keepdim=True) + 1e-6).sqrt() * weight.double()
+    assert torch.equal(found, exact.float().bfloat16())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("size", [48, 64, 100, 2048])
 def test_batch_invariant_norm_and_activation_keep_their_bits(size: int, dtype: torch.dtype) -> None:
     torch.manual_seed(size)
-    norm = RMSNorm(torch.rand(size).to(dtype), 1e-6, Numerics(True))
+    invariant, weight = Numerics(True), torch.rand(size)
+    norms = [
+        RMSNorm(weight.to(dtype), 1e-6, invariant),
+        RMSNorm(weight, 1e-6, invariant),
+        LayerNorm(weight.to(dtype), torch.rand(size).to(dtype), 1e-5, invariant),
+    ]
     x = torch.randn(33, size).to(dtype)
-    for function in (norm.forward, lambda rows: by_row(F.silu, rows)):
+    for function in (*(norm.forward for norm in norms), *(Activation(kind, invariant) for kind in FUNCTIONS)):
         alone = [function(x[i : i + 1])[0] for i in range(33)]
         for count in range(2, 34):
             batch = function(x[:count])
@@ -79,6 +109,35 @@ def test_the_table_grows_without_changing() -> None:
     assert torch.equal(before.cos, after.cos)
     assert torch.equal(before.sin, after.sin)
     assert rope.at(torch.tensor([8999]), 9000).cos.shape == (1, 1, 64)
+
+
+def test_a_partial_rotation_leaves_the_rest_of_each_head() -> None:
+    rope = RotaryEmbedding(RopeConfig(10000.0, partial=0.75), 16, 64, torch.float32, CPU)
+    whole = RotaryEmbedding(RopeConfig(10000.0), 12, 64, torch.float32, CPU)
+    x, positions = torch.randn(5, 3, 16), torch.arange(5)
+    found = rotate(x, rope.at(positions, 5))
+    assert torch.equal(found[..., :12], rotate(x[..., :12], whole.at(positions, 5)))
+    assert torch.equal(found[..., 12:], x[..., 12:])
+
+
+class _OneGroup:
+    num_groups = 1
+
+
+def test_longrope_chooses_by_sequence() -> None:
+    """Three sequences in one step: at the original context, beyond it, and within it; and rows that are padding."""
+    config = RopeConfig(10000.0, "longrope", 4.0, 20, factors=(1.0, 2.0), long_factors=(3.0, 5.0))
+    rope = LongRotaryEmbedding(config, 4, 64, torch.float32, CPU)
+    assert rope.short.scale == rope.long.scale == math.sqrt(1 + math.log(4) / math.log(20))
+    rows = [SequenceRows([1] * 3, 17, [1, 2]), SequenceRows([1] * 2, 19, [3, 4]), SequenceRows([1], 0, [5])]
+    batch = Runner(_OneGroup(), None, None, policy=powers_of_two).batch(rows)  # type: ignore[arg-type]
+    assert batch.tokens.shape[0] > 6
+    found = rope.step(batch)
+    short, long = (table.at(batch.positions, 64) for table in (rope.short, rope.long))
+    for row in range(6):
+        expected = long if row in (3, 4) else short
+        assert torch.equal(found.cos[row], expected.cos[row])
+        assert torch.equal(found.sin[row], expected.sin[row])
 
 
 def test_linear_scaling_is_a_slower_clock() -> None:

@@ -38,6 +38,8 @@ class _Indexing(TorchFunctionMode):
             return args[0]
         if function is Tensor.__invert__:
             return torch.bitwise_not(args[0])
+        if function is Tensor.contiguous:
+            return torch.ops.aten.clone(args[0], memory_format=torch.contiguous_format)
         if function is Tensor.pin_memory:
             return args[0]
         if function is torch.tensor:

@@ -9,6 +9,7 @@ import pytest
 
 from engine.checkpoints.config import RawConfig
 from engine.checkpoints.errors import CheckpointError
+from engine.layers.rotary import RopeConfig
 from engine.models.base import ModelConfig
 from engine.models.registry import FAMILIES, family
 
@@ -29,13 +30,21 @@ def read(architecture: str, **values: Any) -> ModelConfig:
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_family_reads_the_plain_fields(architecture: str) -> None:
-    config = read(architecture, num_key_value_heads=2, rms_norm_eps=1e-5)
-    assert (config.num_heads, config.num_kv_heads, config.rms_norm_eps) == (4, 2, 1e-5)
-    assert len(config.windows) == len(config.rotary) == 4
-    assert config.head_dim == (128 if architecture.startswith("Qwen3") else 16)
-    assert config.qk_norm == architecture.startswith("Qwen3")
-    assert config.qkv_bias == architecture.startswith("Qwen2")
-    assert config.tie_word_embeddings == architecture.startswith("SmolLM3")
+    config = read(architecture, num_key_value_heads=2, rms_norm_eps=1e-5, ffn_dim=128)
+    assert (config.num_heads, config.num_kv_heads) == (4, 4 if architecture.startswith("OPT") else 2)
+    assert (config.hidden_size, config.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
+    assert len(config.windows) == len(config.rotary) == config.num_layers == 4
+    assert config.head_dim == (128 if architecture.startswith("Qwen3") else 256 if "Gemma" in architecture else 16)
+    assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3"))
+    assert config.qkv_bias == architecture.startswith(("Qwen2", "OPT"))
+    assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT"))
+    assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu"}.get(architecture[:4], "silu")
+    assert config.fused == architecture.startswith("Phi3")
+
+
+def test_an_unknown_architecture_is_named_beside_those_known() -> None:
+    with pytest.raises(CheckpointError, match=r"MambaForCausalLM.*Llama, .*Gemma2, .*Phi3, .*OPT\."):
+        family("MambaForCausalLM")
 
 
 def test_unstated_key_value_heads_are_the_heads() -> None:
@@ -77,3 +86,103 @@ def test_yarn_takes_its_factor_from_the_contexts() -> None:
     rope = read("Qwen2ForCausalLM", rope_scaling={"type": "yarn", "original_max_position_embeddings": 1024}).rope
     assert rope.factor == 4.0
     assert read("LlamaForCausalLM", rope_scaling=None).rope.kind == "default"
+
+
+def test_gemma_2_caps_and_windows() -> None:
+    config = read("Gemma2ForCausalLM", query_pre_attn_scalar=144)
+    assert config.windows == (4096, None) * 2
+    assert (config.attention_softcap, config.logit_softcap, config.attention_scale) == (50.0, 30.0, 1 / 12)
+    assert config.unit_offset_norms
+    plain = read("Gemma2ForCausalLM", attn_logit_softcapping=None, final_logit_softcapping=None, sliding_window=None)
+    assert (plain.attention_softcap, plain.logit_softcap, plain.windows) == (None, None, (None,) * 4)
+
+
+def test_gemma_3_rotations_from_either_place() -> None:
+    """Older files: one scaling, which belongs to the layers without a window, beside two bases."""
+    scaling = {"rope_type": "linear", "factor": 8.0}
+    old = read("Gemma3ForCausalLM", rope_theta=5e5, rope_scaling=scaling, rope_local_base_freq=300.0)
+    new = read("Gemma3ForCausalLM", rope_parameters={
+        "full_attention": scaling | {"rope_theta": 5e5},
+        "sliding_attention": {"rope_type": "default", "rope_theta": 300.0},
+    })  # fmt: skip
+    assert (new.rope, new.local_rope) == (old.rope, old.local_rope)
+    assert (old.rope.kind, old.rope.factor, old.rope.theta) == ("linear", 8.0, 5e5)
+    assert old.local_rope == RopeConfig(300.0)
+    silent = read("Gemma3ForCausalLM", num_hidden_layers=6, attn_logit_softcapping=50.0)
+    assert (silent.rope.theta, silent.local_rope) == (1e6, RopeConfig(1e4))
+    assert silent.local == (True,) * 5 + (False,)
+    assert silent.windows == (4096,) * 5 + (None,)
+    assert (silent.attention_softcap, silent.logit_softcap) == (None, None)
+    assert read("Gemma3ForCausalLM", sliding_window_pattern=2).local == (True, False) * 2
+    types = ["full_attention", "sliding_attention"] * 2
+    assert read("Gemma3ForCausalLM", layer_types=types, sliding_window=None).local == (False, True) * 2
+
+
+LONG = {"short_factor": [1.0] * 8, "long_factor": [4] * 8}
+
+
+@pytest.mark.parametrize("kind", ["longrope", "su", "yarn"])
+def test_phi_3_longrope(kind: str) -> None:
+    """Served up to the original context; the factor is the extension where the file has none."""
+    old = read("Phi3ForCausalLM", rope_scaling={"type": kind, **LONG}, original_max_position_embeddings=1024)
+    assert (old.rope.kind, old.rope.factor, old.rope.original_max_position, old.max_position) == (
+        "longrope",
+        4,
+        1024,
+        1024,
+    )
+    assert (old.rope.factors, old.rope.long_factors) == ((1.0,) * 8, (4.0,) * 8)
+    new = read("Phi3ForCausalLM", rope_parameters={
+        "rope_type": kind, "rope_theta": 10000.0, "original_max_position_embeddings": 1024, **LONG
+    })  # fmt: skip
+    assert new.rope == old.rope
+
+
+def test_phi_3_rotates_a_part_of_each_head() -> None:
+    assert read("Phi3ForCausalLM", partial_rotary_factor=0.75).rope.width(16) == 12
+    assert read("Phi3ForCausalLM").windows == (None,) * 4
+    assert read("Phi3ForCausalLM").max_position == 4096
+    with pytest.raises(CheckpointError, match="only a part"):
+        read("LlamaForCausalLM", partial_rotary_factor=0.75)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "values", "said"),
+    [
+        ("Gemma2ForCausalLM", {"use_bidirectional_attention": True}, "left to right"),
+        ("Gemma2ForCausalLM", {"hidden_activation": "silu"}, "silu"),
+        ("Gemma2ForCausalLM", {"hidden_activation": ["gelu"]}, "gelu"),
+        ("Gemma2ForCausalLM", {"query_pre_attn_scalar": 0}, "query_pre_attn_scalar"),
+        ("Gemma2ForCausalLM", {"attn_logit_softcapping": 0.0}, "attn_logit_softcapping"),
+        ("Gemma2ForCausalLM", {"final_logit_softcapping": "high"}, "final_logit_softcapping"),
+        ("Gemma3ForCausalLM", {"rope_parameters": {"sliding_attention": 7}}, "rope parameters"),
+        ("Gemma3ForCausalLM", {"rope_local_base_freq": -1.0}, "rope_local_base_freq"),
+        ("Gemma3ForCausalLM", {"sliding_window_pattern": 0}, "sliding_window_pattern"),
+        ("Phi3ForCausalLM", {"partial_rotary_factor": 1.5}, "partial_rotary_factor"),
+        ("Phi3ForCausalLM", {"partial_rotary_factor": 0.07}, "pairs"),
+        ("Phi3ForCausalLM", {"rope_scaling": {"type": "longrope"}}, "short_factor"),
+        ("Phi3ForCausalLM", {"rope_scaling": {"type": "su", **LONG, "long_factor": [0.0] * 8}}, "long_factor"),
+        ("Phi3ForCausalLM", {"rope_scaling": {"type": "su", **LONG, "long_factor": [1.0] * 7}}, "7 numbers where 8"),
+        ("Phi3ForCausalLM", {"rope_scaling": {"type": "su", **LONG, "attention_factor": "x"}}, "attention_factor"),
+        ("Phi3ForCausalLM", {"rope_scaling": {"type": "su", **LONG, "short_factor": [10**400] * 8}}, "short_factor"),
+        (
+            "Phi3ForCausalLM",
+            {"rope_scaling": {"type": "su", **LONG}, "original_max_position_embeddings": 1},
+            "original",
+        ),
+        ("LlamaForCausalLM", {"rope_theta": 10**400}, "rope_theta"),
+        ("LlamaForCausalLM", {"rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2.0}}, "too small"),
+        ("LlamaForCausalLM", {"rope_scaling": {"type": "llama3", "factor": 2.0, "low_freq_factor": 0}}, "too small"),
+        ("Phi3ForCausalLM", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "dynamic"),
+        ("GraniteForCausalLM", {"logits_scaling": 0}, "logits_scaling"),
+        ("GraniteForCausalLM", {"hidden_act": "relu"}, "relu"),
+        ("OPTForCausalLM", {"do_layer_norm_before": False, "ffn_dim": 8}, "OPT-350m.*Choose another size"),
+        ("OPTForCausalLM", {"word_embed_proj_dim": 32, "ffn_dim": 8}, "OPT-350m.*Choose another size"),
+        ("OPTForCausalLM", {"layer_norm_elementwise_affine": False, "ffn_dim": 8}, "norms have no weights"),
+        ("OPTForCausalLM", {"ffn_dim": 8, "num_attention_heads": 3}, "divide"),
+        ("OPTForCausalLM", {}, "ffn_dim"),
+    ],
+)
+def test_what_a_family_cannot_be_is_refused(architecture: str, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(CheckpointError, match=said):
+        read(architecture, **values)

@@ -1,0 +1,73 @@
+"""A model in GGUF, opened: one file (or several parts of one) that holds configuration, weights and tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gguf import config, tokenizer
+from engine.checkpoints.gguf.container import GGUFFile
+from engine.checkpoints.gguf.names import ROPE_FACTORS
+from engine.checkpoints.gguf.source import GGUFSource
+from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.source import Packing
+from engine.layers.numerics import Numerics
+from engine.models.base import WeightSource
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True, slots=True)
+class GGUFCheckpoint(Checkpoint):
+    """``path`` is what was asked for: the file, or the folder that it is the only model of."""
+
+    files: GGUFFile  # type: ignore[assignment]  # only the methods below look into it
+
+    @property
+    def quantisation_title(self) -> str:
+        """For people: "GGUF Q4_K with Q6_K"."""
+        return config.title(self.files)
+
+    @property
+    def packed(self) -> bool:
+        return any(config.packed(entry) for entry in self.files.entries.values())
+
+    def tokenizer(self) -> Tokenizer:
+        return Tokenizer(tokenizer.tokenizer(self.files.metadata))
+
+    def chat_template(self) -> ChatTemplate:
+        return tokenizer.chat_template(self.files.metadata)
+
+    def source(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        weights: Packing,
+        numerics: Numerics,
+        on_module: Callable[[int], None] = lambda size: None,
+    ) -> WeightSource:
+        interleaved = config.architecture(self.files) == "llama"
+        return GGUFSource(self.files, self.config, interleaved, device, dtype, weights, numerics, on_module)
+
+
+def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
+    """Opens and checks ``file``. Raises :class:`CheckpointError`."""
+    files = GGUFFile.open(file)
+    read = config.read_config(files)
+    if need_tokenizer and config.TOKENS not in files.metadata:
+        raise CheckpointError(f"{file.name} has no tokenizer, so its text cannot be read. Choose another file.")
+    opened = GGUFCheckpoint(
+        path=path,
+        config=read,
+        generation_config=config.read_generation(files),
+        files=files,
+        parameters=sum(entry.numel for name, entry in files.entries.items() if name != ROPE_FACTORS),
+        weight_bytes=sum(entry.size for entry in files.entries.values()),
+    )
+    config.check_layers(files, read.num_layers)
+    opened.planned(torch.float32)
+    return opened

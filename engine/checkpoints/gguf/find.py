@@ -1,0 +1,44 @@
+"""Where GGUF models are: files, told by their names alone. Imports nothing large, because model lists need it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from engine.checkpoints.errors import CheckpointError
+
+PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
+"""How the parts of a model in several files are named, counted from 1."""
+_PROJECTOR = "mmproj"
+"""Begins the names of files that hold only a model's eyes or ears."""
+
+
+def is_gguf(path: Path) -> bool:
+    return path.suffix.lower() == ".gguf"
+
+
+def gguf_models(folder: Path) -> list[Path]:
+    """The models in a folder, by name; of one in several files the first. OSError when it cannot be listed."""
+    found = []
+    for path in sorted(folder.iterdir()):
+        part = PART.fullmatch(path.name)
+        first = part is None or int(part["number"]) == 1
+        if is_gguf(path) and first and not path.name.lower().startswith(_PROJECTOR) and path.is_file():
+            found.append(path)
+    return found
+
+
+def gguf_model(path: Path) -> Path | None:
+    """The model that a file or a folder is in GGUF; None for a folder with safetensors, or with no GGUF at all.
+
+    Raises :class:`CheckpointError` where a folder has several.
+    """
+    if path.is_file():
+        return path if is_gguf(path) else None
+    if any(path.glob("*.safetensors")):
+        return None
+    models = gguf_models(path)
+    if len(models) > 1:
+        names = ", ".join(model.name for model in models[:3]) + (" …" if len(models) > 3 else "")
+        raise CheckpointError(f"{path} holds {len(models)} GGUF models ({names}). Choose one of the files.")
+    return models[0] if models else None

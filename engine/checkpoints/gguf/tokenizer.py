@@ -1,0 +1,201 @@
+"""The tokenizer and the chat template that a GGUF file carries in its metadata (ggml's docs/gguf.md, "Tokenizer").
+
+A file holds a vocabulary, merges or scores, and names for the rest; from these the tokenizer is built that the model's
+own tokenizer.json describes, so that all text goes through one library. All keys begin with ``tokenizer.ggml.``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tokenizers
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+
+from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
+from engine.checkpoints.gguf.vocabulary import CONTROL, UNKNOWN, Vocabulary, broken, flag, merges, merges_by_score, text
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
+
+Metadata = Mapping[str, Any]
+
+_ENDS = frozenset(
+    (
+        *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>"),
+        *("<|endoftext|>", "<|end_of_text|>", "<EOT>", "<｜end▁of▁sentence｜>"),
+    )
+)
+"""Tokens that end an answer in the families that have them, which files often do not declare."""
+_NO_END = ({"<|return|>", "<|call|>"}, "<|end|>")
+"""Where the first two are there (gpt-oss), the third ends a message within an answer."""
+_KEEPS_SPACE = frozenset(["<unk>", "<s>", "<|endoftext|>"])
+"""Phi-3's special tokens take the white space that follows them, all but these."""
+
+
+class SpecialTokens(NamedTuple):
+    """``eos_ids``: every token that ends an answer, the declared one first. ``add_bos``/``add_eos``: whether plain text
+    gets them. ``names`` are the texts that chat templates know as ``bos_token`` and so on."""
+
+    bos_id: int | None
+    eos_ids: tuple[int, ...]
+    unk_id: int | None
+    add_bos: bool
+    add_eos: bool
+    names: dict[str, str]
+
+
+class TextParts(NamedTuple):
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+
+def text_parts(metadata: Metadata) -> TextParts:
+    """What the engine's text parts need of a file. Raises :class:`CheckpointError`."""
+    return TextParts(Tokenizer(tokenizer(metadata)), chat_template(metadata))
+
+
+def tokenizer(metadata: Metadata) -> tokenizers.Tokenizer:
+    """The file's tokenizer, with begin-of-text added where the model wants it. Raises :class:`CheckpointError`."""
+    kind = _kind(metadata)
+    vocabulary = Vocabulary.read(metadata)
+    special = _special_tokens(metadata, vocabulary, kind)
+    try:
+        made = _byte_level(metadata, vocabulary) if kind == "gpt2" else _sentencepiece(metadata, vocabulary, special)
+        made.add_tokens(_added_tokens(metadata, vocabulary, special, kind))
+        _surround(made, vocabulary, special)
+    except CheckpointError:
+        raise
+    except Exception as error:  # the library raises bare Exception
+        raise broken(f"is not usable ({' '.join(str(error).split())[:200]})") from error
+    return made
+
+
+def special_tokens(metadata: Metadata) -> SpecialTokens:
+    """The file's special tokens. Raises :class:`CheckpointError`."""
+    return _special_tokens(metadata, Vocabulary.read(metadata), _kind(metadata))
+
+
+def chat_template(metadata: Metadata) -> ChatTemplate:
+    """The file's chat template; of several named ones the default. Without any, a plain one with a notice."""
+    return ChatTemplate.chosen(_templates(metadata), special_tokens(metadata).names)
+
+
+def _kind(metadata: Metadata) -> str:
+    kind = text(metadata, "tokenizer.ggml.model")
+    if kind not in ("gpt2", "llama"):
+        raise CheckpointError(
+            f"The GGUF file's tokenizer is of the kind {kind[:60]!r}, which Kvasir cannot read; "
+            "choose a model whose tokenizer is of the kind 'gpt2' or 'llama'."
+        )
+    return kind
+
+
+def _byte_level(metadata: Metadata, vocabulary: Vocabulary) -> tokenizers.Tokenizer:
+    """GPT-2's kind: bytes as printable characters, merged by rank within what the pre-tokenizer leaves together."""
+    name = text(metadata, "tokenizer.ggml.pre", "default")
+    if name not in PRE_TOKENIZERS:
+        raise CheckpointError(
+            f"The GGUF file's tokenizer cuts text in the way {name[:60]!r}, which Kvasir does not know; choose another "
+            "file of this model, or a newer Kvasir."
+        )
+    rules = PRE_TOKENIZERS[name]
+    model = models.BPE(
+        vocab=vocabulary.ids,
+        merges=merges(metadata, vocabulary),
+        ignore_merges=rules.whole_words,
+    )
+    made = tokenizers.Tokenizer(model)
+    rules.apply_to(made)
+    made.decoder = decoders.ByteLevel()
+    return made
+
+
+def _sentencepiece(metadata: Metadata, vocabulary: Vocabulary, special: SpecialTokens) -> tokenizers.Tokenizer:
+    """SentencePiece's BPE: ▁ for spaces, the best-scored pair merged first, unknown characters as bytes."""
+    listed = "tokenizer.ggml.merges" in metadata
+    model = models.BPE(
+        vocab=vocabulary.ids,
+        merges=merges(metadata, vocabulary) if listed else merges_by_score(metadata, vocabulary),
+        unk_token=None if special.unk_id is None else vocabulary.tokens[special.unk_id],
+        fuse_unk=True,
+        byte_fallback=vocabulary.has_bytes,
+    )
+    made = tokenizers.Tokenizer(model)
+    prefix = flag(metadata, "tokenizer.ggml.add_space_prefix", True)
+    if prefix and vocabulary.is_control("[INST]"):
+        # Since Mistral's third tokenizer only the first text gets a space, not what follows a special token.
+        made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first", split=False)
+    elif prefix:
+        made.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    else:
+        made.normalizer = normalizers.Replace(" ", "▁")
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse()]
+    made.decoder = decoders.Sequence([*steps, decoders.Strip(" ", 1, 0)] if prefix else steps)
+    return made
+
+
+def _added_tokens(metadata: Metadata, vocabulary: Vocabulary, special: SpecialTokens, kind: str) -> list[AddedToken]:
+    """Tokens that are found in a text as a whole: control tokens, which are special, and the model maker's own."""
+    named = {special.bos_id, *special.eos_ids}
+    phi3 = kind == "llama" and metadata.get("general.architecture") == "phi3"
+    added = []
+    for index, token in enumerate(vocabulary.tokens):
+        control = vocabulary.types[index] in (CONTROL, UNKNOWN) or index in named
+        if control or vocabulary.is_user_defined(index):
+            rstrip = phi3 and control and token not in _KEEPS_SPACE
+            added.append(AddedToken(token, normalized=False, special=control, rstrip=rstrip))
+    return added
+
+
+def _surround(made: tokenizers.Tokenizer, vocabulary: Vocabulary, special: SpecialTokens) -> None:
+    """Let plain text begin with begin-of-text, and end with end-of-text, where the model wants it."""
+    first = [special.bos_id] if special.add_bos and special.bos_id is not None else []
+    last = [special.eos_ids[0]] if special.add_eos and special.eos_ids else []
+    if not first and not last:
+        return
+    made.post_processor = processors.TemplateProcessing(
+        single=[*("first" for _ in first), "$A", *("last" for _ in last)],
+        special_tokens=[
+            {"id": name, "ids": ids, "tokens": [vocabulary.tokens[index] for index in ids]}
+            for name, ids in (("first", first), ("last", last))
+            if ids
+        ],
+    )
+
+
+def _special_tokens(metadata: Metadata, vocabulary: Vocabulary, kind: str) -> SpecialTokens:
+    find = vocabulary.declared
+    bos, eos, unk = (find(metadata, f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "unknown"))
+    if kind == "llama":
+        bos, eos = (
+            vocabulary.ids.get(usual) if index is None else index for index, usual in ((bos, "<s>"), (eos, "</s>"))
+        )
+        unk = vocabulary.first_unknown if unk is None else unk
+    ends = [eos, find(metadata, "tokenizer.ggml.eot_token_id"), find(metadata, "tokenizer.ggml.eom_token_id")]
+    known = {token for token in _ENDS if vocabulary.is_control(token)}
+    if known >= _NO_END[0]:
+        known.discard(_NO_END[1])
+    ends += sorted(vocabulary.ids[token] for token in known)
+    names = {"bos_token": bos, "eos_token": eos, "unk_token": unk}
+    rules = PRE_TOKENIZERS.get(text(metadata, "tokenizer.ggml.pre", "default"))
+    usual = kind == "llama" or (rules is not None and rules.adds_bos)
+    return SpecialTokens(
+        bos_id=bos,
+        eos_ids=tuple(dict.fromkeys(index for index in ends if index is not None)),
+        unk_id=unk,
+        add_bos=flag(metadata, "tokenizer.ggml.add_bos_token", usual),
+        add_eos=flag(metadata, "tokenizer.ggml.add_eos_token", False),
+        names={name: vocabulary.tokens[index] for name, index in names.items() if index is not None},
+    )
+
+
+def _templates(metadata: Metadata) -> str | list[dict[str, Any]]:
+    """tokenizer.chat_template and its named variants, in the form of tokenizer_config.json."""
+    default = text(metadata, "tokenizer.chat_template", "")
+    names = metadata.get("tokenizer.chat_templates", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise broken("names its chat templates by something that is no text")
+    keys = {name: f"tokenizer.chat_template.{name}" for name in names}
+    named = [{"name": name, "template": text(metadata, key)} for name, key in keys.items() if key in metadata]
+    return default or named

@@ -1,0 +1,186 @@
+"""What a packed module becomes: the kind of linear layer, its sizes, and whether neighbours fuse with it.
+
+A layout follows from the configuration and the headers alone, so the same one plans a layer and loads it. Modules
+that read the same input become one layer where their layouts are equal.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.layers.linear import int4
+from engine.layers.linear.affine import AffineWeights
+from engine.layers.linear.base import Linear
+from engine.layers.linear.blockwise import BlockwiseLinear
+from engine.layers.linear.coded import CodedLinear, CodedWeights
+from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
+from engine.layers.linear.table import Nested, TableLinear
+from engine.layers.numerics import Numerics
+
+
+class Target(NamedTuple):
+    """What layers are made for. ``native`` admits Kvasir's own kernels."""
+
+    dtype: torch.dtype
+    device: torch.device
+    numerics: Numerics
+    native: bool = True
+
+
+class Layout(Protocol):
+    """Compared by value. ``parts`` are what :attr:`Packed.read` gave for modules of this layout."""
+
+    def planned(self, out_features: int, bias: Tensor | None, target: Target) -> Linear:
+        """The layer on device "meta"."""
+
+    def fuses(self, parts: Sequence[Any]) -> bool:
+        """Whether modules that the headers let fuse do so by their contents too (their order of input features)."""
+
+    def built(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear:
+        """The layer, filled."""
+
+    def write(self, part: Any, out: Tensor) -> None:
+        """Write the ``W [N, K]`` that a module stands for into ``out``, exact but for the rounding to its dtype."""
+
+
+@dataclass(frozen=True)
+class Packed:
+    """One packed module, checked against the headers. ``read()`` gives the part that ``layout`` asks for."""
+
+    layout: Layout
+    read: Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class AffineLayout:
+    """4-bit codes in groups (:class:`AffineWeights`). ``ordered``: groups are not runs of input features."""
+
+    in_features: int
+    group: int
+    scales: torch.dtype
+    symmetric: bool
+    ordered: bool = False
+
+    def planned(self, out_features: int, bias: Tensor | None, target: Target) -> Linear:
+        layer, _ = int4.empty(
+            self.in_features,
+            out_features,
+            self.group,
+            self.scales,
+            target.dtype,
+            target.device,
+            target.numerics,
+            native=target.native,
+            symmetric=self.symmetric,
+        )
+        layer.bias = bias
+        if self.ordered:
+            layer.order = torch.empty(self.in_features, dtype=torch.int32, device=target.device)
+        return layer
+
+    def fuses(self, parts: Sequence[AffineWeights]) -> bool:
+        first = parts[0]
+        return all(part.group == first.group and _same(part.order, first.order) for part in parts)
+
+    def built(self, parts: Sequence[AffineWeights], bias: Tensor | None, target: Target) -> Linear:
+        return int4.build(parts, bias, target.dtype, target.device, target.numerics, target.native)
+
+    def write(self, part: AffineWeights, out: Tensor) -> None:
+        int4.write_dense(part, out)
+
+
+class _Blockwise:
+    """What the layouts of the kinds without a fast kernel share. ``_empty`` makes the layer, ``_fill`` packs parts."""
+
+    def planned(self, out_features: int, bias: Tensor | None, target: Target) -> Linear:
+        layer = self._empty(out_features, target.device, target.numerics, planned=True)
+        layer.bias = bias
+        return layer
+
+    def fuses(self, parts: Sequence[Any]) -> bool:
+        return True
+
+    def built(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear:
+        layer = self._filled(parts, target.device, target.numerics)
+        layer.bias = bias
+        return layer
+
+    def write(self, part: Any, out: Tensor) -> None:
+        self._filled([part], out.device, Numerics()).write(out)
+
+    def _filled(self, parts: Sequence[Any], device: torch.device, numerics: Numerics) -> BlockwiseLinear:
+        layer = self._empty(sum(part.out_features for part in parts), device, numerics)
+        layer.fill(parts)
+        return layer
+
+    @abstractmethod
+    def _empty(
+        self, out_features: int, device: torch.device, numerics: Numerics, planned: bool = False
+    ) -> BlockwiseLinear: ...
+
+
+@dataclass(frozen=True)
+class CodedLayout(_Blockwise):
+    """Codes of another number of bits in groups (:class:`CodedWeights`)."""
+
+    in_features: int
+    bits: int
+    group_size: int
+    scales: torch.dtype
+    symmetric: bool
+    ordered: bool = False
+
+    def _empty(
+        self, out_features: int, device: torch.device, numerics: Numerics, planned: bool = False
+    ) -> BlockwiseLinear:
+        # What is loaded shows by itself whether its zero-points and its order say anything.
+        absent = (planned and self.symmetric, planned and self.ordered)
+        sizes = (self.in_features, out_features, self.group_size, self.scales, device, numerics, *absent)
+        return Int8Linear(*sizes) if self.bits == 8 else CodedLinear(self.bits, *sizes)
+
+    def fuses(self, parts: Sequence[CodedWeights]) -> bool:
+        return all(_same(part.group_of, parts[0].group_of) for part in parts)
+
+
+@dataclass(frozen=True)
+class TableLayout(_Blockwise):
+    """4-bit codes that look up ``table`` (:class:`engine.layers.linear.table.TableWeights`).
+
+    ``alone`` names a module that cannot be fused with any other: its last block is not whole, or its blocks'
+    magnitudes are packed themselves.
+    """
+
+    in_features: int
+    block: int
+    table: tuple[float, ...]
+    nested: Nested | None
+    alone: str
+
+    def _empty(
+        self, out_features: int, device: torch.device, numerics: Numerics, planned: bool = False
+    ) -> BlockwiseLinear:
+        return TableLinear(self.in_features, out_features, self.block, self.nested, device, numerics)
+
+
+@dataclass(frozen=True)
+class RowsLayout(_Blockwise):
+    """8-bit rows, each with one scale (:class:`engine.layers.linear.int8.Int8Rows`)."""
+
+    in_features: int
+
+    def _empty(
+        self, out_features: int, device: torch.device, numerics: Numerics, planned: bool = False
+    ) -> BlockwiseLinear:
+        return Int8RowsLinear(self.in_features, out_features, device, numerics)
+
+
+def _same(a: Tensor | None, b: Tensor | None) -> bool:
+    if a is None or b is None:
+        return a is b
+    return torch.equal(a, b)

@@ -1,0 +1,25 @@
+"""Layer normalisation (Ba, Kiros and Hinton 2016)."""
+
+from __future__ import annotations
+
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.layers.numerics import Numerics, by_row
+
+
+class LayerNorm:
+    """``(x - mean(x)) / sqrt(var(x) + eps) * weight + bias`` over the last dimension, of ``size`` elements."""
+
+    def __init__(self, weight: Tensor, bias: Tensor, eps: float, numerics: Numerics) -> None:
+        self.weight, self.bias, self.eps, self.numerics = weight, bias, eps, numerics
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x [T, size]`` -> the same shape and dtype."""
+        return by_row(self._normalise, x) if self.numerics.batch_invariant else self._normalise(x)
+
+    def _normalise(self, x: Tensor) -> Tensor:
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
+
+    def storage_size(self) -> int:
+        return sum(tensor.numel() * tensor.element_size() for tensor in (self.weight, self.bias))

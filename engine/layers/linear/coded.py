@@ -1,0 +1,123 @@
+"""Group-affine weights of any number of bits up to 8: what GPTQ and compressed-tensors pack other than in 4 bits.
+
+``W[n, k] = scale[group of k, n] * (code[k, n] - zero[group of k, n])`` with codes and zeros of ``bits`` bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.layers.linear.affine import CHUNK, AffineColumns
+from engine.layers.linear.base import Declined
+from engine.layers.linear.blockwise import BlockwiseLinear, by_group
+from engine.layers.linear.int4_native import NativeInt4Linear
+from engine.layers.numerics import Numerics
+
+
+class CodedWeights(Protocol):
+    """A packed module of a checkpoint. Groups are the file's: ``scales`` and ``zeros`` of ``columns`` have all."""
+
+    in_features: int
+    out_features: int
+    bits: int
+    group_size: int
+    """Input features to a group; the last one may be shorter."""
+    group_of: Tensor | None
+    """int32 [K]: the group of every input feature; None where it is ``k // group_size``."""
+
+    def columns(self, start: int, stop: int) -> AffineColumns:
+        """Output features ``[start, stop)``; ``words [ceil(K * bits / 32), n]`` are a stream as :func:`unpack`'s."""
+
+
+def unpack(words: Tensor, bits: int, count: int) -> Tensor:
+    """``words [W, n]`` int32 -> the first ``count`` codes ``[count, n]`` uint8 of each column.
+
+    A column's words are one stream of bits, the lowest first: code i takes the bits from ``i * bits`` on, and may lie
+    in two words. (GPTQ's layout of 3 bits, 32 codes in 3 words, is the same.)
+    """
+    common = math.gcd(bits, 32)
+    codes_per_run, words_per_run = 32 // common, bits // common
+    out = torch.empty(count, words.shape[1], dtype=torch.uint8, device=words.device)
+    for first in range(min(codes_per_run, count)):
+        place = out[first::codes_per_run]
+        word, shift = divmod(first * bits, 32)
+        code = words[word::words_per_run][: len(place)] >> shift
+        if shift + bits > 32:
+            code &= (1 << (32 - shift)) - 1
+            code |= words[word + 1 :: words_per_run][: len(place)] << (32 - shift)
+        place.copy_(code & ((1 << bits) - 1))
+    return out
+
+
+def word_count(count: int, bits: int) -> int:
+    """Words that hold ``count`` codes."""
+    return -(-count * bits // 32)
+
+
+def each(parts: Sequence[CodedWeights]) -> Iterator[tuple[slice, Tensor | None, AffineColumns]]:
+    """The output features of all parts, some at a time, with their place in the fused layer."""
+    base = 0
+    for part in parts:
+        for start in range(0, part.out_features, CHUNK):
+            stop = min(start + CHUNK, part.out_features)
+            yield slice(base + start, base + stop), part.group_of, part.columns(start, stop)
+        base += part.out_features
+
+
+class CodedLinear(BlockwiseLinear):
+    """``words [W, N]`` int32 as in the file, ``scales [groups, N]`` as in the file, ``zeros`` uint8 alike.
+
+    ``zeros`` is dropped where every zero-point is the middle, 2^(bits - 1). ``group_of [K]`` int32 or None.
+    """
+
+    held = ("words", "scales", "zeros", "group_of")
+
+    def __init__(
+        self,
+        bits: int,
+        in_features: int,
+        out_features: int,
+        group_size: int,
+        scales: torch.dtype,
+        device: torch.device,
+        numerics: Numerics,
+        symmetric: bool = False,
+        ordered: bool = False,
+    ) -> None:
+        """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
+        why = [Declined(NativeInt4Linear.path, f"the weights have {bits} bits")]
+        super().__init__(in_features, out_features, device, numerics, why)
+        self.kind, self.bits, self.group_size = f"int{bits}", bits, group_size
+        groups = -(-in_features // group_size)
+        self.words = torch.empty(word_count(in_features, bits), out_features, dtype=torch.int32, device=device)
+        self.scales = torch.empty(groups, out_features, dtype=scales, device=device)
+        self.zeros: Tensor | None = None
+        if not symmetric:
+            self.zeros = torch.empty(groups, out_features, dtype=torch.uint8, device=device)
+        self.group_of = torch.empty(in_features, dtype=torch.int32, device=device) if ordered else None
+
+    def fill(self, parts: Sequence[CodedWeights]) -> None:
+        """Copy the parts, which agree in bits, groups and ``group_of``, some output features at a time."""
+        assert self.zeros is not None
+        for place, group_of, (words, scales, zeros) in each(parts):
+            self.words[:, place], self.scales[:, place], self.zeros[:, place] = words, scales, zeros
+            self.group_of = None if group_of is None else group_of.to(self.device)
+        if bool((self.zeros == 1 << (self.bits - 1)).all()):
+            self.zeros = None
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        part = slice(start, stop)
+        weight = self.buffer("codes", self.in_features, stop - start)
+        weight.copy_(unpack(self.words[:, part], self.bits, self.in_features))
+        groups = (0, self.group_size, self.group_of)
+        if self.zeros is None:
+            weight.sub_(1 << (self.bits - 1))
+        else:
+            by_group(Tensor.sub_, weight, self.zeros[:, part], *groups)
+        by_group(Tensor.mul_, weight, self.scales[:, part].float(), *groups)
+        return weight.t()

@@ -1,0 +1,109 @@
+"""4-bit codes that look up a table of 16 values, times the largest magnitude of their block (NF4 and FP4).
+
+Dettmers et al. 2023, QLoRA. Blocks run along the flattened ``[N, K]``, so one may cross the end of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.layers.linear.base import Declined
+from engine.layers.linear.blocks import scratch
+from engine.layers.linear.blockwise import BlockwiseLinear
+from engine.layers.linear.int4_native import NativeInt4Linear
+from engine.layers.numerics import Numerics
+
+
+class Nested(NamedTuple):
+    """How the blocks' magnitudes are packed themselves: ``table[absmax] * nested_absmax[block // size] + offset``."""
+
+    size: int
+    offset: float
+
+
+class TableWeights(Protocol):
+    """A packed module of a checkpoint, in the tensors of :class:`TableLinear`."""
+
+    out_features: int
+    packed: Tensor
+    table: Tensor
+    absmax: Tensor
+    nested_absmax: Tensor | None
+    nested_table: Tensor | None
+
+
+class TableLinear(BlockwiseLinear):
+    """``packed [ceil(N K / 2)]`` uint8, the first of two codes in the high nibble; ``table [16]`` float32.
+
+    ``absmax [ceil(N K / block)]`` float32, or uint8 with ``nested_absmax`` and ``nested_table [256]``, float32.
+    """
+
+    kind = "table4"
+    held = ("packed", "table", "absmax", "nested_absmax", "nested_table")
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        block: int,
+        nested: Nested | None,
+        device: torch.device,
+        numerics: Numerics,
+    ) -> None:
+        """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
+        why = [Declined(NativeInt4Linear.path, "the codes look up a table, it reads evenly spaced ones")]
+        super().__init__(in_features, out_features, device, numerics, why)
+        self.block, self.nested = block, nested
+        self.count = in_features * out_features
+        blocks = -(-self.count // block)
+        self.packed = torch.empty((self.count + 1) // 2, dtype=torch.uint8, device=device)
+        self.table = torch.empty(16, device=device)
+        self.absmax = torch.empty(blocks, dtype=torch.float32 if nested is None else torch.uint8, device=device)
+        self.nested_absmax: Tensor | None = None
+        self.nested_table: Tensor | None = None
+        if nested is not None:
+            self.nested_absmax = torch.empty(-(-blocks // nested.size), device=device)
+            self.nested_table = torch.empty(256, device=device)
+
+    def fill(self, parts: Sequence[TableWeights]) -> None:
+        """Copy the parts: one table, whole blocks in each, and a single part where ``absmax`` is nested."""
+        first = parts[0]
+        self.table.copy_(first.table)
+        if self.nested_absmax is not None and self.nested_table is not None:
+            assert first.nested_absmax is not None
+            assert first.nested_table is not None
+            self.nested_absmax.copy_(first.nested_absmax)
+            self.nested_table.copy_(first.nested_table)
+        start = block = 0
+        for part in parts:
+            self.packed[start : start + len(part.packed)] = part.packed
+            self.absmax[block : block + len(part.absmax)] = part.absmax
+            start, block = start + len(part.packed), block + len(part.absmax)
+
+    def rows(self, start: int, stop: int) -> Tensor:
+        first, last = start * self.in_features, stop * self.in_features
+        low, high = first // self.block, -(-last // self.block)
+        # Whole blocks, so whole bytes too: a block has an even number of codes.
+        used = self.packed[low * self.block // 2 : high * self.block // 2]
+        weight = self.buffer("codes", (high - low) * self.block)
+        flat = weight[: 2 * len(used)]
+        places = scratch.take("table places", (len(used),), torch.int32, self.device)
+        torch.index_select(self._pairs(), 0, places.copy_(used), out=flat.view(-1, 2))
+        weight.view(-1, self.block).mul_(self._magnitudes(low, high)[:, None])
+        return weight[first - low * self.block :][: last - first].view(stop - start, self.in_features)
+
+    def _pairs(self) -> Tensor:
+        """``[256, 2]``: what the two codes of each byte stand for."""
+        return torch.stack((self.table.repeat_interleave(16), self.table.repeat(16)), 1)
+
+    def _magnitudes(self, low: int, high: int) -> Tensor:
+        """float32 of blocks ``[low, high)``."""
+        absmax = self.absmax[low:high]
+        if self.nested is None or self.nested_table is None or self.nested_absmax is None:
+            return absmax
+        outer = torch.arange(low, high, device=self.device) // self.nested.size
+        return self.nested_table[absmax.int()] * self.nested_absmax[outer] + self.nested.offset

@@ -1,0 +1,192 @@
+"""compressed-tensors checkpoints ("pack-quantized") against the package's own compressor and transformers."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from engine_support import Ours
+from packed_support import (
+    PROMPT,
+    TOLERANCE,
+    Parts,
+    assert_planned,
+    assert_same_weights,
+    compare,
+    greedy,
+    one_thread,  # noqa: F401 - a fixture
+    save,
+)
+
+from engine.checkpoints.compressed import CompressedWeights
+from engine.checkpoints.load import Checkpoint
+from engine.layers.linear.coded import unpack
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    pytest.importorskip("compressed_tensors")
+    from compressed_tensors.compressors.pack_quantized import PackedQuantizationCompressor
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+    from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+
+def quantise(weight: torch.Tensor, bits: int, group: int, symmetric: bool, scales: torch.dtype) -> Parts:
+    """Packed and unpacked by the package; the scales and zero-points are ours to choose."""
+    outputs, inputs = weight.shape
+    size = group if group > 0 else inputs
+    grouped = weight.reshape(outputs, inputs // size, size)
+    half = 2 ** (bits - 1)
+    if symmetric:
+        scale = (grouped.abs().amax(2) / (half - 0.5)).to(scales)
+        zero = torch.zeros(scale.shape, dtype=torch.int8)
+    else:
+        low, high = grouped.amin(2).clamp(max=0), grouped.amax(2).clamp(min=0)
+        scale = ((high - low) / (2 * half - 1)).to(scales)
+        zero = (-half - low / scale.float()).round().clamp(-half, half - 1).to(torch.int8)
+    scheme = QuantizationScheme(
+        targets=["Linear"],
+        weights=QuantizationArgs(
+            num_bits=bits,
+            strategy="group" if group > 0 else "channel",
+            group_size=group if group > 0 else None,
+            symmetric=symmetric,
+        ),
+    )
+    # In float32 throughout, so that the package rounds nothing on the way.
+    state = {"weight": weight, "weight_scale": scale.float(), "weight_zero_point": zero}
+    packed = PackedQuantizationCompressor.compress(state, scheme)
+    stands_for = PackedQuantizationCompressor.decompress(packed, scheme)["weight"]
+    return packed | {"weight_scale": scale}, stands_for
+
+
+def make(
+    folder: Path,
+    bits: int = 4,
+    group: int = 32,
+    symmetric: bool = True,
+    scales: torch.dtype = torch.bfloat16,
+    skip: Any = "lm_head",
+    family: str = "Llama",
+    drop: str = "",
+    other: dict[str, int] | None = None,
+) -> transformers.PreTrainedModel:
+    """``other`` packs the down projections otherwise; ``drop`` leaves a tensor of each module away."""
+
+    def pack(name: str, weight: torch.Tensor) -> Parts | None:
+        if name.endswith(skip):
+            return None
+        ways = {"bits": bits, "group": group} | ((other or {}) if name.endswith("down_proj") else {})
+        tensors, stands_for = quantise(weight, ways["bits"], ways["group"], symmetric, scales)
+        return {key: value for key, value in tensors.items() if key != drop}, stands_for
+
+    def scheme(targets: list[str], bits: int, group: int) -> dict[str, Any]:
+        weights = {
+            "num_bits": bits, "type": "int", "symmetric": symmetric, "actorder": None, "dynamic": False,
+            "strategy": "group" if group > 0 else "channel", "group_size": group if group > 0 else None,
+        }  # fmt: skip
+        return {"targets": targets, "weights": weights, "input_activations": None, "output_activations": None}
+
+    groups = {"group_0": scheme(["Linear"], bits, group)}
+    if other:
+        groups["group_1"] = scheme(["re:(a+)+b.*down_proj"], **({"bits": bits, "group": group} | other))
+    stated = {
+        "quant_method": "compressed-tensors", "format": "pack-quantized", "quantization_status": "compressed",
+        "config_groups": groups, "ignore": ["lm_head"], "kv_cache_scheme": None,
+    }  # fmt: skip
+    torch.manual_seed(4)
+    return save(folder, pack, stated, family)
+
+
+CASES: dict[str, dict[str, Any]] = {
+    "int4": {},
+    "int4 asymmetric": {"symmetric": False},
+    "int4 float16 scales": {"scales": torch.float16},
+    "int4 float32 scales": {"scales": torch.float32, "symmetric": False},
+    "int4 groups of 128": {"group": 128},
+    "int4 channels": {"group": -1},
+    "int4 channels asymmetric": {"group": -1, "symmetric": False},
+    "int4 biases": {"family": "Qwen2"},
+    "int4 v_proj skipped": {"skip": ("v_proj", "lm_head")},
+    "int4 head": {"skip": "nothing"},
+    "int4 no weight_shape": {"drop": "weight_shape"},
+    "int8": {"bits": 8},
+    "int8 channels": {"bits": 8, "group": -1},
+    "int8 asymmetric": {"bits": 8, "symmetric": False},
+    "int3": {"bits": 3},
+    "int2 asymmetric": {"bits": 2, "symmetric": False},
+    "int5": {"bits": 5},
+    "int6 asymmetric": {"bits": 6, "symmetric": False},
+    "int4, down in int8": {"other": {"bits": 8}},
+    "int4, down in groups of 64": {"other": {"group": 64}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_weights_logits_and_text(case: str, tmp_path: Path) -> None:
+    reference = make(tmp_path, **CASES[case])
+    ours = Ours(tmp_path)
+    assert_same_weights(ours, reference)
+    assert_planned(ours, tmp_path)
+    assert compare(ours, reference) <= TOLERANCE
+    assert ours.greedy(PROMPT, 20) == greedy(reference, PROMPT, 20)
+    packed = case.replace(",", "").split()[0]
+    kinds = {name.split(".")[-1]: linear.kind for name, linear in ours.model.linears()}
+    assert kinds["down"] == ("int8" if "down in int8" in case else packed)
+    assert kinds["qkv"] == ("concatenated" if "v_proj" in case else packed)
+    assert kinds["head"] == (packed if "head" in case else "dense")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_other_ways_to_hold_them(case: str, tmp_path: Path) -> None:
+    reference = make(tmp_path, **CASES[case])
+    expanded = Ours(tmp_path, weights="16bit")
+    assert {linear.kind for _, linear in expanded.model.linears()} == {"dense"}
+    assert_same_weights(expanded, reference)
+    for weights in ("4bit", "4bit_torch"):
+        assert compare(Ours(tmp_path, torch.bfloat16, weights), reference) <= 0.06
+    assert compare(Ours(tmp_path, torch.float32, "4bit_torch"), reference) <= TOLERANCE
+
+
+@pytest.mark.parametrize("bits", range(2, 9))
+@pytest.mark.parametrize("count", [32, 64, 7, 100])
+def test_streams_of_bits_are_the_packages(bits: int, count: int) -> None:
+    half = 2 ** (bits - 1)
+    values = torch.randint(-half, half, (5, count), dtype=torch.int8)
+    found = unpack(pack_to_int32(values, bits).t(), bits, count)
+    assert torch.equal(found.t().int() - half, values.int())
+
+
+def test_groups_in_an_order_of_their_own() -> None:
+    """Older files name the group of each input feature; -1 everywhere says nothing."""
+    codes = torch.randint(-8, 8, (16, 64), dtype=torch.int8)
+    scale = torch.rand(16, 2)
+    for order in (torch.randperm(64) // 32, torch.full((64,), -1)):
+        part = CompressedWeights("m", pack_to_int32(codes, 4), scale, None, order.int(), 64, 32, 4)
+        columns = part.columns(3, 9)
+        group = torch.arange(64) // 32 if part.group_of is None else part.group_of.long()
+        assert (part.group_of is None) == bool((order == -1).all())
+        weight = (unpack(columns.words, 4, 64).float() - columns.zeros.float()[group]) * columns.scales[group]
+        expected = codes.float() * scale[:, group]
+        assert torch.equal(weight.t(), expected[3:9])
+
+
+@pytest.mark.parametrize(
+    ("case", "title"),
+    [
+        ("int4", "compressed-tensors 4-bit, groups of 32"),
+        ("int8 channels", "compressed-tensors 8-bit, one group per column"),
+        ("int4, down in int8", "compressed-tensors 4/8-bit, groups of 32"),
+    ],
+)
+def test_the_title_and_the_size(case: str, title: str, tmp_path: Path) -> None:
+    reference = make(tmp_path, **CASES[case])
+    opened = Checkpoint.open(tmp_path, need_tokenizer=False)
+    assert opened.quantisation_title == title
+    if "down" not in case:
+        assert opened.parameters == sum(parameter.numel() for parameter in reference.parameters())

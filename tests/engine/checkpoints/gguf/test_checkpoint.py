@@ -1,0 +1,82 @@
+"""Whole models in GGUF with anything changed in their headers: they open, or a sentence says why not."""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+import time
+from pathlib import Path
+
+import pytest
+from gguf_files import write as write_bytes
+from test_container import mutated
+
+from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.load import Checkpoint
+from tests.conformance.gguf_models import KIND, Shape, write
+
+ROPE = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
+BETAS = {"rope.scaling.yarn_beta_fast": 32.0, "rope.scaling.yarn_beta_slow": 1.0, "rope.scaling.attn_factor": 2.0}
+SHAPE = Shape(
+    "llama",
+    {"": KIND.Q4_0},
+    inner=256,
+    values={f"llama.{key}": value for key, value in (ROPE | BETAS).items()},
+    rope_factors=(2.0,) * 32,
+)
+NUMBERS = (0, 1, 2, 3, 255, 1 << 16, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) - 1)
+FLOATS = (0.0, -1.0, 1.0, 1.0000001, 1e-38, 1e38, float("nan"), float("inf"))
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    file = tmp_path_factory.mktemp("sound") / "model.gguf"
+    write(file, SHAPE)
+    return file.read_bytes()
+
+
+def with_other_values(rng: random.Random, data: bytes) -> bytes:
+    """One to three metadata values replaced by others of their size."""
+    changed = bytearray(data)
+    places = [match.end() for match in re.finditer(rb"(?:llama|general|tokenizer)\.[a-z_.]+", data)]
+    for at in rng.choices(places, k=rng.randint(1, 3)):
+        kind = struct.unpack_from("<I", data, at)[0]
+        value = struct.pack("<f", rng.choice(FLOATS)) if kind == 6 else struct.pack("<I", rng.choice(NUMBERS))
+        changed[at + 4 : at + 8] = value
+    return bytes(changed)
+
+
+def survive(folder: Path, data: bytes) -> bool:
+    """Whether the model opens. Nothing but a :class:`CheckpointError` says that it does not."""
+    file = write_bytes(folder, data)
+    begin = time.process_time()
+    said = ""
+    try:
+        opened = Checkpoint.open(file)
+        opened.tokenizer()
+        opened.chat_template()
+    except CheckpointError as error:
+        said = str(error)
+    assert time.process_time() - begin < 3
+    assert "\n" not in said
+    assert not said or said.endswith(".")
+    return not said
+
+
+def fuzz(folder: Path, data: bytes, count: int, seed: int) -> None:
+    rng = random.Random(seed)
+    opened = 0
+    for number in range(count):
+        opened += survive(folder, mutated(rng, data, 6000) if number % 2 else with_other_values(rng, data))
+    assert 0 < opened < count
+
+
+def test_changed_models(sound: bytes, tmp_path: Path) -> None:
+    assert survive(tmp_path, sound)
+    fuzz(tmp_path, sound, 200, seed=3)
+
+
+@pytest.mark.long
+def test_many_changed_models(sound: bytes, tmp_path: Path) -> None:
+    fuzz(tmp_path, sound, 5_000, seed=4)

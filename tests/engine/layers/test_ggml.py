@@ -1,0 +1,250 @@
+"""Layers and token tables over ggml's blocks: every path against the definition, sizes, bits that rows keep."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.layers.linear import ggml, ggml_native
+from engine.layers.linear.dense import Concatenated
+from engine.layers.linear.ggml import GgmlEmbedding, GgmlLinear, GgmlWeights
+from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0, dequantise
+from engine.layers.linear.int4 import Int4Linear
+from engine.layers.linear.int4_native import NativeInt4Linear
+from engine.layers.numerics import Numerics
+from engine.native import library
+from tests.engine.layers.ggml_support import rows_of
+
+CPU, META = torch.device("cpu"), torch.device("meta")
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+
+every_type = pytest.mark.parametrize("type", BLOCKS, ids=lambda type: BLOCKS[type].name)
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def weights(type: int, outputs: int, inputs: int, seed: int = 0) -> GgmlWeights:
+    return GgmlWeights(type, rows_of(type, outputs, inputs, seed, 0.01), inputs)
+
+
+def definition(*parts: GgmlWeights) -> Tensor:
+    return torch.cat([dequantise(part.type, part.data) for part in parts])
+
+
+def build(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = None, native: bool = False):
+    return ggml.build(parts, bias, dtype, CPU, Numerics(), native)
+
+
+def native(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = None) -> GgmlLinear:
+    reason = ggml_native.declines(dtype, CPU)
+    if reason:
+        pytest.skip(reason)
+    layer = build(parts, dtype, bias, native=True)
+    assert isinstance(layer, GgmlLinear)
+    assert (layer.path, layer.declined) == (ggml_native.PATH, [])
+    return layer
+
+
+def close(found: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None, rounding: float) -> bool:
+    """Within ``rounding`` of every product, and of the result; and the rounding of float32 sums."""
+    exact = x.double() @ weight.double().t()
+    exact = exact if bias is None else exact + bias.double()
+    # Offsets of K-quants (up to 63 x 0.01) are summed apart from the codes: their sizes count, not their difference.
+    allowed = x.double().abs() @ (weight.double().abs() + 0.64).t() * (rounding + 2**-20) + exact.abs() * rounding
+    return bool(((found.double() - exact).abs() <= allowed).all())
+
+
+@every_type
+@pytest.mark.parametrize("dtype", [FP32, BF16, FP16])
+def test_layers_follow_the_definition(type: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Several blocks of output features, parts of one type, a bias, few rows and many."""
+    monkeypatch.setattr(ggml, "BLOCK_WEIGHTS", 512 * 24)
+    parts = [weights(type, 40, 512, 1), weights(type, 31, 512, 2)]
+    weight, bias = definition(*parts), torch.randn(71).to(dtype)
+    layer = build(parts, dtype, bias)
+    assert (layer.in_features, layer.out_features) == (512, 71)
+    if type != Q4_0:
+        assert (layer.kind, layer.path, layer.declined) == (BLOCKS[type].name, "dequantise and multiply", [])
+        assert torch.equal(layer.dequantised(FP32), weight)
+        assert torch.equal(layer.dequantised(dtype), weight.to(dtype))
+    rounding = {FP32: 0.0, BF16: 2**-8, FP16: 2**-11}[dtype]
+    for rows in (1, 3, 70):
+        x = torch.randn(rows, 512).to(dtype)
+        found = layer(x)
+        assert found.dtype == dtype
+        assert close(found, x, weight, bias, 2 * rounding)
+        found = layer.forward_float32(x)
+        assert found.dtype == FP32
+        assert close(found, x, weight, bias, 2**-8 if type == Q4_0 and dtype == BF16 else 0.0)
+
+
+def test_q4_0_becomes_int4_without_loss() -> None:
+    """Scales of every sign and size, and codes that are all 0 or all 15."""
+    parts = [GgmlWeights(Q4_0, rows_of(Q4_0, rows, 96, rows), 96) for rows in (40, 25)]
+    parts[0].data.view(40, 3, 18)[0, :, 2:] = 0
+    parts[0].data.view(40, 3, 18)[1, :, 2:] = 255
+    for use_native in (False, True):
+        layer = build(parts, FP32, native=use_native)
+        assert isinstance(layer, Int4Linear | NativeInt4Linear)
+        assert layer.kind == "int4"
+        assert torch.equal(layer.dequantised(FP32), definition(*parts))
+        planned = ggml.empty(Q4_0, 96, 65, FP32, META, Numerics(), use_native)
+        assert planned.storage_size() == layer.storage_size()
+        assert planned.path == layer.path
+
+
+@every_type
+@pytest.mark.parametrize("use_native", [False, True])
+@pytest.mark.parametrize("dtype", [FP32, BF16])
+def test_meta_layers_plan_the_size_of_real_ones(type: int, dtype: torch.dtype, use_native: bool) -> None:
+    parts = [weights(type, 72, 512), weights(type, 8, 512)]
+    bias = torch.randn(80).to(dtype)
+    real = build(parts, dtype, bias, use_native)
+    on_meta = [part._replace(data=part.data.to(META)) for part in parts]
+    planned = ggml.build(on_meta, bias.to(META), dtype, META, Numerics(), use_native)
+    assert planned.storage_size() == real.storage_size()
+    if type != Q4_0:
+        assert real.storage_size() == 80 * BLOCKS[type].row_bytes(512) + 80 * dtype.itemsize
+    alone = ggml.empty(type, 512, 80, dtype, META, Numerics(), use_native)
+    alone.bias = bias.to(META)
+    assert alone.storage_size() == real.storage_size()
+    assert (alone.path, alone.kind, alone.declined) == (real.path, real.kind, [])
+
+
+def test_parts_of_several_types_stand_side_by_side() -> None:
+    parts = [weights(Q4_K, 16, 256, 1), weights(Q4_K, 8, 256, 2), weights(Q6_K, 8, 256, 3), weights(Q4_0, 64, 256, 4)]
+    bias = torch.randn(96)
+    layer = build(parts, FP32, bias)
+    assert isinstance(layer, Concatenated)
+    assert [part.out_features for part in layer.parts] == [24, 8, 64]
+    x = torch.randn(5, 256)
+    assert close(layer(x), x, definition(*parts), bias, 0.0)
+    assert torch.equal(layer.dequantised(FP32), definition(*parts))
+    on_meta = [part._replace(data=part.data.to(META)) for part in parts]
+    planned = ggml.build(on_meta, bias.to(META), FP32, META, Numerics(), False)
+    assert planned.storage_size() == layer.storage_size()
+
+
+def test_dense_copies_are_rounded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ggml, "BLOCK_WEIGHTS", 1000)
+    part = weights(Q4_1, 11, 320)
+    out = torch.empty(11, 320, dtype=BF16)
+    ggml.write_dense(part, out)
+    assert torch.equal(out, definition(part).to(BF16))
+
+
+@every_type
+@pytest.mark.parametrize("dtype", [FP32, BF16, FP16])
+def test_the_table_looks_up_rows(type: int, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ggml, "BLOCK_WEIGHTS", 4 * 256)
+    part = weights(type, 50, 256)
+    table = GgmlEmbedding(part, dtype, CPU)
+    assert table.data.data_ptr() != part.data.data_ptr()
+    tokens = torch.tensor([3, 49, 0, 3, 17, 17, 8, 9, 10])
+    found = table.forward(tokens)
+    assert found.dtype == dtype
+    assert torch.equal(found, definition(part)[tokens].to(dtype))
+    assert table.forward(tokens[:0]).shape == (0, 256)
+    assert table.storage_size() == part.data.numel()
+    head = table.head(Numerics())
+    assert isinstance(head, GgmlLinear)
+    assert head.data is table.data
+    x = torch.randn(3, 256).to(dtype)
+    assert close(head.forward_float32(x), x, definition(part), None, 0.0)
+
+
+@every_type
+@pytest.mark.parametrize("dtype", [FP32, BF16])
+@pytest.mark.parametrize("inputs", [256, 1024, 288, 32])
+def test_native_products_never_round_a_weight(type: int, dtype: torch.dtype, inputs: int) -> None:
+    """Also the Q4_0 of a tied head, and rows of small blocks that are no whole number of steps."""
+    if inputs % BLOCKS[type].weights:
+        return
+    reason = ggml_native.declines(dtype, CPU)
+    if reason:
+        pytest.skip(reason)
+    part, bias = weights(type, 21, inputs, 5), torch.randn(21).to(dtype)
+    layer = GgmlLinear(type, part.data, bias, dtype, Numerics())
+    assert layer.path == ggml_native.PATH
+    weight = definition(part)
+    for rows in (*range(1, 20), ggml.FEW_ROWS, ggml.FEW_ROWS + 1):
+        x = torch.randn(rows, inputs).to(dtype)
+        assert close(layer.forward_float32(x), x, weight, bias, 0.0)
+        assert close(layer(x), x, weight, bias, 2**-7 if dtype == BF16 else 0.0)
+    assert close(layer.forward_float32(x.float()), x, weight, bias, 0.0)
+
+
+@every_type
+@pytest.mark.parametrize("scale", [None, 0.01])
+def test_native_rounding_is_that_of_the_definition(type: int, scale: float | None) -> None:
+    part = GgmlWeights(type, rows_of(type, 33, 512, 6, scale), 512)
+    reason = ggml_native.declines(BF16, CPU)
+    if reason:
+        pytest.skip(reason)
+    layer = GgmlLinear(type, part.data, None, BF16, Numerics())
+    blocks = torch.cat([block.clone() for _, block in layer._rounded(BF16)])
+    expected = definition(part)
+    # Only MXFP4 reaches the subnormal numbers, which the processor's rounding takes for zero.
+    assert torch.equal(blocks, expected.where(expected.abs() >= 2**-126, 0).to(BF16))
+    assert layer._native is not None
+    middle = torch.empty(5, 512, dtype=BF16)
+    layer._native.round(7, 12, middle)
+    assert torch.equal(middle, blocks[7:12])
+
+
+def test_not_a_number_stays_in_its_row() -> None:
+    layer = native([weights(Q4_K, 32, 512)], BF16)
+    x = torch.randn(2, 512).to(BF16)
+    x[0, 3] = torch.nan
+    found = layer(x)
+    assert bool(found[0].isnan().all())
+    assert bool(found[1].isfinite().all())
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", [FP32, BF16, FP16])
+@pytest.mark.parametrize("type", [Q4_K, Q6_K, Q8_0, IQ4_NL, Q4_0], ids=lambda type: BLOCKS[type].name)
+@pytest.mark.parametrize("use_native", [False, True])
+def test_batch_invariant_rows_keep_their_bits(type: int, dtype: torch.dtype, threads: int, use_native: bool) -> None:
+    """A row alone and in batches of 2 to 33 at every position; the layer is large enough for both threads."""
+    torch.set_num_threads(threads)
+    torch.manual_seed(type)
+    parts = [weights(type, 555, 512, 11)]
+    layer = ggml.build(parts, torch.randn(555).to(dtype), dtype, CPU, Numerics(True), use_native)
+    row = torch.randn(1, 512).to(dtype)
+    others = (torch.randn(70, 512) * 10 ** torch.randn(70, 1)).to(dtype)
+    for forward in (layer.forward, layer.forward_float32):
+        alone = forward(row)[0]
+        for count in (*range(2, 12), 33, 70) if threads == 1 else (2, 8, 9, 33):
+            for place in range(count) if count == 9 else (0, count // 2, count - 1):
+                batch = others[:count].clone()
+                batch[place] = row[0]
+                assert torch.equal(forward(batch)[place], alone), (count, place)
+
+
+def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "not on a CPU" in str(ggml_native.declines(BF16, torch.device("cuda")))
+    assert "float16" in str(ggml_native.declines(FP16, CPU))
+    parts = [weights(Q4_K, 16, 256)]
+    layer = build(parts, FP16, native=True)
+    assert layer.path == "dequantise and multiply"
+    assert layer.declined[0].path == ggml_native.PATH
+    monkeypatch.setattr(ggml_native, "find", lambda: library.Found(None, "it is gone"))
+    assert tuple(build(parts, BF16, native=True).declined[0]) == (ggml_native.PATH, "it is gone")
+    assert build(parts, BF16, native=False).declined == []
+
+
+def test_a_processor_without_the_instructions_declines(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = library.find().library
+    if found is None:
+        pytest.skip(library.find().reason)
+    monkeypatch.setattr(found, "capabilities", 0)
+    for dtype, name in ((BF16, "AVX512-BF16"), (FP32, "AVX2")):
+        assert name in str(ggml_native.declines(dtype, CPU))
