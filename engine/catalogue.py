@@ -13,13 +13,14 @@ from typing import Literal
 
 from engine.protocol import Exactness, OptionSpec, Value
 
-Capability = Literal["model", "draft model", "4-bit weights"]
+Capability = Literal["model", "draft model", "4-bit weights", "native kernel"]
 """What a switch may need before it can apply."""
 
 _MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "draft model": "Needs a draft model: load one beside the model.",
     "4-bit weights": "This model's weights are not 4-bit.",
+    "native kernel": "Kvasir's own kernel does not serve this device: kvasir doctor says why.",
 }
 
 
@@ -257,7 +258,7 @@ CATALOGUE: tuple[Option, ...] = (
         "PyTorch's operator does the same work, slower, and serves a GPU either way.",
         shows="tokens per second, and milliseconds to read a prompt",
         choices=(Choice("native", "Kvasir's"), Choice("torch", "PyTorch's")),
-        needs=("4-bit weights",),
+        needs=("4-bit weights", "native kernel"),
         compare=("torch", "native"),
     ),
     Option(

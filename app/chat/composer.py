@@ -186,3 +186,4 @@ class Composer(QFrame):
             self._reason or ("Stop (Esc)" if self._streaming else "Send (Enter; Shift+Enter breaks the line)")
         )
         self.edit.setPlaceholderText(self._reason or PLACEHOLDER)
+        self.edit.viewport().update()  # Qt repaints a placeholder that comes or goes, not one that changes

@@ -1,7 +1,7 @@
 /* Products with group-affine 4-bit weights, packed as engine/layers/linear/int4_native.py packs them.
  *
- * codes  uint32 [blocks of 16 features, K / 8, 16]: eight codes of consecutive input features, the first one lowest.
- * scales float16 or bfloat16 [blocks, K / group, 16];  zeros uint8 of the same shape, or NULL where every zero-point is 8.
+ * codes  uint32 [blocks of 64 features, K / 8, 64]: eight codes of consecutive input features, the first one lowest.
+ * scales float16 or bfloat16 [blocks, K / group, 64];  zeros uint8 of the same shape, or NULL where every zero-point is 8.
  * W[n, k] = scale * (code - zero).
  *
  * A lane of a vector is an output feature, so no sum ever crosses lanes, and a row of x meets the weights in the same
@@ -9,9 +9,10 @@
  */
 #include "native.h"
 
-enum { LANES = 16, TILE = 4, MOST_ROWS = 8 };
+/* b counts runs of 16 features; TILE of them make a block, which one pass reads as one stream. */
+enum { LANES = 16, TILE = 4, BLOCK = LANES * TILE, MOST_ROWS = 8 };
 /* Bytes of codes to fetch ahead of use. */
-enum { AHEAD = 2048 };
+enum { AHEAD = 4096 };
 /* Weights below which a second thread costs more than it gives. */
 enum { WORTH_A_THREAD = 1 << 18 };
 
@@ -35,7 +36,10 @@ static void *scratch(size_t size) {
     return held.bytes;
 }
 
-static int64_t blocks_of(const Int4 *w) { return (w->out_features + LANES - 1) / LANES; }
+static int64_t runs_of(const Int4 *w) { return (w->out_features + LANES - 1) / LANES; }
+
+/* Where run b begins in a tensor of ``rows`` rows to a block. */
+INLINE int64_t place(int64_t b, int64_t rows) { return b / TILE * rows * BLOCK + b % TILE * LANES; }
 
 static int threads_for(const Int4 *w, int threads) {
     return w->in_features * w->out_features < WORTH_A_THREAD ? 1 : threads;
@@ -71,15 +75,14 @@ static void pair_row(const uint16_t *x, uint16_t *pairs, float *sums, int64_t co
     }
 }
 
-/* ROWS rows of x times COLUMNS blocks of 16 features, from block ``b`` on. */
+/* ROWS rows of x times COLUMNS runs of 16 features, from run ``b`` on; they lie in one block. */
 #define DEFINE_BF16(ROWS, COLUMNS)                                                                                    \
     AVX512 static void bf16_##ROWS##x##COLUMNS(const Int4 *w, int64_t b, const uint16_t *pairs, const float *sums,    \
                                                uint16_t *out) {                                                       \
         const int64_t K = w->in_features, groups = K / w->group, words = w->group / 8;                                \
-        const int64_t code_step = K / 8 * LANES, group_step = groups * LANES;                                         \
-        const uint32_t *codes = w->codes + b * code_step;                                                             \
-        const uint16_t *scales = w->scales + b * group_step;                                                          \
-        const uint8_t *zeros = w->zeros ? w->zeros + b * group_step : NULL;                                           \
+        const uint32_t *codes = w->codes + place(b, K / 8);                                                           \
+        const uint16_t *scales = w->scales + place(b, groups);                                                        \
+        const uint8_t *zeros = w->zeros ? w->zeros + place(b, groups) : NULL;                                         \
         const __m512i table = _mm512_loadu_si512(VALUES);                                                             \
         __m512 total[ROWS][COLUMNS];                                                                                  \
         for (int r = 0; r < ROWS; r++)                                                                                \
@@ -89,12 +92,15 @@ static void pair_row(const uint16_t *x, uint16_t *pairs, float *sums, int64_t co
             for (int r = 0; r < ROWS; r++)                                                                            \
                 for (int c = 0; c < COLUMNS; c++) sum[r][c] = _mm512_setzero_ps();                                    \
             const uint16_t *x = pairs + g * w->group;                                                                 \
-            for (int64_t i = 0; i < words; i++, codes += LANES, x += 8) {                                             \
+            for (int64_t i = 0; i < words; i++, codes += BLOCK, x += 8) {                                             \
                 __m512i word[COLUMNS];                                                                                \
                 for (int c = 0; c < COLUMNS; c++) {                                                                   \
-                    word[c] = _mm512_loadu_si512(codes + c * code_step);                                              \
-                    _mm_prefetch((const char *)(codes + c * code_step) + AHEAD, _MM_HINT_T0);                         \
+                    word[c] = _mm512_loadu_si512(codes + c * LANES);                                                  \
+                    _mm_prefetch((const char *)(codes + c * LANES) + AHEAD, _MM_HINT_T0);                             \
                 }                                                                                                     \
+                if (b % TILE == 0) /* the first pass over a block brings it all near */                               \
+                    for (int c = COLUMNS; c < TILE; c++)                                                              \
+                        _mm_prefetch((const char *)(codes + c * LANES) + AHEAD, _MM_HINT_T1);                         \
                 _Pragma("GCC unroll 4") for (int j = 0; j < 4; j++) {                                                 \
                     __m512bh values[COLUMNS];                                                                         \
                     for (int c = 0; c < COLUMNS; c++)                                                                 \
@@ -108,7 +114,7 @@ static void pair_row(const uint16_t *x, uint16_t *pairs, float *sums, int64_t co
                 }                                                                                                     \
             }                                                                                                         \
             for (int c = 0; c < COLUMNS; c++) {                                                                       \
-                const int64_t at = c * group_step + g * LANES;                                                        \
+                const int64_t at = g * BLOCK + c * LANES;                                                             \
                 const __m256i raw = _mm256_loadu_si256((const __m256i *)(scales + at));                               \
                 __m512 scale = _mm512_cvtph_ps(raw);                                                                  \
                 if (w->bfloat16_scales)                                                                               \
@@ -137,13 +143,15 @@ DEFINE_BF16(2, 4)
 DEFINE_BF16(3, 1)
 DEFINE_BF16(3, 4)
 DEFINE_BF16(4, 1)
-DEFINE_BF16(4, 2)
+DEFINE_BF16(4, 4)
 DEFINE_BF16(5, 1)
 DEFINE_BF16(5, 2)
 DEFINE_BF16(6, 1)
 DEFINE_BF16(6, 2)
 DEFINE_BF16(7, 1)
+DEFINE_BF16(7, 2)
 DEFINE_BF16(8, 1)
+DEFINE_BF16(8, 2)
 
 typedef void (*Part)(const Int4 *, int64_t, const uint16_t *, const float *, uint16_t *);
 static const struct { int columns; Part wide, narrow; } PARTS[MOST_ROWS + 1] = {
@@ -151,14 +159,14 @@ static const struct { int columns; Part wide, narrow; } PARTS[MOST_ROWS + 1] = {
     {4, bf16_1x4, bf16_1x1},
     {4, bf16_2x4, bf16_2x1},
     {4, bf16_3x4, bf16_3x1},
-    {2, bf16_4x2, bf16_4x1},
+    {4, bf16_4x4, bf16_4x1},
     {2, bf16_5x2, bf16_5x1},
     {2, bf16_6x2, bf16_6x1},
-    {1, bf16_7x1, bf16_7x1},
-    {1, bf16_8x1, bf16_8x1},
+    {2, bf16_7x2, bf16_7x1},
+    {2, bf16_8x2, bf16_8x1},
 };
 
-/* Blocks [b, stop) for all rows, MOST_ROWS at a time, while the codes are in the nearest cache. */
+/* Runs [b, stop) of one block for all rows, MOST_ROWS at a time, while the codes are in a near cache. */
 static void bf16_tile(const Int4 *w, int64_t b, int64_t stop, int64_t rows, const uint16_t *pairs, const float *sums,
                       uint16_t *out) {
     const int64_t groups = w->in_features / w->group;
@@ -180,10 +188,10 @@ EXPORT int int4_matmul_bf16(const Int4 *w, const uint16_t *x, uint16_t *out, int
     if (!pairs) return 1;
     float *sums = w->zeros ? (float *)(pairs + rows * K) : NULL;
     for (int64_t r = 0; r < rows; r++) pair_row(x + r * K, pairs + r * K, sums ? sums + r * groups : NULL, K, w->group);
-    const int64_t blocks = blocks_of(w);
+    const int64_t runs = runs_of(w);
 #pragma omp parallel for schedule(static) num_threads(threads_for(w, threads))
-    for (int64_t b = 0; b < blocks; b += TILE)
-        bf16_tile(w, b, b + TILE < blocks ? b + TILE : blocks, rows, pairs, sums, out);
+    for (int64_t b = 0; b < runs; b += TILE)
+        bf16_tile(w, b, b + TILE < runs ? b + TILE : runs, rows, pairs, sums, out);
     return 0;
 }
 
@@ -226,16 +234,16 @@ INLINE Lanes load_zeros(const uint8_t *zeros) {
     return lanes_of(values);
 }
 
-/* ``rows`` (a constant after inlining) rows of x times one block of 16 features. */
+/* ``rows`` (a constant after inlining) rows of x times one run of 16 features. */
 INLINE void f32_rows(const int rows, const Int4 *w, int64_t b, const float *x, const float *sums, float *out) {
     const int64_t K = w->in_features, groups = K / w->group;
-    const uint32_t *codes = w->codes + b * (K / 8) * LANES;
-    const uint16_t *scales = w->scales + b * groups * LANES;
-    const uint8_t *zeros = w->zeros ? w->zeros + b * groups * LANES : NULL;
+    const uint32_t *codes = w->codes + place(b, K / 8);
+    const uint16_t *scales = w->scales + place(b, groups);
+    const uint8_t *zeros = w->zeros ? w->zeros + place(b, groups) : NULL;
     Lanes total[MOST_ROWS_F32] = {0};
     for (int64_t g = 0; g < groups; g++) {
         Lanes sum[MOST_ROWS_F32] = {0};
-        for (int64_t k = g * w->group; k < (g + 1) * w->group; k += 8, codes += LANES) {
+        for (int64_t k = g * w->group; k < (g + 1) * w->group; k += 8, codes += BLOCK) {
             Words low, high;
             memcpy(&low, codes, sizeof low);
             memcpy(&high, codes + HALF, sizeof high);
@@ -248,8 +256,8 @@ INLINE void f32_rows(const int rows, const Int4 *w, int64_t b, const float *x, c
                 }
             }
         }
-        Lanes scale = load_scales(scales + g * LANES, w->bfloat16_scales);
-        Lanes zero = load_zeros(zeros ? zeros + g * LANES : NULL);
+        Lanes scale = load_scales(scales + g * BLOCK, w->bfloat16_scales);
+        Lanes zero = load_zeros(zeros ? zeros + g * BLOCK : NULL);
         for (int r = 0; r < rows; r++) {
             total[r].low += (sum[r].low - zero.low * sums[r * groups + g]) * scale.low;
             total[r].high += (sum[r].high - zero.high * sums[r * groups + g]) * scale.high;
@@ -260,8 +268,8 @@ INLINE void f32_rows(const int rows, const Int4 *w, int64_t b, const float *x, c
             out[r * w->out_features + b * LANES + i] = i < HALF ? total[r].low[i] : total[r].high[i - HALF];
 }
 
-/* One block for all rows, a few at a time, while its codes are in the nearest cache. */
-AVX2 static void f32_block(const Int4 *w, int64_t b, int64_t rows, const float *x, const float *sums, float *out) {
+/* One run for all rows, a few at a time, while its codes are in the nearest cache. */
+AVX2 static void f32_run(const Int4 *w, int64_t b, int64_t rows, const float *x, const float *sums, float *out) {
     const int64_t K = w->in_features, groups = K / w->group;
     for (; rows > 0; rows -= MOST_ROWS_F32) {
         switch (rows) {
@@ -278,7 +286,7 @@ AVX2 static void f32_block(const Int4 *w, int64_t b, int64_t rows, const float *
 
 /* out [rows, N] = x [rows, K] W^T, all float32. 0, or 1 where memory ran out. */
 EXPORT int int4_matmul_f32(const Int4 *w, const float *x, float *out, int64_t rows, int threads) {
-    const int64_t K = w->in_features, groups = K / w->group, blocks = blocks_of(w);
+    const int64_t K = w->in_features, groups = K / w->group, runs = runs_of(w);
     float *sums = scratch(rows * groups * sizeof(float));
     if (!sums) return 1;
     for (int64_t i = 0; i < rows * groups; i++) {
@@ -286,6 +294,6 @@ EXPORT int int4_matmul_f32(const Int4 *w, const float *x, float *out, int64_t ro
         for (int64_t k = 0; k < w->group; k++) sums[i] += x[i * w->group + k];
     }
 #pragma omp parallel for schedule(static) num_threads(threads_for(w, threads))
-    for (int64_t b = 0; b < blocks; b++) f32_block(w, b, rows, x, sums, out);
+    for (int64_t b = 0; b < runs; b++) f32_run(w, b, rows, x, sums, out);
     return 0;
 }

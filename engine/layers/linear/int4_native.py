@@ -15,8 +15,8 @@ from engine.layers.linear.affine import PER_WORD, AffineWeights, chunks, pack_co
 from engine.layers.linear.base import Linear
 from engine.native.library import BFLOAT16, FLOAT32, Int4Weights, Library, find
 
-LANES = 16
-"""Output features whose codes lie together, one to a lane of a vector."""
+BLOCK = 64
+"""Output features whose codes lie together: four vectors of them, so that memory is read as one stream."""
 _NEEDS = {
     torch.bfloat16: (BFLOAT16, "AVX512-BF16"),
     torch.float32: (FLOAT32, "AVX2, FMA and F16C"),
@@ -43,17 +43,17 @@ def native_declines(
 
 
 def _put(values: Tensor, packed: Tensor, start: int) -> None:
-    """``values [rows, n]`` of the features from ``start``, a multiple of 16, into ``packed [blocks, rows, 16]``."""
-    whole, rest = divmod(values.shape[1], LANES)
-    first = start // LANES
-    blocks = values[:, : whole * LANES].view(values.shape[0], whole, LANES)
+    """``values [rows, n]`` of the features from ``start``, a multiple of 64, into ``packed [blocks, rows, 64]``."""
+    whole, rest = divmod(values.shape[1], BLOCK)
+    first = start // BLOCK
+    blocks = values[:, : whole * BLOCK].view(values.shape[0], whole, BLOCK)
     packed[first : first + whole] = blocks.transpose(0, 1)
     if rest:
-        packed[first + whole, :, :rest] = values[:, whole * LANES :]
+        packed[first + whole, :, :rest] = values[:, whole * BLOCK :]
 
 
 class NativeInt4Linear(Linear):
-    """``codes [N / 16, K / 8, 16]`` int32, ``scales [N / 16, K / group, 16]`` 16-bit, ``zeros`` uint8 alike.
+    """``codes [N / 64, K / 8, 64]`` int32, ``scales [N / 64, K / group, 64]`` 16-bit, ``zeros`` uint8 alike.
 
     N is rounded up to whole blocks. ``zeros`` is dropped where every zero-point is 8.
     """
@@ -78,9 +78,9 @@ class NativeInt4Linear(Linear):
         self.declined = []
         self.bias: Tensor | None = None
         self.order: Tensor | None = None
-        blocks = -(-out_features // LANES)
-        self.codes = torch.empty(blocks, in_features // PER_WORD, LANES, dtype=torch.int32, device=device)
-        self.scales = torch.zeros(blocks, in_features // group, LANES, dtype=scales, device=device)
+        blocks = -(-out_features // BLOCK)
+        self.codes = torch.empty(blocks, in_features // PER_WORD, BLOCK, dtype=torch.int32, device=device)
+        self.scales = torch.zeros(blocks, in_features // group, BLOCK, dtype=scales, device=device)
         self.zeros: Tensor | None = None
         if not symmetric:
             self.zeros = torch.full(self.scales.shape, 8, dtype=torch.uint8, device=device)
