@@ -19,6 +19,7 @@ GAP = 12
 MINIMUM = 400
 MARGINS = 40 + 48
 """Pixels of the row's own margins, and of the selector's padding and arrow."""
+GGUF_FILTER = "GGUF models (*.gguf)"
 NARROW = 640
 """Below this width of the page, pixels, the header leaves out what the selector's tooltip says too."""
 
@@ -137,7 +138,8 @@ class Header(QFrame):
             action = self._checkable(menu, model.name, card is not None and Path(model.path) == Path(card.path))
             action.triggered.connect(lambda _=False, path=model.path: self.load(path, self.default_draft()))
         menu.addSeparator()
-        menu.addAction("Open a model folder…", self._open_model)
+        menu.addAction("Open a model folder…", self._open_folder)
+        menu.addAction("Open a GGUF file…", self._open_file)
         drafts = menu.addMenu("Draft model")
         drafts.setEnabled(card is not None)
         self._checkable(drafts, "The model's own", False).triggered.connect(lambda: self._reload(None))
@@ -147,7 +149,8 @@ class Header(QFrame):
         for model in known:
             action = self._checkable(drafts, model.name, card is not None and card.draft == model.name)
             action.triggered.connect(lambda _=False, path=model.path: self._reload(path))
-        drafts.addAction("Open a draft folder…", self._open_draft)
+        drafts.addAction("Open a draft folder…", self._open_draft_folder)
+        drafts.addAction("Open a draft's GGUF file…", self._open_draft_file)
         if card is not None:
             menu.addSeparator()
             menu.addAction("Unload the model", lambda: self._link.send(protocol.Unload()))
@@ -160,15 +163,21 @@ class Header(QFrame):
         if self._link.card is not None:
             self.load(self._link.card.path, draft)
 
-    def _open_model(self) -> None:
-        folder = QFileDialog.getExistingDirectory(self, "Open a model folder")
-        if folder:
+    def _open_folder(self) -> None:
+        if folder := QFileDialog.getExistingDirectory(self, "Open a model folder"):
             self.load(folder, self.default_draft())
 
-    def _open_draft(self) -> None:
-        folder = QFileDialog.getExistingDirectory(self, "Open a draft model's folder")
-        if folder:
+    def _open_file(self) -> None:
+        if file := QFileDialog.getOpenFileName(self, "Open a GGUF file", filter=GGUF_FILTER)[0]:
+            self.load(file, self.default_draft())
+
+    def _open_draft_folder(self) -> None:
+        if folder := QFileDialog.getExistingDirectory(self, "Open a draft model's folder"):
             self._reload(folder)
+
+    def _open_draft_file(self) -> None:
+        if file := QFileDialog.getOpenFileName(self, "Open a draft model's GGUF file", filter=GGUF_FILTER)[0]:
+            self._reload(file)
 
     def _checkable(self, menu: QMenu, title: str, checked: bool) -> QAction:
         action = menu.addAction(title)

@@ -110,6 +110,33 @@ def doctor(
         raise typer.Exit(run_doctor(_path_or_name(model), _device(device)))
 
 
+models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
+app.add_typer(models, name="models")
+
+
+@models.callback()
+def _models() -> None:
+    """What can be done with model files."""
+
+
+@models.command()
+def check(
+    model: Annotated[str, typer.Argument(help="A model's name, or the path of its folder or GGUF file.")],
+    tokens: Annotated[Path, typer.Option(help="A JSON list of token ids.")],
+    dump: Annotated[Path, typer.Option(help="The .npz file to write: tokens, logits, continuation.")],
+    new_tokens: Annotated[int, typer.Option("--max-tokens", min=0, help="Length of the greedy continuation.")] = 32,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+) -> None:
+    """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
+    with report_errors():
+        if dtype not in ("auto", "float32", "bfloat16", "float16"):
+            raise typer.BadParameter(f"{dtype!r} is none of auto, float32, bfloat16, float16.", param_hint="--dtype")
+        with importing():
+            from engine.cli.models import run_check
+        raise typer.Exit(run_check(_path_or_name(model), tokens, dump, new_tokens, dtype, _device(device)))
+
+
 @app.command()
 def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of every measurement.")] = 5,

@@ -10,27 +10,9 @@
 enum { TILE = 8, MOST_ROWS = 8 };
 /* Input features of several rows that stay in the nearest cache while the weights of a tile go by. */
 enum { PIECE = 1024 };
-/* Weights below which a second thread costs more than it gives. */
-enum { WORTH_A_THREAD = 1 << 18 };
-
-static int threads_for(const Ggml *w, int threads) {
-    return w->in_features * w->out_features < WORTH_A_THREAD ? 1 : threads;
-}
 
 /* Runs of 16 in a row, those of an incomplete last step included. */
 static int64_t runs_of(const Ggml *w) { return (w->in_features + STEP - 1) / STEP * RUNS; }
-
-/* One buffer a calling thread, grown as needed: sums of the runs of x, then x in pieces. */
-static _Thread_local struct { char *bytes; size_t size; } held;
-
-static void *scratch(size_t size) {
-    if (held.size < size) {
-        free(held.bytes);
-        held.bytes = aligned_alloc(64, (size + 63) / 64 * 64);
-        held.size = held.bytes ? size : 0;
-    }
-    return held.bytes;
-}
 
 #if defined(__x86_64__)
 
@@ -159,7 +141,7 @@ EXPORT int ggml_matmul_bf16(const Ggml *w, const uint16_t *x, float *out, int64_
         const int64_t k = i / rows * length, count = K - k < length ? K - k : length;
         memcpy(bytes + sums + i * length * 2, x + i % rows * K + k, (size_t)count * 2);
     }
-#pragma omp parallel for schedule(static) num_threads(threads_for(w, threads))
+#pragma omp parallel for schedule(static) num_threads(product_threads(w->in_features * w->out_features, threads))
     for (int64_t n = 0; n < N; n += TILE) bf16_tile(w, &in, n, n + TILE < N ? n + TILE : N, out);
     return 0;
 }
@@ -261,7 +243,7 @@ EXPORT int ggml_matmul_f32(const Ggml *w, const float *x, float *out, int64_t ro
         for (int64_t r = 0; r < rows; r++)
             for (int64_t k = 0; k < K; k++) sums[r * runs + k / 16] += x[r * K + k];
     }
-#pragma omp parallel for schedule(static) num_threads(threads_for(w, threads))
+#pragma omp parallel for schedule(static) num_threads(product_threads(w->in_features * w->out_features, threads))
     for (int64_t n = 0; n < w->out_features; n++) f32_feature(w, n, rows, x, sums, out);
     return 0;
 }

@@ -13,8 +13,6 @@
 enum { LANES = 16, TILE = 4, BLOCK = LANES * TILE, MOST_ROWS = 8 };
 /* Bytes of codes to fetch ahead of use. */
 enum { AHEAD = 4096 };
-/* Weights below which a second thread costs more than it gives. */
-enum { WORTH_A_THREAD = 1 << 18 };
 
 typedef struct {
     const uint32_t *codes;
@@ -24,26 +22,10 @@ typedef struct {
     int64_t bfloat16_scales;
 } Int4;
 
-/* One buffer a calling thread, grown as needed: x in the order of the codes, then the sums of its groups. */
-static _Thread_local struct { char *bytes; size_t size; } held;
-
-static void *scratch(size_t size) {
-    if (held.size < size) {
-        free(held.bytes);
-        held.bytes = aligned_alloc(64, (size + 63) / 64 * 64);
-        held.size = held.bytes ? size : 0;
-    }
-    return held.bytes;
-}
-
 static int64_t runs_of(const Int4 *w) { return (w->out_features + LANES - 1) / LANES; }
 
 /* Where run b begins in a tensor of ``rows`` rows to a block. */
 INLINE int64_t place(int64_t b, int64_t rows) { return b / TILE * rows * BLOCK + b % TILE * LANES; }
-
-static int threads_for(const Int4 *w, int threads) {
-    return w->in_features * w->out_features < WORTH_A_THREAD ? 1 : threads;
-}
 
 #if defined(__x86_64__)
 
@@ -189,7 +171,7 @@ EXPORT int int4_matmul_bf16(const Int4 *w, const uint16_t *x, uint16_t *out, int
     float *sums = w->zeros ? (float *)(pairs + rows * K) : NULL;
     for (int64_t r = 0; r < rows; r++) pair_row(x + r * K, pairs + r * K, sums ? sums + r * groups : NULL, K, w->group);
     const int64_t runs = runs_of(w);
-#pragma omp parallel for schedule(static) num_threads(threads_for(w, threads))
+#pragma omp parallel for schedule(static) num_threads(product_threads(w->in_features * w->out_features, threads))
     for (int64_t b = 0; b < runs; b += TILE)
         bf16_tile(w, b, b + TILE < runs ? b + TILE : runs, rows, pairs, sums, out);
     return 0;
@@ -293,7 +275,7 @@ EXPORT int int4_matmul_f32(const Int4 *w, const float *x, float *out, int64_t ro
         sums[i] = 0;
         for (int64_t k = 0; k < w->group; k++) sums[i] += x[i * w->group + k];
     }
-#pragma omp parallel for schedule(static) num_threads(threads_for(w, threads))
+#pragma omp parallel for schedule(static) num_threads(product_threads(w->in_features * w->out_features, threads))
     for (int64_t b = 0; b < runs; b++) f32_run(w, b, rows, x, sums, out);
     return 0;
 }

@@ -20,3 +20,18 @@
 #else
 #define AVX2
 #endif
+
+/* One buffer a calling thread for each file of code, grown as needed. NULL where memory ran out. */
+static _Thread_local struct { char *bytes; size_t size; } held;
+
+static inline void *scratch(size_t size) {
+    if (held.size < size) {
+        free(held.bytes);
+        held.bytes = aligned_alloc(64, (size + 63) / 64 * 64);
+        held.size = held.bytes ? size : 0;
+    }
+    return held.bytes;
+}
+
+/* Threads for a product with so many weights: below a few a second thread costs more than it gives. */
+static inline int product_threads(int64_t weights, int threads) { return weights < 1 << 18 ? 1 : threads; }

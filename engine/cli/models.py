@@ -1,0 +1,94 @@
+"""`kvasir models check`: one model's numbers for given token ids, written out to be compared with other software."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Literal, cast
+
+import numpy as np
+import torch
+
+from engine import config
+from engine.cache.pool import PAGE_SIZE
+from engine.cli.errors import CommandFailed
+from engine.core.checkpoint_loader import CheckpointLoader
+from engine.core.commands import LoadModel
+from engine.core.loaded import LoadedModel
+from engine.core.loading import LoadFailed
+from engine.core.options import EngineOptions
+from engine.core.runner import SequenceRows
+from engine.protocol import LoadOptions
+
+CHUNK = 256
+MOST_NUMBERS = 1 << 30
+"""Logits that are kept in memory before they are written: 4 GB."""
+
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+
+
+def run_check(model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str, device: str) -> int:
+    """Write ``dump`` (npz): ``tokens [n]`` int64, ``logits [n, V]`` float32 of every position, ``continuation`` int64.
+
+    The continuation is greedy, ``new_tokens`` long or up to the end of the context, through the paged cache.
+    """
+    ids = read_ids(tokens)
+    loaded = _load(model, dtype, device)
+    card = loaded.card
+    if max(ids) >= card.vocabulary or min(ids) < 0:
+        raise CommandFailed(f"{tokens} holds ids outside 0 to {card.vocabulary - 1}. Use the model's own tokenizer.")
+    room = min(loaded.limit, (loaded.pages - 1) * PAGE_SIZE)
+    if len(ids) > room:
+        raise CommandFailed(f"{tokens} holds {len(ids):,} ids, and there is room for {room:,}. Give fewer.")
+    if len(ids) * card.vocabulary > MOST_NUMBERS:
+        raise CommandFailed(f"The logits of {len(ids):,} ids would take more than 4 GB. Give fewer.")
+    logits, continuation = compute(loaded, ids, min(new_tokens, room - len(ids)))
+    with dump.open("wb") as file:
+        np.savez(file, tokens=np.array(ids), logits=logits, continuation=np.array(continuation, dtype=np.int64))
+    runner = str(loaded.model.dtype).removeprefix("torch.")
+    sys.stdout.write(f"{card.name}, {card.quantisation}, {runner} on {loaded.device.type}: {len(ids)} ids, ")
+    sys.stdout.write(f"{len(continuation)} more, written to {dump}\n")
+    return 0
+
+
+def read_ids(path: Path) -> list[int]:
+    """A JSON list of token ids. Raises :class:`CommandFailed`."""
+    try:
+        ids = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise CommandFailed(f"{path} cannot be read: {error.strerror or error}.") from None
+    except (ValueError, RecursionError):
+        ids = None
+    if not isinstance(ids, list) or not ids or not all(type(id) is int for id in ids):
+        raise CommandFailed(f"{path} is not a JSON list of token ids, such as [1, 15043, 3186].")
+    return ids
+
+
+def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.ndarray, list[int]]:
+    """Float32 logits ``[n, V]`` of every position, and the greedy continuation."""
+    pages = range(1, -(-(len(ids) + new_tokens) // PAGE_SIZE) + 1)
+    parts, written = [], 0
+    with torch.inference_mode():
+        while written < len(ids):
+            chunk = ids[written : written + CHUNK]
+            rows = SequenceRows(chunk, written, pages, want_logits=len(chunk))
+            parts.append(loaded.runner.forward([rows]).logits.float().cpu().numpy().copy())
+            written += len(chunk)
+        continuation: list[int] = []
+        best = int(parts[-1][-1].argmax())
+        for place in range(len(ids), len(ids) + new_tokens):
+            continuation.append(best)
+            logits = loaded.runner.forward([SequenceRows([best], place, pages, want_logits=1)]).logits
+            best = int(logits[0].argmax())
+    return np.concatenate(parts), continuation
+
+
+def _load(model: str, dtype: str, device: str) -> LoadedModel:
+    path, _ = config.resolve(model, "")
+    loader, options = CheckpointLoader(device), LoadOptions(dtype=cast(Dtype, dtype))
+    try:
+        opened = loader.open(LoadModel(path, "", options), EngineOptions(), None)
+        return opened.assemble(opened.read(lambda stage, done: None, lambda: False), lambda stage, done: None)
+    except LoadFailed as error:
+        raise CommandFailed(str(error)) from error

@@ -1,0 +1,89 @@
+"""`kvasir models check` against transformers on the same folder, and what it says to bad input."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from typer.testing import CliRunner
+
+from engine.cli.main import app
+
+transformers = pytest.importorskip("transformers")
+
+IDS = [int(id) for id in torch.randint(3, 128, (300,), generator=torch.Generator().manual_seed(1))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
+    config = transformers.LlamaConfig(
+        **shape, num_key_value_heads=2, vocab_size=128, max_position_embeddings=320, tie_word_embeddings=False
+    )
+    path = tmp_path_factory.mktemp("models") / "tiny"
+    transformers.LlamaForCausalLM(config).save_pretrained(path)
+    from tokenizers import Tokenizer, models
+
+    Tokenizer(models.WordLevel({f"t{i}": i for i in range(128)}, unk_token="t0")).save(str(path / "tokenizer.json"))
+    return path
+
+
+def run(*arguments: object) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["models", "check", *map(str, arguments)])
+    return result.exit_code, result.output
+
+
+def test_the_numbers_are_transformers(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "ids.json").write_text(json.dumps(IDS), "utf-8")
+    code, said = run(
+        folder,
+        "--tokens",
+        tmp_path / "ids.json",
+        "--dump",
+        tmp_path / "out.npz",
+        "--dtype",
+        "float32",
+        "--max-tokens",
+        30,
+    )
+    assert code == 0, said
+    assert "float32 on cpu: 300 ids, 20 more" in said, "the context ends at 320"
+    found = np.load(tmp_path / "out.npz")
+    model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        expected = model(torch.tensor([IDS])).logits[0].numpy()
+        longer = model(torch.tensor([IDS + found["continuation"].tolist()])).logits[0]
+    assert found["logits"].dtype == np.float32
+    assert np.abs(found["logits"] - expected).max() <= 1e-4 * np.abs(expected).max()
+    assert found["tokens"].tolist() == IDS
+    assert found["continuation"].tolist() == longer[299:-1].argmax(-1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("[1, 2", "not a JSON list"),
+        ("[]", "not a JSON list"),
+        ("[1, true]", "not a JSON list"),
+        ("[5, 128]", "outside 0 to 127"),
+        ("[-1]", "outside 0 to 127"),
+        (json.dumps([5] * 321), "there is room for 320"),
+    ],
+)
+def test_bad_ids(folder: Path, tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "ids.json").write_text(text, "utf-8")
+    code, said = run(folder, "--tokens", tmp_path / "ids.json", "--dump", tmp_path / "out.npz")
+    assert (code, says in said) == (1, True), said
+    assert not (tmp_path / "out.npz").exists()
+
+
+def test_no_file_no_model_no_such_dtype(folder: Path, tmp_path: Path) -> None:
+    dump = ("--dump", tmp_path / "out.npz")
+    assert "cannot be read" in run(folder, "--tokens", tmp_path / "none.json", *dump)[1]
+    (tmp_path / "ids.json").write_text("[1]", "utf-8")
+    assert run(tmp_path / "no-model", "--tokens", tmp_path / "ids.json", *dump)[0] == 1
+    assert run(folder, "--tokens", tmp_path / "ids.json", *dump, "--dtype", "int4")[0] == 2
