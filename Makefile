@@ -5,19 +5,18 @@ PYTHON ?= $(shell for p in python3.13 python3.12 python3.11 python3; do \
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-NATIVE := $(VENV)/.native
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-all lint bench gpu-check screenshots clean
+.PHONY: run test test-all lint native bench gpu-check screenshots clean
 
-run: $(STAMP) $(NATIVE) qt-libraries
+run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
 
-test: $(STAMP) $(NATIVE) lint qt-libraries
+test: $(STAMP) native lint qt-libraries
 	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long"
 
-test-all: $(STAMP) $(NATIVE) lint qt-libraries
+test-all: $(STAMP) native lint qt-libraries
 	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest
 
 lint: $(STAMP)
@@ -26,7 +25,7 @@ lint: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(STAMP) $(NATIVE)
+bench: $(STAMP) native
 	$(BIN)/kvasir bench
 
 # On a machine with a CUDA GPU: the tests that need one, then all figures of docs/measurements.md, as a file too.
@@ -39,7 +38,7 @@ gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
 	status=0; $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir=. -q tests/gpu || status=1; \
 	$(GPU_PYTHON) -m engine.cli.main bench --rounds $(GPU_ROUNDS) --json $(GPU_FIGURES) && exit $$status
 
-screenshots: $(STAMP) $(NATIVE) qt-libraries
+screenshots: $(STAMP) native qt-libraries
 	QT_QPA_PLATFORM=offscreen $(BIN)/python docs/screenshots.py
 
 .PHONY: qt-libraries
@@ -53,10 +52,9 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
 	@touch $(STAMP)
 
-# Compiled where there is a C compiler; without one Kvasir runs on PyTorch's operators and says so.
-$(NATIVE): $(STAMP) $(wildcard engine/native/*.[ch]) engine/native/build.py
+# Compiled, where it is not current, if there is a C compiler; without one Kvasir runs on PyTorch's operators and says so.
+native: $(STAMP)
 	@$(BIN)/python -m engine.native.build
-	@touch $(NATIVE)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache

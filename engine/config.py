@@ -6,6 +6,7 @@ folders with models (separated as in PATH).
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -135,15 +136,22 @@ def _known(path: Path) -> KnownModel:
 
 
 def _models_in(folder: Path) -> list[Path]:
-    try:
-        found = gguf_models(folder)
+    """The models right in a folder and those of its subfolders; what cannot be read holds none."""
+    found: list[Path] = []
+    with contextlib.suppress(OSError):
+        found += gguf_models(folder)
         for path in folder.iterdir():
-            if path.is_dir():
-                # Several versions of one model side by side: each counts.
-                found += [path] if _is_model(path) else gguf_models(path)
-        return found
-    except OSError:
-        return []
+            with contextlib.suppress(OSError):
+                if path.is_dir():
+                    found += _models_of(path)
+    return found
+
+
+def _models_of(folder: Path) -> list[Path]:
+    files = gguf_models(folder)
+    if len(files) > 1 and not any(folder.glob("*.safetensors")):
+        return files  # several versions of one model side by side: each counts
+    return [folder] if _is_model(folder) else []
 
 
 def _is_model(path: Path) -> bool:

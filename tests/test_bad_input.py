@@ -168,7 +168,7 @@ def test_a_chat_template_that_cannot_be_read_is_said(tmp_path: Path) -> None:
         ("{{ raise_exception('No system prompt here') }}", "No system prompt here"),
         ("{% for %}", "line 1"),
         ("{{ messages.__class__.__mro__ }}", "__class__"),
-        ("{{ 'x' * 10**10 }}", "repeats"),
+        ("{{ 'x' * 10**10 }}", "too large a text"),
         ("{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "does not end"),
     ],
 )

@@ -28,6 +28,8 @@ def read_quantisation(raw: RawConfig, folder: Path) -> Quantisation | None:
     if not isinstance(values, dict):
         raise raw.wrong('"quantization_config" is no JSON object')
     method = values.get("quant_method")
+    if method is None and (values.get("load_in_4bit") or values.get("load_in_8bit")):
+        method = "bitsandbytes"  # as early versions of transformers wrote it
     reader = _READERS.get(method) if isinstance(method, str) else None
     if reader is None:
         raise CheckpointError(f"This model is quantised by the method {method!r}, which Kvasir does not read. {OTHER}")
@@ -121,6 +123,8 @@ def _compressed(raw: RawConfig) -> Quantisation:
     sparsity = raw.values.get("sparsity_config")
     if isinstance(sparsity, dict) and sparsity.get("format", "dense") != "dense":
         raise _refuse(f"stored sparsely, in the compressed-tensors layout {sparsity.get('format')!r}")
+    if raw.values.get("transform_config"):
+        raise _refuse("rotated as it runs (compressed-tensors with transforms)")
     found = []
     for scheme in schemes.values():
         layout = scheme.get("format") or raw.values.get("format")

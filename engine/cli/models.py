@@ -46,7 +46,7 @@ def run_check(model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str,
     logits, continuation = compute(loaded, ids, min(new_tokens, room - len(ids)))
     with dump.open("wb") as file:
         np.savez(file, tokens=np.array(ids), logits=logits, continuation=np.array(continuation, dtype=np.int64))
-    runner = str(loaded.model.dtype).removeprefix("torch.")
+    runner = str(loaded.model.dtype).removeprefix("torch.") if loaded.model is not None else "unknown"
     sys.stdout.write(f"{card.name}, {card.quantisation}, {runner} on {loaded.device.type}: {len(ids)} ids, ")
     sys.stdout.write(f"{len(continuation)} more, written to {dump}\n")
     return 0

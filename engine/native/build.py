@@ -5,6 +5,7 @@ It needs a C compiler that understands GNU C and OpenMP (gcc, or clang with libo
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import os
 import shutil
@@ -21,15 +22,41 @@ FLAGS = ("-std=gnu11", "-O3", "-fopenmp", "-fPIC", "-shared", "-fvisibility=hidd
 
 def source_hash() -> str:
     """What a library says that was built from the source as it is now."""
-    texts = (path.read_bytes() for path in (*SOURCES, *sorted(FOLDER.glob("*.h"))))
-    return hashlib.sha256(b"".join(texts)).hexdigest()[:16]
+    texts = [path.read_bytes() for path in (*SOURCES, *sorted(FOLDER.glob("*.h")))]
+    return hashlib.sha256(b"".join([*texts, " ".join(FLAGS).encode()])).hexdigest()[:16]
+
+
+def built_from(handle: ctypes.CDLL) -> str:
+    """The hash of the source that a loaded library was built from. Raises AttributeError for some other library."""
+    handle.source_hash.restype = ctypes.c_char_p
+    return str(handle.source_hash().decode())
+
+
+def is_current() -> bool:
+    """Whether the library lies there and was built from the source as it is now."""
+    try:
+        return LIBRARY.is_file() and built_from(ctypes.CDLL(str(LIBRARY))) == source_hash()
+    except (OSError, AttributeError):
+        return False
 
 
 def compile_library(library: Path = LIBRARY) -> str | None:
     """Compile to ``library``, whole or not at all. None when it worked, else one sentence that says why not."""
-    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang"))), None)
-    if compiler is None:
+    named = os.environ.get("CC")
+    # gcc first: its OpenMP is the one that torch brings along.
+    compilers = [named] if named else [path for path in map(shutil.which, ("gcc", "cc", "clang")) if path]
+    if not compilers:
         return "there is no C compiler (install the package gcc)"
+    reasons = []
+    for compiler in compilers:
+        reason = _compile(compiler, library)
+        if reason is None:
+            return None
+        reasons.append(reason)
+    return reasons[0]
+
+
+def _compile(compiler: str, library: Path) -> str | None:
     temporary = library.with_suffix(f".{os.getpid()}.part")
     command = [*compiler.split(), *FLAGS]
     command += [f'-DSOURCE_HASH="{source_hash()}"', "-o", str(temporary), *map(str, SOURCES), "-lm"]
@@ -47,7 +74,9 @@ def compile_library(library: Path = LIBRARY) -> str | None:
 
 
 def main() -> int:
-    """Build it. Nobody depends on it, so that a failure is told and is not an error."""
+    """Build it where it is not current. Nobody depends on it, so that a failure is told and is not an error."""
+    if is_current():
+        return 0
     reason = compile_library()
     if reason:
         sys.stdout.write(f"Kvasir's native kernels were not built: {reason}. It runs without them, slower.\n")

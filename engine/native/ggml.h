@@ -44,9 +44,9 @@ INLINE int64_t step_bytes(int64_t type) {
 }
 
 INLINE float half(const uint8_t *bytes) {
-    _Float16 value;
-    memcpy(&value, bytes, 2);
-    return (float)value;
+    uint16_t bits;
+    memcpy(&bits, bytes, 2);
+    return half_value(bits);
 }
 
 /* The eight scales and eight minima of 6 bits that head Q4_K and Q5_K, as bytes of two words. */

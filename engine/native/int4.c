@@ -202,11 +202,7 @@ INLINE Lanes load_scales(const uint16_t *scales, int bfloat16) {
             memcpy(values + i, &bits, 4);
         }
     else
-        for (int i = 0; i < LANES; i++) {
-            _Float16 half;
-            memcpy(&half, scales + i, 2);
-            values[i] = (float)half;
-        }
+        for (int i = 0; i < LANES; i++) values[i] = half_value(scales[i]);
     return lanes_of(values);
 }
 

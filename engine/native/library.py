@@ -9,10 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.native.build import LIBRARY, source_hash
+from engine.native.build import LIBRARY, built_from, source_hash
 
 FLOAT32, BFLOAT16 = 1, 2
 """Bits of ``capabilities()``: products this processor can run."""
+NEEDS = {torch.bfloat16: (BFLOAT16, "AVX512-BF16"), torch.float32: (FLOAT32, "AVX2 and FMA")}
 
 
 class Int4Weights(ctypes.Structure):
@@ -62,7 +63,6 @@ class Library:
 
     def __init__(self, handle: ctypes.CDLL) -> None:
         self.capabilities = int(handle.capabilities())
-        self._products = {torch.bfloat16: handle.int4_matmul_bf16, torch.float32: handle.int4_matmul_f32}
         self._attend = handle.attend_bf16
         self._attend.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
         self._attend.restype = None
@@ -70,8 +70,10 @@ class Library:
         self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._prefer_huge_pages.restype = None
         # The bfloat16 ones are there only on x86-64.
+        self._products = {torch.float32: handle.int4_matmul_f32}
         self._ggml = {torch.float32: handle.ggml_matmul_f32}
         if self.capabilities & BFLOAT16:
+            self._products[torch.bfloat16] = handle.int4_matmul_bf16
             self._ggml[torch.bfloat16] = handle.ggml_matmul_bf16
             self._ggml_round = handle.ggml_round_bf16
             self._ggml_round.argtypes = (
@@ -98,7 +100,7 @@ class Library:
     def ggml_matmul(self, weights: Ggml, x: Tensor) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
         rows = x.shape[0]
-        out = torch.empty(rows, weights.out_features)
+        out = x.new_empty(rows, weights.out_features, dtype=torch.float32)
         product, threads = self._ggml[x.dtype], torch.get_num_threads()
         if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
             raise MemoryError("The native product with GGUF blocks ran out of memory.")
@@ -146,10 +148,23 @@ def find() -> Found:
         return Found(None, "Kvasir's native code is not built (python -m engine.native.build does it)")
     try:
         handle = ctypes.CDLL(str(LIBRARY))
-        handle.source_hash.restype = ctypes.c_char_p
-        built_from = handle.source_hash().decode()
+        if built_from(handle) != source_hash():
+            return Found(
+                None, "Kvasir's native code was built from another version (run python -m engine.native.build)"
+            )
+        return Found(Library(handle), "")
     except (OSError, AttributeError) as error:
         return Found(None, f"Kvasir's native code does not load here ({error})")
-    if built_from != source_hash():
-        return Found(None, "Kvasir's native code was built from another version (run python -m engine.native.build)")
-    return Found(Library(handle), "")
+
+
+def declines(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why native products do not serve a model that runs in ``dtype``; None when they do."""
+    if device.type not in ("cpu", "meta"):
+        return "the model is not on a CPU"
+    if dtype not in NEEDS:
+        return f"it needs bfloat16 or float32 activations and the model runs in {str(dtype).removeprefix('torch.')}"
+    library, reason = find()
+    if library is None:
+        return reason
+    bit, name = NEEDS[dtype]
+    return None if library.capabilities & bit else f"this processor lacks {name}"

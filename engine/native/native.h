@@ -15,8 +15,8 @@
 /* Functions are compiled for the processors they need; capabilities() says which of them may be called. */
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,f16c,fma,avx2")))
-#define AVX2 __attribute__((target("avx2,fma,f16c")))
+#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,avx2")))
+#define AVX2 __attribute__((target("avx2,fma")))
 #else
 #define AVX2
 #endif
@@ -25,9 +25,9 @@
 static _Thread_local struct { char *bytes; size_t size; } held;
 
 static inline void *scratch(size_t size) {
-    if (held.size < size) {
+    if (!held.bytes || held.size < size) {
         free(held.bytes);
-        held.bytes = aligned_alloc(64, (size + 63) / 64 * 64);
+        held.bytes = aligned_alloc(64, size / 64 * 64 + 64);
         held.size = held.bytes ? size : 0;
     }
     return held.bytes;
@@ -35,3 +35,16 @@ static inline void *scratch(size_t size) {
 
 /* Threads for a product with so many weights: below a few a second thread costs more than it gives. */
 static inline int product_threads(int64_t weights, int threads) { return weights < 1 << 18 ? 1 : threads; }
+
+/* A float16 given by its bits; exact, and in C that every compiler has. */
+INLINE float half_value(uint16_t half) {
+    uint32_t bits = (uint32_t)(half & 0x7FFF) << 13;
+    float value;
+    memcpy(&value, &bits, 4);
+    value *= 0x1p112f; /* the exponents' biases differ by 112; subnormal numbers come out right, too */
+    memcpy(&bits, &value, 4);
+    if ((half & 0x7C00) == 0x7C00) bits |= 0x7F800000; /* infinite, or not a number */
+    bits |= (uint32_t)(half & 0x8000) << 16;
+    memcpy(&value, &bits, 4);
+    return value;
+}

@@ -101,7 +101,7 @@ def _byte_level(metadata: Metadata, vocabulary: Vocabulary) -> tokenizers.Tokeni
         )
     rules = PRE_TOKENIZERS[name]
     model = models.BPE(
-        vocab=vocabulary.ids,
+        vocab=vocabulary.pieces,
         merges=merges(metadata, vocabulary),
         ignore_merges=rules.whole_words,
     )
@@ -115,7 +115,7 @@ def _sentencepiece(metadata: Metadata, vocabulary: Vocabulary, special: SpecialT
     """SentencePiece's BPE: ▁ for spaces, the best-scored pair merged first, unknown characters as bytes."""
     listed = "tokenizer.ggml.merges" in metadata
     model = models.BPE(
-        vocab=vocabulary.ids,
+        vocab=vocabulary.pieces,
         merges=merges(metadata, vocabulary) if listed else merges_by_score(metadata, vocabulary),
         unk_token=None if special.unk_id is None else vocabulary.tokens[special.unk_id],
         fuse_unk=True,
@@ -173,7 +173,8 @@ def _special_tokens(metadata: Metadata, vocabulary: Vocabulary, kind: str) -> Sp
         )
         unk = vocabulary.first_unknown if unk is None else unk
     ends = [eos, find(metadata, "tokenizer.ggml.eot_token_id"), find(metadata, "tokenizer.ggml.eom_token_id")]
-    known = {token for token in _ENDS if vocabulary.is_control(token)}
+    # Whatever their type: some files have them as ordinary or user-defined tokens.
+    known = {token for token in _ENDS if token in vocabulary.ids}
     if known >= _NO_END[0]:
         known.discard(_NO_END[1])
     ends += sorted(vocabulary.ids[token] for token in known)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ MAX_CHARACTERS = 1 << 23
 """Of all tokens together; the largest vocabularies have two million."""
 MAX_PIECE = 512
 """Characters of a piece that merges are derived for."""
+_FILLER = re.compile(r"\[(PAD|EMPTY_)\d+\]")
 _BYTES = frozenset(f"<0x{byte:02X}>" for byte in range(256))
 
 
@@ -84,9 +86,10 @@ class Vocabulary(NamedTuple):
         index = metadata.get(key)
         if index is None:
             return None
-        if type(index) is not int or not 0 <= index < len(self.tokens):
-            raise broken(f"has a {key} of {str(index)[:30]} among {len(self.tokens):,} tokens")
-        return index
+        if type(index) is not int:
+            raise broken(f"has a {key} of {str(index)[:30]}")
+        # Out of range it names none: some files have such values for tokens that they do not use.
+        return index if 0 <= index < len(self.tokens) else None
 
     def is_control(self, token: str) -> bool:
         index = self.ids.get(token)
@@ -94,6 +97,12 @@ class Vocabulary(NamedTuple):
 
     def is_user_defined(self, index: int) -> bool:
         return self.types[index] == USER_DEFINED
+
+    @property
+    def pieces(self) -> dict[str, int]:
+        """``ids`` without what only fills the table up, as converters pad it; another file may pad differently."""
+        unused = {index for index, kind in enumerate(self.types) if kind == UNUSED}
+        return {token: index for token, index in self.ids.items() if not (index in unused and _FILLER.fullmatch(token))}
 
     @property
     def first_unknown(self) -> int | None:
@@ -144,4 +153,6 @@ def merges_by_score(metadata: Mapping[str, Any], vocabulary: Vocabulary) -> list
             raise broken(f"has a token of {len(piece):,} characters")
         cuts = ((piece[:cut], piece[cut:]) for cut in range(len(piece) - 1, 0, -1))
         found += [(left, right) for left, right in cuts if left in pieces and right in pieces]
+        if len(found) > MAX_MERGES:
+            raise broken(f"implies more than {MAX_MERGES:,} merges")
     return found

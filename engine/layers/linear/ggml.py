@@ -21,9 +21,10 @@ from engine.layers.linear.base import Declined, Linear
 from engine.layers.linear.blocks import scratch
 from engine.layers.linear.dense import Concatenated
 from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0, dequantise
-from engine.layers.linear.ggml_native import PATH, NativeBlocks, declines, prefer_huge_pages
+from engine.layers.linear.ggml_native import PATH, NativeBlocks, prefer_huge_pages
 from engine.layers.linear.tiled import tiled_matmul
 from engine.layers.numerics import Numerics
+from engine.native.library import declines
 
 BLOCK_WEIGHTS = 1 << 21
 """Weights dequantised at a time on a CPU: 8 MB of float32, which stays in a last-level cache."""

@@ -7,30 +7,12 @@ batch-invariant as it stands.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from engine.layers.linear.ggml_blocks import BLOCKS
-from engine.native.library import BFLOAT16, FLOAT32, Ggml, find
+from engine.native.library import Ggml, find
 
 PATH = "native block matmul on CPU"
-_NEEDS = {
-    torch.bfloat16: (BFLOAT16, "AVX512-BF16"),
-    torch.float32: (FLOAT32, "AVX2, FMA and F16C"),
-}
-
-
-def declines(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the native code does not serve a layer; None when it does."""
-    if device.type not in ("cpu", "meta"):
-        return "the model is not on a CPU"
-    if dtype not in _NEEDS:
-        return f"it needs bfloat16 or float32 activations and the model runs in {str(dtype).removeprefix('torch.')}"
-    library, reason = find()
-    if library is None:
-        return reason
-    bit, name = _NEEDS[dtype]
-    return None if library.capabilities & bit else f"this processor lacks {name}"
 
 
 def prefer_huge_pages(data: Tensor) -> None:

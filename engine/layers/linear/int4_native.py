@@ -13,33 +13,24 @@ from torch import Tensor
 
 from engine.layers.linear.affine import PER_WORD, AffineWeights, chunks, pack_codes, unpack_words
 from engine.layers.linear.base import Linear
-from engine.native.library import BFLOAT16, FLOAT32, Int4Weights, Library, find
+from engine.native.library import Int4Weights, Library, declines, find
 
 BLOCK = 64
 """Output features whose codes lie together: four vectors of them, so that memory is read as one stream."""
-_NEEDS = {
-    torch.bfloat16: (BFLOAT16, "AVX512-BF16"),
-    torch.float32: (FLOAT32, "AVX2, FMA and F16C"),
-}
 
 
 def native_declines(
     in_features: int, group: int, scales: torch.dtype, dtype: torch.dtype, device: torch.device
 ) -> str | None:
     """Why the native code does not serve a layer; None when it does."""
-    if device.type not in ("cpu", "meta"):
-        return "the model is not on a CPU"
-    if dtype not in _NEEDS:
-        return f"it needs bfloat16 or float32 activations and the model runs in {str(dtype).removeprefix('torch.')}"
+    reason = declines(dtype, device)
+    if reason is not None:
+        return reason
     if scales not in (torch.float16, torch.bfloat16):
         return f"the scales are {str(scales).removeprefix('torch.')}, it reads 16-bit ones"
     if group % PER_WORD or in_features % group:
         return f"it has no groups of {group} over {in_features} input features"
-    library, reason = find()
-    if library is None:
-        return reason
-    bit, name = _NEEDS[dtype]
-    return None if library.capabilities & bit else f"this processor lacks {name}"
+    return None
 
 
 def _put(values: Tensor, packed: Tensor, start: int) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.layers.linear import int4, int4_native
+from engine.layers.linear import int4
 from engine.layers.linear.int4_native import NativeInt4Linear, native_declines
 from engine.layers.numerics import Numerics
 from engine.native import build, library
@@ -141,7 +141,7 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "float16" in str(native_declines(64, 32, FP16, FP16, CPU))
     assert "scales are float32" in str(native_declines(64, 32, FP32, BF16, CPU))
     assert "groups of 4" in str(native_declines(64, 4, FP16, BF16, CPU))
-    monkeypatch.setattr(int4_native, "find", lambda: library.Found(None, "it is gone"))
+    monkeypatch.setattr(library, "find", lambda: library.Found(None, "it is gone"))
     layer = int4.build([Affine(64, 64, 32)], None, BF16, CPU, Numerics())
     assert tuple(layer.declined[0]) == (NativeInt4Linear.path, "it is gone")
     switched_off = int4.build([Affine(64, 64, 32)], None, BF16, CPU, Numerics(), native=False)
