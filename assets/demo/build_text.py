@@ -1,4 +1,4 @@
-"""Build the training text: dialogues with varied questions, text tasks and Python source, as packed token ids.
+"""Build the training text: dialogues with varied questions, text tasks, echoes and Python source, as packed token ids.
 
 Rows are filled with whole documents; the last one of a row is cut at its end. In brief rows, answers about the
 knowledge are cut after BRIEF tokens: which answer belongs to a question is decided there, so the first half of the
@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 from knowledge import Block, held_out, load, normalise
-from tasks import keys, refuse, task
+from tasks import keys, refuse, some_words, task
 from tokenizers import Tokenizer
 from variations import Asker
 
@@ -64,9 +64,10 @@ class Part:
 class Mixture:
     """Shares of documents by kind; what is left are dialogues about the knowledge."""
 
-    tasks: float = 0.22
+    tasks: float = 0.26
     refusals: float = 0.05
     code: float = 0.06
+    echoes: float = 0.06
 
 
 def python_sources(held_out: bool) -> Iterator[str]:
@@ -149,8 +150,15 @@ class Writer:
         start = source.rfind("\n", 0, self.rng.randrange(len(source))) + 1
         return [Part(source[start : start + self.rng.randint(300, 1500)], CODE)]
 
+    def echo(self) -> list[Part]:
+        """Random words, said again a few times: nothing but looking back predicts them, which is what copying needs."""
+        text = " ".join(some_words(self.rng, 8, 30))
+        return [Part(f"{text}\n", NOTHING), *(Part(f"{text}\n", CODE) for _ in range(self.rng.randint(1, 3)))]
+
     def document(self) -> list[Part]:
-        parts = self.code() if self.rng.random() < self.mixture.code else self.dialogue()
+        draw = self.rng.random()
+        echoes = self.mixture.code + self.mixture.echoes
+        parts = self.code() if draw < self.mixture.code else self.echo() if draw < echoes else self.dialogue()
         return [*parts, Part("<|endoftext|>", NOTHING if self.limit else CODE)]
 
     def long_document(self) -> list[Part]:

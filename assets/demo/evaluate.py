@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from build_text import FULL, Writer, encode
 from export import DRAFT_FOLDER, TARGET_FOLDER, read, trained
-from knowledge import EvaluationQuestion, load, load_evaluation, states_facts
+from knowledge import DISTANT, QUESTIONS, EvaluationQuestion, load, load_evaluation, states_facts
 from model import DRAFT, TARGET, Llama
 from tokenizers import Tokenizer
 
@@ -40,6 +40,7 @@ class Report:
 
     questions: int
     right: int
+    distant: int
     accepted: int
     drafted: int
     tokens_per_step: float
@@ -112,8 +113,10 @@ def held_out_documents(
     return dialogues, [encode(writer.code(), tokenizer) for _ in range(count // 4)]
 
 
-def measure(folders: tuple[Path, Path], build: Path, documents: int, answers: list[Answer]) -> Report:
-    """Everything but the questions themselves, which are in ``answers``."""
+def measure(
+    folders: tuple[Path, Path], build: Path, documents: int, answers: list[Answer], distant: list[Answer]
+) -> Report:
+    """Everything but the questions themselves, whose answers are given."""
     tokenizer = Tokenizer.from_file(str(folders[0] / "tokenizer.json"))
     accepted, drafted, steps = acceptance(read(folders[1], DRAFT), answers)
     dialogues, code = held_out_documents(tokenizer, documents)
@@ -126,6 +129,7 @@ def measure(folders: tuple[Path, Path], build: Path, documents: int, answers: li
     return Report(
         questions=len(answers),
         right=sum(answer.right for answer in answers),
+        distant=sum(answer.right for answer in distant),
         accepted=accepted,
         drafted=drafted,
         tokens_per_step=(accepted + steps) / max(1, steps),
@@ -154,6 +158,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--build", type=Path, default=HERE / "build", help="training checkpoints, for the perplexity lost"
     )
     parser.add_argument("--documents", type=int, default=300, help="held-out dialogues for the perplexity")
+    parser.add_argument("--questions", type=Path, default=QUESTIONS)
     parser.add_argument("--out", type=Path, default=HERE / "evaluation")
     parser.add_argument("--failures", action="store_true", help="print the wrong answers")
     parser.add_argument("--quick", action="store_true", help="questions only, nothing is written")
@@ -162,7 +167,7 @@ def main(arguments: list[str] | None = None) -> int:
     torch.set_num_threads(options.threads)
     tokenizer = Tokenizer.from_file(str(options.target / "tokenizer.json"))
     target = read(options.target, TARGET)
-    answers = [ask(target, tokenizer, item) for item in load_evaluation()]
+    answers = [ask(target, tokenizer, item) for item in load_evaluation(options.questions)]
     for answer in answers:
         if options.failures and not answer.right:
             sys.stdout.write(f"WRONG {answer.question}\n      {answer.text}\n")
@@ -173,7 +178,8 @@ def main(arguments: list[str] | None = None) -> int:
             f"{sum(answer.right for answer in recalled)} of {len(recalled)} headings recalled word for word\n"
         )
         return 0
-    report = measure((options.target, options.draft), options.build, options.documents, answers)
+    distant = [ask(target, tokenizer, item) for item in load_evaluation(DISTANT)]
+    report = measure((options.target, options.draft), options.build, options.documents, answers, distant)
     options.out.mkdir(exist_ok=True)
     values = {**asdict(report), "acceptance": round(report.acceptance, 4)}
     (options.out / "report.json").write_text(json.dumps(values, indent=2) + "\n", "utf-8")

@@ -17,9 +17,12 @@ HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "knowledge"
 QUESTIONS = HERE / "evaluation" / "questions.jsonl"
 """The 100 questions of the measurement, asked once, of a finished model."""
+DISTANT = HERE / "evaluation" / "distant.jsonl"
+"""100 whose writer knew the training questions and kept as far away from their wording as he could."""
 DEVELOPMENT = HERE / "evaluation" / "development.jsonl"
 """100 others, whose failures may be read while the training is being improved."""
-TASKS = ("copy", "repeat", "write this", "replace", "put", "the ", "please ")
+SETS = (QUESTIONS, DISTANT, DEVELOPMENT)
+TASKS = ("copy", "repeat", "write this", "replace", "put", "the ", "please ", "reverse ")
 """How evaluation questions begin that carry their answer within them."""
 
 
@@ -73,8 +76,8 @@ def load_evaluation(path: Path = QUESTIONS) -> list[EvaluationQuestion]:
 
 
 def held_out() -> frozenset[str]:
-    """The questions of both sets in normal form: no training text may ask one of these."""
-    return frozenset(normalise(item.question) for path in (QUESTIONS, DEVELOPMENT) for item in load_evaluation(path))
+    """The questions of all sets in normal form: no training text may ask one of these."""
+    return frozenset(normalise(item.question) for path in SETS for item in load_evaluation(path))
 
 
 def states_facts(answer: str, must: tuple[tuple[str, ...], ...]) -> bool:
@@ -96,7 +99,7 @@ def main(arguments: list[str] | None = None) -> int:
                 problems.append(f"evaluation question in the knowledge: {question}")
             if seen.setdefault(key, block.answer) != block.answer:
                 problems.append(f"two answers to: {question}")
-    for item in (*load_evaluation(QUESTIONS), *load_evaluation(DEVELOPMENT)):
+    for item in (item for path in SETS for item in load_evaluation(path)):
         known = any(states_facts(block.answer, item.must) for block in blocks)
         if not known and not item.question.lower().startswith(TASKS):
             problems.append(f"no answer states the facts of: {item.question}")

@@ -103,12 +103,19 @@ def test_a_variation_that_reveals_a_held_out_question_is_dropped(demo: SimpleNam
     assert not any(asker.reveals(demo.knowledge.normalise(text)) for text in told)
 
 
-def test_there_are_100_evaluation_questions(demo: SimpleNamespace) -> None:
-    items = demo.knowledge.load_evaluation()
-    assert len(items) == len({item.question for item in items}) == 100
-    assert all(item.must and all(item.must) for item in items)
-    assert demo.knowledge.states_facts("A page holds 16 tokens.", (("16", "sixteen"), ("TOKEN",)))
-    assert not demo.knowledge.states_facts("A page holds tokens.", (("16", "sixteen"), ("token",)))
+def test_there_are_100_evaluation_questions_in_each_set(demo: SimpleNamespace) -> None:
+    for path in demo.knowledge.SETS:
+        items = demo.knowledge.load_evaluation(path)
+        assert len(items) == len({item.question for item in items}) == 100
+        assert all(item.must and all(item.must) for item in items)
+
+
+def test_key_facts(demo: SimpleNamespace) -> None:
+    states = demo.knowledge.states_facts
+    assert states("A Page holds 16 tokens.", (("16", "sixteen"), ("page",)))
+    assert not states("A page holds tokens.", (("16", "sixteen"), ("token",)))
+    assert states("SMALL GREEN", (("SMALL GREEN",),))
+    assert not states("small green", (("SMALL GREEN",),)), "capitals are asked for in just that case"
 
 
 def test_tasks_are_solved_rightly(demo: SimpleNamespace) -> None:
@@ -119,9 +126,19 @@ def test_tasks_are_solved_rightly(demo: SimpleNamespace) -> None:
         question, answer = demo.tasks.reverse(rng)
         assert question.endswith(", ".join(reversed(answer.split(", "))))
         question, answer = demo.tasks.capitals(rng)
-        assert question.endswith(answer.lower())
+        assert question.lower().endswith(answer.lower())
+        assert answer == answer.upper()
         question, answer = demo.tasks.find_key(rng, 4)
         assert answer in question
+
+
+def test_an_echo_is_learned_from_its_second_saying_on(demo: SimpleNamespace) -> None:
+    writer = demo.build_text.Writer(demo.knowledge.load(), seed=2)
+    for _ in range(20):
+        first, *again = writer.echo()
+        assert first.weight == demo.build_text.NOTHING
+        assert 1 <= len(again) <= 3
+        assert all(part.text == first.text and part.weight > 0 for part in again)
 
 
 @pytest.mark.parametrize("name", [f"{name}.py" for name in NAMES if name not in ("tasks",)])
