@@ -151,7 +151,8 @@ EXPORT void attend_bf16(const Attend *a, const uint16_t *q, uint16_t *out, int t
     for (int64_t row = 0; row < a->count; row++) work += (a->rows[row][2] - a->rows[row][1]) * a->heads * a->width;
     const int64_t tasks = a->count * a->kv_heads;
 #pragma omp parallel for schedule(dynamic) num_threads(work < WORTH_A_THREAD ? 1 : threads)
-    for (int64_t task = 0; task < tasks; task++) attend_task(a, task / a->kv_heads, task % a->kv_heads, q, out);
+    for (int64_t task = 0; task < tasks; task++) /* rows of one sequence follow each other over the same keys */
+        attend_task(a, task % a->count, task / a->count, q, out);
 }
 #else
 EXPORT void attend_bf16(const Attend *a, const uint16_t *q, uint16_t *out, int threads) {

@@ -43,7 +43,7 @@ def build(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = No
 
 
 def native(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = None) -> GgmlLinear:
-    reason = ggml_native.declines(dtype, CPU)
+    reason = library.declines(dtype, CPU)
     if reason:
         pytest.skip(reason)
     layer = build(parts, dtype, bias, native=True)
@@ -167,7 +167,7 @@ def test_native_products_never_round_a_weight(type: int, dtype: torch.dtype, inp
     """Also the Q4_0 of a tied head, and rows of small blocks that are no whole number of steps."""
     if inputs % BLOCKS[type].weights:
         return
-    reason = ggml_native.declines(dtype, CPU)
+    reason = library.declines(dtype, CPU)
     if reason:
         pytest.skip(reason)
     part, bias = weights(type, 21, inputs, 5), torch.randn(21).to(dtype)
@@ -185,7 +185,7 @@ def test_native_products_never_round_a_weight(type: int, dtype: torch.dtype, inp
 @pytest.mark.parametrize("scale", [None, 0.01])
 def test_native_rounding_is_that_of_the_definition(type: int, scale: float | None) -> None:
     part = GgmlWeights(type, rows_of(type, 33, 512, 6, scale), 512)
-    reason = ggml_native.declines(BF16, CPU)
+    reason = library.declines(BF16, CPU)
     if reason:
         pytest.skip(reason)
     layer = GgmlLinear(type, part.data, None, BF16, Numerics())
@@ -230,13 +230,13 @@ def test_batch_invariant_rows_keep_their_bits(type: int, dtype: torch.dtype, thr
 
 
 def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "not on a CPU" in str(ggml_native.declines(BF16, torch.device("cuda")))
-    assert "float16" in str(ggml_native.declines(FP16, CPU))
+    assert "not on a CPU" in str(library.declines(BF16, torch.device("cuda")))
+    assert "float16" in str(library.declines(FP16, CPU))
     parts = [weights(Q4_K, 16, 256)]
     layer = build(parts, FP16, native=True)
     assert layer.path == "dequantise and multiply"
     assert layer.declined[0].path == ggml_native.PATH
-    monkeypatch.setattr(ggml_native, "find", lambda: library.Found(None, "it is gone"))
+    monkeypatch.setattr(library, "find", lambda: library.Found(None, "it is gone"))
     assert tuple(build(parts, BF16, native=True).declined[0]) == (ggml_native.PATH, "it is gone")
     assert build(parts, BF16, native=False).declined == []
 
@@ -247,4 +247,4 @@ def test_a_processor_without_the_instructions_declines(monkeypatch: pytest.Monke
         pytest.skip(library.find().reason)
     monkeypatch.setattr(found, "capabilities", 0)
     for dtype, name in ((BF16, "AVX512-BF16"), (FP32, "AVX2")):
-        assert name in str(ggml_native.declines(dtype, CPU))
+        assert name in str(library.declines(dtype, CPU))
