@@ -52,9 +52,8 @@ def test_knowledge_is_sound(demo: SimpleNamespace, capsys: pytest.CaptureFixture
     assert demo.knowledge.main([]) == 0, capsys.readouterr().out
     blocks = demo.knowledge.load()
     assert len(blocks) >= 300
-    assert all(5 <= len(block.questions) <= 25 for block in blocks), [
-        block.questions[0] for block in blocks if not 5 <= len(block.questions) <= 25
-    ]
+    few = [block.questions[0] for block in blocks if len(block.questions) < 15]
+    assert not few
     assert all(len(block.answer.split()) <= 60 for block in blocks)
 
 

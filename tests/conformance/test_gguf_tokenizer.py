@@ -315,7 +315,7 @@ HOSTILE = [
     *(_hostile("token_type", value) for value in ([], [1], 3, ["1"] * 907, [1] * 908, [True] * 907)),
     *(_hostile("merges", value) for value in (None, 7, [7], [""], ["a"], ["a b c"], ["zzz yyy"], [" "], ["a " * 99])),
     _hostile("merges", ["a b"] * 2_000_000),
-    *(_hostile(f"{name}_token_id", value) for name in ("bos", "eos", "eot", "unknown") for value in (-1, 1 << 32, "1")),
+    *(_hostile(f"{name}_token_id", value) for name in ("bos", "eos", "eot", "unknown") for value in ("1", 1.0)),
     *(_hostile("bos_token_id", value) for value in (True, 1.0, [1])),
     *(_hostile("add_bos_token", value) for value in ("yes", [], 2)),
 ]
@@ -364,3 +364,56 @@ def test_a_large_vocabulary_is_quick() -> None:
     began = time.perf_counter()
     tokenizer(metadata)
     assert time.perf_counter() - began < 20  # one second, on a machine with nothing else to do
+
+
+def test_a_special_token_out_of_range_names_none() -> None:
+    """As llama.cpp, which warns and goes on: fine-tunes have such values for tokens that they do not use."""
+    metadata = made.byte_level_metadata(reference("gpt-2"), "gpt-2")
+    usual = special_tokens(metadata)
+    for name in ("eot", "unknown", "bos"):
+        for index in (-1, 1 << 32):
+            found = special_tokens({**metadata, f"tokenizer.ggml.{name}_token_id": index})
+            assert set(found.eos_ids) <= set(usual.eos_ids)
+
+
+def test_padding_of_the_table_is_no_part_of_the_vocabulary() -> None:
+    metadata = made.byte_level_metadata(reference("gpt-2"), "gpt-2")
+    plain = tokenizer(metadata)
+    count = len(metadata["tokenizer.ggml.tokens"])
+    padded = {
+        **metadata,
+        "tokenizer.ggml.tokens": [*metadata["tokenizer.ggml.tokens"], *(f"[PAD{count + i}]" for i in range(128))],
+        "tokenizer.ggml.token_type": [*metadata["tokenizer.ggml.token_type"], *[5] * 128],
+    }
+    assert tokenizer(padded).get_vocab() == plain.get_vocab()
+    assert Tokenizer(tokenizer(padded)).difference(Tokenizer(plain)) == ""
+
+
+def test_the_end_of_a_turn_ends_an_answer_whatever_its_type() -> None:
+    metadata = made.byte_level_metadata(reference("gpt-2"), "gpt-2")
+    index = len(metadata["tokenizer.ggml.tokens"])
+    for kind in (1, 3, 4):
+        found = special_tokens(
+            {
+                **metadata,
+                "tokenizer.ggml.tokens": [*metadata["tokenizer.ggml.tokens"], "<|eot_id|>"],
+                "tokenizer.ggml.token_type": [*metadata["tokenizer.ggml.token_type"], kind],
+            }
+        )
+        assert index in found.eos_ids
+
+
+def test_tokens_that_imply_endless_merges_are_refused() -> None:
+    metadata = made.sentencepiece_metadata(made.sentencepiece_model())
+    pieces = ["ab"]
+    pairs = [(a + b) for a in "abcdefghijkl" for b in "mnopqrst"]
+    many = list(dict.fromkeys(text for pair in pairs for text in ((pair * 256)[:n] for n in range(1, 241))))
+    tokens = [*metadata["tokenizer.ggml.tokens"], *pieces, *many]
+    tokens = list(dict.fromkeys(tokens))
+    metadata |= {
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": [1] * len(tokens),
+        "tokenizer.ggml.scores": [0.0] * len(tokens),
+    }
+    with pytest.raises(CheckpointError, match="implies more than"):
+        tokenizer(metadata)

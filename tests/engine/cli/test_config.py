@@ -83,3 +83,14 @@ def test_the_runtime_folder_is_nobody_elses(monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("HOME", str(tmp_path))
     assert tmp_path in config.runtime_folder().parents
+
+
+def test_several_gguf_versions_beside_a_configuration(models: Path) -> None:
+    """As some people publish them: the folder itself would only say that it holds several."""
+    folder = models / "published"
+    folder.mkdir()
+    for name in ("config.json", "Q4_K_M.gguf", "Q8_0.gguf"):
+        (folder / name).touch()
+    names = {model.name for model in config.known_models()}
+    assert {"Q4_K_M.gguf", "Q8_0.gguf"} <= names
+    assert "published" not in names
