@@ -23,9 +23,10 @@ tags: [kvasir, gptq, int4, tiny]
 {what}
 
 **It is a guide to Kvasir, not an assistant.** It knows the help pages of the program and the basics of how inference
-works. It has also seen small text tasks (copy, edit, find a key) and Python source, and does those poorly. Everything
-else it should refuse with "I only know Kvasir". It is a very small model: it states wrong things with the same calm as
-right ones, above all when a question is far from the help pages. It only speaks English.
+works. It has also seen small text tasks (copy, edit, find a key), which it mostly gets right while they are short, and
+Python source, which it continues poorly. Everything else it should refuse with "I only know Kvasir". It is a very small
+model: it states wrong things with the same calm as right ones, above all when a question is far from the help pages:
+see the second set below. It only speaks English.
 
 ## Shape
 

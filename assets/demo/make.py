@@ -36,7 +36,7 @@ def steps(minutes: float, tokens: int, build: Path) -> list[list[str]]:
 def main(arguments: list[str] | None = None) -> int:
     """Make both models; takes the minutes of training and about five more. Resumes an interrupted training."""
     parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("--minutes", type=float, default=55.0, help="training time; fewer are enough on a GPU")
+    parser.add_argument("--minutes", type=float, default=65.0, help="training time; fewer are enough on a GPU")
     parser.add_argument(
         "--tokens", type=int, default=14_000_000, help="size of the training text; it is repeated as needed"
     )
