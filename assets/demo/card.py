@@ -81,10 +81,7 @@ MOMENTS = {"full": "same training without rounding", "before": "before the 4-bit
 def perplexity_rows(report: dict[str, float]) -> str:
     """Table rows of the target's perplexity with full-precision and with 4-bit weights."""
     rows = []
-    for key, title in (
-        ("answers", "answers to fresh variations of the questions"),
-        ("code", "Python modules kept out of training"),
-    ):
+    for key, title in TEXTS.items():
         final = report[f"{key}_int4"]
         parts = [f"4-bit {final:.3f}"]
         for moment, label in MOMENTS.items():

@@ -24,6 +24,7 @@ from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
 from engine.memory.probe import choose_device, probe
 from engine.models.base import CausalLM
+from engine.native.library import find as native_library
 
 LIBRARIES = (
     "torch",
@@ -109,7 +110,11 @@ def compiler_facts() -> list[tuple[str, str]]:
     compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "cl"))), None)
     return [
         ("Triton", metadata.version("triton") if triton else "not installed; torch's own operations are used"),
-        ("C compiler", compiler or "not found; Triton needs one at first use (the package gcc or build-essential)"),
+        (
+            "C compiler",
+            compiler or "not found; Triton and the native code need one (the package gcc or build-essential)",
+        ),
+        ("native code", native_library().reason or "built from the present source"),
     ]
 
 

@@ -6,7 +6,7 @@ import functools
 import time
 import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import tokenizers
@@ -15,10 +15,10 @@ from tokenizers import Regex, normalizers, pre_tokenizers
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.container import read_header
 from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
-from engine.checkpoints.gguf.tokenizer import chat_template, special_tokens, text_parts, tokenizer
+from engine.checkpoints.gguf.tokenizer import chat_template, special_tokens, tokenizer
 from engine.protocol import ChatMessage
 from engine.text.stream import TextStream
-from engine.text.template import NO_TEMPLATE
+from engine.text.template import NO_TEMPLATE, ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.conformance import gguf_tokenizers as made
 
@@ -304,6 +304,16 @@ def test_chat_templates() -> None:
 
 def _hostile(key: str, value: Any) -> Any:
     return pytest.param(f"tokenizer.ggml.{key}", value, id=f"{key}-{str(value)[:24]}")
+
+
+class TextParts(NamedTuple):
+    tokenizer: Tokenizer
+    template: ChatTemplate
+
+
+def text_parts(metadata: dict[str, Any]) -> TextParts:
+    """All that is read of a file for its text."""
+    return TextParts(Tokenizer(tokenizer(metadata)), chat_template(metadata))
 
 
 HOSTILE = [

@@ -16,7 +16,6 @@ from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
 from engine.checkpoints.gguf.vocabulary import CONTROL, UNKNOWN, Vocabulary, broken, flag, merges, merges_by_score, text
 from engine.text.template import ChatTemplate
-from engine.text.tokenizer import Tokenizer
 
 Metadata = Mapping[str, Any]
 
@@ -43,16 +42,6 @@ class SpecialTokens(NamedTuple):
     add_bos: bool
     add_eos: bool
     names: dict[str, str]
-
-
-class TextParts(NamedTuple):
-    tokenizer: Tokenizer
-    template: ChatTemplate
-
-
-def text_parts(metadata: Metadata) -> TextParts:
-    """What the engine's text parts need of a file. Raises :class:`CheckpointError`."""
-    return TextParts(Tokenizer(tokenizer(metadata)), chat_template(metadata))
 
 
 def tokenizer(metadata: Metadata) -> tokenizers.Tokenizer:

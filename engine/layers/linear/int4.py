@@ -68,8 +68,6 @@ def build(
     )
     layer.declined = declined + refused
     layer.bias = bias
-    if isinstance(layer, Int4Linear) and first.order is not None:
-        layer.order = first.order.to(device, torch.int32)
     layer.fill(parts)
     return layer
 
@@ -112,8 +110,6 @@ def write_dense(part: AffineWeights, out: Tensor) -> None:
     """Write the ``W [N, K]`` that one module stands for into ``out``, exact but for the rounding to its dtype."""
     device = out.device
     layer = Int4Linear.empty(part.in_features, part.out_features, part.group, torch.float32, device, Numerics())
-    if part.order is not None:
-        layer.order = part.order.to(device, torch.int32)
     layer.fill([part])
     layer.write(out)
 
@@ -183,14 +179,15 @@ class Int4Linear(Linear):
         self.numerics = Numerics()
 
     def fill(self, parts: Sequence[AffineWeights]) -> None:
-        """Pack the parts, some output features at a time."""
+        """Pack the parts, some output features at a time, and take over their order of input features."""
+        order = parts[0].order
+        self.order = None if order is None else order.to(self.packed.device, torch.int32)
         for start, (words, scales, zeros) in chunks(parts):
             count = words.shape[1]
             if count % BLOCK:
                 words = F.pad(words, (0, -count % BLOCK))
             first, stop = start // BLOCK, start + count
             packed = pack_words(words, self.columns)
-            order = parts[0].order
             self.packed[first : first + packed.shape[0]] = packed if order is None else packed.index_select(1, order)
             self.symmetric &= bool((zeros == 8).all())
             if self.scale_zero is not None:
