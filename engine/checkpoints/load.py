@@ -21,6 +21,7 @@ from engine.checkpoints.config import RawConfig, read_json
 from engine.checkpoints.errors import CheckpointError, LoadCancelled
 from engine.checkpoints.generation import GenerationConfig, read_generation_config
 from engine.checkpoints.gguf.find import gguf_model
+from engine.checkpoints.nested import text_config, text_entries
 from engine.checkpoints.quantisation import read_quantisation
 from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.source import MISMATCH, CheckpointSource, Packing, count_parameters
@@ -35,6 +36,11 @@ __all__ = ["Checkpoint", "CheckpointError", "LoadCancelled", "load_model"]
 _log = logging.getLogger(__name__)
 _TRIM_EVERY = 256 << 20
 _LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
+TEXT_ONLY = "{name} also understands pictures; Kvasir serves its text part."
+LONGER = (
+    "{name} rotates texts of more than {original:,} tokens by other factors, which now hold for all texts. "
+    "Shorter ones may get better answers with a context of {original:,}."
+)
 _TITLES = {torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 
@@ -51,6 +57,8 @@ class Checkpoint:
     files: TensorFiles
     parameters: int
     weight_bytes: int
+    notices: tuple[str, ...] = ()
+    """What a person should know about how the model is served."""
 
     @classmethod
     def open(cls, path: str | Path, need_tokenizer: bool = True) -> Checkpoint:
@@ -72,10 +80,15 @@ class Checkpoint:
             )
         if not (folder / "config.json").is_file():
             raise CheckpointError(f"{folder} has no config.json. Choose a model's folder, or download the whole model.")
-        raw = RawConfig(read_json(folder / "config.json"), folder / "config.json")
+        whole = RawConfig(read_json(folder / "config.json"), folder / "config.json")
+        raw = text_config(whole)
         config = family(raw.architecture).read_config(raw)
         config = replace(config, quantisation=read_quantisation(raw, folder))
         files = TensorFiles.open(folder)
+        files.entries = text_entries(files.entries, nested=raw is not whole)
+        if raw is not whole and not any(name.startswith("lm_head.") for name in files.entries):
+            # Which of the two configurations says so differs between versions of transformers.
+            config = replace(config, tie_word_embeddings=True)
         _check_layers(files, config)
         if need_tokenizer and not (folder / "tokenizer.json").is_file():
             raise CheckpointError(
@@ -88,9 +101,18 @@ class Checkpoint:
             files=files,
             parameters=count_parameters(files, config.quantisation),
             weight_bytes=sum(entry.size for entry in files.entries.values()),
+            notices=() if raw is whole else (TEXT_ONLY.format(name=folder.name),),
         )
         opened.planned(torch.float32)
         return opened
+
+    def for_context(self, context: int | None) -> Checkpoint:
+        """This model for texts of up to ``context`` tokens; see :meth:`ModelConfig.for_context`."""
+        config = self.config.for_context(context)
+        if config is self.config:
+            return self
+        notice = LONGER.format(name=self.path.name, original=self.config.max_position)
+        return replace(self, config=config, notices=(*self.notices, notice))
 
     @property
     def quantisation_title(self) -> str:

@@ -48,8 +48,8 @@ class CheckpointLoader:
             _check(asked)
             device = choose_device(asked.device if asked.device != "auto" else self._device)
             dtype, notice = choose_dtype(device, asked.dtype)
-            target = _Part.open(command.path)
-            draft, refused = _open_draft(command.draft, target.tokenizer)
+            target = _Part.open(command.path, asked.context)
+            draft, refused = _open_draft(command.draft, target.tokenizer, asked.context)
             opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
             opened.notices += [notice] if notice else []
             opened.credit = _held(resident, device)
@@ -64,8 +64,8 @@ class _Part(NamedTuple):
     tokenizer: Tokenizer
 
     @classmethod
-    def open(cls, path: str) -> _Part:
-        checkpoint = Checkpoint.open(path)
+    def open(cls, path: str, context: int | None) -> _Part:
+        checkpoint = Checkpoint.open(path).for_context(context)
         return cls(checkpoint, checkpoint.tokenizer())
 
     def kv_bytes(self, dtype: torch.dtype) -> int:
@@ -187,7 +187,7 @@ class OpenedCheckpoint:
         assert self._plan is not None
         checkpoint = self.target.checkpoint
         template = checkpoint.chat_template()
-        notices = [*self.notices, *_fallbacks(model, checkpoint.path.name)]
+        notices = [*self.notices, *checkpoint.notices, *_fallbacks(model, checkpoint.path.name)]
         notices += [template.notice] if template.notice else []
         card = ModelCard(
             name=checkpoint.path.name,
@@ -246,12 +246,12 @@ class OpenedCheckpoint:
         return self.target.checkpoint.weight_bytes + draft
 
 
-def _open_draft(path: str, tokenizer: Tokenizer) -> tuple[_Part | None, str]:
+def _open_draft(path: str, tokenizer: Tokenizer, context: int | None) -> tuple[_Part | None, str]:
     """The draft, or why it is not used: guesses are tokens, so both models must mean the same by each of them."""
     if not path:
         return None, ""
     try:
-        draft = _Part.open(path)
+        draft = _Part.open(path, context)
     except CheckpointError as error:
         return None, f"The draft model cannot be used. {error}"
     difference = tokenizer.difference(draft.tokenizer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol
 
 import torch
@@ -102,6 +102,14 @@ class ModelConfig:
     local_rope: RopeConfig | None = None
     """The rotation of the layers whose ``local`` is True; the others have ``rope``."""
     local: tuple[bool, ...] = ()
+    longer_position: int = 0
+    """Where it is more than ``max_position``: the longest text with ``rope.long_factors`` for all of it."""
+
+    def for_context(self, context: int | None) -> ModelConfig:
+        """This model, rotating by its long factors if texts of more than ``max_position`` tokens are asked for."""
+        if context is None or context <= self.max_position or self.longer_position <= self.max_position:
+            return self
+        return replace(self, rope=replace(self.rope, factors=self.rope.long_factors), max_position=self.longer_position)
 
 
 class WeightSource(Protocol):

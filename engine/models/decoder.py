@@ -62,5 +62,6 @@ class Decoder(CausalLM):
         self.rotaries = [self._rotary(rope) for rope in (config.rope, config.local_rope) if rope is not None]
 
     def _rotary(self, rope: RopeConfig) -> Rotary:
-        kind = LongRotaryEmbedding if rope.kind == "longrope" else RotaryEmbedding
+        two_sets = rope.kind == "longrope" and rope.factors != rope.long_factors
+        kind = LongRotaryEmbedding if two_sets else RotaryEmbedding
         return kind(rope, self.config.head_dim, self.config.max_position, self.dtype, self.device)

@@ -2,7 +2,8 @@
 
 LongRoPE's two sets of factors are chosen as transformers does, by a sequence's length (engine/layers/longrope.py). Keys
 that are cached on one side of the original context are of no use on the other, and Kvasir does not compute them anew:
-``max_position`` is therefore the original context, within which every logit is that of transformers.
+``max_position`` is therefore the original context, within which every logit is that of transformers. Who asks for a
+longer one when loading gets the long factors for all texts (as in llama.cpp and vLLM).
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ def read_config(raw: RawConfig) -> ModelConfig:
     for name, factors in (("short_factor", rope.factors), ("long_factor", rope.long_factors)):
         if len(factors) != width // 2:
             raise raw.wrong(f'"{name}" has {len(factors)} numbers where {width // 2} are needed')
-    return replace(config, max_position=min(config.max_position, rope.original_max_position))
+    original = min(config.max_position, rope.original_max_position)
+    return replace(config, max_position=original, longer_position=config.max_position)
 
 
 def _rope(raw: RawConfig) -> RopeConfig:

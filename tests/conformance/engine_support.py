@@ -23,9 +23,14 @@ class Ours:
     """A loaded model with room for eight sequences of 192 tokens."""
 
     def __init__(
-        self, folder: Path, dtype: torch.dtype = torch.float32, weights: str = "4bit", invariant: bool = False
+        self,
+        folder: Path,
+        dtype: torch.dtype = torch.float32,
+        weights: str = "4bit",
+        invariant: bool = False,
+        context: int | None = None,
     ):
-        checkpoint = Checkpoint.open(folder, need_tokenizer=False)
+        checkpoint = Checkpoint.open(folder, need_tokenizer=False).for_context(context)
         numerics = Numerics(invariant)
         self.config = checkpoint.config
         self.model = load_model(checkpoint, torch.device("cpu"), dtype, weights, numerics=numerics)

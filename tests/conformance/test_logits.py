@@ -231,6 +231,20 @@ def test_longrope_goes_by_the_length_of_each_sequence(tmp_path: Path) -> None:
     assert logits.argmax(1).tolist() == found
 
 
+def test_longrope_reads_on_when_a_longer_context_is_asked_for(tmp_path: Path) -> None:
+    """Beyond the original context the logits are those of transformers, however the text was cut into chunks."""
+    reference = make(Case("longer", "Phi3", longrope(6) | {"original_max_position_embeddings": 16}), tmp_path)
+    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False)
+    assert checkpoint.for_context(16) is checkpoint
+    assert checkpoint.for_context(17).config.max_position == 256
+    assert "16" in checkpoint.for_context(17).notices[0]
+    ours, text = Ours(tmp_path, context=200), prompts()[-1]
+    expected = theirs(reference, text)
+    assert relative(ours.logits([text])[0], expected) <= TOLERANCE
+    for chunk in (1, 7, 16):
+        assert relative(ours.chunked(text, chunk, sequence=5), expected) <= TOLERANCE
+
+
 @torch.inference_mode()
 def cached(model: transformers.PreTrainedModel, text: list[int], chunk: int) -> Tensor:
     """All logits of a text that transformers reads in chunks."""

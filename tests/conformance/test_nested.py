@@ -1,0 +1,121 @@
+"""Text models inside multimodal checkpoints, and names of older layouts, against transformers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from engine_support import Ours, relative
+from safetensors.torch import load_file, save_file
+from test_logits import BASE, GEMMA, TOLERANCE, Case, make, prompts, theirs
+from torch import Tensor
+
+from engine.checkpoints.load import Checkpoint, CheckpointError
+
+VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+          "image_size": 32, "patch_size": 16}  # fmt: skip
+
+
+def gemma(folder: Path) -> transformers.PreTrainedModel:
+    # (The conditional class of transformers leaves the cap of the logits away, which no file of Gemma 3 has.)
+    own = {"sliding_window_pattern": 2, "final_logit_softcapping": None}
+    text = transformers.Gemma3TextConfig(**(BASE | GEMMA | own))
+    config = transformers.Gemma3Config(text_config=text, vision_config=VISION, mm_tokens_per_image=1)
+    return saved(transformers.Gemma3ForConditionalGeneration(config), folder)
+
+
+def mistral(folder: Path) -> transformers.PreTrainedModel:
+    text = transformers.MistralConfig(**(BASE | {"sliding_window": None}))
+    vision = transformers.PixtralVisionConfig(**VISION)
+    config = transformers.Mistral3Config(text_config=text, vision_config=vision)
+    return saved(transformers.Mistral3ForConditionalGeneration(config), folder)
+
+
+def saved(model: Any, folder: Path) -> transformers.PreTrainedModel:
+    torch.manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            parameter.uniform_(0.5, 1.5) if name.endswith("norm.weight") else parameter.normal_(0, 0.15)
+    model.save_pretrained(folder)
+    return type(model).from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def newer(name: str) -> str:
+    """As transformers 5 names it within the program; some files have that."""
+    for old, new in (("language_model.model.", "model.language_model."), ("language_model.lm_head.", "lm_head.")):
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name if name.startswith(("model.", "lm_head.")) else f"model.{name}"
+
+
+def older(name: str) -> str:
+    for old, new in (("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head.")):
+        if name.startswith(old):
+            return new + name.removeprefix(old)
+    return name.removeprefix("model.") if name.startswith("model.vision") else name
+
+
+def rename(folder: Path, name: Callable[[str], str]) -> None:
+    file = folder / "model.safetensors"
+    tensors: dict[str, Tensor] = {name(key): tensor for key, tensor in load_file(file).items()}
+    save_file(tensors, file)
+
+
+@pytest.mark.parametrize("names", [newer, older])
+@pytest.mark.parametrize("model", [gemma, mistral])
+def test_the_text_part_has_the_logits_of_transformers(model: Any, names: Any, tmp_path: Path) -> None:
+    reference = model(tmp_path)
+    rename(tmp_path, names)
+    text = prompts()[-1]
+    assert relative(Ours(tmp_path).logits([text])[0], theirs(reference, text)) <= TOLERANCE
+    assert "pictures" in Checkpoint.open(tmp_path, need_tokenizer=False).notices[0]
+
+
+def test_a_silent_gemma_3_file_has_the_defaults_of_its_family(tmp_path: Path) -> None:
+    """As the files of the 4B model: only what differs from the defaults is written."""
+    config = {"architectures": ["Gemma3ForConditionalGeneration"], "text_config": {
+        "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024,
+        "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}}  # fmt: skip
+    expected = transformers.Gemma3TextConfig(**config["text_config"])  # type: ignore[arg-type]
+    from engine.checkpoints.config import RawConfig
+    from engine.checkpoints.nested import text_config
+    from engine.models.gemma3 import read_config
+
+    read = read_config(text_config(RawConfig(config, tmp_path / "config.json")))
+    assert (read.num_heads, read.num_kv_heads, read.head_dim, read.vocab_size, read.max_position) == (
+        expected.num_attention_heads, expected.num_key_value_heads, expected.head_dim, expected.vocab_size,
+        expected.max_position_embeddings)  # fmt: skip
+    assert read.attention_scale == expected.query_pre_attn_scalar**-0.5
+    assert [window is not None for window in read.windows] == [
+        kind == "sliding_attention" for kind in expected.layer_types
+    ]
+
+
+def test_opts_first_files_lack_a_prefix(tmp_path: Path) -> None:
+    reference = make(Case("opt", "OPT", {"ffn_dim": 96}), tmp_path)
+    rename(tmp_path, lambda name: name.removeprefix("model."))
+    text = prompts()[-1]
+    assert relative(Ours(tmp_path).logits([text])[0], theirs(reference, text)) <= TOLERANCE
+
+
+def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:
+    make(Case("opt", "OPT", {"ffn_dim": 96}), tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    name = "model.decoder.final_layer_norm.weight"
+    save_file(tensors | {name.removeprefix("model."): tensors[name].clone()}, file)
+    with pytest.raises(CheckpointError, match="the same tensor"):
+        Checkpoint.open(tmp_path, need_tokenizer=False)
+
+
+def test_a_text_config_that_is_none_is_refused(tmp_path: Path) -> None:
+    gemma(tmp_path)
+    file = tmp_path / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"text_config": [1]}))
+    with pytest.raises(CheckpointError, match="text_config"):
+        Checkpoint.open(tmp_path, need_tokenizer=False)
