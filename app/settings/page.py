@@ -113,7 +113,11 @@ class SettingsPage(QWidget):
         context.setKeyboardTracking(False)
         context.setValue(settings.context or 0)
         context.valueChanged.connect(lambda value: self._set(context=value or None))
-        self._row("Longest context, tokens", f"A shorter one needs less memory; some models can go beyond their own. {_NEXT_LOAD}", context)
+        self._row(
+            "Longest context, tokens",
+            f"A shorter one needs less memory; some models can go beyond their own. {_NEXT_LOAD}",
+            context,
+        )
         self._device = Segments("Device", ("auto", "cpu", "cuda"), ("automatic", "CPU", "CUDA"), "settings.device")
         self._device.choose(settings.device)
         self._device.chosen.connect(lambda key: self._set(device=key))

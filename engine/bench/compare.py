@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
-from engine.bench.checkpoint import Shape, gguf_file, gptq_folder
+from engine.bench.entrants import Entrant, Result, course, race
+from engine.bench.folders import gptq_folder
+from engine.bench.gguf_files import gguf_file
 from engine.bench.measure import median_ratio
-from engine.bench.programs import Speed
-from engine.bench.worker import LoadFigures, Worker, missing
+from engine.bench.programs import PROGRAMS
+from engine.bench.shapes import Shape
+from engine.bench.worker import LoadFigures
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -50,40 +53,24 @@ def compare(
 
     A program whose package is not installed is left out and named in ``absent``; so is one that fails, with its words.
     """
-    absent = [f"{name}: the package {package} is not installed" for name in names if (package := missing(name))]
-    prompt = [5 + (index * 7919) % (shape.vocabulary - 5) for index in range(prompt_tokens)]
-    with ExitStack() as stack:
-        workers: list[Worker] = []
-        for name in names:
-            if missing(name):
-                continue
-            model = gguf_file(shape, root) if name == "llama.cpp" else gptq_folder(shape, root)
-            say(f"loading {name}")
-            try:
-                worker = stack.enter_context(Worker(name, model, threads))
-                worker.run(prompt, 4)
-            except RuntimeError as failure:
-                absent.append(f"{name}: {failure}")
-            else:
-                workers.append(worker)
-        speeds: dict[str, list[Speed]] = {worker.name: [] for worker in workers}
-        for index in range(rounds):
-            say(f"round {index + 1} of {rounds}")
-            for worker in workers:
-                speeds[worker.name].append(worker.run(prompt, decode_tokens))
-        rows = [_row(worker, workers[0], speeds, prompt_tokens) for worker in workers]
+    entrants = [
+        Entrant(PROGRAMS[name][0], name, partial(gguf_file if name == "llama.cpp" else gptq_folder, shape, root))
+        for name in names
+    ]
+    results, absent = race(entrants, course(shape, prompt_tokens, decode_tokens, rounds, threads), say)
+    rows = [row(result, results[0], prompt_tokens) for result in results]
     return Comparison(shape.name, prompt_tokens, decode_tokens, rounds, rows, absent)
 
 
-def _row(worker: Worker, first: Worker, speeds: dict[str, list[Speed]], prompt_tokens: int) -> Row:
-    mine, theirs = speeds[first.name], speeds[worker.name]
-    prefill = [speed.prefill_seconds for speed in theirs]
-    decode = [speed.decode_seconds_per_token for speed in theirs]
+def row(result: Result, ours: Result, prompt_tokens: int) -> Row:
+    """The medians of a result, beside those of our own."""
+    prefill = [speed.prefill_seconds for speed in result.speeds]
+    decode = [speed.decode_seconds_per_token for speed in result.speeds]
     return Row(
-        worker.title,
+        result.entrant.title,
         prompt_tokens / statistics.median(prefill),
         1 / statistics.median(decode),
-        median_ratio(prefill, [speed.prefill_seconds for speed in mine]),
-        median_ratio(decode, [speed.decode_seconds_per_token for speed in mine]),
-        worker.load,
+        median_ratio(prefill, [speed.prefill_seconds for speed in ours.speeds]),
+        median_ratio(decode, [speed.decode_seconds_per_token for speed in ours.speeds]),
+        result.load,
     )

@@ -119,8 +119,50 @@ class BitsAndBytes(Transformers):
             setattr(module, name, packed.eval())
 
 
+class BitsAndBytesFile(Transformers):
+    """transformers on a folder of bitsandbytes NF4, whose codes are taken as they are; computed in bf16."""
+
+    def load(self, model: Path, threads: int) -> None:
+        import torch
+        from safetensors import safe_open
+        from transformers import AutoConfig, AutoModelForCausalLM
+
+        torch.set_num_threads(threads)
+        config = AutoConfig.from_pretrained(model)
+        del config.quantization_config
+        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        with torch.device("meta"):
+            self.model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+        with safe_open(model / "model.safetensors", "pt", device=str(self.device)) as file:
+            names = set(file.keys())
+            for name, child in list(self.model.named_modules()):
+                if isinstance(child, torch.nn.Linear):
+                    parts = {key: file.get_tensor(key) for key in names if key.startswith(f"{name}.weight")}
+                    self.model.set_submodule(name, self._packed(name, child, parts))
+                elif f"{name}.weight" in names:
+                    child.weight = torch.nn.Parameter(file.get_tensor(f"{name}.weight"), requires_grad=False)
+        self._rebuild_rotary(config)
+
+    def _packed(self, name: str, child: Any, parts: dict[str, Any]) -> Any:
+        import bitsandbytes as bnb
+        import torch
+
+        packed = bnb.nn.Linear4bit(
+            child.in_features,
+            child.out_features,
+            bias=False,
+            compute_dtype=torch.bfloat16,
+            quant_type="nf4",
+            device="meta",
+        )
+        codes = parts.pop(f"{name}.weight")
+        state = {key.removeprefix(f"{name}.weight."): tensor for key, tensor in parts.items()}
+        packed.weight = bnb.nn.Params4bit.from_prequantized(codes, state, requires_grad=False, device=str(self.device))
+        return packed.eval()
+
+
 class LlamaCpp:
-    """llama.cpp on a Q4_0 GGUF, through llama-cpp-python."""
+    """llama.cpp on a GGUF file, through llama-cpp-python."""
 
     def load(self, model: Path, threads: int) -> None:
         import llama_cpp
@@ -167,10 +209,14 @@ PROGRAMS: dict[str, tuple[str, Callable[[], Program]]] = {
     "llama.cpp": ("llama.cpp, Q4_0", LlamaCpp),
     "transformers": ("transformers, bf16", Transformers),
     "bitsandbytes": ("transformers + bitsandbytes NF4", BitsAndBytes),
+    "bitsandbytes file": ("transformers + bitsandbytes", BitsAndBytesFile),
 }
 REQUIRES: dict[str, tuple[str, ...]] = {
     "kvasir": (),
     "llama.cpp": ("llama_cpp", "gguf"),
     "transformers": ("transformers",),
     "bitsandbytes": ("transformers", "bitsandbytes"),
+    "bitsandbytes file": ("transformers", "bitsandbytes"),
 }
+COMPARED = ("kvasir", "llama.cpp", "transformers", "bitsandbytes")
+"""What a shape is compared with; the rest reads files of one format."""

@@ -37,6 +37,16 @@ class SwitchRow(msgspec.Struct, frozen=True):
     shown: str
 
 
+class BundledFigures(msgspec.Struct, frozen=True):
+    """The model that ships with the program: seconds and bytes."""
+
+    name: str
+    load_seconds: float
+    peak: int
+    rest: int
+    switches: list[SwitchRow]
+
+
 def measure_switches(
     client: EngineClient,
     prompts: Sequence[list[int]],

@@ -13,9 +13,10 @@ from pathlib import Path
 import msgspec
 import torch
 
-from engine.bench.checkpoint import Shape, gptq_folder
 from engine.bench.client import EngineClient
+from engine.bench.folders import gptq_folder
 from engine.bench.measure import timed
+from engine.bench.shapes import Shape
 from engine.core.events import StepRecord
 from engine.memory.bandwidth import measure_bandwidth
 from engine.protocol import Sampling

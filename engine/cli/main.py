@@ -13,7 +13,7 @@ import typer
 from engine.cli.errors import importing, report_errors
 
 if TYPE_CHECKING:
-    from engine.bench.checkpoint import Shape
+    from engine.bench.shapes import Shape
 
 app = typer.Typer(
     name="kvasir",
@@ -151,6 +151,10 @@ def bench(
         str | None, typer.Option(help="Programs to compare on each shape; all that are installed if left out.")
     ] = None,
     tokens: Annotated[int | None, typer.Option(min=8, help="Tokens written in each measurement.")] = None,
+    formats: Annotated[
+        str | None,
+        typer.Option(help="Measure the shapes in these formats instead of the rest: all, or such as gptq,nf4,q4_k."),
+    ] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
     """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
@@ -158,7 +162,7 @@ def bench(
         from engine.bench.run import run
 
         run(
-            switches=switches,
+            switches=switches and formats is None,
             shapes=_shapes(shapes),
             programs=_programs(programs),
             rounds=rounds,
@@ -166,19 +170,28 @@ def bench(
             model=model,
             json_file=json_file,
             tokens=tokens,
+            formats=_formats(formats),
         )
 
 
 def _shapes(names: str | None) -> list[Shape] | None:
-    from engine.bench.checkpoint import SHAPES
+    from engine.bench.shapes import SHAPES
 
     return None if names is None else [SHAPES[name] for name in _listed(names, SHAPES, "--shapes")]
 
 
 def _programs(names: str | None) -> tuple[str, ...]:
-    from engine.bench.programs import PROGRAMS
+    from engine.bench.programs import COMPARED
 
-    return tuple(PROGRAMS if names is None else _listed(names, PROGRAMS, "--programs"))
+    return tuple(COMPARED if names is None else _listed(names, COMPARED, "--programs"))
+
+
+def _formats(names: str | None) -> tuple[str, ...]:
+    from engine.bench.formats import FORMATS
+
+    if names is None:
+        return ()
+    return tuple(FORMATS if names.strip() == "all" else _listed(names, FORMATS, "--formats"))
 
 
 def _listed(names: str, known: Collection[str], option: str) -> list[str]:

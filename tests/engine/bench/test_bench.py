@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 import torch
 
 from engine.bench import run as bench
-from engine.bench.checkpoint import EIGHT_B, ONE_B, Shape, gptq_folder
 from engine.bench.compare import compare
+from engine.bench.folders import gptq_folder
+from engine.bench.formats import FORMATS
 from engine.bench.run import Report, run
+from engine.bench.shapes import EIGHT_B, ONE_B, Shape
 from engine.bench.throughput import measure_shape
 from engine.catalogue import CATALOGUE
 from engine.checkpoints.load import Checkpoint
@@ -76,13 +79,50 @@ def test_a_shape_alone(tmp_path: Path) -> None:
 def test_kvasir_in_a_process_of_its_own_and_programs_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.bench.compare.missing", lambda name: "" if name == "kvasir" else "a_package")
+    monkeypatch.setattr("engine.bench.entrants.missing", lambda name: "" if name == "kvasir" else "a_package")
     found = compare(TINY, ["kvasir", "llama.cpp"], tmp_path, prompt_tokens=40, decode_tokens=6, rounds=1, threads=1)
     assert [row.program for row in found.rows] == ["Kvasir, GPTQ int4"]
     assert (found.rows[0].prefill_ratio, found.rows[0].decode_ratio) == (1.0, 1.0)
     assert found.rows[0].prefill > 0
     assert found.rows[0].load.rest > 0
-    assert found.absent == ["llama.cpp: the package a_package is not installed"]
+    assert found.absent == ["llama.cpp, Q4_0: the package a_package is not installed"]
+
+
+def test_every_format_is_one_that_kvasir_reads(tmp_path: Path) -> None:
+    """The file of each, made for measuring, opens, and is held packed in about its size."""
+    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=64)
+    for name, format in FORMATS.items():
+        opened = Checkpoint.open(format.files(shape, tmp_path))
+        assert opened.packed, name
+        assert opened.resident_bytes(torch.bfloat16) < 1.1 * opened.weight_bytes, name
+
+
+def test_formats_beside_other_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Real numbers out of real files, in a process each, those of bitsandbytes through transformers."""
+    monkeypatch.setattr("engine.bench.entrants.missing", lambda name: "llama_cpp" if name == "llama.cpp" else "")
+    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
+    report = run(shapes=[shape], switches=False, formats=("nf4", "q4_k"), rounds=1, threads=1, tokens=4)
+    (found,) = report.formats
+    assert [(row.format, row.figures.program) for row in found.rows] == [
+        ("nf4", "Kvasir, bitsandbytes NF4"),
+        ("nf4", "transformers, bitsandbytes NF4"),
+        ("q4_k", "Kvasir, GGUF Q4_K"),
+    ]
+    assert found.absent == ["llama.cpp, GGUF Q4_K: the package llama_cpp is not installed"]
+    for row in found.rows:
+        own = row.figures
+        assert min(own.prefill, own.decode, own.load.rest, row.file_bytes) > 0
+        assert (own.prefill_ratio == 1) == own.program.startswith("Kvasir")
+    assert "tiny in each format" in capsys.readouterr().out
+
+
+def test_what_does_not_fit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.bench.entrants.psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    found = compare(TINY, ["kvasir"], tmp_path, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
+    assert found.rows == []
+    assert "do not fit beside the others" in found.absent[0]
 
 
 @pytest.mark.skipif(
