@@ -86,8 +86,8 @@ def other_header(rng: random.Random, data: bytes) -> bytes:
                 item["dtype"] = rng.choice((*DTYPES, "I128", *STRANGE))
             case 1:
                 item["shape"] = rng.choice((STRANGE, [rng.choice(NUMBERS)] * rng.randint(1, 4)))
-            case 2 if item.get("shape"):
-                item["shape"] = [*item["shape"]][::-1]
+            case 2 if isinstance(item.get("shape"), list):
+                item["shape"] = item["shape"][::-1]
             case 3:
                 item["data_offsets"] = [rng.choice(NUMBERS), rng.choice(NUMBERS)]
             case 4:
