@@ -60,7 +60,7 @@ class SparseMLP:
         counts = asked.new_zeros(len(self.down)).scatter_add_(0, asked, torch.ones_like(asked))
         out = torch.zeros_like(x, dtype=torch.float32)
         start = 0
-        for expert, count in enumerate(counts.tolist()):
+        for expert, count in enumerate(on_host(counts)):
             if not count:
                 continue
             own = rows[start : start + count]
@@ -124,6 +124,11 @@ class Router:
 
     def _by_row(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         return by_row(function, x) if self.numerics.batch_invariant else function(x)
+
+
+def on_host(counts: Tensor) -> list[int]:
+    """How many rows asked each expert. The block's one wait for the device."""
+    return counts.tolist()
 
 
 def best(scores: Tensor, count: int) -> Tensor:
