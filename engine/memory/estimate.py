@@ -50,11 +50,13 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
 
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
     (the same with q, k, v, their rotation and the output). Logits count with the float32 copy that sampling makes.
+    Native products keep a copy of their input, in float32 at most and once for all layers.
     """
     heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
     widest = 3 * config.hidden_size + max(3 * config.intermediate_size, 3 * heads)
+    copied = 4 * max(config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim)
     logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
-    return rows * widest * dtype.itemsize + logits + SCRATCH_BYTES
+    return rows * (widest * dtype.itemsize + copied) + logits + SCRATCH_BYTES
 
 
 def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:
