@@ -16,9 +16,15 @@ from torch import Tensor
 
 from engine.layers.linear import int4
 from engine.layers.linear.affine import AffineWeights
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import Declined, Linear
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.coded import CodedLinear, CodedWeights
+from engine.layers.linear.grouped_native import (
+    NativeGroupedLinear,
+    NativeInt8Linear,
+    NativeInt8RowsLinear,
+    NativeTableLinear,
+)
 from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
 from engine.layers.linear.table import Nested, TableLinear
 from engine.layers.numerics import Numerics
@@ -96,10 +102,10 @@ class AffineLayout:
 
 
 class _Blockwise:
-    """What the layouts of the kinds without a fast kernel share. ``_empty`` makes the layer, ``_fill`` packs parts."""
+    """What the layouts share whose reference dequantises. ``_empty`` makes such a layer, ``_native`` a faster one."""
 
     def planned(self, out_features: int, bias: Tensor | None, target: Target) -> Linear:
-        layer = self._empty(out_features, target.device, target.numerics, planned=True)
+        layer = self._chosen(out_features, target)
         layer.bias = bias
         return layer
 
@@ -107,17 +113,33 @@ class _Blockwise:
         return True
 
     def built(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear:
-        layer = self._filled(parts, target.device, target.numerics)
+        layer = self._chosen(sum(part.out_features for part in parts), target, parts)
+        layer.fill(parts)
         layer.bias = bias
         return layer
 
     def write(self, part: Any, out: Tensor) -> None:
-        self._filled([part], out.device, Numerics()).write(out)
+        layer = self._empty(part.out_features, out.device, Numerics())
+        layer.fill([part])
+        layer.write(out)
 
-    def _filled(self, parts: Sequence[Any], device: torch.device, numerics: Numerics) -> BlockwiseLinear:
-        layer = self._empty(sum(part.out_features for part in parts), device, numerics)
-        layer.fill(parts)
+    def _chosen(
+        self, out_features: int, target: Target, parts: Sequence[Any] | None = None
+    ) -> BlockwiseLinear | NativeGroupedLinear:
+        """The layer for these parts, not yet filled; without parts it is planned."""
+        native = self._native(out_features, target, parts) if target.native else None
+        if isinstance(native, NativeGroupedLinear):
+            return native
+        layer = self._empty(out_features, target.device, target.numerics, planned=parts is None)
+        if native is not None:
+            layer.declined = [native]
         return layer
+
+    def _native(
+        self, out_features: int, target: Target, parts: Sequence[Any] | None
+    ) -> NativeGroupedLinear | Declined | None:
+        """As :meth:`_chosen` in Kvasir's native code, or why not; None where there is no such code at all."""
+        return None
 
     @abstractmethod
     def _empty(
@@ -144,6 +166,21 @@ class CodedLayout(_Blockwise):
         sizes = (self.in_features, out_features, self.group_size, self.scales, device, numerics, *absent)
         return Int8Linear(*sizes) if self.bits == 8 else CodedLinear(self.bits, *sizes)
 
+    def _native(
+        self, out_features: int, target: Target, parts: Sequence[CodedWeights] | None
+    ) -> NativeGroupedLinear | Declined | None:
+        if self.bits != 8:
+            return None
+        order = parts[0].group_of if parts else None
+        reason = NativeInt8Linear.declines(
+            self.in_features, self.group_size, self.scales, order, target.dtype, target.device
+        )
+        if reason is not None:
+            return Declined(NativeInt8Linear.path, reason)
+        absent = (parts is None and self.symmetric, parts is None and self.ordered)
+        sizes = (self.in_features, out_features, self.group_size, self.scales, target.device, target.numerics)
+        return NativeInt8Linear(*sizes, *absent)
+
     def fuses(self, parts: Sequence[CodedWeights]) -> bool:
         return all(_same(part.group_of, parts[0].group_of) for part in parts)
 
@@ -167,6 +204,15 @@ class TableLayout(_Blockwise):
     ) -> BlockwiseLinear:
         return TableLinear(self.in_features, out_features, self.block, self.nested, device, numerics)
 
+    def _native(
+        self, out_features: int, target: Target, parts: Sequence[Any] | None
+    ) -> NativeGroupedLinear | Declined | None:
+        reason = NativeTableLinear.declines(self.in_features, self.block, target.dtype, target.device)
+        if reason is not None:
+            return Declined(NativeTableLinear.path, reason)
+        sizes = (self.in_features, out_features, self.block, self.nested)
+        return NativeTableLinear(*sizes, target.device, target.numerics)
+
 
 @dataclass(frozen=True)
 class RowsLayout(_Blockwise):
@@ -178,6 +224,15 @@ class RowsLayout(_Blockwise):
         self, out_features: int, device: torch.device, numerics: Numerics, planned: bool = False
     ) -> BlockwiseLinear:
         return Int8RowsLinear(self.in_features, out_features, device, numerics)
+
+    def _native(
+        self, out_features: int, target: Target, parts: Sequence[Any] | None
+    ) -> NativeGroupedLinear | Declined | None:
+        sizes = (self.in_features, self.in_features, torch.float32, None)
+        reason = NativeInt8RowsLinear.declines(*sizes, target.dtype, target.device)
+        if reason is not None:
+            return Declined(NativeInt8RowsLinear.path, reason)
+        return NativeInt8RowsLinear(self.in_features, out_features, target.device, target.numerics)
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:

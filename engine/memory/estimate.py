@@ -54,6 +54,7 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
     (the same with q, k, v, their rotation and the output). Every row may ask the same expert. Logits count with the
     float32 copy that sampling makes.
+    Native products keep a copy of their input, in float32 at most and once for all layers.
     """
     inner, moe = 3 * config.intermediate_size, config.moe
     if moe is not None:
@@ -61,8 +62,9 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
         inner = asked if all(moe.sparse) else max(inner, asked)
     heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
     widest = 3 * config.hidden_size + max(inner, 3 * heads)
+    copied = 4 * max(config.hidden_size, inner // 3, config.num_heads * config.head_dim)
     logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
-    return rows * widest * dtype.itemsize + logits + SCRATCH_BYTES
+    return rows * (widest * dtype.itemsize + copied) + logits + SCRATCH_BYTES
 
 
 def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:

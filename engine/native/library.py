@@ -42,6 +42,26 @@ class Ggml(ctypes.Structure):
     )
 
 
+class Grouped(ctypes.Structure):
+    """``Grouped`` of grouped.h: codes in lanes of 64 output features, with their scales."""
+
+    _fields_ = (
+        ("codes", ctypes.c_void_p),
+        ("scales", ctypes.c_void_p),
+        ("zeros", ctypes.c_void_p),
+        ("table", ctypes.c_void_p),
+        ("nested_table", ctypes.c_void_p),
+        ("nested_scales", ctypes.c_void_p),
+        ("in_features", ctypes.c_int64),
+        ("out_features", ctypes.c_int64),
+        ("group", ctypes.c_int64),
+        ("scale_type", ctypes.c_int64),
+        ("nested_size", ctypes.c_int64),
+        ("nested_offset", ctypes.c_float),
+        ("factor", ctypes.c_float),
+    )
+
+
 class Attend(ctypes.Structure):
     """``Attend`` of attention.c."""
 
@@ -73,9 +93,13 @@ class Library:
         # The bfloat16 ones are there only on x86-64.
         self._products = {torch.float32: handle.int4_matmul_f32}
         self._ggml = {torch.float32: handle.ggml_matmul_f32}
+        self._grouped = {torch.float32: handle.grouped_matmul_f32}
+        self._grouped_write = {torch.float32: handle.grouped_write_f32}
         if self.capabilities & BFLOAT16:
             self._products[torch.bfloat16] = handle.int4_matmul_bf16
             self._ggml[torch.bfloat16] = handle.ggml_matmul_bf16
+            self._grouped[torch.bfloat16] = handle.grouped_matmul_bf16
+            self._grouped_write[torch.bfloat16] = handle.grouped_write_bf16
             self._ggml_round = handle.ggml_round_bf16
             self._ggml_round.argtypes = (
                 ctypes.c_void_p,
@@ -85,7 +109,10 @@ class Library:
                 ctypes.c_int,
             )
             self._ggml_round.restype = None
-        for product in (*self._products.values(), *self._ggml.values()):
+        for write in self._grouped_write.values():
+            write.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int)
+            write.restype = ctypes.c_int
+        for product in (*self._products.values(), *self._ggml.values(), *self._grouped.values()):
             product.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
             product.restype = ctypes.c_int
 
@@ -110,6 +137,22 @@ class Library:
     def ggml_round(self, weights: Ggml, start: int, stop: int, out: Tensor) -> None:
         """Output features ``[start, stop)`` of the weights into ``out [stop - start, in_features]`` bfloat16."""
         self._ggml_round(ctypes.addressof(weights), start, stop, out.data_ptr(), torch.get_num_threads())
+
+    def grouped_matmul(self, weights: Grouped, x: Tensor) -> Tensor:
+        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
+        rows = x.shape[0]
+        out = x.new_empty(rows, weights.out_features, dtype=torch.float32)
+        product, threads = self._grouped[x.dtype], torch.get_num_threads()
+        if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
+            raise MemoryError("The native product with grouped codes ran out of memory.")
+        return out
+
+    def grouped_write(self, weights: Grouped, start: int, stop: int, out: Tensor) -> None:
+        """Blocks ``[start, stop)`` of 64 output features into ``out [in_features, 64 (stop - start)]``, which is W^T,
+        in float32 exactly or rounded once to bfloat16."""
+        write, threads = self._grouped_write[out.dtype], torch.get_num_threads()
+        if write(ctypes.addressof(weights), start, stop, out.data_ptr(), threads):
+            raise MemoryError("Unpacking grouped codes ran out of memory.")
 
     def attend(
         self,

@@ -58,8 +58,8 @@ class Concatenated(Linear):
         self.parts = parts
         self.in_features = parts[0].in_features
         self.out_features = sum(part.out_features for part in parts)
-        self.path = " | ".join(part.path for part in parts)
-        self.declined = [declined for part in parts for declined in part.declined]
+        self.path = " | ".join(dict.fromkeys(part.path for part in parts))
+        self.declined = list(dict.fromkeys(declined for part in parts for declined in part.declined))
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([part.forward(x) for part in self.parts], -1)

@@ -13,10 +13,8 @@ from torch import Tensor
 
 from engine.layers.linear.affine import PER_WORD, AffineWeights, chunks, pack_codes, unpack_words
 from engine.layers.linear.base import Linear
+from engine.layers.linear.lanes import BLOCK, put
 from engine.native.library import Int4Weights, Library, declines, find
-
-BLOCK = 64
-"""Output features whose codes lie together: four vectors of them, so that memory is read as one stream."""
 
 
 def native_declines(
@@ -31,16 +29,6 @@ def native_declines(
     if group % PER_WORD or in_features % group:
         return f"it has no groups of {group} over {in_features} input features"
     return None
-
-
-def _put(values: Tensor, packed: Tensor, start: int) -> None:
-    """``values [rows, n]`` of the features from ``start``, a multiple of 64, into ``packed [blocks, rows, 64]``."""
-    whole, rest = divmod(values.shape[1], BLOCK)
-    first = start // BLOCK
-    blocks = values[:, : whole * BLOCK].view(values.shape[0], whole, BLOCK)
-    packed[first : first + whole] = blocks.transpose(0, 1)
-    if rest:
-        packed[first + whole, :, :rest] = values[:, whole * BLOCK :]
 
 
 class NativeInt4Linear(Linear):
@@ -86,9 +74,9 @@ class NativeInt4Linear(Linear):
         self.codes[-1].zero_()
         self.order = None if parts[0].order is None else parts[0].order.to(torch.int32)
         for start, (words, scales, zeros) in chunks(parts):
-            _put(words if self.order is None else pack_codes(unpack_words(words, self.order)), self.codes, start)
-            _put(scales, self.scales, start)
-            _put(zeros, self.zeros, start)
+            put(words if self.order is None else pack_codes(unpack_words(words, self.order)), self.codes, start)
+            put(scales, self.scales, start)
+            put(zeros, self.zeros, start)
         if bool((self.zeros == 8).all()):
             self.zeros = None
         self._weights = Int4Weights(

@@ -8,10 +8,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from engine.layers.linear.base import Declined
 from engine.layers.linear.blockwise import BlockwiseLinear, by_group
 from engine.layers.linear.coded import each, unpack
-from engine.layers.linear.int4_native import NativeInt4Linear
 from engine.layers.numerics import Numerics
 
 
@@ -45,8 +43,7 @@ class Int8Linear(BlockwiseLinear):
         ordered: bool = False,
     ) -> None:
         """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
-        why = [Declined(NativeInt4Linear.path, "the weights have 8 bits")]
-        super().__init__(in_features, out_features, device, numerics, why)
+        super().__init__(in_features, out_features, device, numerics, [])
         self.group_size = group_size
         shape = (out_features, -(-in_features // group_size))
         self.codes = torch.empty(out_features, in_features, dtype=torch.int8, device=device)

@@ -11,10 +11,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from engine.layers.linear.base import Declined
 from engine.layers.linear.blocks import scratch
 from engine.layers.linear.blockwise import BlockwiseLinear
-from engine.layers.linear.int4_native import NativeInt4Linear
 from engine.layers.numerics import Numerics
 
 
@@ -55,8 +53,7 @@ class TableLinear(BlockwiseLinear):
         numerics: Numerics,
     ) -> None:
         """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
-        why = [Declined(NativeInt4Linear.path, "the codes look up a table, it reads evenly spaced ones")]
-        super().__init__(in_features, out_features, device, numerics, why)
+        super().__init__(in_features, out_features, device, numerics, [])
         self.block, self.nested = block, nested
         self.count = in_features * out_features
         blocks = -(-self.count // block)
