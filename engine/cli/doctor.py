@@ -25,6 +25,7 @@ from engine.memory.estimate import size
 from engine.memory.probe import choose_device, probe
 from engine.models.base import CausalLM
 from engine.native.library import find as native_library
+from engine.protocol import LoadOptions, Quantise
 
 LIBRARIES = (
     "torch",
@@ -47,7 +48,7 @@ class Kernel(NamedTuple):
     declined: tuple[str, ...]
 
 
-def run_doctor(model: str, device: str) -> int:
+def run_doctor(model: str, device: str, quantise: Quantise = "none") -> int:
     logging.basicConfig(level=logging.ERROR)
     console = Console(highlight=False)
     console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
@@ -56,7 +57,7 @@ def run_doctor(model: str, device: str) -> int:
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
-        card = engine.load(path, draft, lambda stage, fraction: None)
+        card = engine.load(path, draft, lambda stage, fraction: None, LoadOptions(quantise=quantise))
         loaded = engine.loaded
         console.print(
             _facts(

@@ -19,7 +19,7 @@ from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed
 from engine.core.options import EngineOptions
 from engine.core.runner import SequenceRows
-from engine.protocol import LoadOptions
+from engine.protocol import LoadOptions, Quantise
 
 CHUNK = 256
 MOST_NUMBERS = 1 << 30
@@ -28,13 +28,15 @@ MOST_NUMBERS = 1 << 30
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
-def run_check(model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str, device: str) -> int:
+def run_check(
+    model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str, device: str, quantise: Quantise = "none"
+) -> int:
     """Write ``dump`` (npz): ``tokens [n]`` int64, ``logits [n, V]`` float32 of every position, ``continuation`` int64.
 
     The continuation is greedy, ``new_tokens`` long or up to the end of the context, through the paged cache.
     """
     ids = read_ids(tokens)
-    loaded = _load(model, dtype, device)
+    loaded = _load(model, dtype, device, quantise)
     card = loaded.card
     if max(ids) >= card.vocabulary or min(ids) < 0:
         raise CommandFailed(f"{tokens} holds ids outside 0 to {card.vocabulary - 1}. Use the model's own tokenizer.")
@@ -84,9 +86,9 @@ def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.nd
     return np.concatenate(parts), continuation
 
 
-def _load(model: str, dtype: str, device: str) -> LoadedModel:
+def _load(model: str, dtype: str, device: str, quantise: Quantise) -> LoadedModel:
     path, _ = config.resolve(model, "")
-    loader, options = CheckpointLoader(device), LoadOptions(dtype=cast(Dtype, dtype))
+    loader, options = CheckpointLoader(device), LoadOptions(dtype=cast(Dtype, dtype), quantise=quantise)
     try:
         opened = loader.open(LoadModel(path, "", options), EngineOptions(), None)
         return opened.assemble(opened.read(lambda stage, done: None, lambda: False), lambda stage, done: None)

@@ -24,7 +24,7 @@ from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
 from engine.models.base import CausalLM
-from engine.protocol import Fit, LoadOptions, ModelCard
+from engine.protocol import Fit, LoadOptions, ModelCard, Quantise
 from engine.speculation.base import Proposer
 from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
@@ -50,8 +50,10 @@ class CheckpointLoader:
             dtype, notice = choose_dtype(device, asked.dtype)
             target = _Part.open(command.path)
             draft, refused = _open_draft(command.draft, target.tokenizer)
+            target, ignored = target.quantised(asked.quantise)
+            draft = draft.quantised(asked.quantise)[0] if draft is not None else None
             opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
-            opened.notices += [notice] if notice else []
+            opened.notices += [text for text in (notice, ignored) if text]
             opened.credit = _held(resident, device)
             opened.size_up()
             return opened
@@ -67,6 +69,19 @@ class _Part(NamedTuple):
     def open(cls, path: str) -> _Part:
         checkpoint = Checkpoint.open(path)
         return cls(checkpoint, checkpoint.tokenizer())
+
+    def quantised(self, method: Quantise) -> tuple[_Part, str]:
+        """The part with its linear layers to be packed while they are loaded; a sentence where it is packed already."""
+        checkpoint = self.checkpoint
+        if method == "none":
+            return self, ""
+        if checkpoint.packed:
+            text = (
+                f"{checkpoint.path.name} is packed in its file ({checkpoint.quantisation_title}) and stays so: "
+                "only models of 16 or 32 bits are quantised while they are loaded."
+            )
+            return self, text
+        return _Part(checkpoint.quantised(method), self.tokenizer), ""
 
     def kv_bytes(self, dtype: torch.dtype) -> int:
         return estimate.kv_bytes_per_token(self.checkpoint.config, dtype)

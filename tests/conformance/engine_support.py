@@ -12,6 +12,7 @@ from engine.attention.registry import Attention
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import DenseKVStore
 from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.quantise import Method
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.numerics import Numerics
 
@@ -23,9 +24,15 @@ class Ours:
     """A loaded model with room for eight sequences of 192 tokens."""
 
     def __init__(
-        self, folder: Path, dtype: torch.dtype = torch.float32, weights: str = "4bit", invariant: bool = False
+        self,
+        folder: Path,
+        dtype: torch.dtype = torch.float32,
+        weights: str = "4bit",
+        invariant: bool = False,
+        quantise: Method | None = None,
     ):
         checkpoint = Checkpoint.open(folder, need_tokenizer=False)
+        checkpoint = checkpoint.quantised(quantise) if quantise else checkpoint
         numerics = Numerics(invariant)
         self.config = checkpoint.config
         self.model = load_model(checkpoint, torch.device("cpu"), dtype, weights, numerics=numerics)

@@ -30,11 +30,11 @@ class GGUFCheckpoint(Checkpoint):
     @property
     def quantisation_title(self) -> str:
         """For people: "GGUF Q4_K with Q6_K"."""
-        return config.title(self.files)
+        return self._quantised_title(config.title(self.files))
 
     @property
     def packed(self) -> bool:
-        return any(config.packed(entry) for entry in self.files.entries.values())
+        return self.quantise is not None or any(config.packed(entry) for entry in self.files.entries.values())
 
     def tokenizer(self) -> Tokenizer:
         return Tokenizer(tokenizer.tokenizer(self.files.metadata))
@@ -51,7 +51,8 @@ class GGUFCheckpoint(Checkpoint):
         on_module: Callable[[int], None] = lambda size: None,
     ) -> WeightSource:
         interleaved = config.architecture(self.files) == "llama"
-        return GGUFSource(self.files, self.config, interleaved, device, dtype, weights, numerics, on_module)
+        quantiser = self.quantiser(device, on_module)
+        return GGUFSource(self.files, self.config, interleaved, device, dtype, weights, numerics, on_module, quantiser)
 
 
 def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
