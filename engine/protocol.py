@@ -126,6 +126,8 @@ class ModelCard(Part, frozen=True):
     """Why the draft model asked for is not in use."""
     notices: list[str] = []
     """Fallbacks, each a sentence with its reason."""
+    load_seconds: dict[str, float] = {}
+    """What the weights' load took, by what for: "copying", "packing", "quantising", "reading kept weights"."""
 
 
 class Fit(Part, frozen=True):

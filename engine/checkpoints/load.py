@@ -6,6 +6,7 @@ a wrong download is refused before gigabytes are read.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import logging
@@ -24,9 +25,11 @@ from engine.checkpoints.generation import GenerationConfig, read_generation_conf
 from engine.checkpoints.gguf.find import gguf_model
 from engine.checkpoints.quantisation import read_quantisation
 from engine.checkpoints.quantise import TITLES as QUANTISED
-from engine.checkpoints.quantise import Method, Quantiser
+from engine.checkpoints.quantise import Fetch, Method, Quantiser
+from engine.checkpoints.repacked import Kept, content_key
 from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.source import MISMATCH, CheckpointSource, Packing, count_parameters
+from engine.checkpoints.times import LoadTimes
 from engine.layers.numerics import Numerics
 from engine.models.base import CausalLM, ModelConfig, WeightSource
 from engine.models.registry import family
@@ -131,16 +134,23 @@ class Checkpoint:
         weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
+        fetch: Fetch = lambda module, shapes, make: make(),
     ) -> WeightSource:
         """Where a family gets its weights; see :class:`CheckpointSource`."""
         return CheckpointSource(
             self.files, self.config.quantisation, device, dtype, weights, numerics, on_module,
-            self.quantiser(device, on_module),
+            self.quantiser(device, on_module, fetch),
         )  # fmt: skip
 
-    def quantiser(self, device: torch.device, on_module: Callable[[int], None]) -> Quantiser | None:
+    def quantiser(self, device: torch.device, on_module: Callable[[int], None], fetch: Fetch) -> Quantiser | None:
         """What packs modules while they are loaded, if anything is to."""
-        return Quantiser(self.quantise, device, lambda: on_module(0)) if self.quantise is not None else None
+        return Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
+
+    def kept(self, folder: Path, device: torch.device) -> Kept:
+        """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""
+        assert self.quantise is not None
+        key = content_key(self.files.entries.values(), self.quantise, device.type)
+        return Kept(folder, key, self.resident_bytes(torch.bfloat16))
 
     def planned(self, dtype: torch.dtype, weights: Packing = "4bit") -> CausalLM:
         """The model built of tensors without storage; checks every tensor's name, shape and dtype."""
@@ -161,6 +171,8 @@ def load_model(
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
     numerics: Numerics | None = None,
+    kept: Kept | None = None,
+    times: LoadTimes | None = None,
 ) -> CausalLM:
     """Read the weights, module by module, into a model on ``device``.
 
@@ -168,6 +180,8 @@ def load_model(
     are being quantised too, and when true :class:`LoadCancelled` is raised. Raises :class:`CheckpointError` for damaged
     tensors. Besides the result, memory of the process's own is needed for a small part of one module at a time, or for
     one layer as it is packed.
+
+    ``kept`` gives and takes what modules are quantised to. ``times`` is told what the load's seconds went into.
     """
     done = 0
     last_trim = 0
@@ -185,14 +199,17 @@ def load_model(
             trim_heap()
         progress(stage, min(1.0, done / max(1, checkpoint.weight_bytes)))
 
-    source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module)
-    try:
-        with torch.inference_mode():
-            model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, source)
-    finally:
-        checkpoint.files.close()
-        trim_heap()
-    _log.info("loaded %s: %.1f MB resident", checkpoint.path.name, model.storage_size() / 1e6)
+    times = times or LoadTimes()
+    with contextlib.closing(checkpoint.files), kept or contextlib.nullcontext(), times.whole():
+        fetch = times.fetching(kept)
+        source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module, fetch)
+        try:
+            with torch.inference_mode():
+                timed = times.timed(source)
+                model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, timed)
+        finally:
+            trim_heap()
+    _log.info("loaded %s: %.1f MB resident, %s", checkpoint.path.name, model.storage_size() / 1e6, times)
     return model
 
 

@@ -50,6 +50,10 @@ class Module(NamedTuple):
     weight: Callable[[], Tensor]
 
 
+Fetch = Callable[[Module, Shapes, Callable[[], Tensors]], Tensors]
+"""Gives a module's tensors: what was kept of an earlier load, or those that the last argument makes."""
+
+
 class TablePart(NamedTuple):
     """An :class:`engine.layers.linear.table.TableWeights`."""
 
@@ -87,8 +91,7 @@ class AffinePart(NamedTuple):
 class Quantiser:
     """Packs modules by ``method``. The arithmetic is done on ``device``, results come to the CPU.
 
-    ``tick()`` is called every few million weights; it may raise to stop. ``fetch(module, shapes, make)`` may give what
-    was kept of an earlier load instead of calling ``make()``.
+    ``tick()`` is called every few million weights; it may raise to stop. ``fetch`` is asked for each module's tensors.
     """
 
     def __init__(
@@ -96,7 +99,7 @@ class Quantiser:
         method: Method,
         device: torch.device,
         tick: Callable[[], None] = lambda: None,
-        fetch: Callable[[Module, Shapes, Callable[[], Tensors]], Tensors] = lambda module, shapes, make: make(),
+        fetch: Fetch = lambda module, shapes, make: make(),
     ) -> None:
         self.method, self.device = method, device
         self._tick, self._fetch = tick, fetch

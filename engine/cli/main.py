@@ -149,6 +149,17 @@ def check(
         raise typer.Exit(run_check(_path_or_name(model), tokens, dump, new_tokens, dtype, kind, packing))
 
 
+@models.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
+) -> None:
+    """List the weights that were quantised while loading and are kept for the next load."""
+    with report_errors():
+        from engine.cli.models import run_cache
+
+        raise typer.Exit(run_cache(clear))
+
+
 @app.command()
 def bench(
     rounds: Annotated[int, typer.Option(min=1, help="Rounds of every measurement.")] = 5,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Literal, cast
 
@@ -12,6 +13,7 @@ import torch
 
 from engine import config
 from engine.cache.pool import PAGE_SIZE
+from engine.checkpoints import repacked
 from engine.cli.errors import CommandFailed
 from engine.core.checkpoint_loader import CheckpointLoader
 from engine.core.commands import LoadModel
@@ -19,6 +21,7 @@ from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed
 from engine.core.options import EngineOptions
 from engine.core.runner import SequenceRows
+from engine.memory.estimate import size
 from engine.protocol import LoadOptions, Quantise
 
 CHUNK = 256
@@ -51,6 +54,20 @@ def run_check(
     runner = str(loaded.model.dtype).removeprefix("torch.") if loaded.model is not None else "unknown"
     sys.stdout.write(f"{card.name}, {card.quantisation}, {runner} on {loaded.device.type}: {len(ids)} ids, ")
     sys.stdout.write(f"{len(continuation)} more, written to {dump}\n")
+    return 0
+
+
+def run_cache(clear: bool) -> int:
+    """List or delete what :mod:`engine.checkpoints.repacked` keeps."""
+    folder = config.quantised_folder()
+    if clear:
+        print(f"{size(repacked.clear(folder))} deleted from {folder}.")
+        return 0
+    kept = repacked.kept_files(folder)
+    for file in reversed(kept):
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
+        print(f"{size(file.size):>10}  last used {used}  {file.path.name}")
+    print(f"{len(kept)} models, {size(sum(file.size for file in kept))}, in {folder}.")
     return 0
 
 

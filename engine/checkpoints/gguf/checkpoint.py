@@ -14,6 +14,7 @@ from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import ROPE_FACTORS
 from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.quantise import Fetch
 from engine.checkpoints.source import Packing
 from engine.layers.numerics import Numerics
 from engine.models.base import WeightSource
@@ -49,9 +50,10 @@ class GGUFCheckpoint(Checkpoint):
         weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
+        fetch: Fetch = lambda module, shapes, make: make(),
     ) -> WeightSource:
         interleaved = config.architecture(self.files) == "llama"
-        quantiser = self.quantiser(device, on_module)
+        quantiser = self.quantiser(device, on_module, fetch)
         return GGUFSource(self.files, self.config, interleaved, device, dtype, weights, numerics, on_module, quantiser)
 
 

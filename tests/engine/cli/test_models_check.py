@@ -89,8 +89,9 @@ def test_no_file_no_model_no_such_dtype(folder: Path, tmp_path: Path) -> None:
     assert run(folder, "--tokens", tmp_path / "ids.json", *dump, "--dtype", "int4")[0] == 2
 
 
-def test_quantised_while_loading(folder: Path, tmp_path: Path) -> None:
+def test_quantised_while_loading(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The option changes the numbers a little, and the line says what was done."""
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
     (tmp_path / "ids.json").write_text(json.dumps(IDS[:40]), "utf-8")
     logits = []
     for method in ("none", "int8", "nf4"):
@@ -105,3 +106,8 @@ def test_quantised_while_loading(folder: Path, tmp_path: Path) -> None:
     code, said = run(folder, "--tokens", tmp_path / "ids.json", "--dump", tmp_path / "out.npz", "--quantise", "int3")
     assert code == 2
     assert "int3" in said
+    listed = CliRunner().invoke(app, ["models", "cache"]).output
+    assert listed.count(".packed") == 2
+    assert "2 models" in listed
+    assert "deleted" in CliRunner().invoke(app, ["models", "cache", "--clear"]).output
+    assert "0 models" in CliRunner().invoke(app, ["models", "cache"]).output

@@ -10,6 +10,7 @@ import torch
 from test_checkpoint_loader import LETTERS, generate, load, write_model
 from toy_engine import Listener
 
+from engine.checkpoints import repacked
 from engine.config import bundled_model
 from engine.core.commands import SetOption
 from engine.core.engine import Engine
@@ -17,6 +18,12 @@ from engine.core.events import LoadedEvent, LoadingEvent
 from engine.layers.linear.dense import Dense
 
 METHODS = ("nf4", "int4", "int8")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
 
 
 @pytest.fixture
@@ -87,3 +94,35 @@ def test_a_draft_is_quantised_too(heard: Listener, model: Path, tmp_path: Path) 
     assert engine.loaded is not None
     kinds = {linear.kind for name, linear in engine.loaded.draft_model.linears() if name != "head"}
     assert kinds == {"table4"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_second_load_takes_what_the_first_kept(heard: Listener, model: Path, method: str) -> None:
+    answers, seconds = [], []
+    for _ in range(2):
+        engine = load(heard, model, quantise=method)
+        answers.append(generate(heard, engine))
+        seconds.append(engine.loaded.card.load_seconds)
+    assert answers[0] == answers[1]
+    assert "quantising" in seconds[0]
+    assert "quantising" not in seconds[1]
+    assert "reading kept weights" in seconds[1]
+
+
+def test_nothing_is_kept_where_it_is_switched_off(
+    heard: Listener, model: Path, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KVASIR_REPACK_CACHE", "0")
+    for _ in range(2):
+        engine = load(heard, model, quantise="nf4")
+        assert "quantising" in engine.loaded.card.load_seconds
+    assert not list(home.glob("**/*.packed"))
+
+
+def test_what_cannot_be_kept_is_a_note_on_the_card(
+    heard: Listener, model: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repacked, "MOST_BYTES", 100)
+    engine = load(heard, model, quantise="nf4")
+    assert any("are not kept for the next load" in notice for notice in engine.loaded.card.notices)
+    assert len(generate(heard, engine)) == 20
