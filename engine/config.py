@@ -44,6 +44,16 @@ def cache_folder() -> Path:
     return _folder("cache", lambda: Path(platformdirs.user_cache_dir("kvasir", appauthor=False)))
 
 
+def quantised_folder() -> Path:
+    """Weights that were quantised while they were loaded, kept for the next load."""
+    return cache_folder() / "quantised"
+
+
+def keeps_quantised() -> bool:
+    """Whether such weights are kept: ``KVASIR_REPACK_CACHE=0`` says no."""
+    return os.environ.get("KVASIR_REPACK_CACHE", "") != "0"
+
+
 def runtime_folder() -> Path:
     """What holds while a server runs: its token. Always a folder of the user's own."""
     return _folder("run", _default_runtime_folder)

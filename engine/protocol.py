@@ -22,6 +22,7 @@ Source = Literal["target", "draft", "ngram", "corrected", "bonus"]
 """Where a generated token came from: plain decoding, an accepted guess of a proposer, or the verifier's own token
 after a rejected guess (``corrected``) or after a fully accepted run (``bonus``)."""
 FinishReason = Literal["stop", "length", "context", "cancelled", "memory", "error"]
+Quantise = Literal["none", "nf4", "int4", "int8"]
 Exactness = Literal["lossless", "same distribution", "approximate", "model property"]
 
 
@@ -125,6 +126,8 @@ class ModelCard(Part, frozen=True):
     """Why the draft model asked for is not in use."""
     notices: list[str] = []
     """Fallbacks, each a sentence with its reason."""
+    load_seconds: dict[str, float] = {}
+    """What the weights' load took, by what for: "copying", "packing", "quantising", "reading kept weights"."""
 
 
 class Fit(Part, frozen=True):
@@ -140,12 +143,17 @@ class Fit(Part, frozen=True):
 
 
 class LoadOptions(Part, frozen=True):
-    """``memory`` is a fraction of what is free now when at most 1, else bytes; None takes the default (0.85)."""
+    """``memory`` is a fraction of what is free now when at most 1, else bytes; None takes the default (0.85).
+
+    ``quantise``: how the linear layers of a 16- or 32-bit model are packed while it is loaded, the draft's too. Models
+    that are packed in their files ignore it, with a notice.
+    """
 
     memory: float | None = None
     context: int | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    quantise: Quantise = "none"
 
 
 class TokenInfo(Part, frozen=True):

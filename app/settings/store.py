@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
-from engine.protocol import LoadOptions
+from engine.protocol import LoadOptions, Quantise
 
 log = logging.getLogger(__name__)
 
@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     memory: float | None = None
     context: int | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
+    quantise: Quantise = "none"
     draft: bool = True
     model: str = ""
     """The model loaded last, by name or path; empty: the first one the engine knows."""
@@ -40,7 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """QWidget.saveGeometry(), base64."""
 
     def load_options(self) -> LoadOptions:
-        return LoadOptions(memory=self.memory, context=self.context, device=self.device)
+        return LoadOptions(memory=self.memory, context=self.context, device=self.device, quantise=self.quantise)
 
 
 class SettingsStore(QObject):

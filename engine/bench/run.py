@@ -22,7 +22,7 @@ from engine.bench.tables import show_bundled, show_comparison, show_formats, sho
 from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
 from engine.config import bundled_model, cache_folder
 from engine.core.loading import release_memory
-from engine.protocol import ChatMessage
+from engine.protocol import ChatMessage, LoadOptions, Quantise
 
 QUESTIONS = (
     "What is a page?",
@@ -54,6 +54,7 @@ def run(
     json_file: Path | None = None,
     tokens: int | None = None,
     formats: tuple[str, ...] = (),
+    quantise: Quantise = "none",
 ) -> Report:
     """Measure, print tables on standard output as they are filled, and write the figures to ``json_file``.
 
@@ -80,7 +81,7 @@ def run(
 
     keep()
     if switches:
-        bundled = measure_bundled(model, rounds, say, tokens or 96)
+        bundled = measure_bundled(model, rounds, say, tokens or 96, quantise)
         show_bundled(bundled, console)
         keep(bundled=bundled)
     if shapes is None:
@@ -110,7 +111,9 @@ def _machine() -> str:
     return f"{machine}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else machine
 
 
-def measure_bundled(model: Path | None, rounds: int, say: Callable[[str], None], tokens: int) -> BundledFigures:
+def measure_bundled(
+    model: Path | None, rounds: int, say: Callable[[str], None], tokens: int, quantise: Quantise = "none"
+) -> BundledFigures:
     """Load time, memory and every switch of ``model`` (None: the bundled one with its draft)."""
     known = bundled_model()
     path, draft = (known.path, known.draft) if model is None else (str(model), "")
@@ -118,7 +121,7 @@ def measure_bundled(model: Path | None, rounds: int, say: Callable[[str], None],
     bare = anonymous_bytes()
     with EngineClient() as client:
         with PeakMemory() as memory, timed() as load:
-            card, _ = client.load(path, draft)
+            card, _ = client.load(path, draft, LoadOptions(quantise=quantise))
         rest = anonymous_bytes()
         loaded = client.engine.loaded
         assert loaded is not None

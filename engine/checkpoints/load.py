@@ -6,6 +6,7 @@ a wrong download is refused before gigabytes are read.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import logging
@@ -14,6 +15,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 import torch
 
@@ -23,8 +25,12 @@ from engine.checkpoints.generation import GenerationConfig, read_generation_conf
 from engine.checkpoints.gguf.find import gguf_model
 from engine.checkpoints.nested import text_config, text_entries
 from engine.checkpoints.quantisation import read_quantisation
+from engine.checkpoints.quantise import TITLES as QUANTISED
+from engine.checkpoints.quantise import Fetch, Method, Quantiser
+from engine.checkpoints.repacked import Kept, content_key
 from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.source import MISMATCH, CheckpointSource, Packing, count_parameters
+from engine.checkpoints.times import LoadTimes
 from engine.layers.numerics import Numerics
 from engine.models.base import CausalLM, ModelConfig, WeightSource
 from engine.models.registry import family
@@ -59,6 +65,8 @@ class Checkpoint:
     weight_bytes: int
     notices: tuple[str, ...] = ()
     """What a person should know about how the model is served."""
+    quantise: Method | None = None
+    """How to pack linear layers while they are loaded; see :meth:`quantised`."""
 
     @classmethod
     def open(cls, path: str | Path, need_tokenizer: bool = True) -> Checkpoint:
@@ -118,12 +126,20 @@ class Checkpoint:
     def quantisation_title(self) -> str:
         """For people: "GPTQ 4-bit, groups of 64", or the dtype of the file."""
         packed = self.config.quantisation
-        return packed.title() if packed is not None else _TITLES[self.config.dtype]
+        return packed.title() if packed is not None else self._quantised_title(_TITLES[self.config.dtype])
 
     @property
     def packed(self) -> bool:
-        """Whether linear layers are quantised in the file."""
-        return self.config.quantisation is not None
+        """Whether linear layers are quantised, in the file or while it is loaded."""
+        return self.config.quantisation is not None or self.quantise is not None
+
+    def quantised(self, method: Method) -> Self:
+        """The same model, its linear layers to be packed while they are loaded; for one that is not :attr:`packed`."""
+        return replace(self, quantise=method)
+
+    def _quantised_title(self, stored: str) -> str:
+        method = self.quantise
+        return stored if method is None else f"{QUANTISED[method]}, quantised from {stored} while loading"
 
     def tokenizer(self) -> Tokenizer:
         """Raises :class:`CheckpointError`."""
@@ -140,9 +156,23 @@ class Checkpoint:
         weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
+        fetch: Fetch = lambda module, shapes, make: make(),
     ) -> WeightSource:
         """Where a family gets its weights; see :class:`CheckpointSource`."""
-        return CheckpointSource(self.files, self.config.quantisation, device, dtype, weights, numerics, on_module)
+        return CheckpointSource(
+            self.files, self.config.quantisation, device, dtype, weights, numerics, on_module,
+            self.quantiser(device, on_module, fetch),
+        )  # fmt: skip
+
+    def quantiser(self, device: torch.device, on_module: Callable[[int], None], fetch: Fetch) -> Quantiser | None:
+        """What packs modules while they are loaded, if anything is to."""
+        return Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
+
+    def kept(self, folder: Path, device: torch.device) -> Kept:
+        """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""
+        assert self.quantise is not None
+        key = content_key(self.files.entries.values(), self.quantise, device.type)
+        return Kept(folder, key, self.resident_bytes(torch.bfloat16))
 
     def planned(self, dtype: torch.dtype, weights: Packing = "4bit") -> CausalLM:
         """The model built of tensors without storage; checks every tensor's name, shape and dtype."""
@@ -163,34 +193,45 @@ def load_model(
     progress: Callable[[str, float], None] = lambda stage, fraction: None,
     cancelled: Callable[[], bool] = lambda: False,
     numerics: Numerics | None = None,
+    kept: Kept | None = None,
+    times: LoadTimes | None = None,
 ) -> CausalLM:
     """Read the weights, module by module, into a model on ``device``.
 
-    ``progress(stage, fraction)`` is called after each module; ``cancelled()`` is asked as often, and when true
-    :class:`LoadCancelled` is raised. Raises :class:`CheckpointError` for damaged tensors. Besides the result, memory of
-    the process's own is needed for a small part of one module at a time.
+    ``progress(stage, fraction)`` is called after each module; ``cancelled()`` is asked as often, within modules that
+    are being quantised too, and when true :class:`LoadCancelled` is raised. Raises :class:`CheckpointError` for damaged
+    tensors. Besides the result, memory of the process's own is needed for a small part of one module at a time, or for
+    one layer as it is packed.
+
+    ``kept`` gives and takes what modules are quantised to. ``times`` is told what the load's seconds went into.
     """
     done = 0
     last_trim = 0
+    stage = "reading weights" if checkpoint.quantise is None else "quantising weights"
 
     def on_module(size: int) -> None:
         nonlocal done, last_trim
         if cancelled():
             raise LoadCancelled("The load was cancelled.")
+        if not size:
+            return
         done += size
         if done - last_trim > _TRIM_EVERY:
             last_trim = done
             trim_heap()
-        progress("reading weights", min(1.0, done / max(1, checkpoint.weight_bytes)))
+        progress(stage, min(1.0, done / max(1, checkpoint.weight_bytes)))
 
-    source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module)
-    try:
-        with torch.inference_mode():
-            model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, source)
-    finally:
-        checkpoint.files.close()
-        trim_heap()
-    _log.info("loaded %s: %.1f MB resident", checkpoint.path.name, model.storage_size() / 1e6)
+    times = times or LoadTimes()
+    with contextlib.closing(checkpoint.files), kept or contextlib.nullcontext(), times.whole():
+        fetch = times.fetching(kept)
+        source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module, fetch)
+        try:
+            with torch.inference_mode():
+                timed = times.timed(source)
+                model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, timed)
+        finally:
+            trim_heap()
+    _log.info("loaded %s: %.1f MB resident, %s", checkpoint.path.name, model.storage_size() / 1e6, times)
     return model
 
 

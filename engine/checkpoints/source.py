@@ -6,6 +6,7 @@ storage (which checks every name and shape, and gives the resident size), and lo
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -16,6 +17,7 @@ from torch import Tensor
 from engine.checkpoints import awq, bitsandbytes, compressed, gptq
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.layouts import Packed, Target
+from engine.checkpoints.quantise import Module, Quantiser
 from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.stacked import StackedExperts
 from engine.checkpoints.tensors import FLOATING, MISMATCH, Tensors
@@ -70,11 +72,15 @@ class CheckpointSource:
         weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
+        quantiser: Quantiser | None = None,
     ) -> None:
-        """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise."""
+        """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
+
+        ``quantiser`` packs the modules that are dense in a file without packed ones.
+        """
         self.files, self.quantisation, self.weights = files, quantisation, weights
         self.numerics, self.device, self.dtype = numerics, device, dtype
-        self._on_module = on_module
+        self._on_module, self._quantiser = on_module, quantiser
         self._planning = device.type == "meta"
         self._tensors = Tensors(files, quantisation.method if quantisation is not None else "")
         self._names = sorted(files.entries)
@@ -193,6 +199,9 @@ class CheckpointSource:
         packed = self._packed(name, out_features, in_features)
         if packed is None:
             self._floating(f"{name}.weight", (out_features, in_features))
+            if self._quantiser is not None:
+                view = functools.partial(self.files.view, f"{name}.weight")
+                packed = self._quantiser.packed(Module(name, out_features, in_features, view))
         if bias or self._tensors.has(f"{name}.bias"):
             self._floating(f"{name}.bias", (out_features,))
             bias = True

@@ -17,7 +17,7 @@ from engine.catalogue import OptionError
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
 from engine.core.events import FinishedEvent
-from engine.protocol import ChatMessage, ModelCard, Sampling, Timings, Usage, Value
+from engine.protocol import ChatMessage, LoadOptions, ModelCard, Quantise, Sampling, Timings, Usage, Value
 
 HELP = """/help    this list
 /reset   forget the conversation
@@ -39,6 +39,7 @@ class ChatSettings:
     device: str = "auto"
     stats: bool = False
     raw: bool = False
+    quantise: Quantise = "none"
 
     @property
     def sampling(self) -> Sampling:
@@ -74,7 +75,7 @@ def run_chat(settings: ChatSettings, prompt: str | None) -> int:
         for key in [key for key in for_engine if catalogue.option(key).applies == "reload"]:
             engine.set(key, for_engine.pop(key))  # before the load, so that there is only one
         with console.status("loading") as status:
-            card = engine.load(path, draft, _show_stage(status))
+            card = engine.load(path, draft, _show_stage(status), LoadOptions(quantise=settings.quantise))
         for key, value in for_engine.items():
             engine.set(key, value)
         _warn(console, card)

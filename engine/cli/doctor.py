@@ -7,7 +7,7 @@ import logging
 import os
 import platform
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Literal, NamedTuple, cast
 
@@ -25,6 +25,7 @@ from engine.memory.estimate import size
 from engine.memory.probe import choose_device, probe
 from engine.models.base import CausalLM
 from engine.native.library import find as native_library
+from engine.protocol import LoadOptions, Quantise
 
 LIBRARIES = (
     "torch",
@@ -47,7 +48,7 @@ class Kernel(NamedTuple):
     declined: tuple[str, ...]
 
 
-def run_doctor(model: str, device: str) -> int:
+def run_doctor(model: str, device: str, quantise: Quantise = "none") -> int:
     logging.basicConfig(level=logging.ERROR)
     console = Console(highlight=False)
     console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
@@ -56,13 +57,14 @@ def run_doctor(model: str, device: str) -> int:
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
-        card = engine.load(path, draft, lambda stage, fraction: None)
+        card = engine.load(path, draft, lambda stage, fraction: None, LoadOptions(quantise=quantise))
         loaded = engine.loaded
         console.print(
             _facts(
                 f"Model {card.name}",
                 [
                     ("weights", f"{card.quantisation}, {size(loaded.fit.weights)}"),
+                    ("load", load_times(card.load_seconds)),
                     ("context", f"{card.context:,} tokens; room for {loaded.fit.kv_tokens:,} in all"),
                     ("draft", card.draft or card.draft_refused or "none"),
                 ],
@@ -74,6 +76,12 @@ def run_doctor(model: str, device: str) -> int:
     finally:
         engine.close()
     return 0
+
+
+def load_times(seconds: Mapping[str, float]) -> str:
+    """What the weights' load took, by what for: "1.2 s: copying 0.4 s, packing 0.8 s"."""
+    parts = ", ".join(f"{what} {took:.2f} s" for what, took in seconds.items())
+    return f"{sum(seconds.values()):.2f} s: {parts}"
 
 
 def machine_facts(kind: Literal["auto", "cpu", "cuda"]) -> list[tuple[str, str]]:

@@ -12,7 +12,7 @@ from engine.core.commands import AddRequest, CancelRequest, LoadModel, SetOption
 from engine.core.engine import Engine
 from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, LoadingEvent, OptionsEvent, TokensEvent
 from engine.core.loaded import LoadedModel
-from engine.protocol import ChatMessage, ModelCard, OptionSpec, Sampling, Value
+from engine.protocol import ChatMessage, LoadOptions, ModelCard, OptionSpec, Sampling, Value
 from engine.text.prompt import prompt_ids
 
 AnswerEvent = TokensEvent | FinishedEvent
@@ -35,9 +35,11 @@ class LocalEngine:
         self._engine.submit(Shutdown())
         self._thread.join(5.0)
 
-    def load(self, path: str, draft: str, progress: Callable[[str, float], None]) -> ModelCard:
+    def load(
+        self, path: str, draft: str, progress: Callable[[str, float], None], options: LoadOptions = LoadOptions()
+    ) -> ModelCard:
         """Load a model and wait for it."""
-        self._engine.submit(LoadModel(path, draft))
+        self._engine.submit(LoadModel(path, draft, options))
         while True:
             match self._next():
                 case LoadingEvent(stage=stage, fraction=fraction):

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -14,6 +14,7 @@ from engine.cli.errors import importing, report_errors
 
 if TYPE_CHECKING:
     from engine.bench.shapes import Shape
+    from engine.protocol import Quantise
 
 app = typer.Typer(
     name="kvasir",
@@ -25,6 +26,7 @@ app = typer.Typer(
 )
 
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
+QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 DRAFT_HELP = "A draft model to guess ahead (a name or a path; the bundled model brings its own, 'none' for none)."
 
 
@@ -56,6 +58,7 @@ def chat(
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer, in tokens.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of an optimisation; repeatable.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
 ) -> None:
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
@@ -73,6 +76,7 @@ def chat(
         device=_device(device),
         stats=stats,
         raw=raw,
+        quantise=_quantise(quantise),
     )
     if raw and prompt is None:
         raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")
@@ -87,27 +91,33 @@ def serve(
     model: Annotated[str | None, typer.Option(help="Load this at the start; the bundled one if left out.")] = None,
     draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
     from engine.cli.serve import run_child, run_server
+    from engine.protocol import LoadOptions
 
     chosen = None if model is None else (_path_or_name(model), _draft(draft))
     with report_errors():
         kind = _device(device)
-        raise typer.Exit(run_child(chosen, kind) if child else run_server(host or "127.0.0.1", port, chosen, kind))
+        options = LoadOptions(quantise=_quantise(quantise))
+        if child:
+            raise typer.Exit(run_child(chosen, kind, options))
+        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options))
 
 
 @app.command()
 def doctor(
     model: Annotated[str, typer.Option(help=MODEL_HELP, show_default=False)] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
 ) -> None:
     """Show devices, free memory, versions, and which kernels are chosen and why others declined."""
     from engine.cli.doctor import run_doctor
 
     with report_errors():
-        raise typer.Exit(run_doctor(_path_or_name(model), _device(device)))
+        raise typer.Exit(run_doctor(_path_or_name(model), _device(device), _quantise(quantise)))
 
 
 models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
@@ -127,6 +137,7 @@ def check(
     new_tokens: Annotated[int, typer.Option("--max-tokens", min=0, help="Length of the greedy continuation.")] = 32,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
 ) -> None:
     """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
     with report_errors():
@@ -134,7 +145,19 @@ def check(
             raise typer.BadParameter(f"{dtype!r} is none of auto, float32, bfloat16, float16.", param_hint="--dtype")
         with importing():
             from engine.cli.models import run_check
-        raise typer.Exit(run_check(_path_or_name(model), tokens, dump, new_tokens, dtype, _device(device)))
+        kind, packing = _device(device), _quantise(quantise)
+        raise typer.Exit(run_check(_path_or_name(model), tokens, dump, new_tokens, dtype, kind, packing))
+
+
+@models.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
+) -> None:
+    """List the weights that were quantised while loading and are kept for the next load."""
+    with report_errors():
+        from engine.cli.models import run_cache
+
+        raise typer.Exit(run_cache(clear))
 
 
 @app.command()
@@ -155,6 +178,7 @@ def bench(
         str | None,
         typer.Option(help="Measure the shapes in these formats instead of the rest: all, or such as gptq,nf4,q4_k."),
     ] = None,
+    quantise: Annotated[str, typer.Option(help=f"For --model. {QUANTISE_HELP}")] = "none",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
     """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
@@ -171,6 +195,7 @@ def bench(
             json_file=json_file,
             tokens=tokens,
             formats=_formats(formats),
+            quantise=_quantise(quantise),
         )
 
 
@@ -229,6 +254,14 @@ def _device(device: str) -> str:
     if device not in ("auto", "cpu", "cuda"):
         raise typer.BadParameter(f"{device!r} is not one of auto, cpu, cuda.", param_hint="--device")
     return device
+
+
+def _quantise(method: str) -> Quantise:
+    from engine.protocol import Quantise
+
+    if method not in get_args(Quantise):
+        raise typer.BadParameter(f"{method!r} is not one of none, nf4, int4, int8.", param_hint="--quantise")
+    return cast("Quantise", method)
 
 
 def main() -> None:

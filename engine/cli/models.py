@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 from typing import Literal, cast
 
@@ -12,6 +13,7 @@ import torch
 
 from engine import config
 from engine.cache.pool import PAGE_SIZE
+from engine.checkpoints import repacked
 from engine.cli.errors import CommandFailed
 from engine.core.checkpoint_loader import CheckpointLoader
 from engine.core.commands import LoadModel
@@ -19,7 +21,8 @@ from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed
 from engine.core.options import EngineOptions
 from engine.core.runner import SequenceRows
-from engine.protocol import LoadOptions
+from engine.memory.estimate import size
+from engine.protocol import LoadOptions, Quantise
 
 CHUNK = 256
 MOST_NUMBERS = 1 << 30
@@ -28,13 +31,15 @@ MOST_NUMBERS = 1 << 30
 Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
-def run_check(model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str, device: str) -> int:
+def run_check(
+    model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str, device: str, quantise: Quantise = "none"
+) -> int:
     """Write ``dump`` (npz): ``tokens [n]`` int64, ``logits [n, V]`` float32 of every position, ``continuation`` int64.
 
     The continuation is greedy, ``new_tokens`` long or up to the end of the context, through the paged cache.
     """
     ids = read_ids(tokens)
-    loaded = _load(model, dtype, device)
+    loaded = _load(model, dtype, device, quantise)
     card = loaded.card
     if max(ids) >= card.vocabulary or min(ids) < 0:
         raise CommandFailed(f"{tokens} holds ids outside 0 to {card.vocabulary - 1}. Use the model's own tokenizer.")
@@ -49,6 +54,20 @@ def run_check(model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str,
     runner = str(loaded.model.dtype).removeprefix("torch.") if loaded.model is not None else "unknown"
     sys.stdout.write(f"{card.name}, {card.quantisation}, {runner} on {loaded.device.type}: {len(ids)} ids, ")
     sys.stdout.write(f"{len(continuation)} more, written to {dump}\n")
+    return 0
+
+
+def run_cache(clear: bool) -> int:
+    """List or delete what :mod:`engine.checkpoints.repacked` keeps."""
+    folder = config.quantised_folder()
+    if clear:
+        print(f"{size(repacked.clear(folder))} deleted from {folder}.")
+        return 0
+    kept = repacked.kept_files(folder)
+    for file in reversed(kept):
+        used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
+        print(f"{size(file.size):>10}  last used {used}  {file.path.name}")
+    print(f"{len(kept)} models, {size(sum(file.size for file in kept))}, in {folder}.")
     return 0
 
 
@@ -84,9 +103,9 @@ def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.nd
     return np.concatenate(parts), continuation
 
 
-def _load(model: str, dtype: str, device: str) -> LoadedModel:
+def _load(model: str, dtype: str, device: str, quantise: Quantise) -> LoadedModel:
     path, _ = config.resolve(model, "")
-    loader, options = CheckpointLoader(device), LoadOptions(dtype=cast(Dtype, dtype))
+    loader, options = CheckpointLoader(device), LoadOptions(dtype=cast(Dtype, dtype), quantise=quantise)
     try:
         opened = loader.open(LoadModel(path, "", options), EngineOptions(), None)
         return opened.assemble(opened.read(lambda stage, done: None, lambda: False), lambda stage, done: None)

@@ -12,6 +12,7 @@ from typing import cast
 
 from engine import config
 from engine.cli.errors import CommandFailed
+from engine.protocol import LoadOptions
 from engine.server.serve import Server, announce, open_socket, stop_at_end_of_input, write_token
 
 log = logging.getLogger(__name__)
@@ -20,7 +21,7 @@ Chosen = tuple[str, str | None] | None
 """A model and its draft (None: its own), to be loaded at the start."""
 
 
-def run_child(chosen: Chosen, device: str) -> int:
+def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
     """For the window: the token is the first line of standard input, whose end is ours; a ready line tells the port."""
     _log_to_stderr(logging.INFO)
     token = sys.stdin.buffer.readline().decode(errors="replace").strip()
@@ -29,7 +30,7 @@ def run_child(chosen: Chosen, device: str) -> int:
     server = _server("127.0.0.1", 0, token, device)
     _leave_a_core_free()
     if chosen is not None:
-        server.load(*config.resolve(*chosen))
+        server.load(*config.resolve(*chosen), options)
 
     def started() -> None:
         announce(server)
@@ -38,7 +39,7 @@ def run_child(chosen: Chosen, device: str) -> int:
     return _run(server, started)
 
 
-def run_server(host: str, port: int, chosen: Chosen, device: str) -> int:
+def run_server(host: str, port: int, chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
     """By hand: loads the bundled model if no other is chosen, says where it listens and where the token lies."""
     _log_to_stderr(logging.INFO)
     folders = config.resolve(*(chosen or ("", None)))
@@ -46,7 +47,7 @@ def run_server(host: str, port: int, chosen: Chosen, device: str) -> int:
     server = _server(host, port, token, device)
     file = config.token_file(server.port)
     write_token(file, token)
-    server.load(*folders, needed=True)
+    server.load(*folders, options, needed=True)
 
     def started() -> None:
         shown = f"[{host}]" if ":" in host else host

@@ -9,12 +9,15 @@ from typing import Literal, NamedTuple, cast
 
 import torch
 
+from engine import config
 from engine.attention.registry import Attention
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import DenseKVStore
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
+from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
 from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed, Progress, load_name
@@ -24,7 +27,7 @@ from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
 from engine.models.base import CausalLM
-from engine.protocol import Fit, LoadOptions, ModelCard
+from engine.protocol import Fit, LoadOptions, ModelCard, Quantise
 from engine.speculation.base import Proposer
 from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
@@ -50,8 +53,10 @@ class CheckpointLoader:
             dtype, notice = choose_dtype(device, asked.dtype)
             target = _Part.open(command.path, asked.context)
             draft, refused = _open_draft(command.draft, target.tokenizer, asked.context)
+            target, ignored = target.quantised(asked.quantise)
+            draft = draft.quantised(asked.quantise)[0] if draft is not None else None
             opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
-            opened.notices += [notice] if notice else []
+            opened.notices += [text for text in (notice, ignored) if text]
             opened.credit = _held(resident, device)
             opened.size_up()
             return opened
@@ -67,6 +72,19 @@ class _Part(NamedTuple):
     def open(cls, path: str, context: int | None) -> _Part:
         checkpoint = Checkpoint.open(path).for_context(context)
         return cls(checkpoint, checkpoint.tokenizer())
+
+    def quantised(self, method: Quantise) -> tuple[_Part, str]:
+        """The part with its linear layers to be packed while they are loaded; a sentence where it is packed already."""
+        checkpoint = self.checkpoint
+        if method == "none":
+            return self, ""
+        if checkpoint.packed:
+            text = (
+                f"{checkpoint.path.name} is packed in its file ({checkpoint.quantisation_title}) and stays so: "
+                "only models of 16 or 32 bits are quantised while they are loaded."
+            )
+            return self, text
+        return _Part(checkpoint.quantised(method), self.tokenizer), ""
 
     def kv_bytes(self, dtype: torch.dtype) -> int:
         return estimate.kv_bytes_per_token(self.checkpoint.config, dtype)
@@ -91,6 +109,7 @@ class OpenedCheckpoint:
         self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
         self.target, self.draft, self.draft_refused = target, draft, draft_refused
         self.notices: list[str] = []
+        self.times = LoadTimes()
         self.credit = 0
         self.limit = min(target.checkpoint.config.max_position, command.options.context or 1 << 62)
         self._plan: estimate.Plan | None = None
@@ -127,7 +146,10 @@ class OpenedCheckpoint:
                 lambda stage, fraction: progress(stage, share * fraction),
                 cancelled,
                 Numerics(),
+                kept := self._kept(self.target.checkpoint),
+                self.times,
             )
+            self.notices += [kept.notice] if kept is not None and kept.notice else []
             _prove(self._runner(model, pages=2), self.target.checkpoint)
             if self.draft is None:
                 return model, None
@@ -139,6 +161,7 @@ class OpenedCheckpoint:
                 lambda stage, fraction: progress(f"{stage} of the draft model", share + (0.97 - share) * fraction),
                 cancelled,
                 Numerics(),
+                self._kept(self.draft.checkpoint),
             )
             return model, draft if self._draft_computes(draft) else None
 
@@ -167,6 +190,12 @@ class OpenedCheckpoint:
             runner.forward([SequenceRows([0], 0, [1], want_logits=1)])
         return self._loaded(model, draft, runner, tuple(proposers))
 
+    def _kept(self, checkpoint: Checkpoint) -> Kept | None:
+        """What an earlier load may have kept; None where nothing is quantised or nothing is to be kept."""
+        if checkpoint.quantise is None or not config.keeps_quantised():
+            return None
+        return checkpoint.kept(config.quantised_folder(), self.device)
+
     def _draft_computes(self, draft: CausalLM) -> bool:
         assert self.draft is not None
         try:
@@ -177,8 +206,8 @@ class OpenedCheckpoint:
         return True
 
     def _runner(self, model: CausalLM, pages: int) -> Runner:
-        config = model.config
-        store = DenseKVStore(config.num_layers, pages, config.num_kv_heads, config.head_dim, model.dtype, self.device)
+        shape = model.config
+        store = DenseKVStore(shape.num_layers, pages, shape.num_kv_heads, shape.head_dim, model.dtype, self.device)
         return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
 
     def _loaded(
@@ -203,6 +232,7 @@ class OpenedCheckpoint:
             draft=self.draft.checkpoint.path.name if self.draft is not None else "",
             draft_refused=self.draft_refused,
             notices=notices,
+            load_seconds=self.times.seconds,
         )
         return LoadedModel(
             card=card,
@@ -229,12 +259,12 @@ class OpenedCheckpoint:
 
     def _planned(self, free: int) -> estimate.Plan:
         draft = self.draft
-        config = self.target.checkpoint.config
+        shape = self.target.checkpoint.config
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing),
             draft_weights=draft.checkpoint.resident_bytes(self.dtype, self.draft_packing) if draft is not None else 0,
             kv_bytes=self.target.kv_bytes(self.dtype) + (draft.kv_bytes(self.dtype) if draft is not None else 0),
-            activations=estimate.activation_bytes(config, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
+            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
             context=self.limit,
             free=free,
             memory=self.command.options.memory,

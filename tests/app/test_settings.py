@@ -88,6 +88,11 @@ def test_a_folder_that_cannot_be_written_gives_a_sentence(tmp_path):
     assert "could not be written" in store.notice
 
 
+def test_a_chosen_quantisation_goes_with_every_load(path):
+    SettingsStore(path).update(quantise="nf4")
+    assert SettingsStore(path).settings.load_options() == LoadOptions(quantise="nf4")
+
+
 @pytest.fixture
 def page(qtbot, path, theme) -> SettingsPage:
     page = SettingsPage(SettingsStore(path), theme, path.parent / "kvasir.log", path.parent)
@@ -137,3 +142,10 @@ def test_context_and_device(qtbot, page, path):
     assert stored(path).device == "cpu"
     with qtbot.waitSignal(page.reload_requested):
         page.findChild(QPushButton, "settings.reload").click()
+
+
+def test_how_models_of_16_bits_are_packed(page, path):
+    assert page.findChild(QPushButton, "settings.quantise.none").isChecked()
+    for method in ("nf4", "int4", "int8", "none"):
+        page.findChild(QPushButton, f"settings.quantise.{method}").click()
+        assert stored(path).quantise == method

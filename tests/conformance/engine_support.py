@@ -12,6 +12,7 @@ from engine.attention.registry import Attention
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import DenseKVStore
 from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.quantise import Method
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.numerics import Numerics
 
@@ -29,8 +30,10 @@ class Ours:
         weights: str = "4bit",
         invariant: bool = False,
         context: int | None = None,
+        quantise: Method | None = None,
     ):
         checkpoint = Checkpoint.open(folder, need_tokenizer=False).for_context(context)
+        checkpoint = checkpoint.quantised(quantise) if quantise else checkpoint
         numerics = Numerics(invariant)
         self.config = checkpoint.config
         self.model = load_model(checkpoint, torch.device("cpu"), dtype, weights, numerics=numerics)

@@ -21,6 +21,7 @@ from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 from engine.bench.client import EngineClient
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.quantise import Method, Module, Quantiser
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig, inverse_frequencies
 from engine.protocol import Sampling
@@ -270,3 +271,24 @@ def test_a_file_is_loaded_and_answers(where: str, tmp_path: Path) -> None:
     expected = Ours(tmp_path / "model.gguf", loaded.model.dtype).greedy(prompts()[2], 12)
     assert ids == expected[: len(ids)]
     assert len(ids) > 0
+
+
+@pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
+@pytest.mark.parametrize("weights", ["4bit", "16bit"])
+def test_a_file_of_16_bits_is_quantised_while_it_is_loaded(method: Method, weights: str, tmp_path: Path) -> None:
+    shape, file = CASES["llama f16"], tmp_path / "model.gguf"
+    write(file, shape)
+    reference = theirs(file, shape)
+    for name, module in reference.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            weight = module.weight.detach().half()
+            packed = Quantiser(method, weight.device).packed(Module("m", *weight.shape, lambda weight=weight: weight))
+            assert packed is not None
+            packed.layout.write(packed.read(), module.weight.data)
+    ours = Ours(file, weights=weights, quantise=method)
+    checkpoint = Checkpoint.open(file).quantised(method)
+    assert checkpoint.resident_bytes(torch.float32, weights) == ours.model.storage_size()
+    assert checkpoint.quantisation_title.endswith("quantised from GGUF F16 while loading")
+    with torch.inference_mode():
+        expected = [reference(torch.tensor([text])).logits[0] for text in prompts()]
+    assert max(relative(a, b) for a, b in zip(ours.logits(prompts()), expected, strict=True)) < TOLERANCE

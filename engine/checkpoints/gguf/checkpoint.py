@@ -14,6 +14,7 @@ from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import ROPE_FACTORS
 from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.quantise import Fetch
 from engine.checkpoints.source import Packing
 from engine.layers.numerics import Numerics
 from engine.models.base import WeightSource
@@ -30,11 +31,11 @@ class GGUFCheckpoint(Checkpoint):
     @property
     def quantisation_title(self) -> str:
         """For people: "GGUF Q4_K with Q6_K"."""
-        return config.title(self.files)
+        return self._quantised_title(config.title(self.files))
 
     @property
     def packed(self) -> bool:
-        return any(config.packed(entry) for entry in self.files.entries.values())
+        return self.quantise is not None or any(config.packed(entry) for entry in self.files.entries.values())
 
     def tokenizer(self) -> Tokenizer:
         return Tokenizer(tokenizer.tokenizer(self.files.metadata))
@@ -49,9 +50,11 @@ class GGUFCheckpoint(Checkpoint):
         weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
+        fetch: Fetch = lambda module, shapes, make: make(),
     ) -> WeightSource:
         interleaved = config.architecture(self.files) == "llama"
-        return GGUFSource(self.files, self.config, interleaved, device, dtype, weights, numerics, on_module)
+        quantiser = self.quantiser(device, on_module, fetch)
+        return GGUFSource(self.files, self.config, interleaved, device, dtype, weights, numerics, on_module, quantiser)
 
 
 def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:

@@ -13,6 +13,8 @@ from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.container import Entry, GGUFFile
 from engine.checkpoints.gguf.names import gguf_module, gguf_tensor
 from engine.checkpoints.gguf.types import FLOATING, TYPES
+from engine.checkpoints.layouts import Target
+from engine.checkpoints.quantise import Module, Quantiser
 from engine.checkpoints.source import Packing
 from engine.layers.embedding import TokenTable
 from engine.layers.linear import ggml
@@ -48,15 +50,17 @@ class GGUFSource:
         weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
+        quantiser: Quantiser | None = None,
     ) -> None:
         """``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours (its architecture "llama").
 
         ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
+        ``quantiser`` packs the matrices that are not packed.
         """
         self.files, self.weights = files, weights
         self.numerics, self.device, self.dtype = numerics, device, dtype
         self._heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if interleaved else {}
-        self._on_module = on_module
+        self._on_module, self._quantiser = on_module, quantiser
         self._planning, self._native = device.type == "meta", weights == "4bit"
 
     # --- what families ask for ---------------------------------------------------------------------------------
@@ -111,15 +115,39 @@ class GGUFSource:
         """One layer of modules that are all to be dense, or all packed."""
         bias = self._bias(modules)
         if self._unpacked(modules[0].type):
+            if (quantised := self._quantised(modules, in_features, bias)) is not None:
+                return quantised
             return Dense(self._dense(modules, in_features), bias, self.numerics)
         parts = [self._packed(f"{module.name}.weight", module.heads) for module in modules]
         return ggml.build(parts, bias, self.dtype, self.device, self.numerics, self._native)
+
+    def _quantised(self, modules: list[_Module], in_features: int, bias: Tensor | None) -> Linear | None:
+        """One layer of modules that are packed while they are loaded; None where they stay as they are."""
+        if self._quantiser is None or self.weights == "16bit":
+            return None
+        target = Target(self.dtype, self.device, self.numerics, self._native)
+        return self._quantiser.layer([self._to_quantise(module, in_features) for module in modules], bias, target)
+
+    def _to_quantise(self, module: _Module, in_features: int) -> Module:
+        name = f"{module.name}.weight"
+        return Module(
+            module.name,
+            module.out_features,
+            in_features,
+            lambda: half_split(self.files.floating(name), module.heads),
+        )
 
     def _dense(self, modules: list[_Module], in_features: int) -> Tensor:
         weight = self._empty(sum(module.out_features for module in modules), in_features)
         if not self._planning:
             for module, rows in zip(modules, weight.split([module.out_features for module in modules]), strict=True):
-                self._write(f"{module.name}.weight", module.heads, rows)
+                packed = None
+                if self._quantiser is not None:
+                    packed = self._quantiser.packed(self._to_quantise(module, in_features))
+                if packed is not None:
+                    packed.layout.write(packed.read(), rows)
+                else:
+                    self._write(f"{module.name}.weight", module.heads, rows)
         return weight
 
     def _bias(self, modules: list[_Module]) -> Tensor | None:

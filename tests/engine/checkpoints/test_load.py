@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gptq import GPTQWeights
@@ -160,6 +160,22 @@ def test_planned_groups(inputs: int, group: int, expected: int) -> None:
     assert _gptq(0, 1, None, inputs, group if group > 0 else inputs).group == expected
 
 
+def write_dense(folder: Path, layers: int, hidden: int, inner: int, vocabulary: int) -> None:
+    """A bfloat16 Llama with random weights, beside the config of :func:`write_gptq`."""
+    write_gptq(folder, layers, hidden, inner, vocabulary)
+    packed = load_file(folder / "model.safetensors")
+    generator = torch.Generator().manual_seed(1)
+    tensors = {name: value.bfloat16() for name, value in packed.items() if name.endswith(".weight")}
+    for name, words in packed.items():
+        if name.endswith(".qweight"):
+            shape = (words.shape[1], words.shape[0] * 8)
+            tensors[name.replace("qweight", "weight")] = torch.randn(shape, generator=generator).bfloat16()
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    del config["quantization_config"]
+    (folder / "config.json").write_text(json.dumps({**config, "dtype": "bfloat16"}))
+
+
 PEAK = """
 import sys, torch
 from pathlib import Path
@@ -171,11 +187,13 @@ def anonymous():
 
 torch.set_num_threads(1)
 checkpoint = Checkpoint.open(sys.argv[1], need_tokenizer=False)
+checkpoint = checkpoint.quantised(sys.argv[2]) if sys.argv[2:] else checkpoint
 before, peak = anonymous(), 0
 def watch(stage, fraction):
     global peak
     peak = max(peak, anonymous())
-model = load_model(checkpoint, torch.device("cpu"), torch.bfloat16, progress=watch)
+asked = lambda: watch("", 0)  # returns None: go on
+model = load_model(checkpoint, torch.device("cpu"), torch.bfloat16, progress=watch, cancelled=asked)
 print(peak - before, anonymous() - before, model.storage_size())
 """
 
@@ -191,3 +209,45 @@ def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
     assert held > 80e6
     assert resting < 1.15 * held
     assert peak < 1.2 * held
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+@pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
+def test_quantising_takes_little_more_than_the_result(tmp_path: Path, method: str) -> None:
+    """As above, sampled within modules too. The file is three times the result, so it cannot have been read whole."""
+    write_dense(tmp_path, layers=12, hidden=1024, inner=4096, vocabulary=8000)
+    out = subprocess.run(
+        [sys.executable, "-c", PEAK, tmp_path, method], capture_output=True, text=True, check=True, timeout=200
+    )
+    peak, resting, held = (int(number) for number in out.stdout.split())
+    assert held > 80e6
+    assert resting < 1.15 * held
+    assert peak < 1.15 * resting
+
+
+@pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
+def test_quantising_can_be_cancelled_within_a_module(tmp_path: Path, method: str) -> None:
+    write_dense(tmp_path, layers=1, hidden=512, inner=2048, vocabulary=64)
+    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False).quantised(method)  # type: ignore[arg-type]
+    stages: list[str] = []
+    asked: list[int] = []
+
+    def cancelled() -> bool:
+        asked.append(len(stages))
+        return False
+
+    load_model(checkpoint, CPU, torch.float32, progress=lambda stage, done: stages.append(stage), cancelled=cancelled)
+    assert set(stages) == {"quantising weights"}
+    assert len(asked) > 1.5 * len(stages), "asked more often than modules end"
+    busiest = max(set(asked), key=asked.count)
+    count = asked.index(busiest) + 2
+
+    def later() -> bool:
+        nonlocal count
+        count -= 1
+        return count < 0
+
+    stages.clear()
+    with pytest.raises(LoadCancelled):
+        load_model(checkpoint, CPU, torch.float32, progress=lambda stage, done: stages.append(stage), cancelled=later)
+    assert len(stages) == busiest

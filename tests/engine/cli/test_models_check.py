@@ -97,3 +97,27 @@ def test_no_file_no_model_no_such_dtype(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "ids.json").write_text("[1]", "utf-8")
     assert run(tmp_path / "no-model", "--tokens", tmp_path / "ids.json", *dump)[0] == 1
     assert run(folder, "--tokens", tmp_path / "ids.json", *dump, "--dtype", "int4")[0] == 2
+
+
+def test_quantised_while_loading(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The option changes the numbers a little, and the line says what was done."""
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
+    (tmp_path / "ids.json").write_text(json.dumps(IDS[:40]), "utf-8")
+    logits = []
+    for method in ("none", "int8", "nf4"):
+        arguments = ("--tokens", tmp_path / "ids.json", "--dump", tmp_path / "out.npz", "--quantise", method)
+        code, said = run(folder, *arguments, "--dtype", "float32", "--max-tokens", 0)
+        assert code == 0, said
+        assert ("quantised from fp32 while loading" in said) == (method != "none")
+        logits.append(np.load(tmp_path / "out.npz")["logits"])
+    off = [np.abs(found - logits[0]).max() / np.abs(logits[0]).max() for found in logits[1:]]
+    assert 0 < off[0] < 0.05
+    assert off[0] < off[1] < 0.5
+    code, said = run(folder, "--tokens", tmp_path / "ids.json", "--dump", tmp_path / "out.npz", "--quantise", "int3")
+    assert code == 2
+    assert "int3" in said
+    listed = CliRunner().invoke(app, ["models", "cache"]).output
+    assert listed.count(".packed") == 2
+    assert "2 models" in listed
+    assert "deleted" in CliRunner().invoke(app, ["models", "cache", "--clear"]).output
+    assert "0 models" in CliRunner().invoke(app, ["models", "cache"]).output

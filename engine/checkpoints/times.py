@@ -1,0 +1,87 @@
+"""What the seconds of a load went into: quantising, packing into a layer's own layout, or copying."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from engine.checkpoints.quantise import Fetch, Module, Shapes, Tensors
+from engine.checkpoints.repacked import Kept
+from engine.layers.linear.base import Linear
+from engine.models.base import WeightSource
+
+
+class LoadTimes:
+    """Seconds by what they were for: ``seconds`` adds up to the whole. Reading a file's pages counts where it happens.
+
+    "copying" is all that is nothing else, such as dense weights, norms and the token table.
+    """
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{what} {seconds:.2f} s" for what, seconds in self.seconds.items())
+
+    @contextmanager
+    def whole(self) -> Iterator[None]:
+        """Around the load."""
+        with self._of("copying"):
+            yield
+
+    def fetching(self, kept: Kept | None) -> Fetch:
+        """What gives the quantised tensors, with its time counted; ``kept`` None keeps none."""
+
+        def fetch(module: Module, shapes: Shapes, make: Callable[[], Tensors]) -> Tensors:
+            def making() -> Tensors:
+                with self._of("quantising"):
+                    return make()
+
+            if kept is None:
+                return making()
+            with self._of("reading kept weights" if kept.read else "keeping weights"):
+                return kept.fetch(module, shapes, making)
+
+        return fetch
+
+    def timed(self, source: WeightSource) -> WeightSource:
+        """``source`` with the time of its packed layers counted."""
+        return cast(WeightSource, _TimedSource(source, self))
+
+    def packed(self, make: Callable[[], Linear]) -> Linear:
+        """``make()``, whose time is counted as packing where it gives a packed layer."""
+        before, start = self._total(), time.perf_counter()
+        layer = make()
+        if layer.kind != "dense":
+            self._count("packing", time.perf_counter() - start - (self._total() - before))
+        return layer
+
+    @contextmanager
+    def _of(self, what: str) -> Iterator[None]:
+        """Counts a block's seconds, less those that blocks inside it count."""
+        before, start = self._total(), time.perf_counter()
+        try:
+            yield
+        finally:
+            self._count(what, time.perf_counter() - start - (self._total() - before))
+
+    def _total(self) -> float:
+        return sum(self.seconds.values())
+
+    def _count(self, what: str, seconds: float) -> None:
+        self.seconds[what] = self.seconds.get(what, 0.0) + seconds
+
+
+class _TimedSource:
+    """A :class:`WeightSource` that hands everything on."""
+
+    def __init__(self, source: WeightSource, times: LoadTimes) -> None:
+        self._source, self._times = source, times
+
+    def linear(self, *arguments: Any) -> Linear:
+        return self._times.packed(lambda: self._source.linear(*arguments))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
