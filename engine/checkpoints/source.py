@@ -96,8 +96,14 @@ class CheckpointSource:
             self._module(prefix + name, size, in_features, bias) for name, size in zip(names, sizes, strict=True)
         ]
         layer = self._layer(modules, in_features)
-        self._used(*(name for module in modules for name in self.files.entries if name.startswith(f"{module.name}.")))
+        self._used_modules(modules)
         return layer
+
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        modules = [self._module(prefix, rows, columns, False)]
+        weight = self._dense(modules, columns)
+        self._used_modules(modules)
+        return weight
 
     # --- layers ------------------------------------------------------------------------------------------------
 
@@ -175,6 +181,9 @@ class CheckpointSource:
     def _floating(self, name: str, shape: tuple[int, ...]) -> Tensor:
         self._tensors.check(name, shape, FLOATING)
         return self._empty(*shape) if self._planning else self.files.view(name)
+
+    def _used_modules(self, modules: list[_Module]) -> None:
+        self._used(*(name for module in modules for name in self.files.entries if name.startswith(f"{module.name}.")))
 
     def _used(self, *names: str) -> None:
         self._on_module(sum(self.files.entries[name].size for name in names))

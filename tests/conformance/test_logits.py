@@ -59,6 +59,9 @@ GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 8, "attn
          "final_logit_softcapping": 30.0, "tie_word_embeddings": True}  # fmt: skip
 GRANITE = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 3.0}
 LLAMA3 = _rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+MLA = {"num_key_value_heads": 4, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
+       "q_lora_rank": None, "first_k_dense_replace": 3}  # fmt: skip
+MLA_YARN = _rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=0.707, mscale_all_dim=0.707)
 CASES = [
     Case("llama", "Llama"),
     Case("llama tied", "Llama", {"tie_word_embeddings": True}),
@@ -105,6 +108,16 @@ CASES = [
     Case("granite", "Granite", GRANITE),
     Case("granite biases, tied", "Granite", GRANITE | {"attention_bias": True, "mlp_bias": True,
          "tie_word_embeddings": True, "embedding_multiplier": 0.5, "residual_multiplier": 1.5}),
+    Case("deepseek v2 lite, dense", "DeepseekV2", MLA),
+    Case("deepseek v2, dense", "DeepseekV2", MLA | {"q_lora_rank": 20}),
+    Case("deepseek v2, dense, wide values, tied", "DeepseekV2", MLA | {"v_head_dim": 32, "tie_word_embeddings": True}),
+    Case("deepseek v2, dense, yarn", "DeepseekV2", MLA | MLA_YARN),
+    Case("deepseek v2, dense, yarn of two scales", "DeepseekV2", MLA | _rope("yarn", factor=4.0, mscale=1.2,
+         mscale_all_dim=0.5, original_max_position_embeddings=64)),
+    Case("deepseek v2, dense, yarn without scales", "DeepseekV2", MLA | _rope("yarn", factor=4.0,
+         original_max_position_embeddings=64)),
+    Case("deepseek v2, dense, biases", "DeepseekV2", MLA | {"attention_bias": True, "mlp_bias": True}, seed=1),
+    Case("deepseek v2, dense, biases, low queries", "DeepseekV2", MLA | {"attention_bias": True, "q_lora_rank": 20}),
     Case("opt", "OPT", {"ffn_dim": 96}),
     Case("opt untied, gelu", "OPT", {"ffn_dim": 96, "tie_word_embeddings": False,
          "activation_function": "gelu"}, seed=4),
@@ -183,6 +196,7 @@ OWN = {
     "Phi3": longrope(6, partial_rotary_factor=0.75) | {"original_max_position_embeddings": 128, "hidden_size": 64},
     "Granite": GRANITE,
     "OPT": {"ffn_dim": 96, "activation_function": "gelu"},
+    "DeepseekV2": MLA | MLA_YARN | {"q_lora_rank": 20},
 }
 """Options with which a family shows what sets it apart."""
 
