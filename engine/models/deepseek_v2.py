@@ -7,8 +7,8 @@ from dataclasses import replace
 from engine.checkpoints.config import RawConfig
 from engine.layers.mla import LatentAttention
 from engine.layers.rotary import softmax_scale
-from engine.models.base import LatentShape, ModelConfig, WeightSource
-from engine.models.common import read_decoder
+from engine.models.base import LatentShape, ModelConfig, MoEConfig, WeightSource
+from engine.models.common import read_decoder, read_moe
 from engine.models.decoder import Decoder, PreNormLayer
 
 
@@ -26,6 +26,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         qkv_bias=bias,
         output_bias=bias,
         latent=latent,
+        moe=_experts(raw),
         attention_scale=head_dim**-0.5 * softmax_scale(rope),
     )
 
@@ -42,6 +43,30 @@ def _latent(raw: RawConfig) -> LatentShape:
     if shape.rope % 2:
         raise raw.wrong(f"{shape.rope} dimensions of a head rotate, and rotary embedding needs pairs")
     return shape
+
+
+def _experts(raw: RawConfig) -> MoEConfig | None:
+    """None where no layer has any. Raises :class:`CheckpointError` for choices that the family does not make."""
+    layers, first = raw.integer("num_hidden_layers", most=10_000), raw.integer("first_k_dense_replace", 0, least=0)
+    if first >= layers or raw.optional_integer("n_routed_experts", 64) is None:
+        return None
+    method, scoring = raw.values.get("topk_method", "greedy"), raw.values.get("scoring_func", "softmax")
+    if method not in ("greedy", "group_limited_greedy") or scoring != "softmax":
+        raise raw.wrong(f"its experts are chosen by {method!r} of {scoring!r}, which this family does not do in Kvasir")
+    if raw.flag("norm_topk_prob", False) or raw.integer("moe_layer_freq", 1) != 1:
+        raise raw.wrong("it normalises its experts' shares or spreads their layers, which no model of this family does")
+    grouped, inner = method == "group_limited_greedy", raw.integer("moe_intermediate_size", 1407)
+    return read_moe(
+        raw,
+        count="n_routed_experts",
+        per_token=None,
+        intermediate_size=inner,
+        sparse=tuple(index >= first for index in range(layers)),
+        share_scale=raw.positive("routed_scaling_factor", 1.0),
+        groups=raw.integer("n_group") if grouped else 1,
+        groups_per_token=raw.integer("topk_group") if grouped else 1,
+        shared_size=inner * (raw.optional_integer("n_shared_experts", 2) or 0),
+    )
 
 
 class LatentLayer(PreNormLayer):

@@ -104,6 +104,13 @@ class GGUFSource:
         self._used(*self._tensors(modules[0]))
         return weight
 
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        raise CheckpointError(
+            "This GGUF model has experts, which Kvasir reads from safetensors only. Choose that version of the model."
+        )
+
     # --- building ----------------------------------------------------------------------------------------------
 
     def _layer(self, modules: list[_Module], in_features: int) -> Linear:

@@ -36,7 +36,7 @@ TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 def config(shape: LatentShape = SHAPE) -> ModelConfig:
     values: dict[str, Any] = {
         "architectures": ["DeepseekV2ForCausalLM"], "hidden_size": HIDDEN, "num_attention_heads": HEADS,
-        "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 50, "first_k_dense_replace": 1,
+        "intermediate_size": 64, "num_hidden_layers": 1, "vocab_size": 50, "n_routed_experts": None,
         "kv_lora_rank": shape.rank, "qk_nope_head_dim": shape.nope, "qk_rope_head_dim": shape.rope,
         "v_head_dim": shape.value, "q_lora_rank": shape.q_rank,
     }  # fmt: skip
