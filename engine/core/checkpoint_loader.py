@@ -12,7 +12,6 @@ import torch
 from engine import config
 from engine.attention.registry import Attention
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import DenseKVStore
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.repacked import Kept
@@ -26,6 +25,7 @@ from engine.core.runner import RunnableModel, Runner, SequenceRows
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
+from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.protocol import Fit, LoadOptions, ModelCard, Quantise
 from engine.speculation.base import Proposer
@@ -206,8 +206,7 @@ class OpenedCheckpoint:
         return True
 
     def _runner(self, model: CausalLM, pages: int) -> Runner:
-        shape = model.config
-        store = DenseKVStore(shape.num_layers, pages, shape.num_kv_heads, shape.head_dim, model.dtype, self.device)
+        store = new_store(model.config, pages, model.dtype, self.device)
         return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
 
     def _loaded(

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from engine.attention.registry import Attention
-from engine.cache.store import DenseKVStore
 from engine.core.buffers import powers_of_two
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.linear import int4
@@ -19,7 +18,8 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
-from engine.models.base import CausalLM, ModelConfig, MoEConfig
+from engine.models.arenas import new_store
+from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
 from engine.models.registry import family
 
 CPU = torch.device("cpu")
@@ -127,6 +127,13 @@ FAMILIES = {
         sinks=True,
         moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0),
     ),
+    "DeepseekV2ForCausalLM": replace(
+        CONFIG,
+        num_kv_heads=1,
+        head_dim=48,
+        latent=LatentShape(rank=48, nope=32, rope=16, value=32, q_rank=64),
+        moe=replace(EXPERTS, sparse=(False, True), shared_size=128),
+    ),
     "OPTForCausalLM": replace(
         CONFIG,
         num_kv_heads=4,
@@ -161,6 +168,9 @@ class Weights:
     ) -> list[Linear]:
         return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
 
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        return self._random(rows, columns, scale=columns**-0.5)
+
     def vector(self, name: str, size: int) -> Tensor:
         return 1 + self._random(size, scale=0.1)
 
@@ -183,7 +193,7 @@ def tiny(
     config, numerics = FAMILIES[architecture], Numerics(invariant)
     with torch.inference_mode():
         model: CausalLM = family(architecture).Model(config, Weights(device, dtype, numerics, packed))
-    kv = DenseKVStore(LAYERS, PAGES, config.num_kv_heads, config.head_dim, dtype, device)
+    kv = new_store(config, PAGES, dtype, device)
     return Runner(model, kv, Attention(numerics), device, powers_of_two)
 
 

@@ -13,10 +13,10 @@ from gpu_support import CPU, DEVICE, NO_GPU, relative
 
 from engine.attention.registry import Attention
 from engine.bench.client import Answer, EngineClient, EngineError
-from engine.cache.store import DenseKVStore
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.core.runner import Runner, SequenceRows
 from engine.memory.owners import memory_by_owner
+from engine.models.arenas import new_store
 from engine.protocol import ChatMessage, LoadOptions, Sampling
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo" / "kvasir-guide"
@@ -85,7 +85,7 @@ def test_logits_are_the_cpus(dtype: torch.dtype, weights: str, share: float) -> 
     for device, kind, packing in ((CPU, torch.float32, "4bit"), (DEVICE, dtype, weights)):
         model = load_model(checkpoint, device, kind, packing)  # type: ignore[arg-type]
         config = model.config
-        kv = DenseKVStore(config.num_layers, 20, config.num_kv_heads, config.head_dim, kind, device)
+        kv = new_store(config, 20, kind, device)
         runner = Runner(model, kv, Attention(model.numerics), device)
         tokens = [(37 * i + i * i) % config.vocab_size for i in range(200)]
         steps = [(0, 100), (100, 160), *((at, at + 1) for at in range(160, 200))]
@@ -107,7 +107,7 @@ def test_greedy_answers_are_the_cpus_own_choice_or_a_near_tie() -> None:
     model = load_model(Checkpoint.open(BUNDLED), CPU, torch.float32)
     config = model.config
     for prompt, answer in zip(loaded.prompts, answers, strict=True):
-        kv = DenseKVStore(config.num_layers, 40, config.num_kv_heads, config.head_dim, torch.float32)
+        kv = new_store(config, 40, torch.float32)
         runner = Runner(model, kv, Attention())
         text = [*prompt, *answer]
         rows = SequenceRows(text, 0, list(range(1, 40)), len(answer) + 1)
