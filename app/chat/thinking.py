@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QPainter, QPaintEvent, QTextCursor
+from PySide6.QtGui import QFont, QPainter, QPaintEvent, QTextBlockFormat, QTextCursor
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.chat.blocks import LINE_PX, TextView
+from app.chat.blocks import TextView
 from app.chat.wrapping import wrap_mode
 from app.history.records import thought_for
 from app.theme.theme import CAPTION_PX, Theme
@@ -14,7 +16,8 @@ from app.theme.theme import CAPTION_PX, Theme
 HEAD_PX = 20
 INDENT_PX = 14
 GAP_PX = 4
-PEEK_LINES = 4
+PEEK_LINES = 5
+CAPTION_LINE_PX = 16
 PEEK_CHARS = 2_000
 """More than the last lines ever hold; what is before them is not laid out while it cannot be seen."""
 
@@ -83,7 +86,7 @@ class ThinkingBlock(QWidget):
             return head
         inner = width - INDENT_PX
         full = self.body.fit(inner)
-        height = full if self._open else min(full, PEEK_LINES * self._theme.px(LINE_PX))
+        height = full if self._open else min(full, PEEK_LINES * self._theme.px(CAPTION_LINE_PX))
         self.body.setGeometry(INDENT_PX, head + GAP_PX, inner, height)
         bar = self.body.verticalScrollBar()
         bar.setRange(0, full - height)
@@ -119,19 +122,34 @@ class _Body(TextView):
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(theme, parent)
+        self._width = 0
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.restyle()
 
     def text_font(self) -> QFont:
         return self._theme.ui_font(CAPTION_PX)
 
+    def fit(self, width: int) -> int:
+        """The same, but setting a width lays out all of it again, which a long one that grows cannot afford."""
+        if width != self._width:
+            self._width = width
+            return super().fit(width)
+        return math.ceil(self.document().size().height())
+
     def restyle(self) -> None:
+        self._width = 0
         self.document().setDefaultFont(self.text_font())
         self.setStyleSheet(f"color: {self._theme.tokens.mute};")
 
     def show_text(self, text: str) -> None:
         self.setWordWrapMode(wrap_mode(text))
         self.setPlainText(text)
+        cursor = QTextCursor(self.document())
+        cursor.select(QTextCursor.SelectionType.Document)
+        look = QTextBlockFormat()
+        minimum = QTextBlockFormat.LineHeightTypes.MinimumHeight.value
+        look.setLineHeight(float(self._theme.px(CAPTION_LINE_PX)), minimum)
+        cursor.mergeBlockFormat(look)
 
     def append_text(self, text: str) -> None:
         cursor = QTextCursor(self.document())

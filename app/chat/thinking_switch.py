@@ -34,7 +34,7 @@ class ThinkingSwitch(QWidget):
         self.toggle.clicked.connect(lambda on: self._choose(on=on))
         self.label.setToolTip(HELP)
         self._row = QHBoxLayout(self)
-        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setContentsMargins(4, 0, 0, 0)  # in line with what is typed above it
         self._row.setSpacing(8)
         self._row.addWidget(self.label)
         self._row.addWidget(self.toggle)
