@@ -197,10 +197,11 @@ def test_thinking_is_switched_in_the_conversation(
     talk, errors = chat(engine)
     assert talk.converse() == 0
     requests = [c for c in fake(engine).seen if isinstance(c, AddRequest)]
-    prompts = [loaded.tokenizer.decode(list(r.prompt_ids)).rsplit("|", 1) for r in requests]
-    assert [prompt for prompt, _ in prompts] == ["|", "True|", "True|low", "False|low"]
-    assert prompts[0][1] == ""
-    assert all(thinking for _, thinking in prompts[1:])  # what the answer before it thought
+    prompts = [loaded.tokenizer.decode(list(request.prompt_ids)) for request in requests]
+    heads = ["||", "True||", "True|low|", "False|low|"]
+    assert [prompt[: len(head)] for prompt, head in zip(prompts, heads, strict=True)] == heads
+    assert prompts[0] == heads[0]
+    assert all(len(prompts[i]) > len(heads[i]) for i in (1, 2, 3))  # what the answers before it thought
     assert "/think takes on, off, low, medium, high." in errors.getvalue()
     loaded.card = msgspec.structs.replace(loaded.card, thinking=ThinkingModes())
     talk._command("/think on")
