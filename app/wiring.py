@@ -33,6 +33,7 @@ class Chat(Protocol):
     status: SignalInstance
 
     def last_prompt(self) -> tuple[list[protocol.ChatMessage], protocol.Sampling] | None: ...
+    def last_thinking(self) -> protocol.Thinking: ...
     def set_tint(self, tint: bool) -> None: ...
     def set_load_options(
         self, provider: Callable[[], protocol.LoadOptions], draft: Callable[[], str | None]
@@ -195,7 +196,12 @@ class Wiring(QObject):
             return
         messages, sampling = prompt
         compare = protocol.Compare(
-            id=uuid.uuid4().hex, key=key, prompt=messages, sampling=sampling, values=compare_values(spec)
+            id=uuid.uuid4().hex,
+            key=key,
+            prompt=messages,
+            sampling=sampling,
+            values=compare_values(spec),
+            thinking=self._chat.last_thinking(),
         )
         self._comparison = (compare.id, key)
         runs = compare.rounds * len(compare.values)

@@ -23,6 +23,7 @@ Source = Literal["target", "draft", "ngram", "corrected", "bonus"]
 after a rejected guess (``corrected``) or after a fully accepted run (``bonus``)."""
 FinishReason = Literal["stop", "length", "context", "cancelled", "memory", "error"]
 Quantise = Literal["none", "nf4", "int4", "int8"]
+Channel = Literal["content", "thinking"]
 Exactness = Literal["lossless", "same distribution", "approximate", "model property"]
 
 
@@ -40,6 +41,23 @@ class Part(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
 class ChatMessage(Part, frozen=True):
     role: Literal["system", "user", "assistant"]
     content: str
+    thinking: str = ""
+    """Of an assistant, for chat templates that show a model its earlier thinking; most leave it out."""
+
+
+class Thinking(Part, frozen=True):
+    """How a prompt's chat template is to let the model think; ``None`` and "" leave it to the template."""
+
+    on: bool | None = None
+    effort: str = ""
+
+
+class ThinkingModes(Part, frozen=True):
+    """What a model's chat template allows. ``default``: whether a switchable one thinks unless told otherwise."""
+
+    kind: Literal["none", "always", "switchable"] = "none"
+    default: bool = True
+    efforts: list[str] = []
 
 
 class Sampling(Part, frozen=True):
@@ -128,6 +146,7 @@ class ModelCard(Part, frozen=True):
     """Fallbacks, each a sentence with its reason."""
     load_seconds: dict[str, float] = {}
     """What the weights' load took, by what for: "copying", "packing", "quantising", "reading kept weights"."""
+    thinking: ThinkingModes = ThinkingModes()
 
 
 class Fit(Part, frozen=True):
@@ -170,6 +189,8 @@ class Usage(Part, frozen=True):
     cached_tokens: int
     generated_tokens: int
     seed: int
+    thinking_tokens: int = 0
+    """How many of the generated ones were thinking, its marks included."""
 
 
 class Timings(Part, frozen=True):
@@ -219,6 +240,7 @@ class Generate(Message, tag="generate", frozen=True):
     n: int = 1
     sampling: Sampling = Sampling()
     optimisations: dict[str, Value] = {}
+    thinking: Thinking = Thinking()
 
 
 class Cancel(Message, tag="cancel", frozen=True):
@@ -239,6 +261,7 @@ class Compare(Message, tag="compare", frozen=True):
     sampling: Sampling = Sampling()
     rounds: int = 3
     values: list[Value] = []
+    thinking: Thinking = Thinking()
 
 
 class Estimate(Message, tag="estimate", frozen=True):
@@ -253,6 +276,7 @@ class CountTokens(Message, tag="count_tokens", frozen=True):
 
     id: str
     prompt: list[ChatMessage] | str
+    thinking: Thinking = Thinking()
 
 
 class Subscribe(Message, tag="subscribe", frozen=True):
@@ -317,7 +341,7 @@ class Delta(Message, tag="delta", frozen=True):
     id: str
     text: str
     answer: int = 0
-    channel: Literal["content", "thinking"] = "content"
+    channel: Channel = "content"
     tokens: list[TokenInfo] = []
 
 

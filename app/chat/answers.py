@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
@@ -16,27 +18,55 @@ SAVE_MS = 1000
 _TINTS: dict[protocol.Source, Tint] = {"draft": "accepted", "ngram": "accepted", "corrected": "corrected"}
 
 
+class Snapshot(NamedTuple):
+    """An answer so far; ``thought_s`` is how long it has been thinking, or thought, in seconds."""
+
+    text: str
+    spans: list[Span]
+    thinking: str = ""
+    thought_s: float = 0.0
+
+
 @dataclass
 class _Answer:
     message: Message
     parts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     dirty: bool = False
+    thinking_since: float = 0.0
+    thought_s: float = 0.0
 
     def take(self, delta: protocol.Delta) -> None:
-        self.parts.append(delta.text)
         self.dirty = True
+        if delta.channel == "thinking":
+            self.thinking_since = self.thinking_since or time.monotonic()
+            if delta.text:
+                self.thoughts.append(delta.text)
+            return
+        if delta.text and not self.parts:
+            self.thought_s = self._thought_s()
+        if delta.text:
+            self.parts.append(delta.text)
         known = 0
         for token in delta.tokens:
             self._span(_TINTS.get(token.source, ""), token.chars)
             known += token.chars
         self._span("", len(delta.text) - known)
 
-    def snapshot(self) -> tuple[str, list[Span]]:
-        return "".join(self.parts), self.spans
+    def snapshot(self) -> Snapshot:
+        return Snapshot("".join(self.parts), self.spans, "".join(self.thoughts), self._thought_s())
 
     def record(self, **changes: object) -> Message:
-        return self.message._replace(content="".join(self.parts), spans=tuple(self.spans), **changes)
+        message = self.message._replace(**changes) if changes else self.message
+        stats = msgspec.structs.replace(message.stats, thought_s=self._thought_s() if self.thoughts else 0.0)
+        content, thinking = "".join(self.parts), "".join(self.thoughts)
+        return message._replace(content=content, spans=tuple(self.spans), stats=stats, thinking=thinking)
+
+    def _thought_s(self) -> float:
+        if self.parts or not self.thinking_since:
+            return self.thought_s
+        return time.monotonic() - self.thinking_since
 
     def _span(self, tint: Tint, chars: int) -> None:
         if chars <= 0:
@@ -82,7 +112,10 @@ class Answers(QObject):
         self._history.save_message(message)
         self._save.start()
         parent = earlier if earlier in self._known else ""
-        self._link.send(protocol.Generate(id=message.id, prompt=prompt, parent=parent, sampling=message.stats.sampling))
+        sampling, thinking = message.stats.sampling, message.stats.thinking
+        self._link.send(
+            protocol.Generate(id=message.id, prompt=prompt, parent=parent, sampling=sampling, thinking=thinking)
+        )
 
     def stop(self, message_id: str) -> None:
         if message_id in self._running:
@@ -91,8 +124,8 @@ class Answers(QObject):
     def running(self, message_id: str) -> bool:
         return message_id in self._running
 
-    def snapshot(self, message_id: str) -> tuple[str, list[Span]]:
-        """Text and spans so far. Raises KeyError for an answer that is not running."""
+    def snapshot(self, message_id: str) -> Snapshot:
+        """What there is so far. Raises KeyError for an answer that is not running."""
         return self._running[message_id].snapshot()
 
     def current(self, message: Message) -> Message:
@@ -113,7 +146,7 @@ class Answers(QObject):
 
     def _on_delta(self, delta: protocol.Delta) -> None:
         answer = self._running.get(delta.id)
-        if answer is not None and delta.answer == 0 and delta.channel == "content":
+        if answer is not None and delta.answer == 0:
             answer.take(delta)
             self.grown.emit(delta.id)
 
@@ -129,6 +162,7 @@ class Answers(QObject):
         sampling = msgspec.structs.replace(asked.sampling, seed=message.usage.seed)
         stats = AnswerStats(
             sampling=sampling,
+            thinking=asked.thinking,
             model=asked.model,
             reason=message.reason,
             detail=message.detail,
@@ -154,7 +188,7 @@ class Answers(QObject):
         answer = self._pop(message_id)
         if answer is None:
             return
-        if sentence and not answer.parts:
+        if sentence and not answer.parts and not answer.thoughts:
             self._history.remove_message(message_id)
             self.refused.emit(answer.message, sentence)
             return

@@ -8,6 +8,7 @@ from PySide6.QtCore import QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.wrapping import wrap_mode
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -105,6 +106,7 @@ class Composer(QFrame):
         self.button.setProperty("kind", "primary")
         self.button.setObjectName("send")
         self.button.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.thinking = ThinkingSwitch(theme, self)
         row = QHBoxLayout()
         row.setSpacing(12)
         row.addWidget(self.edit, 1, Qt.AlignmentFlag.AlignVCenter)
@@ -114,6 +116,7 @@ class Composer(QFrame):
         column.setSpacing(6)
         column.addWidget(self._banner)
         column.addLayout(row)
+        column.addWidget(self.thinking)
         self.edit.submitted.connect(self._submit)
         self.edit.escaped.connect(self._escape)
         self.edit.textChanged.connect(self._on_text)

@@ -15,10 +15,14 @@ _ID = "count-"
 
 
 class ContextCounter(QObject):
-    """``prompt`` gives the conversation to count; the answer to the newest question goes to ``bar``."""
+    """``prompt`` gives the conversation to count and how it is to be rendered; the answer goes to ``bar``."""
 
     def __init__(
-        self, link: EngineLink, bar: ContextBar, prompt: Callable[[], list[protocol.ChatMessage]], parent: QObject
+        self,
+        link: EngineLink,
+        bar: ContextBar,
+        prompt: Callable[[], tuple[list[protocol.ChatMessage], protocol.Thinking]],
+        parent: QObject,
     ) -> None:
         super().__init__(parent)
         self._link, self._bar, self._prompt = link, bar, prompt
@@ -46,12 +50,12 @@ class ContextCounter(QObject):
     def _ask(self) -> None:
         if self._link.card is None or self._link.state is not LinkState.CONNECTED:
             return
-        prompt = self._prompt()
+        prompt, thinking = self._prompt()
         if not prompt:
             self.know(0)
             return
         self._asked += 1
-        self._link.send(protocol.CountTokens(id=f"{_ID}{self._asked}", prompt=prompt))
+        self._link.send(protocol.CountTokens(id=f"{_ID}{self._asked}", prompt=prompt, thinking=thinking))
 
     def _on_counted(self, message: protocol.Counted) -> None:
         if message.id == f"{_ID}{self._asked}":

@@ -11,7 +11,7 @@ import msgspec
 from app.history.records import AnswerStats, Chat, Message, new_id
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.protocol import ChatMessage, Sampling
+from engine.protocol import ChatMessage, Sampling, Thinking
 
 TITLE_CHARS = 60
 
@@ -48,7 +48,10 @@ class Conversation:
         """What the model is given to answer ``leaf``."""
         system = self.chat.system_prompt
         head = [ChatMessage(role="system", content=system)] if system else []
-        return head + [ChatMessage(role=message.role, content=message.content) for message in self.tree.path(leaf)]
+        return head + [
+            ChatMessage(role=message.role, content=message.content, thinking=message.thinking)
+            for message in self.tree.path(leaf)
+        ]
 
     def last_prompt(self) -> tuple[list[ChatMessage], Sampling] | None:
         """The prompt of the last answer with the settings and seed it was drawn with; None in an empty chat."""
@@ -56,6 +59,11 @@ class Conversation:
         if answer is not None:
             return self.prompt(answer.parent), answer.stats.sampling
         return (self.prompt(self.leaf), self.chat.sampling) if self.leaf else None
+
+    def last_thinking(self) -> Thinking:
+        """How the last answer was let think; in an empty chat how the next one will be."""
+        answer = self.last("assistant")
+        return answer.stats.thinking if answer is not None else self.chat.thinking
 
     def ask(self, text: str, instead_of: str = "") -> Message:
         """Append a message of the person, or begin a branch beside ``instead_of``."""
@@ -69,14 +77,14 @@ class Conversation:
         self._history.save_message(asked)
         return asked
 
-    def begin_answer(self, parent: str, sampling: Sampling, model: str) -> Message:
+    def begin_answer(self, parent: str, sampling: Sampling, model: str, thinking: Thinking = Thinking()) -> Message:
         """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
 
         The seed is drawn here and not by the engine, so that an interrupted answer can be run again too.
         """
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
-        stats = AnswerStats(sampling=sampling, model=model)
+        stats = AnswerStats(sampling=sampling, model=model, thinking=thinking)
         answer = Message(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=time.time())
         self.tree.put(answer)
         self.go_to(answer.id)
@@ -106,6 +114,11 @@ class Conversation:
         self.chat = self.chat._replace(system_prompt=system_prompt, sampling=sampling)
         if self.saved:
             self._history.set_settings(self.chat.id, system_prompt, sampling)
+
+    def set_thinking(self, thinking: Thinking) -> None:
+        self.chat = self.chat._replace(thinking=thinking)
+        if self.saved:
+            self._history.set_thinking(self.chat.id, thinking)
 
 
 def title_of(text: str) -> str:

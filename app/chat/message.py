@@ -12,6 +12,7 @@ from app.chat.blocks import TextBlock
 from app.chat.code_block import CodeBlock
 from app.chat.footer import Footer
 from app.chat.markdown import Block, GrowingText, merged, parse
+from app.chat.thinking import ThinkingBlock
 from app.history.records import Message, Span
 from app.theme.theme import Theme
 
@@ -28,6 +29,9 @@ class MessageView(QWidget):
     acted = Signal(str, str)
     """(message id, "regenerate" | "again" | "edit" | "retry" | "previous" | "next")."""
 
+    refolded = Signal(str)
+    """The person unfolded or folded the thinking of this message (its id); it has another height now."""
+
     def __init__(self, message: Message, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
         self._theme = theme
@@ -41,6 +45,7 @@ class MessageView(QWidget):
         self._blocks: list[TextBlock | CodeBlock] = []
         self._heights: list[int] = []
         self._fitted = 0
+        self._thinking: ThinkingBlock | None = None
         self._bubble = QFrame(self) if message.role == "user" else None
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
@@ -63,6 +68,10 @@ class MessageView(QWidget):
         return self._blocks
 
     @property
+    def thinking(self) -> ThinkingBlock | None:
+        return self._thinking
+
+    @property
     def stats_text(self) -> str:
         return self._footer.stats.text()
 
@@ -74,25 +83,28 @@ class MessageView(QWidget):
         """Show the record as it is now: all of it, its state and its statistics."""
         self._message, self._spans = message, message.spans
         if message.state == "streaming":
-            self.stream(message.content, message.spans)
+            self.stream(message.content, message.spans, message.thinking, message.stats.thought_s)
         elif self._growing is not None:
             self._finish_growing(message.content)
         else:
             self._show_blocks(self._whole(message), 0, growing=False)
         if message.role == "assistant" and message.state != "streaming" and not message.content.strip():
             self.wait("The answer is empty.")
+        if message.state != "streaming":
+            self._show_thinking(message.thinking, message.stats.thought_s, False)
         self._footer.show_stats(message)
         self._name()
         self._update_actions()
 
-    def stream(self, text: str, spans: Sequence[Span]) -> None:
+    def stream(self, text: str, spans: Sequence[Span], thinking: str = "", thought_s: float = 0.0) -> None:
         """The text so far; only blocks from the last one on are rendered again."""
         self._spans = spans
+        self._show_thinking(thinking, thought_s, not text)
         if self._growing is None:
             self._growing = GrowingText()
         first = self._growing.update(text)
         self._show_blocks(self._growing.blocks, first, growing=True)
-        self.wait("" if text else "waiting for the first token")
+        self.wait("" if text or thinking else "waiting for the first token")
 
     def wait(self, words: str) -> None:
         """What happens before the first token; "" takes it off."""
@@ -113,6 +125,8 @@ class MessageView(QWidget):
                 block.set_tint(self._spans if tint else None)
 
     def restyle(self) -> None:
+        if self._thinking is not None:
+            self._thinking.restyle()
         for block in self._blocks:
             block.restyle()
             block.set_tint(self._spans if self._tint else None)
@@ -145,6 +159,14 @@ class MessageView(QWidget):
         if message.role == "user":
             return [Block("text", 0, len(message.content), message.content, 0)]
         return merged(parse(message.content), message.content)
+
+    def _show_thinking(self, text: str, seconds: float, growing: bool) -> None:
+        if text and self._thinking is None:
+            self._thinking = ThinkingBlock(self._theme, self)
+            self._thinking.refolded.connect(lambda: self.refolded.emit(self._message.id))
+            self._thinking.show()
+        if self._thinking is not None:
+            self._thinking.show_thinking(text, seconds, growing)
 
     def _finish_growing(self, text: str) -> None:
         """Blocks stay as they stand (no flicker); only the last may have changed or want its final colours."""
@@ -194,14 +216,18 @@ class MessageView(QWidget):
 
     def _fit_blocks(self, width: int, whole: bool) -> int:
         y = 0
+        if self._thinking is not None:
+            height = self._thinking.fit(width)
+            self._thinking.setGeometry(0, 0, width, height)
+            y = height + GAP_PX
         for index, widget in enumerate(self._blocks):
             if whole or not self._heights[index]:
                 self._heights[index] = widget.fit(width)
             widget.setGeometry(0, y, width, self._heights[index])
             y += self._heights[index] + GAP_PX
         if not self._blocks:
-            self._waiting.setGeometry(0, 0, width, 20)
-            return 24
+            self._waiting.setGeometry(0, y, width, 20)
+            return y + (0 if self._waiting.isHidden() and y else 24)
         return y - GAP_PX + 6
 
     def _fit_bubble(self, width: int) -> int:

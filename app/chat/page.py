@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import msgspec
 from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.chat.answers import Answers
+from app.chat.answers import Answers, Snapshot
 from app.chat.chat_settings import ChatSettings
 from app.chat.composer import Composer
 from app.chat.context_count import ContextCounter
@@ -17,12 +17,12 @@ from app.chat.header import Header
 from app.chat.notice import Notice
 from app.chat.stats import reading_prompt
 from app.chat.transcript import COLUMN_PX, Transcript
-from app.history.records import Message, Span
+from app.history.records import Message
 from app.history.store import HistoryStore
 from app.link.link import RESTARTS, EngineLink, LinkState
 from app.theme.theme import Theme
 from engine import protocol
-from engine.protocol import ChatMessage, LoadOptions, Sampling
+from engine.protocol import ChatMessage, LoadOptions, Sampling, Thinking
 
 MOST_CHARS = 2_000_000
 """Of one message: far beyond what models read, and what can be laid out while somebody waits."""
@@ -106,6 +106,10 @@ class ChatPage(QWidget):
         """The prompt of the last answer with the settings and seed it was drawn with; None before the first message."""
         return self._talk.last_prompt()
 
+    def last_thinking(self) -> Thinking:
+        """How the last answer was let think."""
+        return self._talk.last_thinking()
+
     def send(self, text: str) -> None:
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
         if len(text) > MOST_CHARS:
@@ -120,7 +124,7 @@ class ChatPage(QWidget):
         self._engine_notice = False
         if fresh:
             self.chat_changed.emit(self.chat_id)
-        self._answer(asked.id, self._talk.chat.sampling)
+        self._answer(asked.id, self._talk.chat.sampling, self._talk.chat.thinking)
 
     def stop(self) -> None:
         self.answers.stop(self._talk.leaf)
@@ -169,6 +173,7 @@ class ChatPage(QWidget):
         self.composer.stopped.connect(self.stop)
         self.composer.edit_cancelled.connect(self._on_edit_cancelled)
         self.composer.text_changed.connect(self.counter.ask_soon)
+        self.composer.thinking.changed.connect(self._on_thinking)
         self.transcript.acted.connect(self._act)
         self.header.settings_asked.connect(self._open_settings)
         self.settings.changed.connect(self._on_settings)
@@ -207,6 +212,7 @@ class ChatPage(QWidget):
     def _refresh_composer(self, *_: object) -> None:
         self.composer.set_streaming(self.streaming)
         self.composer.set_reason(self._reason())
+        self.composer.thinking.show_for(self._link.card, self._talk.chat.thinking)
         loading = self.header.loading
         self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")
 
@@ -221,15 +227,16 @@ class ChatPage(QWidget):
             return "The model is loading"
         return "" if self._link.card is not None else "Choose a model to begin"
 
-    def _next_prompt(self) -> list[ChatMessage]:
-        """What would be sent now: the shown branch and what stands in the composer."""
+    def _next_prompt(self) -> tuple[list[ChatMessage], Thinking]:
+        """What would be sent now: the shown branch and what stands in the composer; and how it would be rendered."""
         parent = self._talk.tree.get(self._edited).parent if self._edited else self._talk.leaf
         typed = self.composer.text
-        return self._talk.prompt(parent) + ([ChatMessage(role="user", content=typed)] if typed.strip() else [])
+        asked = [ChatMessage(role="user", content=typed)] if typed.strip() else []
+        return self._talk.prompt(parent) + asked, self._talk.chat.thinking
 
-    def _answer(self, parent: str, sampling: Sampling) -> None:
+    def _answer(self, parent: str, sampling: Sampling, thinking: Thinking) -> None:
         card = self._link.card
-        answer = self._talk.begin_answer(parent, sampling, card.name if card is not None else "")
+        answer = self._talk.begin_answer(parent, sampling, card.name if card is not None else "", thinking)
         self.answers.begin(answer, self._talk.prompt(parent), self._talk.answer_before(answer.id))
         self._refresh()
         self.transcript.scroll_to_end()
@@ -246,10 +253,10 @@ class ChatPage(QWidget):
             words = f"{self._reason()}." if self._reason() else "Stop the answer that is being written first."
             self._say(words)
         elif action == "again":
-            self._answer(message.parent, message.stats.sampling)
+            self._answer(message.parent, message.stats.sampling, message.stats.thinking)
         elif action in ("regenerate", "retry"):
             seedless = msgspec.structs.replace(self._talk.chat.sampling, seed=None)
-            self._answer(message.parent if action == "regenerate" else message_id, seedless)
+            self._answer(message.parent if action == "regenerate" else message_id, seedless, self._talk.chat.thinking)
 
     def _say(self, sentence: str, bad: bool = False) -> None:
         self._engine_notice = False
@@ -265,6 +272,10 @@ class ChatPage(QWidget):
         self.counter.ask_soon()
         self.prompt_changed.emit()
 
+    def _on_thinking(self, thinking: Thinking) -> None:
+        self._talk.set_thinking(thinking)
+        self.counter.ask_soon()
+
     def _on_edit_cancelled(self) -> None:
         self._edited = ""
 
@@ -272,11 +283,11 @@ class ChatPage(QWidget):
         if message_id == self._talk.leaf:
             self.transcript.stream(message_id, lambda: self._snapshot(message_id))
 
-    def _snapshot(self, message_id: str) -> tuple[str, Sequence[Span]]:
+    def _snapshot(self, message_id: str) -> Snapshot:
         if self.answers.running(message_id):
             return self.answers.snapshot(message_id)
         message = self._talk.tree.get(message_id)
-        return message.content, message.spans
+        return Snapshot(message.content, list(message.spans), message.thinking, message.stats.thought_s)
 
     def _on_waiting(self, message_id: str, done: int, total: int) -> None:
         self.transcript.wait(message_id, reading_prompt(done, total))
@@ -290,7 +301,8 @@ class ChatPage(QWidget):
         stats, usage = message.stats, message.stats.usage
         if stats.detail:
             self._say(stats.detail, bad=stats.reason != "cancelled")
-        if usage is not None and message.id == self._talk.leaf:
+        if usage is not None and message.id == self._talk.leaf and not usage.thinking_tokens:
+            # Most templates leave earlier thinking out, so that only a count can tell what is left of it.
             self.counter.know(usage.prompt_tokens + usage.generated_tokens)
 
     def _on_refused(self, message: Message, sentence: str) -> None:

@@ -10,8 +10,9 @@ from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
+from app.chat.answers import Snapshot
 from app.chat.message import FOOTER_PX, MessageView
-from app.history.records import Message, Span
+from app.history.records import Message
 from app.theme.theme import Theme
 
 FRAME_MS = 33
@@ -54,7 +55,7 @@ class Transcript(QScrollArea):
         self._tint = False
         self._stick = True
         self._syncing = False
-        self._pending: tuple[str, Callable[[], tuple[str, Sequence[Span]]]] | None = None
+        self._pending: tuple[str, Callable[[], Snapshot]] | None = None
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.setAccessibleName("Conversation")
@@ -105,7 +106,7 @@ class Transcript(QScrollArea):
             item.measured = False
         self._sync()
 
-    def stream(self, message_id: str, snapshot: Callable[[], tuple[str, Sequence[Span]]]) -> None:
+    def stream(self, message_id: str, snapshot: Callable[[], Snapshot]) -> None:
         """New text has come; ``snapshot`` is asked for all of it when the next frame is painted."""
         self._pending = (message_id, snapshot)
         if not self._frame.isActive():
@@ -169,6 +170,15 @@ class Transcript(QScrollArea):
             self._stick = bar.value() >= bar.maximum() - _AT_BOTTOM_PX
             self._sync()
 
+    def _on_refolded(self, message_id: str) -> None:
+        """A message was folded or unfolded by the person: it stays where it is, and what follows makes room."""
+        item = self._find(message_id)
+        if item is not None:
+            item.measured = False
+            self._stick = False
+            self._sync()
+            self._on_scroll()
+
     def _sync(self) -> None:
         """Make positions, heights and widgets agree. What the reader looks at stays where it is."""
         if self._syncing:
@@ -231,6 +241,7 @@ class Transcript(QScrollArea):
         view = MessageView(item.message, self._theme, self._page)
         view.set_tint(self._tint)
         view.acted.connect(self.acted)
+        view.refolded.connect(self._on_refolded)
         view.show()
         item.view = view
         item.measured = False
@@ -266,4 +277,4 @@ def _estimate(message: Message, column: int) -> int:
     share, line = (0.75, 20) if message.role == "user" else (1.0, 22)
     per_line = max(20, int(column * share / 7))
     lines = sum(1 + len(piece) // per_line for piece in message.content.split("\n"))
-    return lines * line + FOOTER_PX[message.role] + 20
+    return (lines + bool(message.thinking)) * line + FOOTER_PX[message.role] + 20

@@ -6,7 +6,7 @@ import re
 import time
 from collections.abc import Sequence
 
-from app.history.records import Chat, Message
+from app.history.records import Chat, Message, thought_for
 
 _UNSAFE = re.compile(r'[\\/:*?"<>|\x00-\x1f]+')
 
@@ -18,7 +18,11 @@ def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
     if chat.system_prompt:
         lines += ["## System", "", chat.system_prompt, ""]
     for message in path:
-        lines += ["## You" if message.role == "user" else _answer_heading(message), "", message.content.rstrip(), ""]
+        lines += ["## You" if message.role == "user" else _answer_heading(message), ""]
+        if message.thinking:
+            head = thought_for(message.stats.thought_s)
+            lines += ["<details>", f"<summary>{head}</summary>", "", message.thinking.rstrip(), "", "</details>", ""]
+        lines += [message.content.rstrip(), ""]
         if message.state == "interrupted":
             lines += ["*(interrupted)*", ""]
     return "\n".join(lines)

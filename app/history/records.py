@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engine.protocol import FinishReason, Sampling, Timings, Usage
+from engine.protocol import FinishReason, Sampling, Thinking, Timings, Usage
 
 Role = Literal["user", "assistant"]
 State = Literal["complete", "streaming", "interrupted"]
@@ -26,6 +26,10 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
 
     sampling: Sampling = Sampling()
     """As asked, the seed included, so that it can be run again exactly."""
+    thinking: Thinking = Thinking()
+    """As asked."""
+    thought_s: float = 0.0
+    """How long it thought before its first content, seconds."""
     model: str = ""
     reason: FinishReason | None = None
     detail: str = ""
@@ -43,6 +47,7 @@ class Chat(NamedTuple):
     system_prompt: str = ""
     sampling: Sampling = Sampling()
     leaf: str = ""
+    thinking: Thinking = Thinking()
 
 
 class Message(NamedTuple):
@@ -56,6 +61,8 @@ class Message(NamedTuple):
     stats: AnswerStats = AnswerStats()
     spans: tuple[Span, ...] = ()
     created: float = 0.0
+    thinking: str = ""
+    """What an answer thought before its content."""
 
 
 class Found(NamedTuple):
@@ -63,6 +70,14 @@ class Found(NamedTuple):
 
     chat: Chat
     excerpt: str
+
+
+def thought_for(seconds: float) -> str:
+    """For example "Thought for 12 s"; below half a second nobody counts."""
+    if seconds < 0.5:
+        return "Thought for a moment"
+    whole = round(seconds)
+    return f"Thought for {whole} s" if whole < 60 else f"Thought for {whole // 60} min {whole % 60} s"
 
 
 def new_id() -> str:

@@ -31,7 +31,12 @@ CREATE TRIGGER words_delete AFTER DELETE ON messages BEGIN
 END;
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1,)
+_V2 = """
+ALTER TABLE messages ADD COLUMN thinking TEXT NOT NULL DEFAULT '';
+ALTER TABLE chats ADD COLUMN thinking TEXT NOT NULL DEFAULT '{}';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

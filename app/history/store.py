@@ -14,14 +14,14 @@ from PySide6.QtCore import QObject, Signal
 
 from app.history.records import AnswerStats, Chat, Found, Message, Span
 from app.history.schema import HistoryUnusableError, migrate
-from engine.protocol import Sampling
+from engine.protocol import Sampling, Thinking
 
 log = logging.getLogger(__name__)
 
 Job = tuple[str, tuple, str]
 """SQL, its values, and the chat to announce (or "")."""
-_CHAT = "id, title, created, updated, system_prompt, sampling, leaf"
-_MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
+_CHAT = "id, title, created, updated, system_prompt, sampling, leaf, thinking"
+_MESSAGE = "id, chat, parent, role, content, state, stats, spans, created, thinking"
 
 
 class HistoryStore(QObject):
@@ -93,19 +93,22 @@ class HistoryStore(QObject):
 
     def save_chat(self, chat: Chat) -> None:
         """Insert the chat or replace what is known of it."""
-        row = (*chat[:5], msgspec.json.encode(chat.sampling).decode(), chat.leaf)
+        sampling, thinking = msgspec.json.encode(chat.sampling).decode(), msgspec.json.encode(chat.thinking).decode()
+        row = (*chat[:5], sampling, chat.leaf, thinking)
         updates = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
         self._write(
-            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}", row, chat.id
+            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
+            row,
+            chat.id,
         )
 
     def save_message(self, message: Message) -> None:
         """Insert the message or replace it."""
         stats, spans = msgspec.json.encode(message.stats).decode(), msgspec.json.encode(message.spans).decode()
-        row = (*message[:6], stats, spans, message.created or time.time())
-        updates = ", ".join(f"{name} = excluded.{name}" for name in ("content", "state", "stats", "spans"))
+        row = (*message[:6], stats, spans, message.created or time.time(), message.thinking)
+        updates = ", ".join(f"{name} = excluded.{name}" for name in ("content", "state", "stats", "spans", "thinking"))
         self._write(
-            f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
+            f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
             row,
         )
 
@@ -125,6 +128,10 @@ class HistoryStore(QObject):
     def set_settings(self, chat_id: str, system_prompt: str, sampling: Sampling) -> None:
         row = (system_prompt, msgspec.json.encode(sampling).decode(), chat_id)
         self._write("UPDATE chats SET system_prompt = ?, sampling = ? WHERE id = ?", row)
+
+    def set_thinking(self, chat_id: str, thinking: Thinking) -> None:
+        row = (msgspec.json.encode(thinking).decode(), chat_id)
+        self._write("UPDATE chats SET thinking = ? WHERE id = ?", row)
 
     def delete(self, chat_id: str) -> None:
         """Hide the chat; it is removed for good at the next start."""
@@ -217,10 +224,11 @@ class HistoryStore(QObject):
 
 
 def _chat(row: tuple) -> Chat:
-    return Chat._make((*row[:5], msgspec.json.decode(row[5], type=Sampling), row[6]))
+    sampling, thinking = msgspec.json.decode(row[5], type=Sampling), msgspec.json.decode(row[7], type=Thinking)
+    return Chat._make((*row[:5], sampling, row[6], thinking))
 
 
 def _message(row: tuple) -> Message:
     stats = msgspec.json.decode(row[6], type=AnswerStats)
     spans = tuple(msgspec.json.decode(row[7], type=list[Span]))
-    return Message._make((*row[:6], stats, spans, row[8]))
+    return Message._make((*row[:6], stats, spans, *row[8:]))

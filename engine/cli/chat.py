@@ -17,9 +17,20 @@ from engine.catalogue import OptionError
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
 from engine.core.events import FinishedEvent
-from engine.protocol import ChatMessage, LoadOptions, ModelCard, Quantise, Sampling, Timings, Usage, Value
+from engine.protocol import (
+    ChatMessage,
+    LoadOptions,
+    ModelCard,
+    Quantise,
+    Sampling,
+    Thinking,
+    Timings,
+    Usage,
+    Value,
+)
 
 HELP = """/help    this list
+/think   on, off or an effort (low, medium, high), where the model has them
 /reset   forget the conversation
 /quit    leave (also Ctrl-D)
 Ctrl-C   stop the answer"""
@@ -40,6 +51,7 @@ class ChatSettings:
     stats: bool = False
     raw: bool = False
     quantise: Quantise = "none"
+    thinking: Thinking = field(default_factory=Thinking)
 
     @property
     def sampling(self) -> Sampling:
@@ -61,6 +73,7 @@ class Answer(msgspec.Struct, frozen=True):
     """One answer as it ended; ``finished`` is None when Ctrl-C stopped it."""
 
     text: str
+    thinking: str
     finished: FinishedEvent | None
 
 
@@ -79,6 +92,7 @@ def run_chat(settings: ChatSettings, prompt: str | None) -> int:
         for key, value in for_engine.items():
             engine.set(key, value)
         _warn(console, card)
+        _check_thinking(console, card, settings.thinking)
         if settings.draft and card.draft:
             for_request.setdefault("speculation", "draft")  # who names a draft model wants it to guess
         chat = Chat(engine, settings, for_request, console)
@@ -120,6 +134,7 @@ class Chat:
         self._engine, self._settings, self._console = engine, settings, console
         self._optimisations = dict(optimisations)
         self._messages: list[ChatMessage] = []
+        self._thinking = settings.thinking
         self.reset()
 
     def reset(self) -> None:
@@ -167,11 +182,28 @@ class Chat:
             case "/reset":
                 self.reset()
                 self._console.print("[dim]The conversation is forgotten.[/]")
+            case "/think":
+                self._think(line.split()[1:])
             case "/help":
                 self._console.print(HELP)
             case unknown:
                 self._console.print(f"There is no command {unknown}. /help lists them.")
         return True
+
+    def _think(self, words: list[str]) -> None:
+        """Switch what the model's chat template lets one switch, and say how it stands."""
+        modes = self._engine.loaded.card.thinking
+        choices = [*(["on", "off"] if modes.kind == "switchable" else []), *modes.efforts]
+        if len(words) != 1 or words[0] not in choices:
+            known = f"/think takes {', '.join(choices)}." if choices else "This model's thinking cannot be switched."
+            self._console.print(known, markup=False)
+            return
+        word = words[0]
+        if word in modes.efforts:
+            self._thinking = msgspec.structs.replace(self._thinking, effort=word)
+        else:
+            self._thinking = msgspec.structs.replace(self._thinking, on=word == "on")
+        self._console.print(f"[dim]Thinking: {word}.[/]")
 
     def _turn(self, line: str) -> None:
         asked = [*self._messages, ChatMessage(role="user", content=line)]
@@ -180,19 +212,25 @@ class Chat:
         except (CommandFailed, ValueError) as error:
             self._console.print(str(error), style="red", markup=False)
             return
-        self._messages = [*asked, ChatMessage(role="assistant", content=answer.text)]
+        self._messages = [*asked, ChatMessage(role="assistant", content=answer.text, thinking=answer.thinking)]
         self._footer(answer)
 
     def ask(self, prompt: list[ChatMessage] | str) -> Answer:
-        """Stream one answer to standard output. Ctrl-C stops it."""
+        """Stream one answer to standard output, its thinking dimmed to standard error. Ctrl-C stops it."""
         parts: list[str] = []
+        thoughts: list[str] = []
         finished: FinishedEvent | None = None
-        events = self._engine.answer(prompt, self._settings.sampling, self._optimisations)
+        events = self._engine.answer(prompt, self._settings.sampling, self._optimisations, self._thinking)
         try:
             for event in events:
                 if isinstance(event, FinishedEvent):
                     finished = event
-                else:
+                elif event.channel == "thinking":
+                    thoughts.append(event.text)
+                    self._show_thought(event.text)
+                elif event.text:
+                    if thoughts and not parts:
+                        self._show_thought("\n\n")
                     parts.append(event.text)
                     sys.stdout.write(harmless(event.text) if sys.stdout.isatty() else event.text)
                     sys.stdout.flush()
@@ -202,7 +240,12 @@ class Chat:
         sys.stdout.flush()
         if finished is not None and self._settings.stats:
             sys.stderr.write(self._stats_line(finished) + "\n")
-        return Answer("".join(parts), finished)
+        return Answer("".join(parts), "".join(thoughts), finished)
+
+    def _show_thought(self, text: str) -> None:
+        """For a person at a terminal; whoever reads standard error with a program gets the measurements alone."""
+        if self._console.is_terminal:
+            self._console.print(harmless(text), style="dim", end="", markup=False, soft_wrap=True)
 
     def _footer(self, answer: Answer) -> None:
         end = answer.finished
@@ -229,6 +272,16 @@ def _show_stage(status: Status) -> Callable[[str, float], None]:
         status.update(f"{stage} {100 * fraction:.0f} %")
 
     return show
+
+
+def _check_thinking(console: Console, card: ModelCard, asked: Thinking) -> None:
+    """Raises :class:`CommandFailed` for an effort that the model does not know."""
+    modes = card.thinking
+    if asked.effort and asked.effort not in modes.efforts:
+        known = f"Use {', '.join(modes.efforts)}." if modes.efforts else "Leave --effort out."
+        raise CommandFailed(f"{card.name} knows no reasoning effort {asked.effort!r}. {known}")
+    if asked.on is not None and modes.kind != "switchable" and asked.on is not (modes.kind == "always"):
+        console.print(f"{card.name} cannot switch its thinking, so it goes on as it is.", style="yellow", markup=False)
 
 
 def _warn(console: Console, card: ModelCard) -> None:

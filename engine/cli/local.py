@@ -12,7 +12,7 @@ from engine.core.commands import AddRequest, CancelRequest, LoadModel, SetOption
 from engine.core.engine import Engine
 from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, LoadingEvent, OptionsEvent, TokensEvent
 from engine.core.loaded import LoadedModel
-from engine.protocol import ChatMessage, LoadOptions, ModelCard, OptionSpec, Sampling, Value
+from engine.protocol import ChatMessage, LoadOptions, ModelCard, OptionSpec, Sampling, Thinking, Value
 from engine.text.prompt import prompt_ids
 
 AnswerEvent = TokensEvent | FinishedEvent
@@ -65,13 +65,17 @@ class LocalEngine:
                     raise CommandFailed(message)
 
     def answer(
-        self, prompt: list[ChatMessage] | str, sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+        self,
+        prompt: list[ChatMessage] | str,
+        sampling: Sampling,
+        optimisations: Mapping[str, Value] | None = None,
+        thinking: Thinking = Thinking(),
     ) -> Iterator[AnswerEvent]:
         """The events of one answer up to its end. Ctrl-C in the caller: close the iterator, which cancels."""
         loaded = self.loaded
         assert loaded.tokenizer is not None
         assert loaded.chat_template is not None
-        ids = prompt_ids(loaded.tokenizer, loaded.chat_template, prompt)
+        ids = prompt_ids(loaded.tokenizer, loaded.chat_template, prompt, thinking)
         name = next(self._names)
         command = AddRequest(name, ids, sampling, 1, optimisations or {}, isinstance(prompt, str))
         self._engine.submit(command)

@@ -60,10 +60,18 @@ def chat(
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
+    thinking: Annotated[
+        bool | None,
+        typer.Option(
+            "--thinking/--no-thinking", help="Let the model think first, where it can be told.", show_default=False
+        ),
+    ] = None,
+    effort: Annotated[str, typer.Option(help="Reasoning effort, where the model knows one: low, medium or high.")] = "",
 ) -> None:
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
     with importing():
         from engine.cli.chat import ChatSettings, run_chat
+        from engine.protocol import Thinking
 
     settings = ChatSettings(
         model=_path_or_name(model),
@@ -77,6 +85,7 @@ def chat(
         stats=stats,
         raw=raw,
         quantise=_quantise(quantise),
+        thinking=Thinking(on=thinking, effort=effort),
     )
     if raw and prompt is None:
         raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")

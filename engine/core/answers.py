@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from engine.core.events import TokensEvent
 from engine.core.request import Request
-from engine.protocol import FinishReason, Source, TokenInfo
+from engine.protocol import Channel, FinishReason, Source, TokenInfo
 from engine.sampling.sampler import LogProbs
+from engine.text.stream import Piece
 
 
 class Drawn(NamedTuple):
@@ -22,7 +23,7 @@ class Drawn(NamedTuple):
 class Outcome(NamedTuple):
     """What a run of drawn tokens did to an answer; ``kept`` counts those that became part of it."""
 
-    event: TokensEvent
+    events: list[TokensEvent]
     kept: int
     reason: FinishReason | None
 
@@ -31,31 +32,63 @@ def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> 
     """Append the tokens one by one until the answer ends; what follows the end is dropped.
 
     An end-of-text token counts as generated and has no text. A token that completes a stop string counts, and text from
-    the stop string on is not released. Reasons are tried in the order stop, length, context.
+    the stop string on is not released. Reasons are tried in the order stop, length, context. Each token is in one of
+    the events.
     """
     tokens, stream, ignore_eos = request.tokens, request.stream, request.params.ignore_eos
     most = min(request.reach - len(tokens), len(run))
-    texts: list[str] = []
-    infos: list[TokenInfo] = []
+    runs = _Runs(request)
+    kept = 0
     reason: FinishReason | None = None
     for drawn in run[:most]:
         token = drawn.token
         tokens.append(token)
+        kept += 1
         if token in eos_ids and not ignore_eos:
-            infos.append(_info(drawn, 0))
+            runs.add(Piece(), drawn)
             reason = "stop"
             break
-        text = stream.push(token).text
-        texts.append(text)
-        infos.append(_info(drawn, len(text)))
+        runs.add(stream.push(token), drawn)
         if stream.stopped:
             reason = "stop"
             break
     if reason is None and len(tokens) >= request.reach:
         reason = "length" if request.generated == request.params.max_tokens else "context"
     if reason is not None and not stream.stopped:
-        texts.append(stream.flush())
-    return Outcome(TokensEvent(request.id, request.answer, "".join(texts), infos), len(infos), reason)
+        runs.add(stream.flush())
+    return Outcome(runs.events, kept, reason)
+
+
+def flushed(request: Request) -> list[TokensEvent]:
+    """The text that was held back, for an answer that ends without another token."""
+    runs = _Runs(request)
+    runs.add(request.stream.flush())
+    return runs.events
+
+
+class _Runs:
+    """Events of one answer, a new one wherever the channel changes."""
+
+    def __init__(self, request: Request) -> None:
+        self._request = request
+        self.events: list[TokensEvent] = []
+
+    def add(self, piece: Piece, drawn: Drawn | None = None) -> None:
+        """Append what a token released, or without a token what was held back."""
+        infos = [_info(drawn, piece.chars)] if drawn is not None else []
+        thinks = piece.channel == "thinking"
+        self._request.thinking_tokens += len(infos) if thinks else 0
+        if piece.thinking or (infos and thinks):
+            self._append(piece.thinking, infos if thinks else [], "thinking")
+        if piece.text or (infos and not thinks):
+            self._append(piece.text, [] if thinks else infos, "content")
+
+    def _append(self, text: str, infos: list[TokenInfo], channel: Channel) -> None:
+        last = self.events[-1] if self.events else None
+        if last is None or last.channel != channel:
+            self.events.append(TokensEvent(self._request.id, self._request.answer, text, infos, channel))
+        else:
+            self.events[-1] = last._replace(text=last.text + text, tokens=last.tokens + infos)
 
 
 def _info(drawn: Drawn, chars: int) -> TokenInfo:

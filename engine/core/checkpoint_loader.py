@@ -31,6 +31,9 @@ from engine.protocol import Fit, LoadOptions, ModelCard, Quantise
 from engine.speculation.base import Proposer
 from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
+from engine.text.channels import ChannelStyle, channel_style
+from engine.text.template import ChatTemplate
+from engine.text.thinking import thinking_modes
 from engine.text.tokenizer import Tokenizer
 
 _ROWS = 2048
@@ -67,11 +70,19 @@ class _Part(NamedTuple):
 
     checkpoint: Checkpoint
     tokenizer: Tokenizer
+    template: ChatTemplate
+    channels: ChannelStyle | None
 
     @classmethod
     def open(cls, path: str, context: int | None) -> _Part:
         checkpoint = Checkpoint.open(path).for_context(context)
-        return cls(checkpoint, checkpoint.tokenizer())
+        tokenizer, template = checkpoint.tokenizer(), checkpoint.chat_template()
+        return cls(checkpoint, tokenizer, template, channel_style(tokenizer, template.source))
+
+    @property
+    def eos_ids(self) -> list[int]:
+        named = self.checkpoint.generation_config.eos_ids
+        return self.channels.eos(named) if self.channels is not None else named
 
     def quantised(self, method: Quantise) -> tuple[_Part, str]:
         """The part with its linear layers to be packed while they are loaded; a sentence where it is packed already."""
@@ -84,7 +95,7 @@ class _Part(NamedTuple):
                 "only models of 16 or 32 bits are quantised while they are loaded."
             )
             return self, text
-        return _Part(checkpoint.quantised(method), self.tokenizer), ""
+        return self._replace(checkpoint=checkpoint.quantised(method)), ""
 
     def kv_bytes(self, dtype: torch.dtype) -> int:
         return estimate.kv_bytes_per_token(self.checkpoint.config, dtype)
@@ -175,13 +186,12 @@ class OpenedCheckpoint:
             self._plan = self._planned(free_bytes(self.device))
             runner = self._runner(model, self._plan.pages)
             proposers: list[Proposer] = [NgramProposer()]
-            eos_ids = self.target.checkpoint.generation_config.eos_ids
             if draft is not None:
                 proposers.append(
                     DraftModelProposer(
                         self._runner(draft, self._plan.pages),
                         model.config.vocab_size,
-                        eos_ids,
+                        self.target.eos_ids,
                         draft.bytes_read_per_step(),
                         estimate.kv_bytes_per_token(draft.config, draft.dtype),
                     )
@@ -214,7 +224,7 @@ class OpenedCheckpoint:
     ) -> LoadedModel:
         assert self._plan is not None
         checkpoint = self.target.checkpoint
-        template = checkpoint.chat_template()
+        template, channels = self.target.template, self.target.channels
         notices = [*self.notices, *checkpoint.notices, *_fallbacks(model, checkpoint.path.name)]
         notices += [template.notice] if template.notice else []
         card = ModelCard(
@@ -225,13 +235,14 @@ class OpenedCheckpoint:
             quantisation=checkpoint.quantisation_title,
             context=self._plan.context,
             vocabulary=checkpoint.config.vocab_size,
-            eos_ids=checkpoint.generation_config.eos_ids,
+            eos_ids=self.target.eos_ids,
             has_chat_template=template.own,
             sampling=checkpoint.generation_config.sampling,
             draft=self.draft.checkpoint.path.name if self.draft is not None else "",
             draft_refused=self.draft_refused,
             notices=notices,
             load_seconds=self.times.seconds,
+            thinking=thinking_modes(template, channels),
         )
         return LoadedModel(
             card=card,
@@ -249,6 +260,7 @@ class OpenedCheckpoint:
             draft_model=draft,
             tokenizer=self.target.tokenizer,
             chat_template=template,
+            channels=channels,
             numerics=(model.numerics,),
             four_bit=checkpoint.packed,
             path=self.command.path,

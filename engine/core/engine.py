@@ -173,7 +173,7 @@ class Engine:
                     params,
                     options,
                     model.limit,
-                    model.open_stream(params.stop, command.continues),
+                    model.open_stream(params.stop, command.continues, command.prompt_ids),
                     now,
                 )
             )

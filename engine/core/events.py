@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.protocol import FinishReason, Fit, ModelCard, OptionSpec, Timings, TokenInfo, Usage
+from engine.protocol import Channel, FinishReason, Fit, ModelCard, OptionSpec, Timings, TokenInfo, Usage
 
 
 class TokensEvent(NamedTuple):
-    """Tokens that one answer gained in a step, and the text they released (some may be held back for later)."""
+    """Tokens that one answer gained in a step, and the text they released (some may be held back for later).
+
+    A step that changes the channel gives one event for each.
+    """
 
     request_id: str
     answer: int
     text: str
     tokens: list[TokenInfo]
+    channel: Channel = "content"
 
 
 class PrefillEvent(NamedTuple):

@@ -19,6 +19,7 @@ from engine.text.stream import TextStream
 if TYPE_CHECKING:
     from engine.checkpoints.load import Checkpoint
     from engine.models.base import CausalLM
+    from engine.text.channels import ChannelStyle
     from engine.text.template import ChatTemplate
     from engine.text.tokenizer import Tokenizer
 
@@ -57,16 +58,18 @@ class LoadedModel:
     draft_model: CausalLM | None = None
     tokenizer: Tokenizer | None = None
     chat_template: ChatTemplate | None = None
+    channels: ChannelStyle | None = None
     numerics: tuple[Numerics, ...] = ()
     four_bit: bool = False
     path: str = ""
     draft_path: str = ""
     options: LoadOptions = field(default_factory=LoadOptions)
 
-    def open_stream(self, stop: Sequence[str], continues: bool) -> TextStream:
-        """The text of a new answer."""
+    def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> TextStream:
+        """The text of a new answer; one that goes on from plain text has no channels."""
         assert self.tokenizer is not None
-        return TextStream(self.tokenizer, stop, continues)
+        channels = self.channels.parser(prompt_ids) if self.channels is not None and not continues else None
+        return TextStream(self.tokenizer, stop, continues, channels)
 
     def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:
         """Token ids of a conversation (through the chat template) or of plain text. Raises PromptError."""

@@ -45,6 +45,7 @@ class Request:
         "proposed",
         "steps",
         "stream",
+        "thinking_tokens",
         "tokens",
     )
 
@@ -76,7 +77,7 @@ class Request:
         self.arrived_at = now
         self.admitted_at: float | None = None
         self.first_token_at: float | None = None
-        self.steps = self.proposed = self.accepted = self.preemptions = 0
+        self.steps = self.proposed = self.accepted = self.preemptions = self.thinking_tokens = 0
 
     @property
     def known(self) -> int:
@@ -114,6 +115,7 @@ class Request:
             cached_tokens=0,
             generated_tokens=self.generated,
             seed=self.params.seed,
+            thinking_tokens=self.thinking_tokens,
         )
 
     def timings(self, now: float) -> Timings:

@@ -10,8 +10,8 @@ from typing import NamedTuple
 import torch
 
 from engine.cache.pool import PagePool
-from engine.core.answers import Drawn, Outcome, extend
-from engine.core.events import Event, FinishedEvent, PrefillEvent, StepRecord, TokensEvent
+from engine.core.answers import Drawn, Outcome, extend, flushed
+from engine.core.events import Event, FinishedEvent, PrefillEvent, StepRecord
 from engine.core.loaded import LoadedModel
 from engine.core.options import EngineOptions
 from engine.core.request import Request
@@ -80,9 +80,8 @@ class Stepper:
         self.pilot.release(request)
         self.requests.pop(request.owner, None)
         if outcome is None:
-            rest = request.stream.flush()
-            if rest:
-                self._emit(TokensEvent(request.id, request.answer, rest, []))
+            for event in flushed(request):
+                self._emit(event)
         timings = request.timings(self._clock())
         self._emit(FinishedEvent(request.id, request.answer, reason, request.usage(), timings, detail))
 
@@ -180,7 +179,8 @@ class Stepper:
         self.pilot.observe(request, tree, verdict)
         outcome = extend(request, _run(verdict, tree, logprobs, request.options.speculation), self._eos)
         self._count(request, tree, verdict, outcome)
-        self._emit(outcome.event)
+        for event in outcome.events:
+            self._emit(event)
         if outcome.reason is not None:
             self.finish(request, outcome.reason, outcome=outcome)
         else:

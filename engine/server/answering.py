@@ -25,8 +25,10 @@ from engine.protocol import (
     Loaded,
     Loading,
     Message,
+    ModelCard,
     Options,
     Prefill,
+    Thinking,
     Timings,
     Unloaded,
     Usage,
@@ -59,36 +61,51 @@ class Prepared(NamedTuple):
     tokenizer: Tokenizer
 
 
-async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str) -> list[int]:
-    """Token ids of a prompt, made in a thread. Raises :class:`Refused` without a model, and
-    :class:`engine.text.template.PromptError`."""
-    return await asyncio.to_thread(prompt_ids, *_text_parts(hub), prompt)
+async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()) -> list[int]:
+    """Token ids of a prompt, made in a thread. Raises :class:`Refused` without a model or for an effort that it does
+    not know, and :class:`engine.text.template.PromptError`."""
+    return await asyncio.to_thread(prompt_ids, *_text_parts(hub, thinking), prompt, thinking)
 
 
-async def prepared(hub: EngineHub, prompt: Sequence[ChatMessage] | str, turns: Turns, parent: str) -> Prepared:
+async def prepared(
+    hub: EngineHub,
+    prompt: Sequence[ChatMessage] | str,
+    turns: Turns,
+    parent: str,
+    thinking: Thinking = Thinking(),
+) -> Prepared:
     """The same, with the exact ids of the answer called ``parent`` where the prompt goes on from it."""
-    tokenizer, template = _text_parts(hub)
+    tokenizer, template = _text_parts(hub, thinking)
     before = turns.find(parent, tokenizer)
 
     def prepare() -> Prepared:
-        text = rendered(template, prompt)
+        text = rendered(template, prompt, thinking)
         return Prepared(text, continued_ids(tokenizer, text, before), tokenizer)
 
     return await asyncio.to_thread(prepare)
 
 
-def _text_parts(hub: EngineHub) -> tuple[Tokenizer, ChatTemplate]:
+def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[Tokenizer, ChatTemplate]:
     loaded = hub.loaded
     if loaded is None or loaded.tokenizer is None or loaded.chat_template is None:
         raise Refused("no_model", NO_MODEL)
+    _check_effort(loaded.card, thinking.effort)
     return loaded.tokenizer, loaded.chat_template
+
+
+def _check_effort(card: ModelCard, effort: str) -> None:
+    """Templates write any word into the prompt. One that knows no efforts leaves the word out."""
+    known = card.thinking.efforts
+    if effort and known and effort not in known:
+        text = f"{card.name} knows no reasoning effort {effort!r}. Use {', '.join(known[:-1])} or {known[-1]}."
+        raise Refused("bad_effort", text)
 
 
 def request_message(event: RequestEvent, id: str) -> Message:
     """What a client hears of its request, under its own name of it."""
     match event:
         case TokensEvent():
-            return Delta(id=id, answer=event.answer, text=event.text, tokens=event.tokens)
+            return Delta(id=id, answer=event.answer, channel=event.channel, text=event.text, tokens=event.tokens)
         case PrefillEvent():
             return Prefill(id=id, done=event.done, cached=event.cached, total=event.total)
         case FinishedEvent():

@@ -40,7 +40,7 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
     Raises :class:`Refused` or engine.text.template.PromptError; when cancelled, the run in progress is cancelled too.
     """
     option, values = _checked(hub, message)
-    prompt = await tokenised(hub, message.prompt)
+    prompt = await tokenised(hub, message.prompt, message.thinking)
     sampling = msgspec.structs.replace(
         message.sampling,
         seed=message.sampling.seed if message.sampling.seed is not None else random.getrandbits(31),

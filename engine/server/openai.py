@@ -15,11 +15,12 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from engine.core.events import ErrorEvent, FinishedEvent
-from engine.protocol import ChatMessage, Delta, Error, Finished, Message, Sampling
+from engine.protocol import ChatMessage, Delta, Error, Finished, Message, Sampling, Thinking
 from engine.server.answering import NO_MODEL, Refused, request_message, tokenised
 from engine.server.hub import EngineHub, RequestEvent
 from engine.server.openai_types import (
     ChatIn,
+    CompletionDetails,
     CompletionIn,
     ModelList,
     ModelOut,
@@ -93,8 +94,9 @@ class OpenAIRoutes:
             text = f"The model {wanted.model!r} is not loaded, but {name} is. Ask for that one."
             raise Refused("model_not_loaded", text)
         prompt = wanted.prompt() if isinstance(wanted, ChatIn) else wanted.text_or_ids()
+        thinking = wanted.thinking() if isinstance(wanted, ChatIn) else Thinking()
         plain = not isinstance(wanted, ChatIn)
-        ids = await self._ids(prompt)
+        ids = await self._ids(prompt, thinking)
         answers = wanted.n if wanted.n is not None else 1
         head = f"{'cmpl' if plain else 'chatcmpl'}-{secrets.token_hex(12)}", int(time.time()), name
         writer: Writer = (TextWriter if plain else ChatWriter)(*head, loaded.tokenizer)
@@ -103,10 +105,10 @@ class OpenAIRoutes:
             return StreamingResponse(_events(stream, writer, wanted), media_type="text/event-stream")
         return await _whole(request, stream, writer)
 
-    async def _ids(self, prompt: Sequence[ChatMessage] | str | list[int]) -> list[int]:
+    async def _ids(self, prompt: Sequence[ChatMessage] | str | list[int], thinking: Thinking) -> list[int]:
         if isinstance(prompt, list) and prompt and all(isinstance(item, int) for item in prompt):
             return [item for item in prompt if isinstance(item, int)]
-        return await tokenised(self._hub, prompt)  # type: ignore[arg-type]
+        return await tokenised(self._hub, prompt, thinking)  # type: ignore[arg-type]
 
 
 class _Stream:
@@ -206,7 +208,8 @@ def usage_of(finished: Sequence[Finished]) -> UsageOut:
     prompt = max((end.usage.prompt_tokens for end in finished), default=0)
     cached = max((end.usage.cached_tokens for end in finished), default=0)
     generated = sum(end.usage.generated_tokens for end in finished)
-    return UsageOut(prompt, generated, prompt + generated, UsageDetails(cached))
+    thinking = CompletionDetails(sum(end.usage.thinking_tokens for end in finished))
+    return UsageOut(prompt, generated, prompt + generated, UsageDetails(cached), thinking)
 
 
 def _error_body(code: str, message: str) -> dict[str, dict[str, str]]:

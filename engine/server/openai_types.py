@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.protocol import ChatMessage, FinishReason, Sampling
+from engine.protocol import ChatMessage, FinishReason, Sampling, Thinking
 
 ROLES: dict[str, Literal["system", "user", "assistant"]] = {
     "system": "system",
@@ -24,6 +24,7 @@ class ContentPart(msgspec.Struct):
 class TurnIn(msgspec.Struct):
     role: str
     content: str | list[ContentPart] | None = None
+    reasoning_content: str | None = None
 
 
 class StreamOptions(msgspec.Struct):
@@ -69,11 +70,21 @@ class _RequestIn(msgspec.Struct, kw_only=True):
         )
 
 
+class TemplateKwargs(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
+    """What a client may hand to the chat template, in the names that templates use."""
+
+    enable_thinking: bool | None = None
+    thinking: bool | None = None
+    reasoning_effort: str | None = None
+
+
 class ChatIn(_RequestIn, kw_only=True):
     messages: list[TurnIn]
     max_completion_tokens: int | None = None
     logprobs: bool = False
     top_logprobs: int | None = None
+    reasoning_effort: str | None = None
+    chat_template_kwargs: TemplateKwargs = TemplateKwargs()
 
     def sampling(self) -> Sampling:
         limit = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
@@ -81,7 +92,17 @@ class ChatIn(_RequestIn, kw_only=True):
 
     def prompt(self) -> list[ChatMessage]:
         """Raises ValueError with a sentence about a role or a part that is not supported."""
-        return [ChatMessage(role=_role(turn.role), content=_text(turn.content)) for turn in self.messages]
+        return [
+            ChatMessage(role=_role(turn.role), content=_text(turn.content), thinking=turn.reasoning_content or "")
+            for turn in self.messages
+        ]
+
+    def thinking(self) -> Thinking:
+        """An effort of "none" is OpenAI's word for no thinking."""
+        given = self.chat_template_kwargs
+        on = given.enable_thinking if given.enable_thinking is not None else given.thinking
+        effort = given.reasoning_effort or self.reasoning_effort or ""
+        return Thinking(on=False if on is None else on) if effort == "none" else Thinking(on=on, effort=effort)
 
 
 class CompletionIn(_RequestIn, kw_only=True):
@@ -152,6 +173,8 @@ class TextLogprobs(msgspec.Struct):
 class TurnOut(msgspec.Struct, omit_defaults=True):
     role: str = ""
     content: str | None = None
+    reasoning_content: str | None = None
+    """The thinking, under the name that DeepSeek's interface and vLLM's gave it."""
 
 
 class ChatChoice(msgspec.Struct):
@@ -179,11 +202,16 @@ class UsageDetails(msgspec.Struct):
     cached_tokens: int = 0
 
 
+class CompletionDetails(msgspec.Struct):
+    reasoning_tokens: int = 0
+
+
 class UsageOut(msgspec.Struct):
     prompt_tokens: int
     completion_tokens: int
     total_tokens: int
     prompt_tokens_details: UsageDetails
+    completion_tokens_details: CompletionDetails
 
 
 class Completion(msgspec.Struct, omit_defaults=True):

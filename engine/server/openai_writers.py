@@ -37,9 +37,14 @@ class _Base:
     def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
         self._id, self._created, self._model, self._tokenizer = id, created, model, tokenizer
         self._text: defaultdict[int, list[str]] = defaultdict(list)
+        self._thinking: defaultdict[int, list[str]] = defaultdict(list)
         self._tokens: defaultdict[int, list[TokenInfo]] = defaultdict(list)
 
     def add(self, delta: Delta) -> None:
+        """Log-probabilities are told of the content alone, as in OpenAI's interface."""
+        if delta.channel == "thinking":
+            self._thinking[delta.answer].append(delta.text)
+            return
         self._text[delta.answer].append(delta.text)
         self._tokens[delta.answer] += delta.tokens
 
@@ -56,7 +61,7 @@ class ChatWriter(_Base):
         choices = [
             ChatChoice(
                 end.answer,
-                TurnOut("assistant", "".join(self._text[end.answer])),
+                TurnOut("assistant", "".join(self._text[end.answer]), "".join(self._thinking[end.answer]) or None),
                 finish_reason(end.reason),
                 self._logprobs(self._tokens[end.answer]),
             )
@@ -67,7 +72,10 @@ class ChatWriter(_Base):
     def chunk(self, delta: Delta) -> Completion:
         role = "" if delta.answer in self._begun else "assistant"
         self._begun.add(delta.answer)
-        choice = ChatChunkChoice(delta.answer, TurnOut(role, delta.text), None, self._logprobs(delta.tokens))
+        if delta.channel == "thinking":
+            choice = ChatChunkChoice(delta.answer, TurnOut(role, None, delta.text))
+        else:
+            choice = ChatChunkChoice(delta.answer, TurnOut(role, delta.text), None, self._logprobs(delta.tokens))
         return self._completion("chat.completion.chunk", [choice])
 
     def last_chunk(self, finished: Finished) -> Completion:

@@ -1,7 +1,7 @@
 """What waits to be sent to one client: bounded, whatever the client's speed, and no text is ever lost.
 
-A message that only says how things stand replaces an older one that still waits; deltas of one answer are joined. So
-what waits is bounded by the answers in progress, plus replies to the client's own messages, for which
+A message that only says how things stand replaces an older one that still waits; deltas of one answer and channel are
+joined. So what waits is bounded by the answers in progress, plus replies to the client's own messages, for which
 :meth:`Outbox.room` makes the reader of those messages wait.
 """
 
@@ -10,10 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Hashable
+from typing import get_args
 
 import msgspec
 
 from engine.protocol import (
+    Channel,
     CompareProgress,
     Delta,
     Error,
@@ -106,7 +108,8 @@ class Outbox:
         """After an end nothing may move in front of it: the same name can be used again."""
         match message:
             case Finished(id=id, answer=answer):
-                self._joinable.pop(("delta", id, answer), None)
+                for channel in get_args(Channel):
+                    self._joinable.pop(("delta", id, answer, channel), None)
                 self._joinable.pop(("prefill", id), None)
             case Loaded() | Error():
                 self._joinable.pop(("loading",), None)
@@ -115,8 +118,8 @@ class Outbox:
 def _key(message: Message) -> Hashable | None:
     """Messages with equal keys may be joined; None: never."""
     match message:
-        case Delta(id=id, answer=answer):
-            return ("delta", id, answer)
+        case Delta(id=id, answer=answer, channel=channel):
+            return ("delta", id, answer, channel)
         case Prefill(id=id):
             return ("prefill", id)
         case CompareProgress(id=id):

@@ -224,7 +224,7 @@ class Session:
 
     async def _generate(self, message: Generate, active: _Active) -> None:
         try:
-            prompt = await prepared(self._hub, message.prompt, self._turns, message.parent)
+            prompt = await prepared(self._hub, message.prompt, self._turns, message.parent, message.thinking)
             if active.cancelled:
                 for answer in range(min(message.n, MAX_ACTIVE)):
                     self._outbox.put(cancelled_before_start(message.id, answer))
@@ -275,7 +275,7 @@ class Session:
         self._hub.submit(LoadModel(path, draft, message.options))
 
     async def _count(self, message: CountTokens) -> None:
-        ids = await tokenised(self._hub, message.prompt)
+        ids = await tokenised(self._hub, message.prompt, message.thinking)
         self._outbox.put(Counted(id=message.id, tokens=len(ids)))
 
     async def _estimate(self, message: Estimate) -> None:

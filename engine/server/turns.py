@@ -20,12 +20,17 @@ MOST_TURNS = 256
 
 
 class Turn(NamedTuple):
-    """A finished answer: what was asked, as text and as tokens, and what was answered."""
+    """A finished answer: what was asked, as text and as tokens, and what was answered.
+
+    ``text`` is the content. ``thinks`` says that the answer has more in front of it, which a chat template shows the
+    model again or leaves out.
+    """
 
     prompt: PromptText
     prompt_ids: array[int]
     text: str
     ids: array[int]
+    thinks: bool = False
 
 
 class Answer:
@@ -35,13 +40,17 @@ class Answer:
         self._prompt, self._prompt_ids = prompt, array("i", prompt_ids)
         self._parts: list[str] = []
         self._ids = array("i")
+        self._thinks = False
 
     def take(self, event: TokensEvent) -> None:
-        self._parts.append(event.text)
+        if event.channel == "thinking":
+            self._thinks = True
+        else:
+            self._parts.append(event.text)
         self._ids.extend(token.id for token in event.tokens)
 
     def finished(self) -> Turn:
-        return Turn(self._prompt, self._prompt_ids, "".join(self._parts), self._ids)
+        return Turn(self._prompt, self._prompt_ids, "".join(self._parts), self._ids, self._thinks)
 
 
 class Turns:
@@ -79,10 +88,12 @@ def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn | None)
     Plain tokenisation where the text does not begin with that turn's, or where its ids would read differently.
     """
     plain = tokenizer.encode(prompt.text, special=prompt.special)
-    found = _continuation(prompt, before) if before is not None else None
-    if before is None or found is None:
+    if before is None or prompt.special != before.prompt.special or not prompt.text.startswith(before.prompt.text):
         return plain
-    kept, end = _whole(tokenizer, before, found)
+    found = _continuation(prompt, before)
+    kept, end = _whole(tokenizer, before, found) if found is not None else _marked(tokenizer, before, prompt.text)
+    if not kept:
+        return plain
     joined = [*before.prompt_ids, *kept, *tokenizer.encode(prompt.text[end:], special=False)]
     # Some tokenizers begin every text with a space of their own, which has no place in the middle of one.
     return joined if _reads(tokenizer, joined) == _reads(tokenizer, plain) else plain
@@ -90,7 +101,7 @@ def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn | None)
 
 def _continuation(prompt: PromptText, before: Turn) -> str | None:
     """The turn's answer as it stands in ``prompt``, which some templates give back the space that the window drops."""
-    if prompt.special != before.prompt.special:
+    if before.thinks:
         return None
     return next((t for t in (before.text, f" {before.text}") if prompt.text.startswith(before.prompt.text + t)), None)
 
@@ -110,6 +121,24 @@ def _whole(tokenizer: Tokenizer, turn: Turn, text: str) -> tuple[array[int], int
         if piece:
             kept, chars = count, end
     return turn.ids[:kept], len(turn.prompt.text) + chars
+
+
+def _marked(tokenizer: Tokenizer, turn: Turn, prompt: str) -> tuple[array[int], int]:
+    """The same for an answer that stands in the prompt with the marks of its channels: all of it, or nothing.
+
+    The last marks may differ, since an end in a conversation need not be the end that was drawn.
+    """
+    ids = turn.ids
+    while ids and ids[-1] in tokenizer.special_ids:
+        ids = ids[:-1]
+    stream = detokeniser(tokenizer, continues=turn.prompt.continues)
+    end = len(turn.prompt.text)
+    for token in ids:
+        piece = tokenizer.token(token) if token in tokenizer.special_ids else stream.push(token)
+        if not prompt.startswith(piece, end):
+            return array("i"), 0
+        end += len(piece)
+    return ids, end
 
 
 def _reads(tokenizer: Tokenizer, ids: Sequence[int]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from engine.protocol import ChatMessage
+from engine.protocol import ChatMessage, Thinking
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -22,7 +22,9 @@ class PromptText(NamedTuple):
     continues: bool
 
 
-def rendered(template: ChatTemplate, prompt: Sequence[ChatMessage] | str) -> PromptText:
+def rendered(
+    template: ChatTemplate, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()
+) -> PromptText:
     """A conversation through the chat template, or plain text to continue as it is.
 
     A model's own template writes begin-of-text itself; plain text and the plain template leave it to the tokenizer.
@@ -30,10 +32,16 @@ def rendered(template: ChatTemplate, prompt: Sequence[ChatMessage] | str) -> Pro
     """
     if isinstance(prompt, str):
         return PromptText(prompt, special=True, continues=True)
-    return PromptText(template.render(prompt), special=not template.own, continues=False)
+    text = template.render(prompt, enable_thinking=thinking.on, reasoning_effort=thinking.effort)
+    return PromptText(text, special=not template.own, continues=False)
 
 
-def prompt_ids(tokenizer: Tokenizer, template: ChatTemplate, prompt: Sequence[ChatMessage] | str) -> list[int]:
+def prompt_ids(
+    tokenizer: Tokenizer,
+    template: ChatTemplate,
+    prompt: Sequence[ChatMessage] | str,
+    thinking: Thinking = Thinking(),
+) -> list[int]:
     """Token ids of a prompt. Raises :class:`engine.text.template.PromptError`."""
-    made = rendered(template, prompt)
+    made = rendered(template, prompt, thinking)
     return tokenizer.encode(made.text, special=made.special)

@@ -1,35 +1,53 @@
-"""The text of one answer as it grows: whole characters only, and nothing that may yet become a stop string."""
+"""The text of one answer as it grows: whole characters only, in its channel, and nothing that may yet become a stop
+string."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from engine.protocol import Channel
+from engine.text.channels import ChannelParser
 from engine.text.detokenise import detokeniser
 from engine.text.tokenizer import Tokenizer
 
 
 class Piece(NamedTuple):
-    """Text released by one token. It may have been held back since earlier tokens."""
+    """What one token released; it may have been held back since earlier tokens. Thinking comes before content.
 
-    text: str
+    ``channel`` is the one that the token itself belongs to: where its last text went, or for a token without text (a
+    mark) thinking if that is what it begins or ends.
+    """
+
+    text: str = ""
+    thinking: str = ""
+    channel: Channel = "content"
 
     @property
     def chars(self) -> int:
-        return len(self.text)
+        """Characters of the token's own channel."""
+        return len(self.text if self.channel == "content" else self.thinking)
 
 
 class TextStream:
     """Turns the tokens of one answer into text.
 
     ``stopped`` is set once a stop string completed; the text ends before it and later tokens add nothing. Text is held
-    back only while its end is the beginning of a stop string. ``continues`` says that the answer goes on from plain
-    text (no chat template), so a leading space that the tokenizer would drop belongs to it.
+    back only while its end is the beginning of a stop string or of a channel's mark. Stop strings are looked for in the
+    content alone: thinking may well mention one. ``continues`` says that the answer goes on from plain text (no chat
+    template), so a leading space that the tokenizer would drop belongs to it.
     """
 
-    def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = (), continues: bool = False) -> None:
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        stop: Sequence[str] = (),
+        continues: bool = False,
+        channels: ChannelParser | None = None,
+    ) -> None:
         self._decoder = detokeniser(tokenizer, continues)
         self._stop = StopStrings(stop)
+        self._channels = channels
 
     @property
     def stopped(self) -> bool:
@@ -38,12 +56,19 @@ class TextStream:
     def push(self, token_id: int) -> Piece:
         """Add one token; at most the cost of its own text."""
         if self.stopped:
-            return Piece("")
-        return Piece(self._stop.push(self._decoder.push(token_id)))
+            return Piece()
+        text, channels = self._decoder.push(token_id), self._channels
+        if channels is None:
+            return Piece(self._stop.push(text))
+        before = channels.channel
+        content, thinking = channels.push(token_id, text)
+        thinks = not content and (bool(thinking) or "thinking" in (before, channels.channel))
+        return Piece(self._stop.push(content), thinking, "thinking" if thinks else "content")
 
-    def flush(self) -> str:
+    def flush(self) -> Piece:
         """The text held back, at the end of the answer. Bytes of an unfinished character are left out."""
-        return self._stop.flush()
+        content, thinking = self._channels.flush() if self._channels is not None else ("", "")
+        return Piece(self._stop.push(content) + self._stop.flush(), thinking)
 
 
 class StopStrings:

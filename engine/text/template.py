@@ -92,12 +92,14 @@ class ChatTemplate:
         add_generation_prompt: bool = True,
         tools: Sequence[Mapping[str, Any]] | None = None,
         enable_thinking: bool | None = None,
+        reasoning_effort: str = "",
     ) -> str:
         """The conversation as text, special tokens included.
 
         A message may be a mapping, for what only templates know: tool calls and their results, thinking. ``tools`` are
-        JSON schemas of functions. ``enable_thinking`` is what templates know under that name; ``None`` leaves it to
-        them. Raises :class:`PromptError` when the template refuses the conversation, is broken, or leaves its bounds.
+        JSON schemas of functions. ``enable_thinking`` is what templates know under that name or as ``thinking``, and
+        ``reasoning_effort`` a word such as "low"; ``None`` and "" leave it to them. Raises :class:`PromptError` when
+        the template refuses the conversation, is broken, or leaves its bounds.
         """
         variables: dict[str, Any] = {
             **self._special_tokens,
@@ -107,7 +109,9 @@ class ChatTemplate:
             "add_generation_prompt": add_generation_prompt,
         }
         if enable_thinking is not None:
-            variables["enable_thinking"] = enable_thinking
+            variables["enable_thinking"] = variables["thinking"] = enable_thinking
+        if reasoning_effort:
+            variables["reasoning_effort"] = reasoning_effort
         try:
             return self._sandbox.render_bounded(self.source, variables)
         except Refused as error:
@@ -158,7 +162,13 @@ def _own_file(folder: Path) -> str:
 
 def _plain(message: ChatMessage | Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(message, ChatMessage):
-        return {"role": message.role, "content": message.content}
+        plain = {"role": message.role, "content": message.content}
+        # Templates have two names for it.
+        return (
+            {**plain, "reasoning_content": message.thinking, "thinking": message.thinking}
+            if message.thinking
+            else plain
+        )
     return dict(message)
 
 

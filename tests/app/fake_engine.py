@@ -2,6 +2,7 @@
 
 The last user message picks the script: it looks for the words "code", "long", "essay", "prefill", "refuse",
 "crash", "cut" and "multi"; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
+A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
     python fake_engine.py [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
 """
@@ -36,6 +37,12 @@ CODE = (
     "    return page * 16 + position % 16\n```\n\n"
     "Two chats that begin with the same system prompt can point at the `same` pages, so the second one starts at once.\n\n"
     "1. take a page\n2. fill it\n3. take the next\n\n| kind | bits |\n| --- | --- |\n| body | 4 |\n| residual | 16 |\n"
+)
+THOUGHTS = (
+    "The person asks about pages. Let me think about what a page is in a cache of keys and values.\n\n"
+    "A page holds sixteen tokens. Memory is handed out a page at a time, so that at most fifteen slots of a sequence "
+    "are empty. That is the point to make first.\n\nThen the second point: two chats can share pages. <b>Keep it short</b>, "
+    "and mention the table that says which page comes next."
 )
 WORDS = [
     "the",
@@ -124,8 +131,15 @@ def card(name: str, draft: str | None) -> p.ModelCard:
         name=name.rsplit("/", 1)[-1], path=f"/models/{name}", architecture="LlamaForCausalLM", parameters=8_000_000,
         quantisation="GPTQ 4-bit, groups of 64", context=2048, vocabulary=4096, eos_ids=[0], has_chat_template=True,
         sampling=p.Sampling(temperature=0.7, top_p=0.9), draft=drafted,
+        thinking=modes(name),
         notices=["The int4 kernel declined, because its group size is 96; a slower one is in use."] if "odd" in name else [],
     )  # fmt: skip
+
+
+def modes(name: str) -> p.ThinkingModes:
+    if "harmony" in name:
+        return p.ThinkingModes(kind="always", efforts=["low", "medium", "high"])
+    return p.ThinkingModes(kind="switchable") if "thinker" in name else p.ThinkingModes()
 
 
 class Session:
@@ -284,7 +298,9 @@ class Session:
             for done in range(0, 1025, 128):
                 self.send(p.Prefill(id=message.id, done=done, cached=0, total=1024))
                 time.sleep(0.03)
-        tokens = tokenise(script(asked, seed))
+        thinks = self.engine.card.thinking.kind != "none" and message.thinking.on is not False
+        thoughts = tokenise(THOUGHTS) if thinks else []
+        tokens = [*thoughts, *tokenise(script(asked, seed))]
         first = time.monotonic()
         rate, batch = self.engine.arguments.rate, self.engine.arguments.batch
         sent = 0
@@ -292,10 +308,11 @@ class Session:
             if ("crash" in asked and sent > 20) or ("kill" in asked and sent > 20):
                 print("RuntimeError: the fake engine was told to crash", file=sys.stderr, flush=True)
                 os._exit(3)
-            some = tokens[sent : sent + batch]
-            self.send(
-                p.Delta(id=message.id, text="".join(some), tokens=[self.token(t, sent + i) for i, t in enumerate(some)])
-            )
+            thinking = sent < len(thoughts)
+            some = tokens[sent : min(sent + batch, len(thoughts)) if thinking else sent + batch]
+            infos = [self.token(t, sent + i) for i, t in enumerate(some)]
+            channel = "thinking" if thinking else "content"
+            self.send(p.Delta(id=message.id, channel=channel, text="".join(some), tokens=infos))
             sent += len(some)
             time.sleep(max(0.0, first + sent / rate - time.monotonic()))
         spent = max(1e-6, time.monotonic() - first)
@@ -305,6 +322,7 @@ class Session:
             cached_tokens=min(4, len(tokenise(prompt))),
             generated_tokens=sent,
             seed=seed,
+            thinking_tokens=min(sent, len(thoughts)),
         )
         timings = p.Timings(queued_ms=0, ttft_ms=1000 * (first - began) + 3, total_ms=1000 * (time.monotonic() - began),
                             tokens_per_second=sent / spent, tokens_per_step=3.2 if self.drafting else 1.0, steps=sent)  # fmt: skip

@@ -14,10 +14,10 @@ import pytest
 
 from app.history.export import file_name, to_markdown
 from app.history.records import AnswerStats, Chat, Message, Span, new_id
-from app.history.schema import VERSION, HistoryUnusableError, TooNewError
+from app.history.schema import MIGRATIONS, VERSION, HistoryUnusableError, TooNewError
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.protocol import Sampling
+from engine.protocol import Sampling, Thinking
 
 
 def chat(title: str = "A chat", **fields: object) -> Chat:
@@ -29,10 +29,12 @@ def message(chat_id: str, content: str, parent: str = "", role: str = "user", **
 
 
 def test_what_is_written_is_read_back(history: HistoryStore) -> None:
-    one = chat(system_prompt="Be short.", sampling=Sampling(temperature=0.3, stop=["\n"]))
+    thinking = Thinking(on=False, effort="low")
+    one = chat(system_prompt="Be short.", sampling=Sampling(temperature=0.3, stop=["\n"]), thinking=thinking)
     asked = message(one.id, "Why pages?")
-    stats = AnswerStats(sampling=Sampling(seed=5), model="tiny", reason="stop")
-    answer = message(one.id, "Because.", asked.id, "assistant", stats=stats, spans=(Span("", 3), Span("accepted", 5)))
+    stats = AnswerStats(sampling=Sampling(seed=5), model="tiny", reason="stop", thinking=thinking, thought_s=2.5)
+    spans = (Span("", 3), Span("accepted", 5))
+    answer = message(one.id, "Because.", asked.id, "assistant", stats=stats, spans=spans, thinking="Well, why?")
     history.save_chat(one)
     history.save_message(asked)
     history.save_message(answer)
@@ -122,6 +124,33 @@ def test_a_later_version_is_refused_untouched(tmp_path: Path) -> None:
         HistoryStore(path)
 
 
+def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(f"{MIGRATIONS[0]}\nPRAGMA user_version = 1;")
+        connection.execute("INSERT INTO chats (id, title, created, updated) VALUES ('c', 'Old', 1.0, 2.0)")
+        connection.execute(
+            "INSERT INTO messages (id, chat, parent, role, content, state, created) "
+            "VALUES ('m', 'c', '', 'assistant', 'old words', 'complete', 1.0)"
+        )
+    connection.close()
+    store = HistoryStore(path)
+    assert store.chats() == [Chat("c", "Old", 1.0, 2.0)]
+    [old] = store.messages("c")
+    assert (old.content, old.thinking) == ("old words", "")
+    store.save_message(old._replace(thinking="hm"))
+    store.set_thinking("c", Thinking(on=True))
+    assert store.messages("c")[0].thinking == "hm"
+    assert len(store.search("words")) == 1
+    assert store.search("hm") == []
+    store.close()
+    again = HistoryStore(path)
+    found = again.chat("c")
+    assert found is not None
+    assert found.thinking == Thinking(on=True)
+    again.close()
+
+
 def test_a_folder_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "history.db").mkdir()
     with pytest.raises(HistoryUnusableError, match="cannot be opened"):
@@ -163,4 +192,8 @@ def test_export() -> None:
     assert text.startswith('# What is a "page"?\n')
     assert "## System\n\nBe short.\n" in text
     assert "## You\n\nWhy?\n\n## tiny\n\nBecause\n\n*(interrupted)*" in text
+    assert "<details>" not in text
+    thought = answer._replace(thinking="Hm.\n", stats=AnswerStats(model="tiny", thought_s=75.2))
+    folded = "<details>\n<summary>Thought for 1 min 15 s</summary>\n\nHm.\n\n</details>\n\nBecause"
+    assert f"## tiny\n\n{folded}" in to_markdown(one, [asked, thought])
     assert file_name(one) == "What is a page.md"

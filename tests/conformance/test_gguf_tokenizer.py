@@ -90,7 +90,7 @@ KINDS += ["command-r", "tekken", "gpt-4o", "deepseek-v3"]
 
 def streamed(ours: Tokenizer, ids: list[int]) -> str:
     stream = TextStream(ours)
-    return "".join(stream.push(i).text for i in ids) + stream.flush()
+    return "".join(stream.push(i).text for i in ids) + stream.flush().text
 
 
 @pytest.mark.parametrize("pre", KINDS)

@@ -73,6 +73,24 @@ def test_thinking(enable_thinking: bool, messages: list[dict[str, Any]]) -> None
     assert ChatTemplate(QWEN3).render(messages, enable_thinking=None) == ChatTemplate(QWEN3).render(messages)
 
 
+@pytest.mark.parametrize("effort", ["low", "high"])
+@pytest.mark.parametrize("messages", PLAIN[:2])
+def test_reasoning_effort(effort: str, messages: list[dict[str, Any]]) -> None:
+    assert f"Reasoning: {effort}\n" in same("harmony", messages, True, reasoning_effort=effort)
+
+
+def test_past_thinking_reaches_the_template() -> None:
+    """Under both of the names that templates have for it."""
+    said = [
+        ChatMessage(role="user", content="a"),
+        ChatMessage(role="assistant", content="b", thinking="hm"),
+    ]
+    spelled = [PLAIN[0][0] | {"content": "a"}, {"role": "assistant", "content": "b", "reasoning_content": "hm"}]
+    assert ChatTemplate(QWEN3, TOKENS).render(said, False) == same("qwen3", spelled, False)
+    assert "<think>\nhm\n</think>" in ChatTemplate(QWEN3, TOKENS).render(said, False)
+    assert ChatTemplate("{{ messages[1].thinking }}").render(said) == "hm"
+
+
 _LONG = "'x' * 9000000"
 ATTACKS = {
     # walks from a value to Python

@@ -23,4 +23,4 @@ def test_same_ids_and_same_text(kind: str, tmp_path: Path) -> None:
         ids = ours.encode(text)
         expected = theirs.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         stream = TextStream(ours)
-        assert "".join(stream.push(i).text for i in ids) + stream.flush() == expected
+        assert "".join(stream.push(i).text for i in ids) + stream.flush().text == expected

@@ -7,15 +7,18 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 
 from engine.catalogue import OptionError
-from engine.cli.chat import Chat, ChatSettings, harmless, split_switches
+from engine.cli.chat import Chat, ChatSettings, _check_thinking, harmless, split_switches
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
 from engine.core.commands import AddRequest
-from tests.engine.server.fake import FakeEngine
+from engine.protocol import Thinking, ThinkingModes
+from engine.text.template import ChatTemplate
+from tests.engine.server.fake import FakeEngine, card
 
 
 @pytest.fixture
@@ -158,3 +161,65 @@ def test_ctrl_c_is_heard_while_the_engine_is_silent(engine: LocalEngine, capsys:
     assert answer.finished is None
     assert len(fake(engine).cancelled) == 1
     assert talk.ask("ab").text == backwards(engine, "ab")
+
+
+def test_thinking_is_dimmed_on_standard_error_for_a_person_only(
+    engine: LocalEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake(engine).thinks = 3
+    talk, errors = chat(engine, raw=True)
+    assert talk.once("abc def") == 0
+    said = capsys.readouterr().out
+    assert errors.getvalue() == ""
+    screen = io.StringIO()
+    person = Chat(engine, ChatSettings(raw=True), {}, Console(file=screen, width=200, force_terminal=True))
+    answer = person.ask("abc def")
+    assert capsys.readouterr().out == said == answer.text + "\n"
+    assert answer.thinking + answer.text == backwards(engine, "abc def")
+    assert answer.thinking
+    assert "\x1b[2m" in screen.getvalue()
+    assert (
+        "".join(part.split("m", 1)[-1] for part in screen.getvalue().split("\x1b[")).strip() == answer.thinking.strip()
+    )
+
+
+def test_thinking_is_switched_in_the_conversation(
+    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = fake(engine).loaded
+    loaded.chat_template = ChatTemplate(
+        "{{ enable_thinking }}|{{ reasoning_effort }}|{% for m in messages %}{{ m.thinking }}{% endfor %}"
+    )
+    fake(engine).thinks = 2
+    modes = ThinkingModes(kind="switchable", efforts=["low", "medium", "high"])
+    loaded.card = msgspec.structs.replace(loaded.card, thinking=modes)
+    monkeypatch.setattr("sys.stdin", io.StringIO("a\n/think on\nb\n/think low\nc\n/think off\n/think maybe\nd\n"))
+    talk, errors = chat(engine)
+    assert talk.converse() == 0
+    requests = [c for c in fake(engine).seen if isinstance(c, AddRequest)]
+    prompts = [loaded.tokenizer.decode(list(request.prompt_ids)) for request in requests]
+    heads = ["||", "True||", "True|low|", "False|low|"]
+    assert [prompt[: len(head)] for prompt, head in zip(prompts, heads, strict=True)] == heads
+    assert prompts[0] == heads[0]
+    assert all(len(prompts[i]) > len(heads[i]) for i in (1, 2, 3))  # what the answers before it thought
+    assert "/think takes on, off, low, medium, high." in errors.getvalue()
+    loaded.card = msgspec.structs.replace(loaded.card, thinking=ThinkingModes())
+    talk._command("/think on")
+    assert "cannot be switched" in errors.getvalue()
+
+
+def test_what_the_command_line_asks_of_thinking_is_checked() -> None:
+    errors = io.StringIO()
+    console = Console(file=errors, width=200)
+    made = card("/models/tiny")
+    _check_thinking(console, made, Thinking())
+    _check_thinking(console, made, Thinking(on=False))
+    assert errors.getvalue() == ""
+    _check_thinking(console, made, Thinking(on=True))
+    assert "tiny cannot switch its thinking" in errors.getvalue()
+    with pytest.raises(CommandFailed, match="Leave --effort out"):
+        _check_thinking(console, made, Thinking(effort="low"))
+    knows = msgspec.structs.replace(made, thinking=ThinkingModes(kind="always", efforts=["low", "high"]))
+    _check_thinking(console, knows, Thinking(effort="low"))
+    with pytest.raises(CommandFailed, match="Use low, high"):
+        _check_thinking(console, knows, Thinking(effort="most"))

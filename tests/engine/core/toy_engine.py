@@ -88,8 +88,8 @@ class ToyStream:
     def push(self, token_id: int) -> Piece:
         return Piece(self._stop.push(letter(token_id)))
 
-    def flush(self) -> str:
-        return self._stop.flush()
+    def flush(self) -> Piece:
+        return Piece(self._stop.flush())
 
 
 def letter(token: int) -> str:
@@ -98,7 +98,7 @@ def letter(token: int) -> str:
 
 @dataclass(frozen=True)
 class ToyModel(LoadedModel):
-    def open_stream(self, stop: Sequence[str], continues: bool) -> ToyStream:  # type: ignore[override]
+    def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> ToyStream:  # type: ignore[override]
         return ToyStream(stop)
 
 

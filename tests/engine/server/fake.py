@@ -86,14 +86,17 @@ class FakeEngine:
         self.speed = {True: 20.0, False: 10.0}
         self.break_at: int | None = None
         self.flood = 0
+        self.thinks = 0
+        """How many tokens of an answer are thinking."""
         self.fail_step = False
         self.load_cancelled = threading.Event()
+        self.template = CHATML
         self.loaded: Any = self._model("/models/tiny") if loaded else None
 
     def _model(self, path: str, draft: str = "") -> Any:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
         return SimpleNamespace(
-            card=card(path, draft), fit=FIT, path=path, tokenizer=tokenizer, chat_template=ChatTemplate(CHATML)
+            card=card(path, draft), fit=FIT, path=path, tokenizer=tokenizer, chat_template=ChatTemplate(self.template)
         )
 
     # --- what the server uses ------------------------------------------------------------------------------------
@@ -171,10 +174,17 @@ class FakeEngine:
             info = TokenInfo(id=token, chars=len(text))
             if command.sampling.logprobs is not None:
                 info = TokenInfo(id=token, chars=len(text), logprob=-0.5, top=[(token, -0.5), (5, -2.0)])
-            self.emit(TokensEvent(command.id, answer, text, [info]))
+            channel = "thinking" if written < self.thinks else "content"
+            self.emit(TokensEvent(command.id, answer, text, [info], channel))  # type: ignore[arg-type]
             written += 1
             self.emit(step(time.monotonic()))
-        usage = Usage(prompt_tokens=len(command.prompt_ids), cached_tokens=0, generated_tokens=written, seed=7)
+        usage = Usage(
+            prompt_tokens=len(command.prompt_ids),
+            cached_tokens=0,
+            generated_tokens=written,
+            seed=7,
+            thinking_tokens=min(written, self.thinks),
+        )
         timings = Timings(queued_ms=1, ttft_ms=5, total_ms=9, tokens_per_second=speed, tokens_per_step=1, steps=written)
         self.emit(FinishedEvent(command.id, answer, reason, usage, timings))  # type: ignore[arg-type]
 

@@ -7,12 +7,16 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import msgspec
 import openai
 import pytest
 
 from engine.core.commands import AddRequest, CancelRequest
+from engine.protocol import ThinkingModes
+from engine.text.template import ChatTemplate
 from tests.engine.server.conftest import TOKEN, Running
 
+SWITCHED = "{{ enable_thinking }}|{{ reasoning_effort }}"
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
 
 
@@ -167,3 +171,52 @@ def test_metrics(running: Running, api: openai.OpenAI) -> None:
 def test_health(running: Running) -> None:
     health = httpx.get(f"{running.url}/health").json()
     assert (health["status"], health["model"], health["protocol"]) == ("ok", "tiny", 1)
+
+
+def test_thinking_is_told_apart(api: openai.OpenAI, running: Running) -> None:
+    running.engine.thinks = 4
+    done = api.chat.completions.create(model="tiny", messages=MESSAGES, logprobs=True)
+    message: Any = done.choices[0].message
+    whole = expected(running)
+    assert message.reasoning_content + message.content == whole
+    assert 0 < len(message.reasoning_content) < len(whole)
+    assert done.usage is not None
+    assert done.usage.completion_tokens_details is not None
+    assert done.usage.completion_tokens_details.reasoning_tokens == 4
+    assert done.choices[0].logprobs is not None
+    assert len(done.choices[0].logprobs.content or []) == done.usage.completion_tokens - 4
+    stream = api.chat.completions.create(model="tiny", messages=MESSAGES, stream=True)
+    deltas: Any = [chunk.choices[0].delta for chunk in stream]
+    assert "".join(getattr(delta, "reasoning_content", None) or "" for delta in deltas) == message.reasoning_content
+    assert "".join(delta.content or "" for delta in deltas) == message.content
+    assert [delta.role for delta in deltas if delta.role] == ["assistant"]
+    assert not hasattr(deltas[-1], "reasoning_content")
+
+
+def test_thinking_is_switched_by_the_template(api: openai.OpenAI, running: Running) -> None:
+    loaded = running.engine.loaded
+    loaded.chat_template = ChatTemplate(SWITCHED)
+    modes = ThinkingModes(kind="switchable", efforts=["low", "medium", "high"])
+    loaded.card = msgspec.structs.replace(loaded.card, thinking=modes)
+
+    def prompt(**extra: Any) -> str:
+        api.chat.completions.create(model="tiny", messages=MESSAGES, **extra)
+        return str(loaded.tokenizer.decode(last(running).prompt_ids))
+
+    assert prompt() == "|"
+    assert prompt(extra_body={"chat_template_kwargs": {"enable_thinking": False}}) == "False|"
+    assert prompt(extra_body={"chat_template_kwargs": {"thinking": True}}) == "True|"
+    assert prompt(reasoning_effort="low") == "|low"
+    assert prompt(reasoning_effort="none") == "False|"
+    with pytest.raises(openai.BadRequestError, match="knows no reasoning effort 'minimal'"):
+        prompt(reasoning_effort="minimal")
+    with pytest.raises(openai.BadRequestError, match="unknown field `documents`"):
+        prompt(extra_body={"chat_template_kwargs": {"documents": []}})
+
+
+def test_past_thinking_reaches_the_template(api: openai.OpenAI, running: Running) -> None:
+    loaded = running.engine.loaded
+    loaded.chat_template = ChatTemplate("{% for m in messages %}{{ m.reasoning_content }};{% endfor %}")
+    said: Any = [*MESSAGES, {"role": "assistant", "content": "a", "reasoning_content": "hm"}, *MESSAGES]
+    api.chat.completions.create(model="tiny", messages=said)
+    assert loaded.tokenizer.decode(last(running).prompt_ids) == ";hm;;"

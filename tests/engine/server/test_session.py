@@ -6,12 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from websockets.exceptions import ConnectionClosed
 
 from engine import protocol as p
 from engine.core.commands import AddRequest, CancelRequest, LoadModel, SetOption
 from engine.server.serve import SLACK
+from engine.text.template import ChatTemplate
 from tests.engine.server.conftest import TOKEN, Client, Running
 
 CHAT = [p.ChatMessage(role="user", content="abc")]
@@ -389,3 +391,29 @@ def test_a_reader_that_stops_reading_gets_all_text_in_the_end(
     assert flooded == list(range(20_000))
     assert text.endswith(backwards(running, "ab"))
     assert frames < 20_000
+
+
+def test_thinking_comes_in_its_own_channel_and_is_asked_for(client: Client, running: Running) -> None:
+    loaded = running.engine.loaded
+    loaded.chat_template = ChatTemplate("{{ enable_thinking }}|{{ messages[0].content }}")
+    running.engine.thinks = 4
+    said = [p.ChatMessage(role="user", content="abc def")]
+    client.send(p.Generate(id="a", prompt=said, thinking=p.Thinking(on=False)))
+    end = client.until(p.Finished)
+    deltas = [message for message in client.passed if isinstance(message, p.Delta)]
+    request = running.engine.seen[-1]
+    assert loaded.tokenizer.decode(list(request.prompt_ids)) == "False|abc def"
+    tokens = {c: sum(len(d.tokens) for d in deltas if d.channel == c) for c in ("thinking", "content")}
+    assert tokens["thinking"] == end.usage.thinking_tokens == 4
+    assert sum(tokens.values()) == end.usage.generated_tokens
+    assert "".join(d.text for d in sorted(deltas, key=lambda d: d.channel, reverse=True)) == loaded.tokenizer.decode(
+        list(request.prompt_ids)[::-1]
+    )
+    client.send(p.CountTokens(id="n", prompt=said, thinking=p.Thinking(on=False)))
+    assert client.until(p.Counted).tokens == len(request.prompt_ids)
+    modes = p.ThinkingModes(kind="always", efforts=["low", "high"])
+    loaded.card = msgspec.structs.replace(loaded.card, thinking=modes)
+    client.send(p.Generate(id="b", prompt=said, thinking=p.Thinking(effort="most")))
+    error = client.until(p.Error)
+    assert (error.id, error.code) == ("b", "bad_effort")
+    assert "Use low or high." in error.message

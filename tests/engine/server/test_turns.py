@@ -10,26 +10,34 @@ from engine.core.commands import AddRequest
 from engine.core.events import TokensEvent
 from engine.protocol import ChatMessage, TokenInfo
 from engine.server.turns import Answer, Turns, continued_ids
+from engine.text.channels import channel_style
 from engine.text.prompt import PromptText, rendered
 from engine.text.stream import TextStream
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
+from tests.conformance.templates import HARMONY, QWEN3
 from tests.engine.server.conftest import Client, Running
-from tests.engine.text.samples import CHATML, MISTRAL, trained
+from tests.engine.text.samples import CHATML, MISTRAL, byte_level, trained
 
 ASKED = [ChatMessage(role="user", content="What is a page?")]
 
 
-def answered(tokenizer: Tokenizer, prompt: PromptText, ids: list[int], stop: tuple[str, ...] = ()) -> Answer:
+def answered(
+    tokenizer: Tokenizer, prompt: PromptText, ids: list[int], stop: tuple[str, ...] = (), source: str = ""
+) -> Answer:
     """An answer of exactly these tokens, as the engine streams it."""
-    stream = TextStream(tokenizer, stop, prompt.continues)
-    answer = Answer(prompt, tokenizer.encode(prompt.text, special=prompt.special))
+    prompt_ids = tokenizer.encode(prompt.text, special=prompt.special)
+    style = channel_style(tokenizer, source)
+    stream = TextStream(tokenizer, stop, prompt.continues, style.parser(prompt_ids) if style is not None else None)
+    answer = Answer(prompt, prompt_ids)
     for token in ids:
-        answer.take(TokensEvent("r1", 0, stream.push(token).text, [TokenInfo(id=token)]))
+        piece = stream.push(token)
+        text = piece.text if piece.channel == "content" else piece.thinking
+        answer.take(TokensEvent("r1", 0, text, [TokenInfo(id=token)], piece.channel))
         if stream.stopped:
             break
     else:
-        answer.take(TokensEvent("r1", 0, stream.flush(), []))
+        answer.take(TokensEvent("r1", 0, stream.flush().text, []))
     return answer
 
 
@@ -111,6 +119,63 @@ def test_sentencepiece_gains_no_space_inside() -> None:
     cut = answered(tokenizer, PromptText("the ca", special=True, continues=True), ids[3:5]).finished()
     text = PromptText("the cache", special=True, continues=True)
     assert continued_ids(tokenizer, text, cut) == tokenizer.encode("the cache")
+
+
+KEEPS = (
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.thinking %}<think>{{ m.thinking }}</think>{% endif %}"
+    "{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+"""Shows a model its earlier thinking."""
+
+
+def after_thinking(thinking: str, content: str) -> list[ChatMessage]:
+    said = ChatMessage(role="assistant", content=content, thinking=thinking)
+    return [*ASKED, said, ChatMessage(role="user", content="And then?")]
+
+
+def test_thinking_that_the_template_keeps_is_gone_on_from(chatml: Tokenizer) -> None:
+    template = ChatTemplate(KEEPS)
+    ids = [*spelled(chatml, "<think>The cache</think>keeps"), chatml.token_id("<|im_end|>")]
+    turn = answered(chatml, rendered(template, ASKED), ids, source=KEEPS).finished()
+    assert (turn.thinks, turn.text) == (True, "keeps")
+    prompt = rendered(template, after_thinking("The cache", "keeps"))
+    found = continued_ids(chatml, prompt, turn)
+    assert found[: len(turn.prompt_ids) + len(ids)] == [*turn.prompt_ids, *ids]
+    assert found != chatml.encode(prompt.text, special=False)
+    assert chatml.decode(found, skip_special=False) == prompt.text
+    edited = rendered(template, after_thinking("The cache", "keep it"))
+    assert continued_ids(chatml, edited, turn) == chatml.encode(edited.text, special=False)
+
+
+@pytest.mark.parametrize(("thinking", "content"), [("The cache", "The cache keeps"), ("Hm", "Yes")])
+def test_after_thinking_that_the_template_drops_the_prompt_is_tokenised_anew(
+    chatml: Tokenizer, thinking: str, content: str
+) -> None:
+    template = ChatTemplate(QWEN3)
+    ids = spelled(chatml, f"<think>\n{thinking}\n</think>\n\n{content}")
+    turn = answered(chatml, rendered(template, ASKED), ids, source=QWEN3).finished()
+    assert turn.text == content
+    prompt = rendered(template, after_thinking(thinking, content))
+    assert thinking not in prompt.text.replace(content, "")
+    assert continued_ids(chatml, prompt, turn) == chatml.encode(prompt.text, special=False)
+
+
+def test_harmony_is_gone_on_from_where_nothing_was_dropped() -> None:
+    marks = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>")
+    tokenizer = Tokenizer(byte_level(marks))
+    template = ChatTemplate(HARMONY)
+    final = [*tokenizer.encode("<|channel|>final<|message|>"), *spelled(tokenizer, "The cache keeps values")]
+    prompt = rendered(template, next_turn("The cache keeps values"))
+    turn = answered(
+        tokenizer, rendered(template, ASKED), [*final, tokenizer.token_id("<|return|>")], source=HARMONY
+    ).finished()
+    found = continued_ids(tokenizer, prompt, turn)
+    assert found[: len(turn.prompt_ids) + len(final)] == [*turn.prompt_ids, *final]
+    assert found[len(turn.prompt_ids) + len(final)] == tokenizer.token_id("<|end|>")
+    assert tokenizer.decode(found, skip_special=False) == prompt.text
+    analysis = tokenizer.encode("<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant")
+    thought = answered(tokenizer, rendered(template, ASKED), [*analysis, *final], source=HARMONY).finished()
+    assert continued_ids(tokenizer, prompt, thought) == tokenizer.encode(prompt.text, special=False)
 
 
 def test_turns_are_forgotten_with_their_model_and_when_there_are_many(chatml: Tokenizer) -> None:

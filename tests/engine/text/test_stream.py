@@ -16,7 +16,7 @@ TOKENIZERS = {kind: Tokenizer(tokenizers.Tokenizer.from_str(trained(kind))) for 
 
 def streamed(tokenizer: Tokenizer, ids: list[int], stop: tuple[str, ...] = ()) -> str:
     stream = TextStream(tokenizer, stop)
-    return "".join(stream.push(i).text for i in ids) + stream.flush()
+    return "".join(stream.push(i).text for i in ids) + stream.flush().text
 
 
 def ends_alike(whole: str, parts: str) -> bool:
@@ -137,7 +137,7 @@ def test_a_stop_string_over_several_tokens() -> None:
         if stream.stopped:
             break
     assert stream.stopped
-    assert text + stream.flush() == "first line"
+    assert text + stream.flush().text == "first line"
     assert stream.push(ids[0]).text == ""
 
 

@@ -1,0 +1,82 @@
+"""Whether and how hard the model thinks before it answers, where its chat template lets one choose."""
+
+from __future__ import annotations
+
+import msgspec
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+
+from app.theme.theme import Theme
+from app.theme.widgets import Segments, Toggle
+from engine.protocol import ModelCard, Thinking
+
+HELP = "Let the model think before it answers. Slower, often better for hard questions."
+EFFORT_HELP = "How hard the model thinks before it answers."
+
+
+class ThinkingSwitch(QWidget):
+    """Hidden for models that leave no choice. ``changed`` carries the :class:`Thinking` that the person chose."""
+
+    changed = Signal(object)
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._value = Thinking()
+        self._efforts: Segments | None = None
+        self._known: list[str] = []
+        self.setObjectName("thinking-switch")
+        self.label = QLabel("Thinking", self)
+        self.label.setProperty("role", "caption")
+        self.toggle = Toggle(theme, self)
+        self.toggle.setObjectName("thinking-toggle")
+        self.toggle.setAccessibleName("Think before answering")
+        self.toggle.setToolTip(HELP)
+        self.toggle.clicked.connect(lambda on: self._choose(on=on))
+        self.label.setToolTip(HELP)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(4, 0, 0, 0)  # in line with what is typed above it
+        self._row.setSpacing(8)
+        self._row.addWidget(self.label)
+        self._row.addWidget(self.toggle)
+        self._row.addStretch(1)
+        self.setVisible(False)
+
+    @property
+    def efforts(self) -> Segments | None:
+        return self._efforts
+
+    def show_for(self, card: ModelCard | None, value: Thinking) -> None:
+        """Show what the model allows, set to ``value``, or to the template's own default where that says nothing."""
+        self._value = value
+        modes = card.thinking if card is not None else None
+        switchable = modes is not None and modes.kind == "switchable"
+        efforts = modes.efforts if modes is not None else []
+        if efforts != self._known:
+            self._offer(efforts)
+        on = value.on if value.on is not None else modes is not None and modes.default
+        self.toggle.setVisible(switchable)
+        self.toggle.setChecked(on)
+        if self._efforts is not None:
+            self._efforts.setEnabled(on or not switchable)
+            self._efforts.choose(value.effort if value.effort in efforts else efforts[len(efforts) // 2])
+        self.setVisible(switchable or bool(efforts))
+
+    def _offer(self, efforts: list[str]) -> None:
+        if self._efforts is not None:
+            self._row.removeWidget(self._efforts)
+            self._efforts.hide()
+            self._efforts.deleteLater()
+            self._efforts = None
+        self._known = list(efforts)
+        if efforts:
+            titles = [effort.capitalize() for effort in efforts]
+            self._efforts = Segments("Reasoning effort", efforts, titles, "effort", self)
+            self._efforts.setToolTip(EFFORT_HELP)
+            self._efforts.chosen.connect(lambda effort: self._choose(effort=effort))
+            self._row.insertWidget(2, self._efforts)
+
+    def _choose(self, **changes: bool | str) -> None:
+        self._value = msgspec.structs.replace(self._value, **changes)
+        if self._efforts is not None and self._value.on is not None:
+            self._efforts.setEnabled(self._value.on)
+        self.changed.emit(self._value)

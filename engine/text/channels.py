@@ -1,0 +1,278 @@
+"""An answer's text in two channels: what the model thinks first, and what it says.
+
+Two ways of marking them are known. *Tags* open and close one stretch of thinking at the beginning of an answer, as text
+or as special tokens; after it everything is content, also text that mentions a tag. *Harmony* (the response format of
+gpt-oss, https://cookbook.openai.com/articles/openai-harmony) is a row of messages, each with a channel in its header;
+its marks are special tokens and only they count. Which way a model has is told from its chat template and its
+vocabulary, never from its name.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple, Protocol
+
+from engine.protocol import Channel
+from engine.text.tokenizer import Tokenizer
+
+
+class Pair(NamedTuple):
+    """What opens and what closes thinking."""
+
+    opens: str
+    closes: str
+
+
+PAIRS = (
+    Pair("<think>", "</think>"),  # DeepSeek-R1, Qwen3, SmolLM3, GLM-4.5 and most others
+    Pair("[THINK]", "[/THINK]"),  # Magistral
+    Pair("<seed:think>", "</seed:think>"),  # Seed-OSS
+    Pair("<|begin_of_thought|>", "<|end_of_thought|>"),  # Sky-T1, OpenThinker
+    Pair("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
+    Pair("Here is my thought process:", "Here is my response:"),  # Granite 3.2
+)
+_TAIL = 32
+"""Ids at the end of a prompt in which its last tag is looked for."""
+
+
+class Split(NamedTuple):
+    """Text of both channels that one token released."""
+
+    content: str = ""
+    thinking: str = ""
+
+
+class ChannelParser(Protocol):
+    """Sorts the text of one answer."""
+
+    @property
+    def channel(self) -> Channel:
+        """Where text that came now would go."""
+
+    def push(self, token_id: int, text: str) -> Split:
+        """Take one token and the text that it completed."""
+
+    def flush(self) -> Split:
+        """What was held back, at the end of the answer."""
+
+
+class ChannelStyle(Protocol):
+    """How one model marks its channels."""
+
+    def parser(self, prompt_ids: Sequence[int]) -> ChannelParser:
+        """The parser of an answer to this prompt, whose end may have opened a channel already."""
+
+    def eos(self, ids: Sequence[int]) -> list[int]:
+        """The ids that end a text, given those that the model's files name."""
+
+
+def channel_style(tokenizer: Tokenizer, template: str) -> ChannelStyle | None:
+    """The style of a model with this chat template (its source); ``None`` for one that only has content."""
+    harmony = {mark: tokenizer.token_id(mark) for mark in _MARKS}
+    if "<|channel|>" in template and all(harmony[mark] in tokenizer.special_ids for mark in _NEEDED):
+        return HarmonyStyle(tokenizer, {id: mark for mark, id in harmony.items() if id is not None})
+    pairs = tuple(pair for pair in PAIRS if pair.closes in template or _known(tokenizer, pair))
+    return TagStyle(tokenizer, pairs) if pairs else None
+
+
+def _known(tokenizer: Tokenizer, pair: Pair) -> bool:
+    return tokenizer.token_id(pair.opens) is not None and tokenizer.token_id(pair.closes) is not None
+
+
+# --- tags --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TagStyle:
+    """See :class:`ChannelStyle`. Several pairs may be in question; the one that the answer begins with counts."""
+
+    tokenizer: Tokenizer
+    pairs: tuple[Pair, ...]
+
+    def parser(self, prompt_ids: Sequence[int]) -> TagParser:
+        end = self.tokenizer.decode(prompt_ids[-_TAIL:], skip_special=False).rstrip()
+        opened = next((pair for pair in self.pairs if end.endswith(pair.opens)), None)
+        closed = any(end.endswith(pair.closes) for pair in self.pairs)
+        ids = {self.tokenizer.token_id(tag): tag for pair in self.pairs for tag in pair}
+        special = {id: tag for id, tag in ids.items() if id is not None and id in self.tokenizer.special_ids}
+        return TagParser(self.pairs, opened, closed, special)
+
+    def eos(self, ids: Sequence[int]) -> list[int]:
+        return list(ids)
+
+
+class TagParser:
+    """Thinking at most once, at the beginning. White space around a tag belongs to the tag.
+
+    ``opened``: the prompt ends with this pair's opening tag. ``closed``: it ends with a closing one, so that there is
+    no thinking. ``special`` names tags whose tokens have no text.
+    """
+
+    def __init__(
+        self,
+        pairs: Sequence[Pair],
+        opened: Pair | None = None,
+        closed: bool = False,
+        special: Mapping[int, str] | None = None,
+    ) -> None:
+        self._pairs, self._special = pairs, special or {}
+        self._at: Literal["start", "thinking", "closed", "content"] = "start"
+        self._closes = ""
+        self._held = ""
+        self._begun = False
+        if opened is not None:
+            self._at, self._closes = "thinking", opened.closes
+        elif closed:
+            self._at = "content"
+
+    @property
+    def channel(self) -> Channel:
+        return "thinking" if self._at == "thinking" else "content"
+
+    def push(self, token_id: int, text: str) -> Split:
+        if self._at == "content":
+            return Split(text)
+        self._held += self._special.get(token_id, text)
+        if self._at == "start":
+            self._open()
+        thinking = self._think() if self._at == "thinking" else ""
+        return Split(self._say(), thinking)
+
+    def flush(self) -> Split:
+        rest, self._held = self._held, ""
+        if self._at == "thinking":
+            return Split(thinking=self._shown(rest.rstrip()))
+        return Split(rest if self._at == "start" else "")
+
+    def _open(self) -> None:
+        """Decide whether the answer begins with a tag, once that can be told."""
+        rest = self._held.lstrip()
+        for opens, closes in self._pairs:
+            if rest.startswith(opens):
+                self._at, self._closes, self._held = "thinking", closes, rest[len(opens) :]
+                return
+        if not any(pair.opens.startswith(rest) for pair in self._pairs):
+            self._at = "content"
+
+    def _think(self) -> str:
+        """The thinking that is now certain; what may yet become the closing tag stays held, and space before it."""
+        place = self._held.find(self._closes)
+        if place >= 0:
+            text = self._held[:place].rstrip()
+            self._at, self._held = "closed", self._held[place + len(self._closes) :]
+            return self._shown(text)
+        text = self._held[: len(self._held) - _begun_length(self._held, self._closes)].rstrip()
+        self._held = self._held[len(text) :]
+        return self._shown(text)
+
+    def _shown(self, text: str) -> str:
+        text = text if self._begun else text.lstrip()
+        self._begun = self._begun or bool(text)
+        return text
+
+    def _say(self) -> str:
+        if self._at == "closed":
+            self._held = self._held.lstrip()
+            self._at = "content" if self._held else "closed"
+        if self._at != "content":
+            return ""
+        text, self._held = self._held, ""
+        return text
+
+
+def _begun_length(text: str, tag: str) -> int:
+    """Length of the longest end of ``text`` that begins ``tag``."""
+    return next((n for n in range(min(len(text), len(tag) - 1), 0, -1) if tag.startswith(text[-n:])), 0)
+
+
+# --- harmony -----------------------------------------------------------------------------------------------------
+
+_MARKS = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|return|>", "<|call|>", "<|constrain|>")
+_NEEDED = _MARKS[:4]
+_ROLE = "assistant"
+_CHANNEL = re.compile(r"<\|channel\|>\s*(\w+)")
+
+
+@dataclass(frozen=True)
+class HarmonyStyle:
+    """See :class:`ChannelStyle`."""
+
+    tokenizer: Tokenizer
+    marks: Mapping[int, str]
+
+    def parser(self, prompt_ids: Sequence[int]) -> HarmonyParser:
+        """The header of the last message of the prompt is read like one of the answer."""
+        made = HarmonyParser(self.marks)
+        start = self.tokenizer.token_id("<|start|>")
+        tail = list(prompt_ids[-_TAIL:])
+        if start not in tail:
+            made.enter("content")
+        else:
+            for token in tail[len(tail) - tail[::-1].index(start) :]:
+                made.push(token, self.tokenizer.piece(token))
+        return made
+
+    def eos(self, ids: Sequence[int]) -> list[int]:
+        """A message's end is not the answer's: that is ``<|return|>``, or ``<|call|>`` where a tool is to be asked."""
+        ends = [id for id, mark in self.marks.items() if mark in ("<|return|>", "<|call|>")]
+        return [*(id for id in ids if self.marks.get(id) != "<|end|>"), *(id for id in ends if id not in ids)]
+
+
+class HarmonyParser:
+    """Messages: a header up to ``<|message|>``, then a body up to the next mark that ends it.
+
+    "analysis" is thinking, and so is what is written to a tool (a header with a recipient); "final" and the
+    "commentary" for the reader are content. Messages of one channel are set apart by an empty line. An answer that
+    begins with no header is content as it stands.
+    """
+
+    def __init__(self, marks: Mapping[int, str]) -> None:
+        self._marks = marks
+        self._header = ""
+        self._in_body = False
+        self._said: set[Channel] = set()
+        self._gap = False
+        self.channel: Channel = "content"
+
+    def push(self, token_id: int, text: str) -> Split:
+        mark = self._marks.get(token_id)
+        if mark is None:
+            return self._body(text) if self._in_body else self._head(text)
+        if mark == "<|message|>" and not self._in_body:
+            self.enter(_channel(self._header))
+        elif mark in ("<|channel|>", "<|constrain|>") and not self._in_body:
+            self._header += mark
+        elif mark not in ("<|message|>", "<|constrain|>"):
+            # Also a header that follows a body without an end between them.
+            self._in_body, self._header = False, mark if mark == "<|channel|>" else ""
+        return Split()
+
+    def flush(self) -> Split:
+        return Split()
+
+    def enter(self, channel: Channel) -> None:
+        """Begin a body."""
+        self._in_body, self._header = True, ""
+        self.channel, self._gap = channel, channel in self._said
+
+    def _head(self, text: str) -> Split:
+        self._header += text
+        rest = self._header.removeprefix(_ROLE).lstrip()
+        if not rest or "<|channel|>" in rest or rest[:3] == "to="[: len(rest)] or not self._header.startswith(_ROLE):
+            return Split()
+        self.enter("content")
+        return self._body(rest)
+
+    def _body(self, text: str) -> Split:
+        if not text:
+            return Split()
+        text, self._gap = ("\n\n" + text if self._gap else text), False
+        self._said.add(self.channel)
+        return Split(text) if self.channel == "content" else Split(thinking=text)
+
+
+def _channel(header: str) -> Channel:
+    found = _CHANNEL.search(header)
+    return "thinking" if "to=" in header or (found is not None and found[1] == "analysis") else "content"

@@ -1,0 +1,32 @@
+"""What a chat template lets people choose about thinking, found out by rendering it."""
+
+from __future__ import annotations
+
+from engine.protocol import ThinkingModes
+from engine.text.channels import ChannelStyle, HarmonyStyle, TagStyle
+from engine.text.template import ChatTemplate, PromptError
+
+EFFORTS = ("low", "medium", "high")
+_PROBE = ({"role": "user", "content": "?"},)
+
+
+def thinking_modes(template: ChatTemplate, style: ChannelStyle | None) -> ThinkingModes:
+    """``style`` is the model's own. A template can switch if it renders otherwise when told to."""
+    try:
+        plain = template.render(_PROBE)
+        on = template.render(_PROBE, enable_thinking=True)
+        off = template.render(_PROBE, enable_thinking=False)
+        efforts = [template.render(_PROBE, reasoning_effort=effort) for effort in EFFORTS]
+    except PromptError:  # it wants another conversation; without a probe nothing is offered
+        return ThinkingModes()
+    chosen = list(EFFORTS) if len(set(efforts)) == len(EFFORTS) else []
+    if on != off:
+        return ThinkingModes(kind="switchable", default=plain == on, efforts=chosen)
+    return ThinkingModes(kind="always" if _thinks(template, style) else "none", efforts=chosen)
+
+
+def _thinks(template: ChatTemplate, style: ChannelStyle | None) -> bool:
+    """Whether the template expects thinking; tags that are merely in the vocabulary promise nothing."""
+    if isinstance(style, TagStyle):
+        return any(pair.closes in template.source for pair in style.pairs)
+    return isinstance(style, HarmonyStyle)

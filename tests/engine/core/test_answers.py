@@ -1,0 +1,55 @@
+"""What of an answer the listener sees when it changes channels in the middle of a step."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.core.answers import Drawn, extend, flushed
+from engine.core.options import RequestOptions
+from engine.core.request import Request
+from engine.protocol import Sampling
+from engine.sampling.params import resolve
+from engine.text.channels import channel_style
+from engine.text.stream import TextStream
+from tests.engine.text.test_channels import CHATML, tagged
+
+EOS = 1
+
+
+def asked(stop: list[str] | None = None) -> Request:
+    tokenizer = tagged(False)
+    style = channel_style(tokenizer, CHATML)
+    assert style is not None
+    params = resolve(Sampling(seed=1, stop=stop or []), Sampling())
+    stream = TextStream(tokenizer, params.stop, channels=style.parser([]))
+    options = RequestOptions(True, "off", 0)
+    return Request("r", 0, 1, [5], params, options, 200, stream, 0.0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 100])
+def test_every_token_is_in_one_event_of_its_channel(size: int) -> None:
+    request = asked(["END"])
+    ids = tagged(False).encode("<think>\nThe END of it</think>\n\nA page END")
+    events = []
+    for start in range(0, len(ids), size):
+        outcome = extend(request, [Drawn(token, "target") for token in ids[start : start + size]], {EOS})
+        assert outcome.kept == sum(len(event.tokens) for event in outcome.events)
+        events += outcome.events
+        assert all(sum(info.chars for info in event.tokens) <= len(event.text) for event in outcome.events)
+    assert outcome.reason == "stop"
+    assert [info.id for event in events for info in event.tokens] == ids
+    text = {
+        channel: "".join(event.text for event in events if event.channel == channel)
+        for channel in ("thinking", "content")
+    }
+    assert text == {"thinking": "The END of it", "content": "A page "}
+    thought = sum(len(event.tokens) for event in events if event.channel == "thinking")
+    assert 0 < thought < len(ids)
+    assert request.usage().thinking_tokens == thought
+
+
+def test_thinking_that_is_cut_off_comes_out_at_the_end() -> None:
+    request = asked()
+    extend(request, [Drawn(token, "target") for token in tagged(False).encode("<think>a </thi")], {EOS})
+    rest = flushed(request)
+    assert [(event.channel, event.text, event.tokens) for event in rest] == [("thinking", " </thi", [])]
