@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _LAYER = re.compile(r"model\.layers\.(\d+)\.(.+)")
 _OUTER = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
@@ -19,17 +20,32 @@ _INNER = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
+SANDWICH = {
+    "post_attention_layernorm": "post_attention_norm",
+    "pre_feedforward_layernorm": "ffn_norm",
+    "post_feedforward_layernorm": "post_ffw_norm",
+}
+"""In families that normalise what a block gives."""
 ROPE_FACTORS = "rope_freqs.weight"
 """What each rotary frequency is divided by, float32 ``[head_dim / 2]``; most files have none."""
+SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"
+"""The same up to the original context, and beyond it (LongRoPE)."""
+NO_PARAMETERS = frozenset((ROPE_FACTORS, SHORT_FACTORS, LONG_FACTORS))
 
 
-def gguf_module(module: str) -> str:
-    """``model.layers.3.mlp.up_proj`` -> ``blk.3.ffn_up``. Raises KeyError for a module that GGUF has no name for."""
-    match = _LAYER.fullmatch(module)
-    return f"blk.{match[1]}.{_INNER[match[2]]}" if match else _OUTER[module]
+class Names:
+    """An architecture's names: the common ones, and ``own``, which differ or come besides."""
 
+    def __init__(self, own: Mapping[str, str]) -> None:
+        self._inner = _INNER | dict(own)
 
-def gguf_tensor(tensor: str) -> str:
-    """As :func:`gguf_module`, for a name with ``.weight`` or ``.bias`` at its end."""
-    module, _, kind = tensor.rpartition(".")
-    return f"{gguf_module(module)}.{kind}"
+    def module(self, module: str) -> str:
+        """``model.layers.3.mlp.up_proj`` -> ``blk.3.ffn_up``. Raises KeyError for a module without a name in GGUF."""
+        match = _LAYER.fullmatch(module)
+        return f"blk.{match[1]}.{self._inner[match[2]]}" if match else _OUTER[module]
+
+    def tensor(self, tensor: str) -> str:
+        """As :meth:`module`, for a name with ``.weight`` or ``.bias`` at its end."""
+        module, _, kind = tensor.rpartition(".")
+        return f"{self.module(module)}.{kind}"

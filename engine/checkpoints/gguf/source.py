@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gguf.architectures import Architecture
 from engine.checkpoints.gguf.container import Entry, GGUFFile
-from engine.checkpoints.gguf.names import gguf_module, gguf_tensor
+from engine.checkpoints.gguf.names import Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.source import Packing
 from engine.layers.embedding import TokenTable
@@ -42,34 +43,34 @@ class GGUFSource:
         self,
         files: GGUFFile,
         config: ModelConfig,
-        interleaved: bool,
+        architecture: Architecture,
         device: torch.device,
         dtype: torch.dtype,
         weights: Packing,
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
     ) -> None:
-        """``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours (its architecture "llama").
-
-        ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
-        """
+        """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise."""
         self.files, self.weights = files, weights
         self.numerics, self.device, self.dtype = numerics, device, dtype
-        self._heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if interleaved else {}
+        self._names, self._norm_offset = Names(architecture.names), architecture.norm_offset
+        heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
+        self._heads = heads if architecture.interleaved else {}
         self._on_module = on_module
         self._planning, self._native = device.type == "meta", weights == "4bit"
 
     # --- what families ask for ---------------------------------------------------------------------------------
 
     def vector(self, name: str, size: int) -> Tensor:
-        name = gguf_tensor(name)
+        offset = self._norm_offset if name.endswith("norm.weight") else 0.0
+        name = self._names.tensor(name)
         self._check(name, (size,), floating=True)
-        vector = self._empty(size) if self._planning else self._vector(name, 0)
+        vector = self._empty(size) if self._planning else self._vector(name, 0, offset)
         self._used(name)
         return vector
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
-        name = gguf_tensor(name)
+        name = self._names.tensor(name)
         entry = self._check(name, (rows, columns))
         table: Tensor | TokenTable
         if self._unpacked(entry.type):
@@ -129,8 +130,10 @@ class GGUFSource:
         ]
         return torch.cat(parts)
 
-    def _vector(self, name: str, heads: int) -> Tensor:
-        return half_split(self.files.floating(name), heads).to(self.device, self.dtype, copy=True)
+    def _vector(self, name: str, heads: int, offset: float = 0.0) -> Tensor:
+        """``offset`` is what the file's values have too much."""
+        stored = half_split(self.files.floating(name), heads)
+        return (stored.float() - offset if offset else stored).to(self.device, self.dtype, copy=True)
 
     def _packed(self, name: str, heads: int) -> ggml.GgmlWeights:
         entry = self.files.entries[name]
@@ -156,7 +159,7 @@ class GGUFSource:
     # --- checks ------------------------------------------------------------------------------------------------
 
     def _module(self, module: str, heads: int, out_features: int, in_features: int, bias: bool) -> _Module:
-        name = gguf_module(module)
+        name = self._names.module(module)
         entry = self._check(f"{name}.weight", (out_features, in_features))
         if bias or f"{name}.bias" in self.files.entries:
             self._check(f"{name}.bias", (out_features,), floating=True)

@@ -16,7 +16,9 @@ from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
 from engine.checkpoints.gguf.vocabulary import CONTROL, UNKNOWN, Vocabulary, broken, flag, merges, merges_by_score, text
 from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
 
+TOKENS = "tokenizer.ggml.tokens"
 Metadata = Mapping[str, Any]
 
 _ENDS = frozenset(
@@ -44,11 +46,32 @@ class SpecialTokens(NamedTuple):
     names: dict[str, str]
 
 
-def tokenizer(metadata: Metadata) -> tokenizers.Tokenizer:
-    """The file's tokenizer, with begin-of-text added where the model wants it. Raises :class:`CheckpointError`."""
-    kind = _kind(metadata)
-    vocabulary = Vocabulary.read(metadata)
-    special = _special_tokens(metadata, vocabulary, kind)
+class FileText:
+    """What a file holds for its text. Of its lists nothing is kept once the tokenizer is made."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        """Raises :class:`CheckpointError` for what is missing or contradictory; merges and scores are read later."""
+        self._kind = _kind(metadata)
+        vocabulary = Vocabulary.read(metadata)
+        self.special = _special_tokens(metadata, vocabulary, self._kind)
+        self._templates = _templates(metadata)
+        self._tokenizer: Tokenizer | None = None
+        self._unread: tuple[Metadata, Vocabulary] | None = (metadata, vocabulary)
+
+    def tokenizer(self) -> Tokenizer:
+        """With begin-of-text added where the model wants it. Raises :class:`CheckpointError`."""
+        if self._tokenizer is None:
+            assert self._unread is not None
+            self._tokenizer = Tokenizer(_tokenizer(*self._unread, self.special, self._kind))
+            self._unread = None
+        return self._tokenizer
+
+    def chat_template(self) -> ChatTemplate:
+        """The file's chat template; of several named ones the default. Without any, a plain one with a notice."""
+        return ChatTemplate.chosen(self._templates, self.special.names)
+
+
+def _tokenizer(metadata: Metadata, vocabulary: Vocabulary, special: SpecialTokens, kind: str) -> tokenizers.Tokenizer:
     try:
         made = _byte_level(metadata, vocabulary) if kind == "gpt2" else _sentencepiece(metadata, vocabulary, special)
         made.add_tokens(_added_tokens(metadata, vocabulary, special, kind))
@@ -58,16 +81,6 @@ def tokenizer(metadata: Metadata) -> tokenizers.Tokenizer:
     except Exception as error:  # the library raises bare Exception
         raise broken(f"is not usable ({' '.join(str(error).split())[:200]})") from error
     return made
-
-
-def special_tokens(metadata: Metadata) -> SpecialTokens:
-    """The file's special tokens. Raises :class:`CheckpointError`."""
-    return _special_tokens(metadata, Vocabulary.read(metadata), _kind(metadata))
-
-
-def chat_template(metadata: Metadata) -> ChatTemplate:
-    """The file's chat template; of several named ones the default. Without any, a plain one with a notice."""
-    return ChatTemplate.chosen(_templates(metadata), special_tokens(metadata).names)
 
 
 def _kind(metadata: Metadata) -> str:

@@ -1,0 +1,124 @@
+"""The architectures that are read in GGUF: what their metadata says in the words of the family's own config.json.
+
+What converters write, and what holds where they write nothing, is llama.cpp's (its converter, its src/models).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gguf import rope
+from engine.checkpoints.gguf.container import GGUFFile
+from engine.checkpoints.gguf.keys import Keys
+from engine.checkpoints.gguf.names import FUSED, SANDWICH
+from engine.models.base import ModelConfig
+
+Values = dict[str, Any]
+_GEMMA_27B = {"gemma2": 46, "gemma3": 62}
+"""Layers of the sizes whose scores are scaled by the hidden size per head; no key says so."""
+
+
+class Architecture(NamedTuple):
+    """``values(keys, files, common)`` gives what comes beside or in place of the ``common`` values of config.json.
+
+    ``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours. ``norm_offset``: what the converter added
+    to the weights of norms. ``partial``: a part of each head may rotate. ``finish`` changes what the family has read.
+    """
+
+    family: str
+    values: Callable[[Keys, GGUFFile, Values], Values] = lambda keys, files, common: {}
+    names: Mapping[str, str] = {}
+    interleaved: bool = False
+    norm_offset: float = 0.0
+    partial: bool = False
+    finish: Callable[[ModelConfig, Keys], ModelConfig] = lambda config, keys: config
+
+
+def _llama(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """A Mistral is saved as a llama."""
+    window = keys.optional_integer("attention.sliding_window")
+    return {"architectures": ["MistralForCausalLM"], "sliding_window": window} if window else {}
+
+
+def _windows(keys: Keys, period: int, missing: int = 0) -> Values:
+    """The layers with a sliding window: all but every ``period``-th, or as the file says, by number or one by one."""
+    stated, layers = keys.optional_integer("attention.sliding_window"), keys.layers
+    window = missing if stated is None else stated
+    pattern = keys.get("attention.sliding_window_pattern")
+    if isinstance(pattern, list):
+        if len(pattern) < layers or not all(type(local) is bool for local in pattern):
+            raise keys.wrong('"attention.sliding_window_pattern" does not say of each layer whether it has a window')
+        local = pattern[:layers]
+    else:
+        period = keys.optional_integer("attention.sliding_window_pattern") if pattern is not None else period
+        local = [not period or (index + 1) % period != 0 for index in range(layers)]
+    kinds = ["sliding_attention" if window and here else "full_attention" for here in local]
+    return {"sliding_window": window or None, "layer_types": kinds}
+
+
+def _gemma(keys: Keys, common: Values) -> Values:
+    large = keys.layers == _GEMMA_27B[keys.architecture]
+    per_head = common["hidden_size"] // common["num_attention_heads"]
+    scalar = per_head if large else common["head_dim"]
+    caps = {key: keys.optional_number(key) for key in ("attn_logit_softcapping", "final_logit_softcapping")}
+    return {"query_pre_attn_scalar": scalar} | {key: cap for key, cap in caps.items() if cap is not None}
+
+
+def _gemma2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return _gemma(keys, common) | _windows(keys, period=2, missing=4096)
+
+
+def _gemma3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """A linear scaling is for the layers that see all tokens."""
+    local = {"rope_theta": rope.base(keys, "rope.freq_base_swa", 10000.0)}
+    ropes = {"full_attention": common["rope_parameters"], "sliding_attention": local}
+    return _gemma(keys, common) | _windows(keys, period=6) | {"rope_parameters": ropes}
+
+
+def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """llama.cpp leaves the window out, which the model has; 0 means none."""
+    width = keys.optional_integer("rope.dimension_count") or common["head_dim"]
+    partial = {"partial_rotary_factor": rope.share(width, common["head_dim"])}
+    ropes = common["rope_parameters"] | rope.longrope(keys, files, width // 2) | partial
+    return {"sliding_window": keys.optional_integer("attention.sliding_window") or None, "rope_parameters": ropes}
+
+
+def _olmo2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    if keys.optional_integer("attention.sliding_window"):
+        raise CheckpointError(
+            f"{files.path.name} is an OLMo 3, which Kvasir does not know. Choose another model, such as an OLMo 2."
+        )
+    return {}
+
+
+def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    scale = keys.optional_number("attention.scale")
+    return {
+        "attention_multiplier": scale or common["head_dim"] ** -0.5,
+        "embedding_multiplier": keys.optional_number("embedding_scale") or 1.0,
+        "residual_multiplier": keys.optional_number("residual_scale") or 1.0,
+        "logits_scaling": keys.optional_number("logit_scale") or 1.0,
+    }
+
+
+def _unrotated(config: ModelConfig, keys: Keys) -> ModelConfig:
+    """A Granite can have no position embedding at all."""
+    rotates = keys.flag("rope.scaling.finetuned", True)
+    return config if rotates else replace(config, rotary=(False,) * config.num_layers)
+
+
+ARCHITECTURES = {
+    "llama": Architecture("LlamaForCausalLM", _llama, interleaved=True),
+    "qwen2": Architecture("Qwen2ForCausalLM"),
+    "qwen3": Architecture("Qwen3ForCausalLM"),
+    "gemma2": Architecture("Gemma2ForCausalLM", _gemma2, SANDWICH, norm_offset=1.0),
+    "gemma3": Architecture("Gemma3ForCausalLM", _gemma3, SANDWICH, norm_offset=1.0),
+    "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, partial=True),
+    "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
+    "granite": Architecture("GraniteForCausalLM", _granite, interleaved=True, finish=_unrotated),
+    "smollm3": Architecture("SmolLM3ForCausalLM", interleaved=True),
+}
+"""GGUF's name -> how it is read."""

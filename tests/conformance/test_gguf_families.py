@@ -1,0 +1,129 @@
+"""Every family in GGUF, converted as llama.cpp's converter does it: logits against transformers, and llama.cpp's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+import transformers
+from engine_support import Ours, relative
+from gguf_converter import by_llama_cpp, convert, random_model
+from gguf_models import KIND, VOCABULARY
+
+from engine.checkpoints.load import Checkpoint
+
+TOLERANCE = 1e-4
+LLAMA_CPP = 1e-3
+"""It sums in another order, and has its activation functions in tables of float16."""
+
+
+class Case(NamedTuple):
+    architecture: str
+    options: dict[str, Any] = {}
+    llama_cpp: float = LLAMA_CPP
+    """How far llama.cpp may be off; 0 where it computes something else than transformers."""
+
+
+def _rope(kind: str, **values: Any) -> dict[str, Any]:
+    return {"rope_parameters": {"rope_type": kind, "rope_theta": 500.0, **values}}
+
+
+GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8, "attn_logit_softcapping": 3.0,
+         "final_logit_softcapping": 2.0, "tie_word_embeddings": True}  # fmt: skip
+GEMMA3 = GEMMA | {"num_hidden_layers": 7, "attn_logit_softcapping": None, "final_logit_softcapping": None}
+GEMMA3_SCALED = {
+    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
+}
+GRANITE = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 3.0}
+LONG = {"short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], "long_factor": [2.0 + 3 * i for i in range(8)]}
+LONGROPE = _rope("longrope", **LONG) | {"original_max_position_embeddings": 256, "max_position_embeddings": 1024}
+PARTIAL = {key: values[:6] for key, values in LONG.items()} | {"partial_rotary_factor": 0.75}
+CASES = {
+    "gemma2": Case("gemma2", GEMMA),
+    "gemma2 wide heads": Case("gemma2", GEMMA | {"head_dim": 32, "query_pre_attn_scalar": 32}),
+    "gemma3": Case("gemma3", GEMMA3),
+    "gemma3 scaled": Case("gemma3", GEMMA3 | {"rope_parameters": GEMMA3_SCALED}),
+    "phi3": Case("phi3", {"sliding_window": None}),
+    "phi3 window": Case("phi3", {"sliding_window": 8}, llama_cpp=0),
+    "phi3 partial, tied": Case("phi3", _rope("default", partial_rotary_factor=0.5) | {"tie_word_embeddings": True}),
+    "phi3 longrope": Case("phi3", LONGROPE),
+    "phi3 longrope, partial": Case("phi3", LONGROPE | _rope("longrope", **PARTIAL)),
+    "olmo2": Case("olmo2"),
+    "olmo2 multi-head": Case("olmo2", {"num_key_value_heads": 4}),
+    "granite": Case("granite", GRANITE),
+    "granite biases, tied": Case("granite", GRANITE | {"attention_bias": True, "tie_word_embeddings": True}),
+    "smollm3": Case("smollm3", {"num_hidden_layers": 5, "tie_word_embeddings": True}),
+    "smollm3 yarn": Case("smollm3", {"num_hidden_layers": 5, "original_max_position_embeddings": 64}
+                         | _rope("yarn", factor=4.0, original_max_position_embeddings=64)),
+}  # fmt: skip
+
+
+def mixed(name: str) -> KIND:
+    """As quantisers choose: some tensors better than others."""
+    local = name.split(".")[-2]
+    return {"attn_v": KIND.F16, "attn_qkv": KIND.Q5_1, "ffn_down": KIND.BF16, "token_embd": KIND.Q8_0}.get(
+        local, KIND.Q4_0
+    )
+
+
+def prompts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randint(3, VOCABULARY, (length,), generator=generator).tolist() for length in (1, 5, 17, 40)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@torch.inference_mode()
+def compare(ours: Ours, model: transformers.PreTrainedModel) -> None:
+    texts = prompts()
+    expected = [model(torch.tensor([text])).logits[0] for text in texts]
+    for found, want in zip(ours.logits(texts), expected, strict=True):
+        assert relative(found, want) <= TOLERANCE
+    assert relative(ours.chunked(texts[-1], 7, sequence=3), expected[-1]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_are_those_of_transformers_and_llama_cpp(name: str, tmp_path: Path) -> None:
+    case, file = CASES[name], tmp_path / "model.gguf"
+    model = random_model(case.architecture, **case.options)
+    convert(model, file)
+    ours = Ours(file)
+    compare(ours, model)
+    if case.llama_cpp:
+        texts = prompts()
+        for found, want in zip(ours.logits(texts), by_llama_cpp(file, texts), strict=True):
+            assert relative(found, want) <= case.llama_cpp
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_packed_weights(name: str, tmp_path: Path) -> None:
+    case, file = CASES[name], tmp_path / "model.gguf"
+    model = random_model(case.architecture, **case.options)
+    convert(model, file, mixed)
+    for weights in ("4bit", "4bit_torch", "16bit"):
+        ours = Ours(file, weights=weights)
+        compare(ours, model)
+        planned = Checkpoint.open(file).resident_bytes(torch.float32, weights)
+        assert planned == ours.model.storage_size()
+    compare(Ours(file, invariant=True), model)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
+    """The same weights through both readers: the same configuration, and the same logits in bfloat16 to the bit."""
+    case, file = CASES[name], tmp_path / "model.gguf"
+    model = random_model(case.architecture, **case.options)
+    convert(model.bfloat16().float(), file)
+    model.bfloat16().save_pretrained(tmp_path / "folder")
+    ours, other = Ours(file, torch.bfloat16), Ours(tmp_path / "folder", torch.bfloat16)
+    for found, want in zip(ours.logits(prompts()), other.logits(prompts()), strict=True):
+        assert torch.equal(found, want)
