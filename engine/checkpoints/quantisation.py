@@ -9,7 +9,7 @@ from engine.checkpoints.config import RawConfig, read_json
 from engine.checkpoints.errors import CheckpointError
 from engine.models.base import Quantisation
 
-READ = "GPTQ, AWQ (gemm), compressed-tensors (pack-quantized) and bitsandbytes"
+READ = "GPTQ, AWQ (gemm), compressed-tensors (pack-quantized), bitsandbytes and MXFP4"
 OTHER = f"Choose a version of the model that is packed by one of {READ}, or one that is not quantised."
 GPTQ_FORMATS = {"gptq": 1, "gptq_v2": 0}
 """GPTQ's checkpoint_format -> what to add to a stored zero-point."""
@@ -178,9 +178,18 @@ def _bitsandbytes(raw: RawConfig) -> Quantisation:
     return Quantisation(method="bitsandbytes", bits=4, table=table)
 
 
+# --- MXFP4 -----------------------------------------------------------------------------------------------------------
+
+
+def _mxfp4(raw: RawConfig) -> Quantisation:
+    """gpt-oss' experts. Which modules are not packed (``modules_to_not_convert``), the tensors show."""
+    return Quantisation(method="mxfp4", bits=4, group_size=32)
+
+
 _READERS: dict[str, Any] = {
     "gptq": _gptq,
     "awq": _awq,
     "compressed-tensors": _compressed,
     "bitsandbytes": _bitsandbytes,
+    "mxfp4": _mxfp4,
 }

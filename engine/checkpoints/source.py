@@ -6,7 +6,8 @@ storage (which checks every name and shape, and gives the resident size), and lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -16,8 +17,10 @@ from engine.checkpoints import awq, bitsandbytes, compressed, gptq
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.layouts import Packed, Target
 from engine.checkpoints.safetensors import TensorFiles
+from engine.checkpoints.stacked import StackedExperts
 from engine.checkpoints.tensors import FLOATING, MISMATCH, Tensors
 from engine.layers.embedding import TokenTable
+from engine.layers.linear import ggml
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
@@ -33,13 +36,15 @@ FORMATS = {
     "compressed-tensors": compressed.packed,
     "bitsandbytes": bitsandbytes.packed,
 }
-"""Each looks at one module's tensors in the headers: how it is packed, or None where it is not."""
+"""Each looks at one module's tensors in the headers: how it is packed, or None where it is not.
+
+MXFP4 packs no single modules, but stacked experts (engine/checkpoints/stacked.py)."""
 MARKS = ("qweight", "weight_packed", "weight.quant_map", "SCB")
 """A tensor that only a packed module has."""
 COMPANIONS = (
     ".qzeros", ".scales", ".g_idx",
     ".weight_scale", ".weight_zero_point", ".weight_shape", ".weight_g_idx",
-    ".SCB", ".weight_format",
+    ".SCB", ".weight_format", "_proj_scales",
 )  # fmt: skip
 """Ends of the names of tensors that say how to unpack another one."""
 
@@ -72,6 +77,7 @@ class CheckpointSource:
         self._on_module = on_module
         self._planning = device.type == "meta"
         self._tensors = Tensors(files, quantisation.method if quantisation is not None else "")
+        self._names = sorted(files.entries)
 
     # --- what families ask for ---------------------------------------------------------------------------------
 
@@ -96,8 +102,22 @@ class CheckpointSource:
             self._module(prefix + name, size, in_features, bias) for name, size in zip(names, sizes, strict=True)
         ]
         layer = self._layer(modules, in_features)
-        self._used(*(name for module in modules for name in self.files.entries if name.startswith(f"{module.name}.")))
+        self._used(*(name for module in modules for name in self._tensors_of(module.name)))
         return layer
+
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        found = StackedExperts.find(self._tensors, prefix, names)
+        if found is None:
+            return [self.linear(f"{prefix}{expert}.", names, sizes, in_features, bias) for expert in range(count)]
+        stacked = StackedExperts(self._tensors, found, count, sizes, in_features, bias)
+        share = sum(self.files.entries[name].size for name in stacked.names()) // count
+        layers = []
+        for expert in range(count):
+            layers.append(self._stacked(stacked, expert))
+            self._on_module(share)
+        return layers
 
     # --- layers ------------------------------------------------------------------------------------------------
 
@@ -117,6 +137,21 @@ class CheckpointSource:
         if not first.layout.fuses(parts):
             return self._apart(modules, in_features)
         return first.layout.built(parts, self._bias(modules), target)
+
+    def _stacked(self, stacked: StackedExperts, expert: int) -> Linear:
+        """The layer of one expert out of a tensor of all."""
+        bias = self._empty(stacked.out_features) if stacked.bias else None
+        if bias is not None and not self._planning:
+            bias.copy_(stacked.bias_of(expert))
+        if stacked.packed and self.weights != "16bit":
+            part = stacked.planned() if self._planning else stacked.weights(expert)
+            return ggml.build([part], bias, self.dtype, self.device, self.numerics, self.weights == "4bit")
+        weight = self._empty(stacked.out_features, stacked.in_features)
+        if not self._planning and stacked.packed:
+            ggml.write_dense(stacked.weights(expert), weight)
+        elif not self._planning:
+            weight.copy_(stacked.dense(expert))
+        return Dense(weight, bias, self.numerics)
 
     def _apart(self, modules: list[_Module], in_features: int) -> Linear:
         layers = [self._layer([module], in_features) for module in modules]
@@ -164,7 +199,7 @@ class CheckpointSource:
         return _Module(name, out_features, packed, bias)
 
     def _packed(self, name: str, out_features: int, in_features: int) -> Packed | None:
-        if self.quantisation is not None:
+        if self.quantisation is not None and self.quantisation.method in FORMATS:
             return FORMATS[self.quantisation.method](self._tensors, self.quantisation, name, out_features, in_features)
         if any(self._tensors.has(f"{name}.{mark}") for mark in MARKS):
             raise CheckpointError(
@@ -175,6 +210,13 @@ class CheckpointSource:
     def _floating(self, name: str, shape: tuple[int, ...]) -> Tensor:
         self._tensors.check(name, shape, FLOATING)
         return self._empty(*shape) if self._planning else self.files.view(name)
+
+    def _tensors_of(self, module: str) -> Iterator[str]:
+        """The tensors whose names begin with the module's: neighbours among the sorted names."""
+        at = bisect_left(self._names, f"{module}.")
+        while at < len(self._names) and self._names[at].startswith(f"{module}."):
+            yield self._names[at]
+            at += 1
 
     def _used(self, *names: str) -> None:
         self._on_module(sum(self.files.entries[name].size for name in names))
@@ -191,6 +233,8 @@ def _parameters(files: TensorFiles, name: str, bits: int) -> int:
     entry, module = files.entries[name], name.rpartition(".")[0]
     if name.endswith(COMPANIONS) or ".weight." in name:
         return 0
+    if name.endswith("_blocks"):
+        return entry.numel * 8 // bits
     if name.endswith((".qweight", ".weight_packed")):
         zeros = files.entries.get(f"{module}.qzeros")
         if zeros is not None and entry.shape[-1:] > (0,) and len(zeros.shape) == len(entry.shape) == 2:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Literal
 
+import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -29,3 +30,30 @@ class Activation:
     def __call__(self, x: Tensor) -> Tensor:
         """``x [T, ...]`` -> a new tensor of the same shape and dtype."""
         return by_row(self.function, x) if self.numerics.batch_invariant else self.function(x)
+
+
+class Gated:
+    """What a gated block does between its layers: ``act(gate) * up``."""
+
+    def __init__(self, kind: ActivationKind, numerics: Numerics) -> None:
+        self.activation = Activation(kind, numerics)
+
+    def __call__(self, gate_up: Tensor) -> Tensor:
+        """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
+        gate, up = gate_up.chunk(2, -1)
+        return self.activation(gate).mul_(up)
+
+
+class ClampedSwiGLU:
+    """gpt-oss' gating: ``(up + 1) * gate * sigmoid(alpha * gate)``; gate is at most ``limit``, up within ±``limit``."""
+
+    def __init__(self, limit: float, alpha: float, numerics: Numerics) -> None:
+        self.limit, self.alpha, self.numerics = limit, alpha, numerics
+
+    def __call__(self, gate_up: Tensor) -> Tensor:
+        """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
+        gate, up = gate_up.chunk(2, -1)
+        gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
+        steep = gate * self.alpha
+        share = by_row(torch.sigmoid, steep) if self.numerics.batch_invariant else torch.sigmoid(steep)
+        return gate.mul_(share).mul_(up.add_(1))

@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.attention.interface import AttnSpec
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, norm_weight
+from engine.layers.numerics import by_row
 from engine.layers.rotary import rotate
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Attention:
             k = norm_weight(config, source, f"{prefix}k_norm.weight", self.head_dim)
             weight = torch.cat((q.expand(self.heads, -1), k.expand(self.kv_heads, -1)))
             self.norm = RMSNorm(weight, config.rms_norm_eps, source.numerics)
+        self.numerics = source.numerics
+        self.sinks = source.vector(f"{prefix}sinks", self.heads).float() if config.sinks else None
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
@@ -51,12 +54,24 @@ class Attention:
             qk = rotate(qk, step.ropes[self.rope])
         q, k = qk.split((self.heads, self.kv_heads), 1)
         step.kv.write(self.index, batch.slots[0], k, v, batch.host.first_slot[0])
-        out, _ = step.attention.attend(q, step.kv.view(self.index), self.spec, batch, 0)
+        need_lse = self.sinks is not None
+        out, lse = step.attention.attend(q, step.kv.view(self.index), self.spec, batch, 0, need_lse)
+        if lse is not None:
+            out = self.with_sinks(out, lse)
         return self.output(out.reshape(x.shape[0], -1))
 
     def normalise(self, qk: Tensor) -> Tensor:
         """``qk [T, heads + kv_heads, head_dim]`` -> the same shape, each head normalised where the family does so."""
         return qk if self.norm is None else self.norm.forward(qk)
+
+    def with_sinks(self, out: Tensor, lse: Tensor) -> Tensor:
+        """``out [T, heads, head_dim]`` over the keys alone, and its lse -> over the keys and each head's sink.
+
+        A sink is the part (0, s) of a merge (engine/attention/interface.py), which leaves ``out * sigmoid(lse - s)``.
+        """
+        over = lse - self.sinks
+        share = by_row(torch.sigmoid, over) if self.numerics.batch_invariant else torch.sigmoid(over)
+        return (out * share[..., None]).to(out.dtype)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "qkv", self.qkv
@@ -64,4 +79,5 @@ class Attention:
 
     def storage_size(self) -> int:
         """Bytes held besides the linear layers."""
-        return self.norm.storage_size() if self.norm is not None else 0
+        sinks = 0 if self.sinks is None else self.sinks.numel() * self.sinks.element_size()
+        return sinks + (self.norm.storage_size() if self.norm is not None else 0)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from engine.layers.activation import Activation
+from engine.layers.activation import Gated
 from engine.layers.linear.base import Linear
 
 if TYPE_CHECKING:
@@ -17,19 +17,27 @@ if TYPE_CHECKING:
 class GatedMLP:
     """``down(act(gate(x)) * up(x))`` with gate and up fused; the activation is the configuration's."""
 
-    def __init__(self, config: ModelConfig, source: WeightSource, prefix: str) -> None:
-        """``prefix`` names the block in the checkpoint, such as ``model.layers.0.mlp.``."""
-        inner = config.intermediate_size
-        self.activation = Activation(config.activation, source.numerics)
+    def __init__(
+        self, config: ModelConfig, source: WeightSource, prefix: str, intermediate_size: int | None = None
+    ) -> None:
+        """``prefix`` names the block in the checkpoint, such as ``model.layers.0.mlp.``.
+
+        ``intermediate_size`` is the configuration's unless another is given.
+        """
+        inner = config.intermediate_size if intermediate_size is None else intermediate_size
+        self.gated = Gated(config.activation, source.numerics)
         names, sizes = (("gate_up_proj",), [2 * inner]) if config.fused else (("gate_proj", "up_proj"), [inner, inner])
         self.gate_up: Linear = source.linear(prefix, names, sizes, config.hidden_size, config.mlp_bias)
         self.down: Linear = source.linear(prefix, ("down_proj",), [config.hidden_size], inner, config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
-        gate, up = self.gate_up(x).chunk(2, -1)
-        return self.down(self.activation(gate).mul_(up))
+        return self.down(self.gated(self.gate_up(x)))
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "gate_up", self.gate_up
         yield "down", self.down
+
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        return 0

@@ -17,6 +17,9 @@ SEQUENCES = 8
 """The cache never gets more than so many full contexts, however much memory there is."""
 LEAST_TOKENS = 256
 """A cache that holds less is refused (or the model's whole context, where that is shorter)."""
+EXPERT_HIDDEN = 6
+"""Rows of the hidden size beside an expert's own: those it is asked for and its result, in the model's dtype; the
+sum over experts and what one adds to it, in float32."""
 SCRATCH_BYTES = 64 << 20
 """Buffers whose size does not follow the model's: dequantisation of many rows, operators' own workspace."""
 
@@ -49,10 +52,15 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     """What one forward of ``rows`` rows holds at its widest, beside weights and cache.
 
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
-    (the same with q, k, v, their rotation and the output). Logits count with the float32 copy that sampling makes.
+    (the same with q, k, v, their rotation and the output). Every row may ask the same expert. Logits count with the
+    float32 copy that sampling makes.
     """
+    inner, moe = 3 * config.intermediate_size, config.moe
+    if moe is not None:
+        asked = 3 * max(moe.intermediate_size, moe.shared_size) + EXPERT_HIDDEN * config.hidden_size
+        inner = asked if all(moe.sparse) else max(inner, asked)
     heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
-    widest = 3 * config.hidden_size + max(3 * config.intermediate_size, 3 * heads)
+    widest = 3 * config.hidden_size + max(inner, 3 * heads)
     logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
     return rows * widest * dtype.itemsize + logits + SCRATCH_BYTES
 

@@ -27,7 +27,7 @@ class Quantisation:
     Which modules are packed at all, the tensors show: one without packed tensors is dense.
     """
 
-    method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes"]
+    method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4"]
     bits: int
     group_size: int = -1
     act_order: bool = False
@@ -48,11 +48,48 @@ class Quantisation:
         """For people: "AWQ 4-bit, groups of 128"."""
         if self.method == "bitsandbytes":
             return f"bitsandbytes {self.table.upper()}" if self.table else "LLM.int8"
+        if self.method == "mxfp4":
+            return "MXFP4"
         name = self.method if self.method == "compressed-tensors" else self.method.upper()
         groups = "one group per column" if self.group_size < 0 else f"groups of {self.group_size}"
         order = ", act-order" if self.act_order else ""
         bits = "/".join(str(bits) for bits in sorted({bits for bits, _ in self.packings}))
         return f"{name} {bits}-bit, {groups}{order}"
+
+
+@dataclass(frozen=True, slots=True)
+class MoEConfig:
+    """Feed-forward blocks made of experts, of which each row asks a few (Shazeer et al. 2017).
+
+    ``sparse[i]``: layer i has experts; the others have one MLP of the model's ``intermediate_size``.
+    """
+
+    num_experts: int
+    experts_per_token: int
+    intermediate_size: int
+    """Of each expert."""
+    sparse: tuple[bool, ...]
+    routing: Literal["all", "chosen"] = "all"
+    """Whether an expert's share is a softmax over all experts, or over the chosen ones."""
+    normalised: bool = False
+    """Shares of "all" are divided by the sum of those chosen."""
+    share_scale: float = 1.0
+    """Multiplies the shares after that."""
+    groups: int = 1
+    """The experts lie in so many groups of neighbours..."""
+    groups_per_token: int = 1
+    """... and a row chooses in so many of them, those with the best experts (DeepSeek-V2)."""
+    shared_size: int = 0
+    """Intermediate size of an MLP that every row passes besides (``shared_experts``); 0: none."""
+    bias: bool = False
+    """Experts and router have biases."""
+    swiglu_limit: float | None = None
+    """gpt-oss' activation with this clamp; None: the model's own."""
+    swiglu_alpha: float = 1.702
+    block: str = "mlp."
+    """What the checkpoint calls the block within a layer, its router, and an expert's gate, up and down."""
+    router: str = "gate"
+    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +139,9 @@ class ModelConfig:
     local_rope: RopeConfig | None = None
     """The rotation of the layers whose ``local`` is True; the others have ``rope``."""
     local: tuple[bool, ...] = ()
+    moe: MoEConfig | None = None
+    sinks: bool = False
+    """Each head has a learned score (``sinks``) that takes part in the softmax of its scores and has no value."""
 
 
 class WeightSource(Protocol):
@@ -109,6 +149,11 @@ class WeightSource(Protocol):
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
         """One layer of the modules ``prefix + name``, fused along their output features, which are ``sizes``."""
+
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        """One layer for each of ``count`` experts, of the modules ``{prefix}{expert}.{name}`` as in :meth:`linear`."""
 
     def vector(self, name: str, size: int) -> Tensor:
         """A norm's weight in the model's dtype."""
@@ -257,9 +302,19 @@ class CausalLM(ABC):
     def storage_size(self) -> int:
         """Bytes of weights held. A head tied to the token table counts once."""
         table = 0 if self.config.tie_word_embeddings else self.embedding.storage_size()
-        return self.bytes_read_per_step() + table + sum(rotary.storage_size() for rotary in self.rotaries)
+        return self._layers_size() + table + sum(rotary.storage_size() for rotary in self.rotaries)
 
     def bytes_read_per_step(self) -> int:
-        """Bytes of weights that one forward reads: all but the token table, of which only looked-up rows are read."""
+        """Bytes of weights that the forward of one row reads.
+
+        All but the token table, of which only looked-up rows are read, and the experts that the row does not ask.
+        """
+        moe = self.config.moe
+        if moe is None:
+            return self._layers_size()
+        experts = sum(linear.storage_size() for name, linear in self.linears() if ".experts." in name)
+        return self._layers_size() - experts * (moe.num_experts - moe.experts_per_token) // moe.num_experts
+
+    def _layers_size(self) -> int:
         norms = self.norm.storage_size() + sum(layer.storage_size() for layer in self.layers)
         return norms + sum(linear.storage_size() for _, linear in self.linears())

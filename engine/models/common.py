@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from engine.checkpoints.config import RawConfig
-from engine.models.base import ModelConfig
+from engine.models.base import ModelConfig, MoEConfig
+
+MOST_EXPERTS = 4096
 
 
 def read_decoder(
@@ -49,6 +51,26 @@ def read_decoder(
         "dtype": raw.dtype(),
     }
     return ModelConfig(**(fields | own))
+
+
+def read_moe(
+    raw: RawConfig, *, count: str, per_token: int | None, intermediate_size: int, sparse: tuple[bool, ...], **own: Any
+) -> MoEConfig:
+    """A :class:`MoEConfig` from config.json. ``count`` is the key of the number of experts; ``own`` as above.
+
+    ``per_token`` is the family's default where the file has none. Raises :class:`CheckpointError` for choices that
+    cannot be made.
+    """
+    experts = raw.integer(count, most=MOST_EXPERTS)
+    chosen = raw.integer("num_experts_per_tok", per_token)
+    groups, within = own.get("groups", 1), own.get("groups_per_token", 1)
+    if chosen > experts:
+        raise raw.wrong(f"each token is to choose {chosen} of {experts} experts")
+    if experts % groups or within > groups:
+        raise raw.wrong(f"{experts} experts cannot be chosen in {within} of {groups} groups")
+    if chosen > experts // groups * within:
+        raise raw.wrong(f"each token is to choose {chosen} experts in {within} groups of {experts // groups}")
+    return MoEConfig(experts, chosen, intermediate_size, sparse, **own)
 
 
 def upper_windows(raw: RawConfig) -> tuple[int | None, ...]:

@@ -10,19 +10,19 @@ from engine.layers.attention import Attention
 from engine.layers.embedding import Embedding
 from engine.layers.linear.base import Linear
 from engine.layers.longrope import LongRotaryEmbedding
-from engine.layers.mlp import GatedMLP
+from engine.layers.moe import feed_forward
 from engine.layers.norm import read_norm
 from engine.layers.rotary import RopeConfig, RotaryEmbedding
 from engine.models.base import CausalLM, DecoderLayer, ModelConfig, Rotary, Step, WeightSource
 
 
 class PreNormLayer:
-    """Norm, attention, norm, MLP; each block adds to the residual stream."""
+    """Norm, attention, norm, MLP (or experts); each block adds to the residual stream."""
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         prefix = f"model.layers.{index}."
         self.attention = Attention(config, index, source, f"{prefix}self_attn.")
-        self.mlp = GatedMLP(config, source, f"{prefix}mlp.")
+        self.mlp = feed_forward(config, index, source, prefix)
         self.attention_norm = read_norm(config, source, f"{prefix}input_layernorm.weight")
         self.mlp_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
         self.scale = config.residual_scale
@@ -41,7 +41,8 @@ class PreNormLayer:
         yield from self.mlp.linears()
 
     def storage_size(self) -> int:
-        return self.attention.storage_size() + self.attention_norm.storage_size() + self.mlp_norm.storage_size()
+        norms = self.attention_norm.storage_size() + self.mlp_norm.storage_size()
+        return self.attention.storage_size() + self.mlp.storage_size() + norms
 
 
 class Decoder(CausalLM):

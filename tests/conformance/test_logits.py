@@ -58,6 +58,9 @@ def longrope(pairs: int, **values: Any) -> dict[str, Any]:
 GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 8, "attn_logit_softcapping": 50.0,
          "final_logit_softcapping": 30.0, "tie_word_embeddings": True}  # fmt: skip
 GRANITE = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 3.0}
+EXPERTS = {"num_local_experts": 6, "num_experts_per_tok": 2}
+QWEN3_MOE = EXPERTS | {"moe_intermediate_size": 40, "head_dim": 16, "num_experts_per_tok": 3}
+GPT_OSS = EXPERTS | {"head_dim": 16, "sliding_window": 8}
 LLAMA3 = _rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
 CASES = [
     Case("llama", "Llama"),
@@ -81,6 +84,19 @@ CASES = [
     Case("qwen3", "Qwen3", {"head_dim": 16}),
     Case("qwen3 tied, biases", "Qwen3", {"head_dim": 32, "tie_word_embeddings": True, "attention_bias": True}),
     Case("smollm3", "SmolLM3", {"no_rope_layer_interval": 2}),
+    Case("mixtral", "Mixtral", EXPERTS),
+    Case("mixtral window, one expert each, tied", "Mixtral", EXPERTS | {"num_experts_per_tok": 1, "sliding_window": 8,
+         "tie_word_embeddings": True}),
+    Case("mixtral bf16 file", "Mixtral", EXPERTS, torch.bfloat16),
+    Case("qwen3 moe", "Qwen3Moe", QWEN3_MOE),
+    Case("qwen3 moe normalised, all experts", "Qwen3Moe", QWEN3_MOE | {"norm_topk_prob": True,
+         "num_experts_per_tok": 6, "attention_bias": True}),
+    Case("qwen3 moe, some layers plain", "Qwen3Moe", QWEN3_MOE | {"num_hidden_layers": 4, "decoder_sparse_step": 2,
+         "mlp_only_layers": [1], "norm_topk_prob": True}),
+    Case("gpt-oss", "GptOss", GPT_OSS),
+    Case("gpt-oss, low limit", "GptOss", GPT_OSS | {"swiglu_limit": 0.2, "swiglu_alpha": 1.2, "num_experts_per_tok": 4,
+         "layer_types": ["full_attention", "sliding_attention", "sliding_attention"]}),
+    Case("gpt-oss bf16 file, default rope", "GptOss", GPT_OSS | _rope("default"), torch.bfloat16),
     Case("gemma2", "Gemma2", GEMMA),
     Case("gemma2 without caps, biases", "Gemma2", GEMMA | {"attn_logit_softcapping": None, "attention_bias": True,
          "final_logit_softcapping": None, "query_pre_attn_scalar": 144, "tie_word_embeddings": False}),
@@ -126,7 +142,7 @@ def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
             if name.endswith("norm.weight"):
                 parameter.uniform_(0.5, 1.5)
             else:
-                parameter.normal_(0, 0.3 if name.endswith("bias") else 0.15)
+                parameter.normal_(0, 1.5 if name.endswith("sinks") else 0.3 if name.endswith("bias") else 0.15)
     model.to(case.dtype).save_pretrained(folder, max_shard_size=case.shard)
     return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
 
@@ -182,6 +198,9 @@ OWN = {
     "Gemma3Text": GEMMA | {"sliding_window_pattern": 2},
     "Phi3": longrope(6, partial_rotary_factor=0.75) | {"original_max_position_embeddings": 128, "hidden_size": 64},
     "Granite": GRANITE,
+    "Mixtral": EXPERTS,
+    "Qwen3Moe": QWEN3_MOE,
+    "GptOss": GPT_OSS,
     "OPT": {"ffn_dim": 96, "activation_function": "gelu"},
 }
 """Options with which a family shows what sets it apart."""

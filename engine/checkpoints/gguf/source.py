@@ -99,6 +99,13 @@ class GGUFSource:
         self._used(*(name for module in modules for name in self._tensors(module)))
         return layers[0] if len(layers) == 1 else Concatenated(layers)
 
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        raise CheckpointError(
+            "This GGUF model has experts, which Kvasir reads from safetensors only. Choose that version of the model."
+        )
+
     # --- building ----------------------------------------------------------------------------------------------
 
     def _layer(self, modules: list[_Module], in_features: int) -> Linear:

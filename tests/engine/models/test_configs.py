@@ -23,6 +23,9 @@ BASE: dict[str, Any] = {
 }
 
 
+EXPERTS = {"num_local_experts": 8, "num_experts_per_tok": 2}
+
+
 def read(architecture: str, **values: Any) -> ModelConfig:
     raw = RawConfig(BASE | {"architectures": [architecture]} | values, Path("config.json"))
     return family(architecture).read_config(raw)
@@ -30,13 +33,14 @@ def read(architecture: str, **values: Any) -> ModelConfig:
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_family_reads_the_plain_fields(architecture: str) -> None:
-    config = read(architecture, num_key_value_heads=2, rms_norm_eps=1e-5, ffn_dim=128)
+    config = read(architecture, num_key_value_heads=2, rms_norm_eps=1e-5, ffn_dim=128, **EXPERTS)
     assert (config.num_heads, config.num_kv_heads) == (4, 4 if architecture.startswith("OPT") else 2)
     assert (config.hidden_size, config.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
     assert len(config.windows) == len(config.rotary) == config.num_layers == 4
-    assert config.head_dim == (128 if architecture.startswith("Qwen3") else 256 if "Gemma" in architecture else 16)
+    own = {"Qwen3ForCausalLM": 128, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256, "GptOssForCausalLM": 64}
+    assert config.head_dim == own.get(architecture, 16)
     assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3"))
-    assert config.qkv_bias == architecture.startswith(("Qwen2", "OPT"))
+    assert config.qkv_bias == architecture.startswith(("Qwen2", "OPT", "GptOss"))
     assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT"))
     assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu"}.get(architecture[:4], "silu")
     assert config.fused == architecture.startswith("Phi3")
@@ -118,6 +122,37 @@ def test_gemma_3_rotations_from_either_place() -> None:
     assert read("Gemma3ForCausalLM", layer_types=types, sliding_window=None).local == (False, True) * 2
 
 
+def test_which_layers_have_experts() -> None:
+    def sparse(**values: Any) -> tuple[bool, ...]:
+        moe = read("Qwen3MoeForCausalLM", **EXPERTS, **values).moe
+        assert moe is not None
+        return moe.sparse
+
+    assert sparse() == (True,) * 4
+    assert sparse(decoder_sparse_step=2) == (False, True) * 2
+    assert sparse(decoder_sparse_step=2, mlp_only_layers=[1]) == (False, False, False, True)
+
+
+def test_experts_of_either_name() -> None:
+    new = read("Qwen3MoeForCausalLM", num_local_experts=16, moe_intermediate_size=32, norm_topk_prob=True).moe
+    old = read("Qwen3MoeForCausalLM", num_experts=16, moe_intermediate_size=32, norm_topk_prob=True).moe
+    assert new == old
+    assert old is not None
+    assert (old.num_experts, old.experts_per_token, old.intermediate_size, old.normalised) == (16, 8, 32, True)
+    mixtral = read("MixtralForCausalLM", num_local_experts=8).moe
+    assert mixtral is not None
+    assert (mixtral.experts_per_token, mixtral.intermediate_size, mixtral.names) == (2, 128, ("w1", "w3", "w2"))
+
+
+def test_gpt_oss_where_the_file_is_silent() -> None:
+    config = read("GptOssForCausalLM", num_local_experts=32)
+    assert config.windows == (128, None) * 2
+    assert (config.rope.kind, config.rope.theta, config.rope.factor, config.rope.truncate) == ("yarn", 15e4, 32, False)
+    assert config.sinks
+    assert config.moe is not None
+    assert (config.moe.experts_per_token, config.moe.swiglu_limit, config.moe.routing) == (4, 7.0, "chosen")
+
+
 LONG = {"short_factor": [1.0] * 8, "long_factor": [4] * 8}
 
 
@@ -170,6 +205,16 @@ def test_phi_3_rotates_a_part_of_each_head() -> None:
             {"rope_scaling": {"type": "su", **LONG}, "original_max_position_embeddings": 1},
             "original",
         ),
+        ("MixtralForCausalLM", {}, "num_local_experts"),
+        ("MixtralForCausalLM", {"num_local_experts": 0}, "num_local_experts"),
+        ("MixtralForCausalLM", {"num_local_experts": 10**6}, "num_local_experts"),
+        ("MixtralForCausalLM", {"num_local_experts": 4, "num_experts_per_tok": 5}, "choose 5 of 4 experts"),
+        ("Qwen3MoeForCausalLM", {"num_experts": 4}, "choose 8 of 4 experts"),
+        ("Qwen3MoeForCausalLM", EXPERTS | {"mlp_only_layers": [4]}, "mlp_only_layers"),
+        ("Qwen3MoeForCausalLM", EXPERTS | {"mlp_only_layers": 1}, "mlp_only_layers"),
+        ("Qwen3MoeForCausalLM", EXPERTS | {"moe_intermediate_size": 0}, "moe_intermediate_size"),
+        ("GptOssForCausalLM", EXPERTS | {"swiglu_limit": 0}, "swiglu_limit"),
+        ("GptOssForCausalLM", EXPERTS | {"layer_types": ["full_attention"]}, "layer_types"),
         ("LlamaForCausalLM", {"rope_theta": 10**400}, "rope_theta"),
         ("LlamaForCausalLM", {"rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2.0}}, "too small"),
         ("LlamaForCausalLM", {"rope_scaling": {"type": "llama3", "factor": 2.0, "low_freq_factor": 0}}, "too small"),

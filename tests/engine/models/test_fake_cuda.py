@@ -23,13 +23,14 @@ from engine.attention.sdpa import SdpaAttention
 from engine.cache.store import DenseKVStore
 from engine.core.batch import Batch
 from engine.core.runner import SequenceRows
+from engine.layers import moe
 from engine.layers.linear import blocks, int4, int4_cuda
 from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
-from engine.models.base import CausalLM, ModelConfig
+from engine.models.base import CausalLM, ModelConfig, MoEConfig
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
@@ -57,6 +58,7 @@ CONFIG = ModelConfig(
     rotary=(True,) * LAYERS,
     dtype=torch.bfloat16,
 )
+EXPERTS = MoEConfig(num_experts=4, experts_per_token=2, intermediate_size=128, sparse=(True,) * LAYERS)
 OWN = {
     "LlamaForCausalLM": CONFIG,
     "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
@@ -72,6 +74,10 @@ OWN = {
                                factors=(1.0,) * 12, long_factors=(2.0,) * 12)),
     "Olmo2ForCausalLM": CONFIG,
     "GraniteForCausalLM": replace(CONFIG, embedding_scale=12.0, residual_scale=0.2, logit_divisor=8.0),
+    "MixtralForCausalLM": replace(CONFIG, moe=replace(EXPERTS, normalised=True, groups=2, shared_size=128)),
+    "Qwen3MoeForCausalLM": replace(CONFIG, qk_norm=True, moe=replace(EXPERTS, sparse=(True, False))),
+    "GptOssForCausalLM": replace(CONFIG, windows=(24, None), qkv_bias=True, output_bias=True, sinks=True,
+                                 moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0)),
     "OPTForCausalLM": replace(CONFIG, num_kv_heads=4, rotary=(False, False), qkv_bias=True, output_bias=True,
                               mlp_bias=True, activation="relu", tie_word_embeddings=True),
 }  # fmt: skip
@@ -103,6 +109,11 @@ class Weights:
         packed.bias, packed.symmetric = added, False
         packed.order = torch.empty(in_features, dtype=torch.int32, device=CUDA)
         return packed
+
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
 
     def vector(self, name: str, size: int) -> Tensor:
         return torch.empty(size, dtype=self.dtype, device=CUDA)
@@ -138,6 +149,8 @@ def _a_modern_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
     monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: None)
+    # The one thing that a forward waits for: which experts its rows chose. Fakes have no contents.
+    monkeypatch.setattr(moe, "on_host", lambda counts: [1, 0, 1, 0])
     # What is kept from call to call must not outlive the test: it is fake.
     scratch = blocks._Scratch()
     for module in (blocks, int4):

@@ -1,0 +1,143 @@
+"""The mixture-of-experts feed-forward block (Shazeer et al. 2017): a router chooses a few experts for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from engine.layers.activation import ClampedSwiGLU, Gated
+from engine.layers.linear.base import Linear
+from engine.layers.linear.dense import Dense
+from engine.layers.mlp import GatedMLP
+from engine.layers.numerics import by_row
+
+if TYPE_CHECKING:
+    from engine.models.base import ModelConfig, MoEConfig, WeightSource
+
+
+def feed_forward(config: ModelConfig, index: int, source: WeightSource, prefix: str) -> GatedMLP | SparseMLP:
+    """The feed-forward block of layer ``index``; ``prefix`` names the layer in the checkpoint (``model.layers.0.``)."""
+    moe = config.moe
+    if moe is None or not moe.sparse[index]:
+        return GatedMLP(config, source, f"{prefix}mlp.")
+    return SparseMLP(config, source, prefix + moe.block)
+
+
+class SparseMLP:
+    """``sum of share_e * down_e(gated(gate_up_e(x)))`` over the experts that a row chose, besides shared experts."""
+
+    def __init__(self, config: ModelConfig, source: WeightSource, prefix: str) -> None:
+        """``prefix`` names the block in the checkpoint, such as ``model.layers.0.mlp.``."""
+        moe = config.moe
+        assert moe is not None
+        hidden, inner, count = config.hidden_size, moe.intermediate_size, moe.num_experts
+        *gate_up, down = moe.names
+        experts = f"{prefix}experts."
+        self.router = Router(moe, hidden, source, prefix)
+        self.gate_up = source.experts(experts, count, gate_up, [inner, inner], hidden, moe.bias)
+        self.down = source.experts(experts, count, [down], [hidden], inner, moe.bias)
+        self.gated: Gated | ClampedSwiGLU = Gated(config.activation, source.numerics)
+        if moe.swiglu_limit is not None:
+            self.gated = ClampedSwiGLU(moe.swiglu_limit, moe.swiglu_alpha, source.numerics)
+        self.shared: GatedMLP | None = None
+        if moe.shared_size:
+            self.shared = GatedMLP(config, source, f"{prefix}shared_experts.", moe.shared_size)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream.
+
+        Experts run one after the other, each once for all rows that chose it; a row's sum, in float32, is in the order
+        of the experts, whatever other rows chose.
+        """
+        chosen, shares = self.router.route(x)
+        asked = chosen.flatten()
+        order = asked.argsort(stable=True)
+        rows, shares = order // chosen.shape[1], shares.flatten()[order, None]
+        counts = asked.new_zeros(len(self.down)).scatter_add_(0, asked, torch.ones_like(asked))
+        out = torch.zeros_like(x, dtype=torch.float32)
+        start = 0
+        for expert, count in enumerate(on_host(counts)):
+            if not count:
+                continue
+            own = rows[start : start + count]
+            # A row asks an expert once at most, and rows are in order.
+            taken = x if count == x.shape[0] else x.index_select(0, own)
+            result = self.down[expert](self.gated(self.gate_up[expert](taken)))
+            out.index_add_(0, own, result * shares[start : start + count])
+            start += count
+        if self.shared is not None:
+            out.add_(self.shared.forward(x))
+        return out.to(x.dtype)
+
+    def linears(self) -> Iterator[tuple[str, Linear]]:
+        yield "router", self.router.linear
+        for expert, (gate_up, down) in enumerate(zip(self.gate_up, self.down, strict=True)):
+            yield f"experts.{expert}.gate_up", gate_up
+            yield f"experts.{expert}.down", down
+        if self.shared is not None:
+            for name, linear in self.shared.linears():
+                yield f"shared.{name}", linear
+
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        return 0
+
+
+class Router:
+    """Which experts each row asks, and each one's share; in float32, because a near-tie decides what is computed."""
+
+    def __init__(self, moe: MoEConfig, hidden_size: int, source: WeightSource, prefix: str) -> None:
+        """``prefix`` names the block in the checkpoint, such as ``model.layers.0.mlp.``."""
+        self.moe, self.numerics = moe, source.numerics
+        self.linear = source.linear(prefix, (moe.router,), [moe.num_experts], hidden_size, moe.bias)
+        if isinstance(self.linear, Dense):
+            bias = self.linear.bias
+            self.linear = Dense(self.linear.weight.float(), None if bias is None else bias.float(), source.numerics)
+
+    def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """``x [T, hidden_size]`` -> ``chosen [T, k]`` int64, all different in a row, and ``shares [T, k]`` float32."""
+        moe = self.moe
+        dense = isinstance(self.linear, Dense)
+        scores = self.linear.forward(x.float()) if dense else self.linear.forward_float32(x)
+        if moe.routing == "all":
+            scores = self._by_row(_softmax, scores)
+        chosen = best(self._within_groups(scores), moe.experts_per_token)
+        shares = scores.gather(1, chosen)
+        if moe.routing == "chosen":
+            shares = self._by_row(_softmax, shares)
+        elif moe.normalised:
+            shares = shares / self._by_row(_sum, shares)
+        return chosen, shares if moe.share_scale == 1 else shares * moe.share_scale
+
+    def _within_groups(self, scores: Tensor) -> Tensor:
+        """The scores, 0 (less than any other) in groups whose best expert is not among the best."""
+        moe = self.moe
+        if moe.groups_per_token == moe.groups:
+            return scores
+        grouped = scores.view(scores.shape[0], moe.groups, -1)
+        taken = torch.zeros_like(grouped[..., 0]).scatter_(1, best(grouped.amax(-1), moe.groups_per_token), 1.0)
+        return (grouped * taken[..., None]).view(scores.shape)
+
+    def _by_row(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        return by_row(function, x) if self.numerics.batch_invariant else function(x)
+
+
+def on_host(counts: Tensor) -> list[int]:
+    """How many rows asked each expert. The block's one wait for the device."""
+    return counts.tolist()
+
+
+def best(scores: Tensor, count: int) -> Tensor:
+    """Where the ``count`` largest of each row of ``scores [T, n]`` are, the largest first; of equals the first.
+
+    ``topk`` promises nothing about equals, and its algorithm depends on the number of rows.
+    """
+    return scores.argsort(dim=1, descending=True, stable=True)[:, :count]
+
+
+_softmax = partial(torch.softmax, dim=-1)
+_sum = partial(torch.sum, dim=-1, keepdim=True)
