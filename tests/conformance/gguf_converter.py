@@ -111,6 +111,31 @@ def _granite(config: Any) -> Keys:
     }
 
 
+def _experts(config: Any) -> Keys:
+    return {"expert_count": config.num_local_experts, "expert_used_count": config.num_experts_per_tok}
+
+
+def _mixtral(config: Any) -> Keys:
+    return _llama(config) | _experts(config)
+
+
+def _qwen3moe(config: Any) -> Keys:
+    size = {"expert_feed_forward_length": config.moe_intermediate_size}
+    return _scaling(config) | _heads(config) | _experts(config) | size
+
+
+def _gpt_oss(config: Any) -> Keys:
+    return (
+        _scaling(config)
+        | _heads(config)
+        | _experts(config)
+        | {
+            "attention.sliding_window": config.sliding_window,
+            "expert_feed_forward_length": config.intermediate_size,
+        }
+    )
+
+
 FAMILIES = {
     family.architecture: family
     for family in (
@@ -120,6 +145,9 @@ FAMILIES = {
         Family("olmo2", "Olmo2", _scaling),
         Family("granite", "Granite", _granite),
         Family("smollm3", "SmolLM3", _llama),
+        Family("llama", "Mixtral", _mixtral),
+        Family("qwen3moe", "Qwen3Moe", _qwen3moe),
+        Family("gpt-oss", "GptOss", _gpt_oss),
     )
 }
 
@@ -135,7 +163,8 @@ def random_model(architecture: str, seed: int = 0, **options: Any) -> transforme
                 offset = 1.0 if architecture.startswith("gemma") else 0.0
                 parameter.uniform_(0.5 - offset, 1.5 - offset, generator=generator)
             else:
-                parameter.normal_(0, 0.3 if name.endswith("bias") else 0.15, generator=generator)
+                size = 1.5 if name.endswith("sinks") else 0.3 if name.endswith("bias") else 0.15
+                parameter.normal_(0, size, generator=generator)
     return model
 
 
@@ -199,8 +228,12 @@ def tensors(model: transformers.PreTrainedModel, architecture: str) -> list[tupl
     names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
     found = []
     for name, parameter in model.named_parameters():
+        if ".experts." in name:
+            found += _stacked(name, parameter.detach(), transposed=architecture == "gpt-oss")
+            continue
         own = names.get_name(name, (".weight", ".bias"))
         assert own is not None, name
+        own += "" if own.endswith((".weight", ".bias")) else ".weight"
         found.append((own, _turned(model, architecture, name, parameter.detach())))
     rope = model.config.rope_parameters
     for length in ("long", "short"):
@@ -222,13 +255,32 @@ def _turned(model: transformers.PreTrainedModel, architecture: str, name: str, p
     return Stored(parameter, lambda data: void(parameter.copy_(data)))
 
 
+def _stacked(name: str, parameter: Tensor, transposed: bool) -> list[tuple[str, Stored]]:
+    """The experts' matrices and biases: gate and up apart, which gpt-oss has in turns, and its matrices lie across."""
+    layer, module = name.split(".")[2], name.split(".")[-1]
+    bias = module.endswith("_bias")
+    rows = parameter.transpose(1, 2) if transposed and not bias else parameter
+    parts = {"down": rows}
+    if module.startswith("gate_up"):
+        half = rows.shape[1] // 2
+        gate, up = (rows[:, ::2], rows[:, 1::2]) if transposed else (rows[:, :half], rows[:, half:])
+        parts = {"gate": gate, "up": up}
+    return [
+        (
+            f"blk.{layer}.ffn_{part}_exps.{'bias' if bias else 'weight'}",
+            Stored(view, lambda data, v=view: void(v.copy_(data))),
+        )
+        for part, view in parts.items()
+    ]
+
+
 def void(_: object) -> None: ...
 
 
 def write_tensor(writer: gguf.GGUFWriter, name: str, stored: Stored, kind: KIND) -> None:
     """Vectors, and what ggml keeps in float32, stay so."""
     data = stored.data.contiguous().numpy()
-    kind = KIND.F32 if data.ndim == 1 or name.endswith("ffn_gate_inp.weight") else kind
+    kind = KIND.F32 if data.ndim == 1 or name.endswith((".bias", "ffn_gate_inp.weight")) else kind
     packed = gguf.quants.quantize(data, kind)
     writer.add_tensor(name, packed, raw_dtype=kind)
     stored.put_back(torch.from_numpy(gguf.quants.dequantize(packed, kind)).view(stored.data.shape))

@@ -41,6 +41,10 @@ GRANITE = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_m
 LONG = {"short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], "long_factor": [2.0 + 3 * i for i in range(8)]}
 LONGROPE = _rope("longrope", **LONG) | {"original_max_position_embeddings": 256, "max_position_embeddings": 1024}
 PARTIAL = {key: values[:6] for key, values in LONG.items()} | {"partial_rotary_factor": 0.75}
+EXPERTS = {"num_local_experts": 6, "num_experts_per_tok": 2}
+QWEN3_MOE = {"num_local_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "head_dim": 16,
+             "norm_topk_prob": True}  # fmt: skip
+GPT_OSS = EXPERTS | {"head_dim": 16, "sliding_window": 8}
 CASES = {
     "gemma2": Case("gemma2", GEMMA),
     "gemma2 wide heads": Case("gemma2", GEMMA | {"head_dim": 32, "query_pre_attn_scalar": 32}),
@@ -56,6 +60,12 @@ CASES = {
     "granite": Case("granite", GRANITE),
     "granite biases, tied": Case("granite", GRANITE | {"attention_bias": True, "tie_word_embeddings": True}),
     "smollm3": Case("smollm3", {"num_hidden_layers": 5, "tie_word_embeddings": True}),
+    "mixtral": Case("llama", EXPERTS),
+    "qwen3 moe": Case("qwen3moe", QWEN3_MOE),
+    "qwen3 moe, all experts, tied": Case("qwen3moe", QWEN3_MOE | {"num_experts_per_tok": 6,
+                                                                   "tie_word_embeddings": True}),
+    "gpt-oss": Case("gpt-oss", GPT_OSS | _rope("default")),
+    "gpt-oss yarn": Case("gpt-oss", GPT_OSS, llama_cpp=0),
     "smollm3 yarn": Case("smollm3", {"num_hidden_layers": 5, "original_max_position_embeddings": 64}
                          | _rope("yarn", factor=4.0, original_max_position_embeddings=64)),
 }  # fmt: skip
@@ -64,9 +74,14 @@ CASES = {
 def mixed(name: str) -> KIND:
     """As quantisers choose: some tensors better than others."""
     local = name.split(".")[-2]
-    return {"attn_v": KIND.F16, "attn_qkv": KIND.Q5_1, "ffn_down": KIND.BF16, "token_embd": KIND.Q8_0}.get(
-        local, KIND.Q4_0
-    )
+    return {
+        "attn_v": KIND.F16,
+        "attn_qkv": KIND.Q5_1,
+        "ffn_down": KIND.BF16,
+        "token_embd": KIND.Q8_0,
+        "ffn_gate_exps": KIND.MXFP4,
+        "ffn_up_exps": KIND.Q8_0,
+    }.get(local, KIND.Q4_0)
 
 
 def prompts() -> list[list[int]]:

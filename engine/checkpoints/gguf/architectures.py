@@ -13,7 +13,7 @@ from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf import rope
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.keys import Keys
-from engine.checkpoints.gguf.names import FUSED, SANDWICH
+from engine.checkpoints.gguf.names import EXPERTS, FUSED, GPT_OSS, MIXTRAL, SANDWICH
 from engine.models.base import ModelConfig
 
 Values = dict[str, Any]
@@ -25,7 +25,8 @@ class Architecture(NamedTuple):
     """``values(keys, files, common)`` gives what comes beside or in place of the ``common`` values of config.json.
 
     ``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours. ``norm_offset``: what the converter added
-    to the weights of norms. ``partial``: a part of each head may rotate. ``finish`` changes what the family has read.
+    to the weights of norms. ``partial``: a part of each head may rotate. ``experts``: a file may have some. ``finish``
+    changes what the family has read.
     """
 
     family: str
@@ -34,13 +35,35 @@ class Architecture(NamedTuple):
     interleaved: bool = False
     norm_offset: float = 0.0
     partial: bool = False
+    experts: bool = False
     finish: Callable[[ModelConfig, Keys], ModelConfig] = lambda config, keys: config
 
 
 def _llama(keys: Keys, files: GGUFFile, common: Values) -> Values:
-    """A Mistral is saved as a llama."""
-    window = keys.optional_integer("attention.sliding_window")
+    """A Mistral is saved as a llama, and so is a Mixtral."""
+    window = keys.optional_integer("attention.sliding_window") or None
+    experts = _experts(keys)
+    if experts:
+        return experts | {"architectures": ["MixtralForCausalLM"], "sliding_window": window}
     return {"architectures": ["MistralForCausalLM"], "sliding_window": window} if window else {}
+
+
+def _experts(keys: Keys) -> Values:
+    """Empty where there are none."""
+    count = keys.optional_integer("expert_count")
+    return {"num_local_experts": count, "num_experts_per_tok": keys.integer("expert_used_count")} if count else {}
+
+
+def _qwen3moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """All layers have experts, whose shares add up to 1."""
+    size = keys.integer("expert_feed_forward_length")
+    return _experts(keys) | {"moe_intermediate_size": size, "norm_topk_prob": True}
+
+
+def _gpt_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """The model's own rotation rounds no boundary of YaRN's; no key says so, and ggml does round."""
+    values = {"intermediate_size": keys.integer("expert_feed_forward_length")} | _windows(keys, period=2)
+    return _experts(keys) | values | {"rope_parameters": common["rope_parameters"] | {"truncate": False}}
 
 
 def _windows(keys: Keys, period: int, missing: int = 0) -> Values:
@@ -111,9 +134,11 @@ def _unrotated(config: ModelConfig, keys: Keys) -> ModelConfig:
 
 
 ARCHITECTURES = {
-    "llama": Architecture("LlamaForCausalLM", _llama, interleaved=True),
+    "llama": Architecture("LlamaForCausalLM", _llama, MIXTRAL, interleaved=True, experts=True),
     "qwen2": Architecture("Qwen2ForCausalLM"),
     "qwen3": Architecture("Qwen3ForCausalLM"),
+    "qwen3moe": Architecture("Qwen3MoeForCausalLM", _qwen3moe, EXPERTS, experts=True),
+    "gpt-oss": Architecture("GptOssForCausalLM", _gpt_oss, GPT_OSS, experts=True),
     "gemma2": Architecture("Gemma2ForCausalLM", _gemma2, SANDWICH, norm_offset=1.0),
     "gemma3": Architecture("Gemma3ForCausalLM", _gemma3, SANDWICH, norm_offset=1.0),
     "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, partial=True),

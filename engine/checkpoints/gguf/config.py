@@ -49,9 +49,10 @@ def read_config(files: GGUFFile) -> ModelConfig:
     """Raises :class:`CheckpointError` for what is missing, contradictory, or not of a family that Kvasir has."""
     name, kind = _name(files), architecture(files)
     keys = Keys(files.metadata, name, files.path)
-    if keys.optional_integer("expert_count"):
+    if keys.optional_integer("expert_count") and not kind.experts:
         raise CheckpointError(
-            f"{files.path.name} is a mixture of experts, which Kvasir does not read in GGUF. Choose another model."
+            f"{files.path.name} is a mixture of experts, which Kvasir does not know of the architecture {name!r}. "
+            "Choose another model."
         )
     values = _sizes(keys, kind.partial) | {
         "architectures": [kind.family],
@@ -79,7 +80,7 @@ def _sizes(keys: Keys, partial: bool) -> dict[str, Any]:
         raise keys.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
     return {
         "hidden_size": hidden,
-        "intermediate_size": keys.integer("feed_forward_length"),
+        "intermediate_size": _inner(keys),
         "num_hidden_layers": keys.layers,
         "num_attention_heads": heads,
         "num_key_value_heads": keys.optional_integer("attention.head_count_kv") or heads,
@@ -87,6 +88,12 @@ def _sizes(keys: Keys, partial: bool) -> dict[str, Any]:
         "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon"),
         "max_position_embeddings": keys.integer("context_length"),
     }
+
+
+def _inner(keys: Keys) -> int:
+    """Where all layers have experts, their size may stand alone."""
+    only = keys.get("feed_forward_length") is None and keys.get("expert_feed_forward_length") is not None
+    return keys.integer("expert_feed_forward_length" if only else "feed_forward_length")
 
 
 def _vocabulary(files: GGUFFile) -> int:

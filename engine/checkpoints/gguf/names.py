@@ -20,6 +20,24 @@ _INNER = {
     "mlp.up_proj": "ffn_up",
     "mlp.down_proj": "ffn_down",
 }
+EXPERTS = {
+    "mlp.gate": "ffn_gate_inp",
+    "mlp.experts.gate_proj": "ffn_gate_exps",
+    "mlp.experts.up_proj": "ffn_up_exps",
+    "mlp.experts.down_proj": "ffn_down_exps",
+}
+"""Experts are stacked: one tensor ``[experts, rows, columns]`` for each of their modules."""
+MIXTRAL = {
+    "block_sparse_moe.gate": "ffn_gate_inp",
+    "block_sparse_moe.experts.w1": "ffn_gate_exps",
+    "block_sparse_moe.experts.w3": "ffn_up_exps",
+    "block_sparse_moe.experts.w2": "ffn_down_exps",
+}
+GPT_OSS = EXPERTS | {
+    "mlp.router": "ffn_gate_inp",
+    "self_attn.sinks": "attn_sinks",
+    "post_attention_layernorm": "post_attention_norm",
+}
 FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 SANDWICH = {
     "post_attention_layernorm": "post_attention_norm",
@@ -46,6 +64,6 @@ class Names:
         return f"blk.{match[1]}.{self._inner[match[2]]}" if match else _OUTER[module]
 
     def tensor(self, tensor: str) -> str:
-        """As :meth:`module`, for a name with ``.weight`` or ``.bias`` at its end."""
+        """As :meth:`module`, for a name with ``.weight`` or ``.bias`` at its end, or with neither."""
         module, _, kind = tensor.rpartition(".")
-        return f"{self.module(module)}.{kind}"
+        return f"{self.module(module)}.{kind}" if kind in ("weight", "bias") else f"{self.module(tensor)}.weight"

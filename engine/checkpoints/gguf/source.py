@@ -27,13 +27,17 @@ MISMATCH = "The file contradicts itself: download the model again."
 
 
 class _Module(NamedTuple):
-    """One linear module of the file, already checked. ``heads``: by how many its rows are interleaved; 0 if not."""
+    """One linear module of the file, already checked. ``heads``: by how many its rows are interleaved; 0 if not.
+
+    ``first``: its first row in the tensor, which may hold the rows of several modules.
+    """
 
     name: str
     out_features: int
     type: int
     heads: int
     bias: bool
+    first: int = 0
 
 
 class GGUFSource:
@@ -65,20 +69,23 @@ class GGUFSource:
         offset = self._norm_offset if name.endswith("norm.weight") else 0.0
         name = self._names.tensor(name)
         self._check(name, (size,), floating=True)
-        vector = self._empty(size) if self._planning else self._vector(name, 0, offset)
+        if self._planning:
+            vector = self._empty(size)
+        else:
+            stored = self.files.floating(name)
+            vector = self._placed(stored.float() - offset if offset else stored)
         self._used(name)
         return vector
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
         name = self._names.tensor(name)
         entry = self._check(name, (rows, columns))
+        module = _Module(name.removesuffix(".weight"), rows, entry.type, 0, False)
         table: Tensor | TokenTable
         if self._unpacked(entry.type):
-            table = self._empty(rows, columns)
-            if not self._planning:
-                self._write(name, 0, table)
+            table = self._dense([module], columns)
         else:
-            table = ggml.GgmlEmbedding(self._packed(name, 0), self.dtype, self.device)
+            table = ggml.GgmlEmbedding(self._packed(name, module), self.dtype, self.device)
         self._used(name)
         return table
 
@@ -94,33 +101,45 @@ class GGUFSource:
             self._module(prefix + name, self._heads.get(name, 0), size, in_features, bias)
             for name, size in zip(names, sizes, strict=True)
         ]
-        runs = groupby(modules, key=lambda module: self._unpacked(module.type))
-        layers = [self._layer(list(run), in_features) for _, run in runs]
+        layer = self._fused(modules, in_features)
         self._used(*(name for module in modules for name in self._tensors(module)))
-        return layers[0] if len(layers) == 1 else Concatenated(layers)
+        return layer
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
     ) -> list[Linear]:
-        raise CheckpointError(
-            "This GGUF model has experts, which Kvasir reads from safetensors only. Choose that version of the model."
-        )
+        modules = [
+            self._stacked(self._names.module(prefix + name), count, size, in_features, bias)
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        share = sum(self.files.entries[name].size for module in modules for name in self._tensors(module)) // count
+        layers = []
+        for expert in range(count):
+            own = [module._replace(first=expert * module.out_features) for module in modules]
+            layers.append(self._fused(own, in_features))
+            self._on_module(share)
+        return layers
 
     # --- building ----------------------------------------------------------------------------------------------
+
+    def _fused(self, modules: list[_Module], in_features: int) -> Linear:
+        runs = groupby(modules, key=lambda module: self._unpacked(module.type))
+        layers = [self._layer(list(run), in_features) for _, run in runs]
+        return layers[0] if len(layers) == 1 else Concatenated(layers)
 
     def _layer(self, modules: list[_Module], in_features: int) -> Linear:
         """One layer of modules that are all to be dense, or all packed."""
         bias = self._bias(modules)
         if self._unpacked(modules[0].type):
             return Dense(self._dense(modules, in_features), bias, self.numerics)
-        parts = [self._packed(f"{module.name}.weight", module.heads) for module in modules]
+        parts = [self._packed(f"{module.name}.weight", module) for module in modules]
         return ggml.build(parts, bias, self.dtype, self.device, self.numerics, self._native)
 
     def _dense(self, modules: list[_Module], in_features: int) -> Tensor:
         weight = self._empty(sum(module.out_features for module in modules), in_features)
         if not self._planning:
             for module, rows in zip(modules, weight.split([module.out_features for module in modules]), strict=True):
-                self._write(f"{module.name}.weight", module.heads, rows)
+                self._write(f"{module.name}.weight", module, rows)
         return weight
 
     def _bias(self, modules: list[_Module]) -> Tensor | None:
@@ -130,32 +149,37 @@ class GGUFSource:
         if self._planning:
             return self._empty(sum(module.out_features for module in modules))
         parts = [
-            self._vector(f"{module.name}.bias", module.heads)
+            self._placed(half_split(self._rows(f"{module.name}.bias", module), module.heads))
             if module.bias
             else self._empty(module.out_features).zero_()
             for module in modules
         ]
         return torch.cat(parts)
 
-    def _vector(self, name: str, heads: int, offset: float = 0.0) -> Tensor:
-        """``offset`` is what the file's values have too much."""
-        stored = half_split(self.files.floating(name), heads)
-        return (stored.float() - offset if offset else stored).to(self.device, self.dtype, copy=True)
+    def _rows(self, name: str, module: _Module) -> Tensor:
+        """The module's rows of a tensor of floating type: of matrices ``[rows, columns]``, of biases ``[rows]``."""
+        stored = self.files.floating(name)
+        rows = stored.flatten() if name.endswith(".bias") else stored.view(-1, stored.shape[-1])
+        return rows[module.first : module.first + module.out_features]
 
-    def _packed(self, name: str, heads: int) -> ggml.GgmlWeights:
-        entry = self.files.entries[name]
-        rows, in_features = entry.shape
+    def _placed(self, stored: Tensor) -> Tensor:
+        return stored.to(self.device, self.dtype, copy=True)
+
+    def _packed(self, name: str, module: _Module) -> ggml.GgmlWeights:
+        entry, rows = self.files.entries[name], module.out_features
+        in_features = entry.shape[-1]
         if self._planning:
-            size = (rows, entry.size // rows)
+            size = (rows, BLOCKS[entry.type].row_bytes(in_features))
             return ggml.GgmlWeights(entry.type, torch.empty(size, dtype=torch.uint8, device="meta"), in_features)
-        return ggml.GgmlWeights(entry.type, half_split(self.files.packed(name), heads), in_features)
+        stored = self.files.packed(name)[module.first : module.first + rows]
+        return ggml.GgmlWeights(entry.type, half_split(stored, module.heads), in_features)
 
-    def _write(self, name: str, heads: int, out: Tensor) -> None:
+    def _write(self, name: str, module: _Module, out: Tensor) -> None:
         """Write a matrix into ``out [rows, columns]``."""
         if self.files.entries[name].type in FLOATING:
-            out.copy_(half_split(self.files.floating(name), heads))
+            out.copy_(half_split(self._rows(name, module), module.heads))
         else:
-            ggml.write_dense(self._packed(name, heads), out)
+            ggml.write_dense(self._packed(name, module), out)
 
     def _unpacked(self, kind: int) -> bool:
         return self.weights == "16bit" or kind in FLOATING
@@ -172,6 +196,14 @@ class GGUFSource:
             self._check(f"{name}.bias", (out_features,), floating=True)
             bias = True
         return _Module(name, out_features, entry.type, heads, bias)
+
+    def _stacked(self, name: str, count: int, out_features: int, in_features: int, bias: bool) -> _Module:
+        """The first of ``count`` experts in the tensors of all."""
+        entry = self._check(f"{name}.weight", (count, out_features, in_features))
+        if bias or f"{name}.bias" in self.files.entries:
+            self._check(f"{name}.bias", (count, out_features), floating=True)
+            bias = True
+        return _Module(name, out_features, entry.type, 0, bias)
 
     def _check(self, name: str, shape: tuple[int, ...], floating: bool = False) -> Entry:
         entry = self.files.entries.get(name)
