@@ -18,7 +18,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, merge
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import PackedKV
+from engine.cache.store import PLAIN_KINDS, PackedKV
 from engine.core.batch import Batch
 
 QUERY_TILE = 8
@@ -49,7 +49,7 @@ class BatchInvariantAttention:
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves only the switch: it is slower than the others."""
-        if problem.kind != "dense":
+        if problem.kind not in PLAIN_KINDS:
             return f"cannot read the KV kind {problem.kind}"
         return None if problem.batch_invariant else "slower; used when batch-invariant numerics are on"
 

@@ -40,6 +40,8 @@ class NativeAttention:
             return self._absent
         if not self._library.capabilities & BFLOAT16:
             return "this processor lacks AVX512-BF16"
+        if problem.kind != "dense":
+            return f"cannot read the KV kind {problem.kind}"
         if problem.tree:
             return "it knows no drafted trees"
         width = problem.head_dims[0]

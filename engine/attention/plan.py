@@ -87,8 +87,8 @@ def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: tor
     table, lengths = batch.page_table[group, : host.S, :pages], batch.kv_len[: host.S]
     rows = None
     if len(single) < host.S:
-        chosen = _on(device, single)
-        rows = _on(device, [host.row_start[s] for s in single])
+        chosen = on_device(device, single)
+        rows = on_device(device, [host.row_start[s] for s in single])
         table, lengths = table[chosen], lengths[chosen]
     key = torch.arange(pages * PAGE_SIZE, device=device)
     seen = key < lengths[:, None]
@@ -97,7 +97,7 @@ def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: tor
     return Padded(rows, table.reshape(-1), len(single), _additive(seen, dtype)[:, None, None, :])
 
 
-def _on(device: torch.device, values: list[int]) -> Tensor:
+def on_device(device: torch.device, values: list[int]) -> Tensor:
     """A tensor of the values; on CUDA out of pinned memory, because a copy from any other waits for the device."""
     tensor = torch.tensor(values)
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import PackedKV
+from engine.cache.store import PLAIN_KINDS, PackedKV
 from engine.core.batch import MAX_TREE_ROWS, Batch
 
 
@@ -21,7 +21,7 @@ class ReferenceAttention:
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It computes everything over dense arenas."""
-        return None if problem.kind == "dense" else f"cannot read the KV kind {problem.kind}"
+        return None if problem.kind in PLAIN_KINDS else f"cannot read the KV kind {problem.kind}"
 
     def attend(
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False

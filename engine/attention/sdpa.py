@@ -15,7 +15,7 @@ from torch import Tensor
 from engine.attention.interface import AttnProblem, AttnSpec, merge
 from engine.attention.plan import Block, Padded, Plan, Source, make_plan
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import PackedKV
+from engine.cache.store import PLAIN_KINDS, PackedKV
 from engine.core.batch import Batch
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -30,6 +30,8 @@ class Scratch:
     def gather(self, kv: PackedKV, pages: Tensor) -> tuple[Tensor, Tensor]:
         """Whole pages in order, keys and values [pages * 16, H_kv, d] each; valid until the next call."""
         self._k, k = _gather_into(self._k, kv.k, pages)
+        if kv.v is kv.k:
+            return k, k
         self._v, v = _gather_into(self._v, kv.v, pages)
         return k, v
 
@@ -41,8 +43,9 @@ def _gather_into(memory: Tensor, arena: Tensor, pages: Tensor) -> tuple[Tensor, 
     n = pages.shape[0] * page
     if memory.numel() < n or memory.dtype != arena.dtype or memory.device != arena.device:
         memory = torch.empty(2 * n, dtype=arena.dtype, device=arena.device)
-    taken = memory[:n].view(-1, page)
-    torch.index_select(arena.view(slots // PAGE_SIZE, page), 0, pages, out=taken)
+    shape = (page,) if arena.is_contiguous() else (PAGE_SIZE, heads, width)
+    taken = memory[:n].view(-1, *shape)
+    torch.index_select(arena.view(slots // PAGE_SIZE, *shape), 0, pages, out=taken)
     return memory, taken.view(-1, heads, width)
 
 
@@ -59,14 +62,18 @@ class SdpaAttention:
         self._plans: dict[tuple[int | None, int, torch.dtype, int], Plan] = {}
 
     def declines(self, problem: AttnProblem) -> str | None:
-        """The fused kernels have no softcap, want keys and values of one width, and round as their tiles fall."""
-        if problem.kind != "dense":
+        """The fused kernels have no softcap, want keys and values of one width, and round as their tiles fall.
+
+        Narrower values are read as wide as the keys where memory allows it, and the rest of the result is dropped.
+        """
+        if problem.kind not in PLAIN_KINDS:
             return f"cannot read the KV kind {problem.kind}"
         if problem.batch_invariant:
             return "its last bits depend on how many rows run together"
         if problem.spec.softcap is not None:
             return "torch's fused attention has no softcap"
-        if problem.head_dims[0] != problem.head_dims[1]:
+        k_dim, v_dim = problem.head_dims
+        if v_dim > k_dim or (v_dim < k_dim and problem.kind == "dense"):
             return "torch's fused attention wants keys and values of the same width"
         if problem.dtype not in (torch.float32, torch.bfloat16, torch.float16):
             return f"torch's fused attention is not used for {problem.dtype}"
@@ -76,6 +83,14 @@ class SdpaAttention:
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
+        v_dim = kv.v.shape[2]
+        out, lse = self._attend(q, _as_wide_as_keys(kv), spec, batch, group, need_lse)
+        return (out if out.shape[2] == v_dim else out[..., :v_dim]), lse
+
+    def _attend(
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, need_lse: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """As `attend`, for values as wide as the keys."""
         plan = self._plan(q, kv, spec, batch, group)
         if len(plan.sources) == 1 and plan.padded is None and q.shape[0] == 1 and not need_lse:
             return self._decode_one(q, kv, plan.sources[0], spec.scale), None
@@ -112,16 +127,30 @@ class SdpaAttention:
         else:
             k, v = self._scratch.gather(kv, source.pages)
             first = block.lo
-        shape, stride = (1, kv_heads, block.hi - block.lo, width), (0, width, kv_heads * width, 1)
-        offset = first * kv_heads * width
-        k, v = k.as_strided(shape, stride, offset), v.as_strided(shape, stride, offset)
-        return _fused(q.view(1, kv_heads, -1, width), k, v, None, scale).reshape(q.shape)
+        shape = (1, kv_heads, block.hi - block.lo, width)
+        k, v = _heads_first(k, shape, first), _heads_first(v, shape, first)
+        return _fused(q.reshape(1, kv_heads, -1, width), k, v, None, scale).reshape(q.shape)
 
     def _read(self, kv: PackedKV, source: Source) -> tuple[Tensor, Tensor]:
         """Keys and values of a source [length, H_kv, d]; gathered ones are valid until the next gathering."""
         if source.pages is not None:
             return self._scratch.gather(kv, source.pages)
         return kv.k.narrow(0, source.first_slot, source.length), kv.v.narrow(0, source.first_slot, source.length)
+
+
+def _as_wide_as_keys(kv: PackedKV) -> PackedKV:
+    """Values read as wide as the keys, see `PackedKV`: they begin with what is asked for."""
+    if kv.kind == "latent":
+        return PackedKV(kv.k, kv.k)
+    if kv.v.shape[2] == kv.k.shape[2]:
+        return kv
+    return PackedKV(kv.k, kv.v.as_strided(kv.k.shape, kv.v.stride(), kv.v.storage_offset()))
+
+
+def _heads_first(arena: Tensor, shape: tuple[int, ...], first: int) -> Tensor:
+    """Slots of an arena from `first` on as [1, H_kv, n, d], in one step."""
+    slot, head, _ = arena.stride()
+    return arena.as_strided(shape, (0, head, slot, 1), arena.storage_offset() + first * slot)
 
 
 def _attend_block(q: Tensor, k: Tensor, v: Tensor, block: Block, scale: float, out: Tensor, lse: Tensor | None) -> None:

@@ -12,9 +12,17 @@ from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
 
+PLAIN_KINDS = ("dense", "latent", "wide")
+"""The kinds of `PackedKV` whose elements are numbers as they are."""
+
 
 class PackedKV(NamedTuple):
-    """Arenas of one layer. Kind "dense": k [pages * 16, H_kv, d_k] and v [pages * 16, H_kv, d_v] as written."""
+    """Arenas of one layer: k [pages * 16, H_kv, d_k] and v [pages * 16, H_kv, d_v].
+
+    Kind "dense": as written, each contiguous. "latent": v is the first d_v columns of k. "wide": both are views whose
+    last dimension is contiguous, and what follows each head's values in memory is finite and may be read along with
+    them, up to d_k columns.
+    """
 
     k: Tensor
     v: Tensor
@@ -55,36 +63,12 @@ class KVStore(Protocol):
         """Bytes that the arenas hold."""
 
 
-class DenseKVStore:
-    """Arenas in the dtype of the model: one pair [pages * 16, H_kv, d] for each layer."""
+class _ArenaStore:
+    """What all stores in the model's dtype do: their arenas, layer by layer, are [pages * 16, H_kv, d]."""
 
-    def __init__(
-        self,
-        layers: int,
-        pages: int,
-        kv_heads: int,
-        head_dim: int,
-        dtype: torch.dtype,
-        device: torch.device | str = "cpu",
-        v_head_dim: int | None = None,
-    ) -> None:
-        """`pages` counts page 0, which belongs to nobody and takes the writes of padding rows."""
-        slots = pages * PAGE_SIZE
-        v_dim = head_dim if v_head_dim is None else v_head_dim
-        self.layers, self.pages = layers, pages
-        self._k = [_arena((slots, kv_heads, head_dim), dtype, torch.device(device)) for _ in range(layers)]
-        self._v = [_arena((slots, kv_heads, v_dim), dtype, torch.device(device)) for _ in range(layers)]
-        self._views = [PackedKV(k, v) for k, v in zip(self._k, self._v, strict=True)]
-
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
-        """See `KVStore.write`."""
-        arena_k, arena_v = self._k[layer], self._v[layer]
-        if first_slot >= 0:
-            arena_k.narrow(0, first_slot, k.shape[0]).copy_(k)
-            arena_v.narrow(0, first_slot, v.shape[0]).copy_(v)
-        else:
-            arena_k.index_copy_(0, slots, k)
-            arena_v.index_copy_(0, slots, v)
+    def __init__(self, pages: int, arenas: list[Tensor], views: list[PackedKV]) -> None:
+        self.layers, self.pages = len(views), pages
+        self._arenas, self._views = arenas, views
 
     def view(self, layer: int) -> PackedKV:
         """See `KVStore.view`."""
@@ -92,12 +76,12 @@ class DenseKVStore:
 
     def move_slots(self, src: Tensor, dst: Tensor) -> None:
         """See `KVStore.move_slots`."""
-        for arena in (*self._k, *self._v):
+        for arena in self._arenas:
             arena.index_copy_(0, dst, arena.index_select(0, src))
 
     def copy_page(self, src: int, dst: int) -> None:
         """See `KVStore.copy_page`."""
-        for arena in (*self._k, *self._v):
+        for arena in self._arenas:
             arena.narrow(0, dst * PAGE_SIZE, PAGE_SIZE).copy_(arena.narrow(0, src * PAGE_SIZE, PAGE_SIZE))
 
     def export_pages(self, pages: Sequence[int]) -> Tensor:
@@ -121,15 +105,78 @@ class DenseKVStore:
 
     def storage_size(self) -> int:
         """See `KVStore.storage_size`."""
-        return sum(arena.numel() * arena.element_size() for arena in (*self._k, *self._v))
+        return sum(arena.numel() * arena.element_size() for arena in self._arenas)
 
     @property
     def _device(self) -> torch.device:
-        return self._k[0].device
+        return self._arenas[0].device
 
     def _by_page(self) -> list[Tensor]:
-        """Every arena as [pages, 16 * H_kv * d], keys and values of a layer in turn."""
-        return [arena.view(self.pages, -1) for pair in zip(self._k, self._v, strict=True) for arena in pair]
+        """Every arena as [pages, 16 * H_kv * d]."""
+        return [arena.view(self.pages, -1) for arena in self._arenas]
+
+
+class DenseKVStore(_ArenaStore):
+    """Arenas in the dtype of the model: one pair [pages * 16, H_kv, d] for each layer."""
+
+    def __init__(
+        self,
+        layers: int,
+        pages: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+        v_head_dim: int | None = None,
+    ) -> None:
+        """`pages` counts page 0, which belongs to nobody and takes the writes of padding rows."""
+        widths = (head_dim, head_dim if v_head_dim is None else v_head_dim)
+        arenas = [
+            _arena((pages * PAGE_SIZE, kv_heads, width), dtype, torch.device(device))
+            for _ in range(layers)
+            for width in widths
+        ]
+        pairs = zip(arenas[::2], arenas[1::2], strict=True)
+        super().__init__(pages, arenas, [PackedKV(k, v) for k, v in pairs])
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
+        """See `KVStore.write`."""
+        arenas = self._views[layer]
+        _store(arenas.k, slots, k, first_slot)
+        _store(arenas.v, slots, v, first_slot)
+
+
+class LatentKVStore(_ArenaStore):
+    """What multi-head latent attention keeps: one arena [pages * 16, 1, rank + rope] for each layer.
+
+    A key is a token's latent, then the rotated key that all heads share; its value is the latent again, so there is
+    no second arena: values are the first `rank` columns of the keys (DeepSeek-V2, arXiv 2405.04434, section 2.1).
+    """
+
+    def __init__(
+        self,
+        layers: int,
+        pages: int,
+        rank: int,
+        rope: int,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`pages` counts page 0, as in `DenseKVStore`."""
+        shape = (pages * PAGE_SIZE, 1, rank + rope)
+        arenas = [_arena(shape, dtype, torch.device(device)) for _ in range(layers)]
+        super().__init__(pages, arenas, [PackedKV(k, k[..., :rank], "latent") for k in arenas])
+
+    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
+        """See `KVStore.write`; `v` is what `k` begins with, and is not looked at."""
+        _store(self._arenas[layer], slots, k, first_slot)
+
+
+def _store(arena: Tensor, slots: Tensor, rows: Tensor, first_slot: int) -> None:
+    if first_slot >= 0:
+        arena.narrow(0, first_slot, rows.shape[0]).copy_(rows)
+    else:
+        arena.index_copy_(0, slots, rows)
 
 
 def _arena(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -11,7 +11,6 @@ import torch
 
 from engine.attention.registry import Attention
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import DenseKVStore
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.source import Packing
@@ -23,6 +22,7 @@ from engine.core.runner import RunnableModel, Runner, SequenceRows
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
+from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.speculation.base import Proposer
@@ -177,8 +177,7 @@ class OpenedCheckpoint:
         return True
 
     def _runner(self, model: CausalLM, pages: int) -> Runner:
-        config = model.config
-        store = DenseKVStore(config.num_layers, pages, config.num_kv_heads, config.head_dim, model.dtype, self.device)
+        store = new_store(model.config, pages, model.dtype, self.device)
         return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
 
     def _loaded(

@@ -106,6 +106,14 @@ def rotate(x: Tensor, step: RotaryStep) -> Tensor:
     return torch.mul(x, step.cos).add_(torch.roll(x, x.shape[-1] // 2, -1).mul_(step.sin))
 
 
+def halves_of_pairs(x: Tensor) -> Tensor:
+    """Heads whose pairs of neighbours rotate -> as :func:`rotate` wants them, ``x [T, heads, d]``.
+
+    The rotated heads stay in that order: where queries and keys both do, no product of them changes.
+    """
+    return x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+
+
 def inverse_frequencies(config: RopeConfig, head_dim: int) -> tuple[Tensor, float]:
     """Radians per position, float32, one for each pair of dimensions that rotates; and the factor on cos and sin."""
     width = config.width(head_dim)
@@ -163,12 +171,20 @@ def _longrope_attention_factor(config: RopeConfig) -> float:
     return math.sqrt(1 + math.log(config.factor) / math.log(config.original_max_position))
 
 
-def _yarn_attention_factor(config: RopeConfig) -> float:
-    def mscale(scale: float, weight: float = 1.0) -> float:
-        return 1.0 if scale <= 1 else 0.1 * weight * math.log(scale) + 1.0
+def softmax_scale(config: RopeConfig) -> float:
+    """What DeepSeek's families multiply q·k by besides, for their extended context (1 where there is none)."""
+    if config.kind == "default" or not config.mscale_all_dim:
+        return 1.0
+    return _mscale(config.factor, config.mscale_all_dim) ** 2
 
+
+def _mscale(scale: float, weight: float = 1.0) -> float:
+    return 1.0 if scale <= 1 else 0.1 * weight * math.log(scale) + 1.0
+
+
+def _yarn_attention_factor(config: RopeConfig) -> float:
     if config.attention_factor is not None:
         return config.attention_factor
     if config.mscale and config.mscale_all_dim:
-        return mscale(config.factor, config.mscale) / mscale(config.factor, config.mscale_all_dim)
-    return mscale(config.factor)
+        return _mscale(config.factor, config.mscale) / _mscale(config.factor, config.mscale_all_dim)
+    return _mscale(config.factor)

@@ -67,7 +67,7 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
 
 def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:
     """Keys and values of one token in all layers."""
-    return 2 * config.num_layers * config.num_kv_heads * config.head_dim * dtype.itemsize
+    return config.num_layers * config.cached_width * dtype.itemsize
 
 
 def plan(

@@ -58,6 +58,25 @@ class Quantisation:
 
 
 @dataclass(frozen=True, slots=True)
+class LatentShape:
+    """Multi-head latent attention (engine/layers/mla.py): its widths.
+
+    A token leaves ``rank + rope`` elements in a layer's cache, shared by all heads.
+    """
+
+    rank: int
+    """Of the latent that keys and values are projected from."""
+    nope: int
+    """Of a head's query and key, the part without position."""
+    rope: int
+    """Of a head's query and of the shared key, the part that rotates."""
+    value: int
+    """Of a head's values."""
+    q_rank: int | None = None
+    """Of the latent that queries are projected from; None: they come straight from the stream."""
+
+
+@dataclass(frozen=True, slots=True)
 class MoEConfig:
     """Feed-forward blocks made of experts, of which each row asks a few (Shazeer et al. 2017).
 
@@ -139,9 +158,23 @@ class ModelConfig:
     local_rope: RopeConfig | None = None
     """The rotation of the layers whose ``local`` is True; the others have ``rope``."""
     local: tuple[bool, ...] = ()
+    latent: LatentShape | None = None
+    """Multi-head latent attention; ``head_dim`` is then ``nope + rope`` and ``num_kv_heads`` 1."""
     moe: MoEConfig | None = None
     sinks: bool = False
     """Each head has a learned score (``sinks``) that takes part in the softmax of its scores and has no value."""
+
+    @property
+    def rotated_dim(self) -> int:
+        """The width of what rotates, of which :attr:`rope` may take a share."""
+        return self.head_dim if self.latent is None else self.latent.rope
+
+    @property
+    def cached_width(self) -> int:
+        """Elements that one token leaves in one layer's cache, keys and values."""
+        if self.latent is not None:
+            return self.latent.rank + self.latent.rope
+        return 2 * self.num_kv_heads * self.head_dim
 
 
 class WeightSource(Protocol):
@@ -157,6 +190,9 @@ class WeightSource(Protocol):
 
     def vector(self, name: str, size: int) -> Tensor:
         """A norm's weight in the model's dtype."""
+
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        """The weight ``[rows, columns]`` of the linear module ``prefix``, dense in the model's dtype however packed."""
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
         """The token table ``[rows, columns]`` in the model's dtype, or packed."""

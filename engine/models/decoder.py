@@ -10,6 +10,7 @@ from engine.layers.attention import Attention
 from engine.layers.embedding import Embedding
 from engine.layers.linear.base import Linear
 from engine.layers.longrope import LongRotaryEmbedding
+from engine.layers.mla import LatentAttention
 from engine.layers.moe import feed_forward
 from engine.layers.norm import read_norm
 from engine.layers.rotary import RopeConfig, RotaryEmbedding
@@ -19,9 +20,11 @@ from engine.models.base import CausalLM, DecoderLayer, ModelConfig, Rotary, Step
 class PreNormLayer:
     """Norm, attention, norm, MLP (or experts); each block adds to the residual stream."""
 
+    attention_kind: type[Attention] | type[LatentAttention] = Attention
+
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         prefix = f"model.layers.{index}."
-        self.attention = Attention(config, index, source, f"{prefix}self_attn.")
+        self.attention = self.attention_kind(config, index, source, f"{prefix}self_attn.")
         self.mlp = feed_forward(config, index, source, prefix)
         self.attention_norm = read_norm(config, source, f"{prefix}input_layernorm.weight")
         self.mlp_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
@@ -64,4 +67,4 @@ class Decoder(CausalLM):
 
     def _rotary(self, rope: RopeConfig) -> Rotary:
         kind = LongRotaryEmbedding if rope.kind == "longrope" else RotaryEmbedding
-        return kind(rope, self.config.head_dim, self.config.max_position, self.dtype, self.device)
+        return kind(rope, self.config.rotated_dim, self.config.max_position, self.dtype, self.device)

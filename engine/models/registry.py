@@ -25,6 +25,7 @@ FAMILIES = {
     "Phi3ForCausalLM": "phi3",
     "Olmo2ForCausalLM": "olmo2",
     "GraniteForCausalLM": "granite",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
     "OPTForCausalLM": "opt",
 }
 """Architecture as config.json writes it -> module of engine.models."""

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from engine.attention.registry import Attention
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import DenseKVStore
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.numerics import Numerics
+from engine.models.arenas import new_store
 
 PAGES = 12
 """Pages given to each sequence."""
@@ -29,7 +29,7 @@ class Ours:
         numerics = Numerics(invariant)
         self.config = checkpoint.config
         self.model = load_model(checkpoint, torch.device("cpu"), dtype, weights, numerics=numerics)
-        kv = DenseKVStore(self.config.num_layers, 8 * PAGES + 1, self.config.num_kv_heads, self.config.head_dim, dtype)
+        kv = new_store(self.config, 8 * PAGES + 1, dtype)
         self.runner = Runner(self.model, kv, Attention(numerics))
 
     @staticmethod

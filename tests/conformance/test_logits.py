@@ -62,6 +62,12 @@ EXPERTS = {"num_local_experts": 6, "num_experts_per_tok": 2}
 QWEN3_MOE = EXPERTS | {"moe_intermediate_size": 40, "head_dim": 16, "num_experts_per_tok": 3}
 GPT_OSS = EXPERTS | {"head_dim": 16, "sliding_window": 8}
 LLAMA3 = _rope("llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=32)
+MLA = {"num_key_value_heads": 4, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 12,
+       "q_lora_rank": None, "first_k_dense_replace": 3}  # fmt: skip
+DEEPSEEK = MLA | {"first_k_dense_replace": 1, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2,
+                  "moe_intermediate_size": 40, "routed_scaling_factor": 2.5}  # fmt: skip
+GROUPS = {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2, "num_experts_per_tok": 3}
+MLA_YARN = _rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=0.707, mscale_all_dim=0.707)
 CASES = [
     Case("llama", "Llama"),
     Case("llama tied", "Llama", {"tie_word_embeddings": True}),
@@ -121,6 +127,20 @@ CASES = [
     Case("granite", "Granite", GRANITE),
     Case("granite biases, tied", "Granite", GRANITE | {"attention_bias": True, "mlp_bias": True,
          "tie_word_embeddings": True, "embedding_multiplier": 0.5, "residual_multiplier": 1.5}),
+    Case("deepseek v2 lite, dense", "DeepseekV2", MLA),
+    Case("deepseek v2, dense", "DeepseekV2", MLA | {"q_lora_rank": 20}),
+    Case("deepseek v2, dense, wide values, tied", "DeepseekV2", MLA | {"v_head_dim": 32, "tie_word_embeddings": True}),
+    Case("deepseek v2, dense, yarn", "DeepseekV2", MLA | MLA_YARN),
+    Case("deepseek v2, dense, yarn of two scales", "DeepseekV2", MLA | _rope("yarn", factor=4.0, mscale=1.2,
+         mscale_all_dim=0.5, original_max_position_embeddings=64)),
+    Case("deepseek v2, dense, yarn without scales", "DeepseekV2", MLA | _rope("yarn", factor=4.0,
+         original_max_position_embeddings=64)),
+    Case("deepseek v2, dense, biases", "DeepseekV2", MLA | {"attention_bias": True, "mlp_bias": True}, seed=1),
+    Case("deepseek v2, dense, biases, low queries", "DeepseekV2", MLA | {"attention_bias": True, "q_lora_rank": 20}),
+    Case("deepseek v2 lite", "DeepseekV2", DEEPSEEK | MLA_YARN),
+    Case("deepseek v2", "DeepseekV2", DEEPSEEK | MLA_YARN | GROUPS | {"q_lora_rank": 20}),
+    Case("deepseek v2, one expert each, bf16 file", "DeepseekV2", DEEPSEEK | {"num_experts_per_tok": 1,
+         "first_k_dense_replace": 0, "n_shared_experts": 1}, torch.bfloat16),
     Case("opt", "OPT", {"ffn_dim": 96}),
     Case("opt untied, gelu", "OPT", {"ffn_dim": 96, "tie_word_embeddings": False,
          "activation_function": "gelu"}, seed=4),
@@ -202,6 +222,7 @@ OWN = {
     "Qwen3Moe": QWEN3_MOE,
     "GptOss": GPT_OSS,
     "OPT": {"ffn_dim": 96, "activation_function": "gelu"},
+    "DeepseekV2": DEEPSEEK | MLA_YARN | GROUPS | {"q_lora_rank": 20},
 }
 """Options with which a family shows what sets it apart."""
 

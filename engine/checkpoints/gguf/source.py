@@ -105,6 +105,12 @@ class GGUFSource:
         self._used(*(name for module in modules for name in self._tensors(module)))
         return layer
 
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        modules = [self._module(prefix, 0, rows, columns, False)]
+        weight = self._dense(modules, columns)
+        self._used(*self._tensors(modules[0]))
+        return weight
+
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
     ) -> list[Linear]:

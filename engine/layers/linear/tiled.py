@@ -30,3 +30,19 @@ def tiled_matmul(x: Tensor, blocks: Iterable[tuple[int, Tensor]], out_features: 
             torch.mm(tile, block, out=product)
             result[first : first + TILE, start : start + block.shape[1]] = product
     return result[:rows]
+
+
+def tiled_heads_matmul(x: Tensor, weight: Tensor) -> Tensor:
+    """``x [T, H, K]``, each head times its own matrix of ``weight [H, K, N]`` float32 -> ``[T, H, N]`` float32.
+
+    As :func:`tiled_matmul`.
+    """
+    rows, heads, width = x.shape
+    result = weight.new_empty(rows, heads, weight.shape[2])
+    tile, product = weight.new_empty(heads, TILE, width), weight.new_empty(heads, TILE, weight.shape[2])
+    for first in range(0, rows, TILE):
+        part = x[first : first + TILE].transpose(0, 1)
+        tile.zero_()[:, : part.shape[1]] = part
+        torch.bmm(tile, weight, out=product)
+        result[first : first + TILE] = product[:, : part.shape[1]].transpose(0, 1)
+    return result

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.cache.store import DenseKVStore, PackedKV
+from engine.cache.store import DenseKVStore, KVStore, LatentKVStore, PackedKV
 from engine.core.batch import Batch
 from engine.core.buffers import BucketPolicy
 from engine.core.runner import Runner, SequenceRows
@@ -37,10 +37,18 @@ class Case:
     def length(self) -> int:
         return self.start + self.rows
 
-    def fill(self, heads: int, kv_heads: int, width: int, dtype: torch.dtype, generator: torch.Generator) -> Case:
+    def fill(
+        self,
+        heads: int,
+        kv_heads: int,
+        width: int,
+        dtype: torch.dtype,
+        generator: torch.Generator,
+        v_width: int | None = None,
+    ) -> Case:
         self.q = torch.randn(self.rows, heads, width, generator=generator).to(dtype)
         self.k = torch.randn(self.length, kv_heads, width, generator=generator).to(dtype)
-        self.v = torch.randn(self.length, kv_heads, width, generator=generator).to(dtype)
+        self.v = torch.randn(self.length, kv_heads, v_width or width, generator=generator).to(dtype)
         return self
 
     def mask(self, window: int | None) -> Tensor:
@@ -68,18 +76,21 @@ class Case:
 
 
 def place(
-    cases: Sequence[Case], seed: int | None = None, policy: BucketPolicy | None = None
+    cases: Sequence[Case], seed: int | None = None, policy: BucketPolicy | None = None, kind: str = "dense"
 ) -> tuple[Batch, Tensor, PackedKV]:
     """The batch of the cases, its queries [T, H, d] (strided, as after a fused projection) and the filled arenas.
 
-    Pages are consecutive if `seed` is None, else shuffled by it.
+    Pages are consecutive if `seed` is None, else shuffled by it. `kind` is that of the arenas.
     """
     counts = [-(-case.length // 16) for case in cases]
     numbers = list(range(1, sum(counts) + 8))
     if seed is not None:
         random.Random(seed).shuffle(numbers)
     _, kv_heads, width = cases[0].k.shape
-    store = DenseKVStore(1, len(numbers) + 1, kv_heads, width, cases[0].k.dtype, "cpu")
+    v_dim, dtype = cases[0].v.shape[2], cases[0].k.dtype
+    store: KVStore = DenseKVStore(1, len(numbers) + 1, kv_heads, width, dtype, v_head_dim=v_dim)
+    if kind == "latent":
+        store = LatentKVStore(1, len(numbers) + 1, v_dim, width - v_dim, dtype)
     rows, at = [], 0
     for case, count in zip(cases, counts, strict=True):
         pages, at = numbers[at : at + count], at + count
@@ -90,7 +101,17 @@ def place(
     q = torch.cat([case.q for case in cases])
     fused = torch.randn(batch.tokens.shape[0], q.shape[1] + 3, width).to(q.dtype)
     fused[: q.shape[0], : q.shape[1]] = q
-    return batch, fused[:, : q.shape[1]], store.view(0)
+    kv = store.view(0)
+    if kind == "wide":
+        both = torch.cat((kv.v, kv.k), 2)
+        kv = PackedKV(both[..., v_dim:], both[..., :v_dim], "wide")
+    return batch, fused[:, : q.shape[1]], kv
+
+
+def as_latents(cases: Sequence[Case], v_dim: int) -> None:
+    """The cases' values become what their keys begin with."""
+    for case in cases:
+        case.v = case.k[..., :v_dim]
 
 
 def expected(cases: Sequence[Case], spec: AttnSpec) -> tuple[Tensor, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from attention_cases import Case, expected, place
+from attention_cases import Case, as_latents, expected, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,15 +20,17 @@ BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 2e-2}
 
 
-def compare(backend: AttentionBackend, cases: list[Case], spec: AttnSpec, seed: int | None = None) -> None:
+def compare(
+    backend: AttentionBackend, cases: list[Case], spec: AttnSpec, seed: int | None = None, kind: str = "dense"
+) -> None:
     """Twice: with lse, and without, when other code runs."""
-    batch, q, kv = place(cases, seed, powers_of_two if seed is not None and seed % 2 else None)
+    batch, q, kv = place(cases, seed, powers_of_two if seed is not None and seed % 2 else None, kind)
     want_o, want_lse = expected(cases, spec)
     tolerance = TOLERANCE[q.dtype]
     rows = want_o.shape[0]
     o, lse = backend.attend(q, kv, spec, batch, need_lse=True)
     assert lse is not None
-    assert (o.dtype, lse.dtype, tuple(o.shape)) == (q.dtype, torch.float32, tuple(q.shape))
+    assert (o.dtype, lse.dtype, tuple(o.shape)) == (q.dtype, torch.float32, (*q.shape[:2], kv.v.shape[2]))
     assert (o[:rows].double() - want_o).abs().max() < tolerance
     assert (lse[:rows].double() - want_lse).abs().max() < tolerance
     alone, none = backend.attend(q, kv, spec, batch)
@@ -76,6 +78,63 @@ def test_matches_the_definition(
 @pytest.mark.parametrize("heads", [(4, 4), (8, 1), (6, 2)])
 def test_any_grouping_of_heads(backend: type[AttentionBackend], heads: tuple[int, int]) -> None:
     compare(backend(), cases_of([(30, 1, False), (12, 20, False)], heads), AttnSpec(0.25), 1)
+
+
+NARROW = [
+    [(140, 1, False)],
+    [(131, 150, False)],
+    [(5, 1, False), (20, 1, False), (21, 1, False), (10, 1, False)],
+    [(3, 0, True), (90, 70, False), (60, 1, False), (16, 0, True)],
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("shapes", NARROW, ids=["decode", "chunk", "decodes", "mixed with trees"])
+def test_values_that_the_keys_begin_with(
+    backend: type[AttentionBackend], dtype: torch.dtype, window: int | None, shapes: list[tuple[int, int, bool]]
+) -> None:
+    """As multi-head latent attention reads its cache: all heads the same keys of 16, values of 10."""
+    cases = cases_of(shapes, (4, 1), dtype)
+    as_latents(cases, 10)
+    for seed in (None, 1, 2):
+        compare(backend(), cases, AttnSpec(0.25, window), seed, "latent")
+
+
+@pytest.mark.parametrize(
+    ("backend", "kind"),
+    [
+        (ReferenceAttention, "dense"),
+        (BatchInvariantAttention, "dense"),
+        (ReferenceAttention, "wide"),
+        (BatchInvariantAttention, "wide"),
+        (SdpaAttention, "wide"),
+    ],
+)
+@pytest.mark.parametrize("window", [None, 20])
+@pytest.mark.parametrize("shapes", NARROW, ids=["decode", "chunk", "decodes", "mixed with trees"])
+def test_values_narrower_than_keys(
+    backend: type[AttentionBackend], window: int | None, shapes: list[tuple[int, int, bool]], kind: str
+) -> None:
+    generator = torch.Generator().manual_seed(len(shapes))
+    cases = [
+        Case(start, len(TREE) if tree else rows, TREE if tree else None).fill(4, 2, 16, torch.float32, generator, 10)
+        for start, rows, tree in shapes
+    ]
+    for seed in (None, 1, 2):
+        compare(backend(), cases, AttnSpec(0.25, window), seed, kind)
+
+
+def test_the_widths_of_deepseek_v2() -> None:
+    """Keys of 576 for all heads, their first 512 columns the values, as fused kernels see them."""
+    generator = torch.Generator().manual_seed(0)
+    for dtype in (torch.float32, torch.bfloat16):
+        cases = [Case(1200, 1).fill(16, 1, 576, dtype, generator), Case(40, 30).fill(16, 1, 576, dtype, generator)]
+        as_latents(cases, 512)
+        for backend in BACKENDS:
+            for seed in (None, 1):
+                compare(backend(), cases, AttnSpec(192**-0.5), seed, "latent")
 
 
 @pytest.mark.parametrize("backend", [ReferenceAttention, BatchInvariantAttention])

@@ -29,6 +29,7 @@ def test_the_fast_path_first() -> None:
         (PLAIN._replace(spec=AttnSpec(1.0, softcap=5.0)), "reference", "softcap"),
         (PLAIN._replace(batch_invariant=True), "batch_invariant", "last bits"),
         (PLAIN._replace(head_dims=(192, 128)), "reference", "same width"),
+        (PLAIN._replace(head_dims=(128, 192), kind="wide"), "reference", "same width"),
         (PLAIN._replace(dtype=torch.float64), "reference", "float64"),
     ],
 )
@@ -37,6 +38,16 @@ def test_those_that_decline_say_why(problem: AttnProblem, name: str, reason: str
     assert choice.backend.name == name
     assert [name for name, _ in choice.declined][:2] == ["native", "sdpa"]
     assert reason in choice.declined[1][1]
+
+
+@pytest.mark.parametrize(("kind", "head_dims"), [("latent", (576, 512)), ("wide", (192, 128))])
+def test_latent_attention_is_fused(kind: str, head_dims: tuple[int, int]) -> None:
+    choice = choose(PLAIN._replace(kind=kind, head_dims=head_dims))
+    assert choice.backend.name == "sdpa"
+    assert [name for name, _ in choice.declined] == ["native"]
+    assert choose(PLAIN._replace(kind=kind, head_dims=head_dims, batch_invariant=True)).backend.name == (
+        "batch_invariant"
+    )
 
 
 def test_nobody_left() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from engine.cache.store import DenseKVStore
+from engine.cache.store import DenseKVStore, LatentKVStore
 
 
 def filled(v_head_dim: int | None = None) -> DenseKVStore:
@@ -77,3 +79,76 @@ def test_sizes_count_both_arenas_of_every_layer() -> None:
     store = DenseKVStore(3, 5, 2, 8, torch.bfloat16, "cpu", v_head_dim=4)
     assert store.bytes_per_token() == 3 * 2 * (8 + 4) * 2
     assert store.storage_size() == 5 * 16 * store.bytes_per_token()
+
+
+def latents() -> LatentKVStore:
+    store = LatentKVStore(layers=3, pages=6, rank=5, rope=2, dtype=torch.float32)
+    for layer in range(3):
+        store.view(layer).k.normal_()
+    return store
+
+
+def test_latents_are_keys_and_what_they_begin_with_are_values() -> None:
+    store = latents()
+    kv = store.view(1)
+    assert (kv.kind, tuple(kv.k.shape), tuple(kv.v.shape)) == ("latent", (96, 1, 7), (96, 1, 5))
+    kv.k[17, 0, 3] = 42.0
+    assert kv.v[17, 0, 3] == 42.0
+
+
+@pytest.mark.parametrize("first_slot", [-1, 37])
+def test_rows_of_latents_are_written_to_their_slots_only(first_slot: int) -> None:
+    store = latents()
+    before = [store.view(layer).k.clone() for layer in range(3)]
+    slots = torch.arange(37, 42) if first_slot >= 0 else torch.tensor([90, 3, 40, 17, 41])
+    k = torch.randn(5, 2, 7)[:, :1]
+    store.write(1, slots, k, torch.full((5, 1, 5), torch.nan), first_slot)
+    assert torch.equal(store.view(1).k[slots], k)
+    before[1][slots] = k
+    assert all(torch.equal(store.view(layer).k, before[layer]) for layer in range(3))
+
+
+operations = st.lists(
+    st.one_of(
+        st.tuples(st.just("write"), st.permutations(range(96)), st.integers(1, 20)),
+        st.tuples(st.just("move"), st.permutations(range(96)), st.integers(1, 20)),
+        st.tuples(st.just("copy"), st.permutations(range(6)), st.just(0)),
+        st.tuples(st.just("swap"), st.permutations(range(6)), st.integers(1, 3)),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(operations)
+def test_latents_do_as_keys_of_a_plain_store_do(steps: list[tuple[str, list[int], int]]) -> None:
+    """Whatever is done to a store of latents and to one whose keys are those latents, they hold the same."""
+    store, plain = latents(), DenseKVStore(3, 6, 1, 7, torch.float32, v_head_dim=5)
+    for layer in range(3):
+        plain.view(layer).k.copy_(store.view(layer).k)
+        plain.view(layer).v.copy_(store.view(layer).v)
+    for number, (kind, order, count) in enumerate(steps):
+        layer = number % 3
+        if kind == "write":
+            k, slots = torch.randn(count, 1, 7), torch.tensor(order[:count])
+            for one in (store, plain):
+                one.write(layer, slots, k, k[..., :5])
+        for one in (store, plain):
+            if kind == "move":
+                one.move_slots(torch.tensor(order[:count]), torch.tensor(order[-count:]))
+            elif kind == "copy":
+                one.copy_page(order[0], order[1])
+            elif kind == "swap":
+                one.import_pages(order[-count:], one.export_pages(order[:count]))
+    for layer in range(3):
+        assert torch.equal(store.view(layer).k, plain.view(layer).k)
+        assert torch.equal(store.view(layer).v, plain.view(layer).v)
+
+
+def test_latents_are_counted_once() -> None:
+    store = LatentKVStore(27, 3, 512, 64, torch.bfloat16)  # DeepSeek-V2-Lite
+    assert store.bytes_per_token() == 31_104
+    assert store.storage_size() == 3 * 16 * 31_104
+    assert store.export_pages([2, 1]).shape == (2, 27 * 16 * 576)
+    with pytest.raises(ValueError, match="exported pages have the shape"):
+        store.import_pages([1], store.export_pages([1, 2]))

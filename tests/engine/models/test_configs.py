@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from engine.checkpoints.config import RawConfig
 from engine.checkpoints.errors import CheckpointError
 from engine.layers.rotary import RopeConfig
-from engine.models.base import ModelConfig
+from engine.memory.estimate import kv_bytes_per_token
+from engine.models.arenas import new_store
+from engine.models.base import LatentShape, ModelConfig
 from engine.models.registry import FAMILIES, family
 
 BASE: dict[str, Any] = {
@@ -23,7 +27,7 @@ BASE: dict[str, Any] = {
 }
 
 
-EXPERTS = {"num_local_experts": 8, "num_experts_per_tok": 2}
+EXPERTS = {"num_local_experts": 8, "n_routed_experts": 8, "num_experts_per_tok": 2}
 
 
 def read(architecture: str, **values: Any) -> ModelConfig:
@@ -33,12 +37,15 @@ def read(architecture: str, **values: Any) -> ModelConfig:
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_family_reads_the_plain_fields(architecture: str) -> None:
-    config = read(architecture, num_key_value_heads=2, rms_norm_eps=1e-5, ffn_dim=128, **EXPERTS)
-    assert (config.num_heads, config.num_kv_heads) == (4, 4 if architecture.startswith("OPT") else 2)
+    heads = 4 if architecture.startswith("Deepseek") else 2
+    config = read(architecture, num_key_value_heads=heads, rms_norm_eps=1e-5, ffn_dim=128, **EXPERTS)
+    latent = architecture.startswith("Deepseek")
+    assert (config.num_heads, config.num_kv_heads) == (4, 1 if latent else 4 if architecture.startswith("OPT") else 2)
     assert (config.hidden_size, config.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
     assert len(config.windows) == len(config.rotary) == config.num_layers == 4
     own = {"Qwen3ForCausalLM": 128, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256, "GptOssForCausalLM": 64}
-    assert config.head_dim == own.get(architecture, 16)
+    assert config.head_dim == own.get(architecture, 192 if latent else 16)
+    assert (config.latent is not None) == latent
     assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3"))
     assert config.qkv_bias == architecture.startswith(("Qwen2", "OPT", "GptOss"))
     assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT"))
@@ -181,6 +188,33 @@ def test_phi_3_rotates_a_part_of_each_head() -> None:
         read("LlamaForCausalLM", partial_rotary_factor=0.75)
 
 
+V2_LITE: dict[str, Any] = {
+    "hidden_size": 2048, "num_attention_heads": 16, "num_hidden_layers": 27, "kv_lora_rank": 512, "q_lora_rank": None,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128, "max_position_embeddings": 163840,
+    "first_k_dense_replace": 1, "n_routed_experts": 64,
+    "num_experts_per_tok": 6, "n_shared_experts": 2, "moe_intermediate_size": 1408, "topk_method": "greedy",
+    "norm_topk_prob": False, "scoring_func": "softmax", "n_group": 1, "topk_group": 1,
+    "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 0.707,
+    "mscale_all_dim": 0.707, "beta_fast": 32, "beta_slow": 1, "original_max_position_embeddings": 4096},
+}  # fmt: skip
+
+
+def test_deepseek_v2_lite() -> None:
+    """The softmax scale is that of the release: 192^-0.5 times the square of 0.1 * 0.707 * ln 40 + 1."""
+    config = read("DeepseekV2ForCausalLM", **V2_LITE)
+    assert config.latent == LatentShape(512, 128, 64, 128, None)
+    assert (config.head_dim, config.num_kv_heads, config.rotated_dim) == (192, 1, 64)
+    assert config.attention_scale == pytest.approx(192**-0.5 * (0.1 * 0.707 * math.log(40) + 1) ** 2)
+    assert config.moe is not None
+    assert read("DeepseekV2ForCausalLM", **V2_LITE | {"first_k_dense_replace": 27}).moe is None
+    assert read("DeepseekV2ForCausalLM", **V2_LITE | {"n_routed_experts": None}).moe is None
+    assert (config.moe.shared_size, config.moe.groups, config.moe.share_scale) == (2816, 1, 1.0)
+    assert config.moe.sparse == (False, *[True] * 26)
+    assert kv_bytes_per_token(config, torch.bfloat16) == 31_104
+    assert new_store(config, 2, torch.bfloat16, "meta").bytes_per_token() == 31_104
+    assert read("DeepseekV2ForCausalLM", **V2_LITE | {"rope_scaling": None}).attention_scale == 192**-0.5
+
+
 @pytest.mark.parametrize(
     ("architecture", "values", "said"),
     [
@@ -219,6 +253,21 @@ def test_phi_3_rotates_a_part_of_each_head() -> None:
         ("LlamaForCausalLM", {"rope_theta": 1, "rope_scaling": {"type": "yarn", "factor": 2.0}}, "too small"),
         ("LlamaForCausalLM", {"rope_scaling": {"type": "llama3", "factor": 2.0, "low_freq_factor": 0}}, "too small"),
         ("Phi3ForCausalLM", {"rope_scaling": {"type": "dynamic", "factor": 2.0}}, "dynamic"),
+        ("DeepseekV2ForCausalLM", {"num_key_value_heads": 2}, "share keys and values"),
+        ("DeepseekV2ForCausalLM", EXPERTS | {"topk_method": "noaux_tc"}, "noaux_tc"),
+        ("DeepseekV2ForCausalLM", EXPERTS | {"scoring_func": "sigmoid"}, "sigmoid"),
+        ("DeepseekV2ForCausalLM", EXPERTS | {"norm_topk_prob": True}, "normalises"),
+        ("DeepseekV2ForCausalLM", EXPERTS | {"moe_layer_freq": 2}, "spreads"),
+        ("DeepseekV2ForCausalLM", EXPERTS | {"topk_method": "group_limited_greedy"}, "n_group"),
+        (
+            "DeepseekV2ForCausalLM",
+            EXPERTS | {"topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 1},
+            "3 groups",
+        ),
+        ("DeepseekV2ForCausalLM", {}, "n_routed_experts"),
+        ("DeepseekV2ForCausalLM", {"qk_rope_head_dim": 7}, "pairs"),
+        ("DeepseekV2ForCausalLM", {"kv_lora_rank": None, "v_head_dim": "wide"}, "v_head_dim"),
+        ("DeepseekV2ForCausalLM", {"q_lora_rank": 0}, "q_lora_rank"),
         ("GraniteForCausalLM", {"logits_scaling": 0}, "logits_scaling"),
         ("GraniteForCausalLM", {"hidden_act": "relu"}, "relu"),
         ("OPTForCausalLM", {"do_layer_norm_before": False, "ffn_dim": 8}, "OPT-350m.*Choose another size"),

@@ -30,7 +30,8 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
-from engine.models.base import CausalLM, ModelConfig, MoEConfig
+from engine.models.arenas import new_store
+from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
@@ -80,6 +81,8 @@ OWN = {
                                  moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0)),
     "OPTForCausalLM": replace(CONFIG, num_kv_heads=4, rotary=(False, False), qkv_bias=True, output_bias=True,
                               mlp_bias=True, activation="relu", tie_word_embeddings=True),
+    "DeepseekV2ForCausalLM": replace(CONFIG, num_kv_heads=1, head_dim=40, latent=LatentShape(48, 24, 16, 32, 40),
+                                     moe=replace(EXPERTS, sparse=(False, True), groups=2, shared_size=128)),
 }  # fmt: skip
 
 
@@ -109,6 +112,9 @@ class Weights:
         packed.bias, packed.symmetric = added, False
         packed.order = torch.empty(in_features, dtype=torch.int32, device=CUDA)
         return packed
+
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        return torch.empty(rows, columns, dtype=self.dtype, device=CUDA)
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
@@ -191,7 +197,7 @@ def forward(
 ) -> Tensor:
     with fake_cuda():
         lm = model(kind, dtype, architecture, invariant)
-        kv = DenseKVStore(LAYERS, PAGES, OWN[architecture].num_kv_heads, CONFIG.head_dim, dtype, CUDA)
+        kv = new_store(OWN[architecture], PAGES, dtype, CUDA)
         return lm.forward(on_cuda(batch), kv, Attention(lm.numerics)).logits
 
 

@@ -1,0 +1,151 @@
+"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1; TECHNIQUES.md 3.6).
+
+A token leaves a latent c and one rotated key k_r, shared by all heads, in the cache. Head h has the keys
+``[W_UK(h) c, k_r]`` and the values ``W_UV(h) c``. Two forms compute the same:
+
+* expanded: project c to keys and values, then attend with ordinary heads;
+* absorbed: project the query down instead, ``W_UK(h)^T q``, attend to ``[c, k_r]`` itself with values c, and apply
+  ``W_UV(h)`` to the result. No key is ever projected, but each pair of query and key costs more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from engine.attention.interface import AttnSpec
+from engine.cache.store import PackedKV
+from engine.core.batch import Batch
+from engine.layers.latent_forms import Expansion, FormPlanner
+from engine.layers.linear.base import Linear
+from engine.layers.linear.tiled import tiled_heads_matmul
+from engine.layers.norm import RMSNorm, norm_weight
+from engine.layers.rotary import halves_of_pairs, rotate
+
+if TYPE_CHECKING:
+    from engine.models.base import ModelConfig, Step, WeightSource
+
+LATENT_EPS = 1e-6
+"""Of the norms of latents, whatever that of the stream's norms is."""
+EXPANDED_BYTES = 64 << 20
+"""Keys and values expanded at a time: as many heads as go in, at least one."""
+
+
+class LatentAttention:
+    """q (straight or through a latent), the latent of keys and values, both forms of attention, output."""
+
+    def __init__(self, config: ModelConfig, index: int, source: WeightSource, prefix: str) -> None:
+        """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``)."""
+        shape = config.latent
+        assert shape is not None, "read_config gives it"
+        self.index, self.shape, self.heads = index, shape, config.num_heads
+        self.numerics = source.numerics
+        self.forms = FormPlanner(shape, source.numerics)
+        scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
+        q_size, latent_size = self.heads * config.head_dim, shape.rank + shape.rope
+        self.q_up: Linear | None = None
+        self.q_norm: RMSNorm | None = None
+        down = ("q_proj", q_size) if shape.q_rank is None else ("q_a_proj", shape.q_rank)
+        # Where q comes straight from the stream it has no bias, whatever the latent has: that one is found by name.
+        bias = config.qkv_bias and shape.q_rank is not None
+        names, self.sizes = (down[0], "kv_a_proj_with_mqa"), [down[1], latent_size]
+        self.down: Linear = source.linear(prefix, names, self.sizes, config.hidden_size, bias)
+        if shape.q_rank is not None:
+            self.q_norm = self._norm(config, source, f"{prefix}q_a_layernorm.weight", shape.q_rank)
+            self.q_up = source.linear(prefix, ("q_b_proj",), [q_size], shape.q_rank, False)
+        self.norm = self._norm(config, source, f"{prefix}kv_a_layernorm.weight", shape.rank)
+        # [H, value + nope, rank]: a head's values first, see _expanded.
+        stored = source.matrix(f"{prefix}kv_b_proj", self.heads * (shape.nope + shape.value), shape.rank)
+        k_up, v_up = stored.view(self.heads, -1, shape.rank).split((shape.nope, shape.value), 1)
+        self.up = torch.cat((v_up, k_up), 1)
+        values = self.heads * shape.value
+        self.output: Linear = source.linear(prefix, ("o_proj",), [config.hidden_size], values, config.output_bias)
+
+    @staticmethod
+    def _norm(config: ModelConfig, source: WeightSource, name: str, size: int) -> RMSNorm:
+        return RMSNorm(norm_weight(config, source, name, size), LATENT_EPS, source.numerics)
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
+        batch, rank = step.batch, self.shape.rank
+        q, latent = self._project(x, step)
+        step.kv.write(self.index, batch.slots[0], latent, latent[..., :rank], batch.host.first_slot[0])
+        kv, forms = step.kv.view(self.index), self.forms.plan(batch)
+        if forms.expanded is None:
+            out = self._absorbed(q, kv, batch, step)
+        elif forms.absorbed is None and q.shape[0] == batch.host.T:
+            out = self._expanded(q, kv, forms.expanded, step)
+        else:
+            out = q.new_zeros(q.shape[0], self.heads, self.shape.value)
+            rows = forms.expanded.rows
+            out.index_copy_(0, rows, self._expanded(q[rows], kv, forms.expanded, step))
+            if forms.absorbed is not None:
+                rows = forms.absorbed.rows
+                out.index_copy_(0, rows, self._absorbed(q[rows], kv, forms.absorbed.batch, step))
+        return self.output(out.reshape(x.shape[0], -1))
+
+    def _project(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
+        """Queries ``[T, H, nope + rope]`` and what the cache keeps ``[T, 1, rank + rope]``, both rotated."""
+        shape = self.shape
+        q, latent = self.down(x).split(self.sizes, 1)
+        if self.q_norm is not None and self.q_up is not None:
+            q = self.q_up(self.q_norm.forward(q))
+        q = q.unflatten(1, (self.heads, -1))
+        c, k_rope = latent.split((shape.rank, shape.rope), 1)
+        q_nope, q_rope = q.split((shape.nope, shape.rope), 2)
+        turned = rotate(halves_of_pairs(torch.cat((q_rope, k_rope[:, None]), 1)), step.ropes[0])
+        q_rope, k_rope = turned.split((self.heads, 1), 1)
+        kept = torch.cat((self.norm.forward(c)[:, None], k_rope), 2)
+        return torch.cat((q_nope, q_rope), 2), kept
+
+    def _absorbed(self, q: Tensor, kv: PackedKV, batch: Batch, step: Step) -> Tensor:
+        """``q [R, H, nope + rope]`` of a batch -> ``[R, H, value]``; every head reads the same latents."""
+        shape = self.shape
+        v_up, k_up = self.up.split((shape.value, shape.nope), 1)
+        q_nope, q_rope = q.split((shape.nope, shape.rope), 2)
+        down = torch.cat((self._per_head(q_nope, k_up), q_rope), 2)
+        out, _ = step.attention.attend(down, kv, self.spec, batch, 0)
+        return self._per_head(out, v_up.transpose(1, 2))
+
+    def _expanded(self, q: Tensor, kv: PackedKV, part: Expansion, step: Step) -> Tensor:
+        """``q [R, H, nope + rope]`` of a part's rows -> ``[R, H, value]``, some heads after the others.
+
+        A head's row of the temporary arena is ``[values, key without position, rotated key]``: keys are its end, and
+        values its beginning, which may be read as wide as the keys.
+        """
+        shape = self.shape
+        latents = kv.k.index_select(0, part.slots)[:, 0]
+        c, k_rope = latents.split((shape.rank, shape.rope), 1)
+        width = shape.value + shape.nope + shape.rope
+        together = max(1, EXPANDED_BYTES // (c.shape[0] * width * q.element_size()))
+        out = q.new_empty(q.shape[0], self.heads, shape.value)
+        for first in range(0, self.heads, together):
+            up = self.up[first : first + together]
+            arena = q.new_empty(c.shape[0], up.shape[0], width)
+            arena[..., : -shape.rope] = torch.mm(c, up.flatten(0, 1).t()).unflatten(1, (up.shape[0], -1))
+            arena[..., -shape.rope :] = k_rope[:, None]
+            heads = PackedKV(arena[..., shape.value :], arena[..., : shape.value], "wide")
+            some = slice(first, first + up.shape[0])
+            out[:, some] = step.attention.attend(q[:, some], heads, self.spec, part.batch, 0)[0]
+        return out
+
+    def _per_head(self, x: Tensor, weight: Tensor) -> Tensor:
+        """``x [R, H, K]``, each head times its matrix of ``weight [H, K, N]`` -> ``[R, H, N]``."""
+        if self.numerics.batch_invariant:
+            return tiled_heads_matmul(x, weight.float()).to(x.dtype)
+        return torch.bmm(x.transpose(0, 1), weight).transpose(0, 1)
+
+    def linears(self) -> Iterator[tuple[str, Linear]]:
+        yield "q_and_latent", self.down
+        if self.q_up is not None:
+            yield "q_up", self.q_up
+        yield "output", self.output
+
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        norms = self.norm.storage_size() + (self.q_norm.storage_size() if self.q_norm is not None else 0)
+        return norms + self.up.numel() * self.up.element_size()
