@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from engine.checkpoints.gguf.tokenizer import FileText
 from engine.protocol import ChatMessage
 from engine.text.template import NO_TEMPLATE
 from tests.conformance import gguf_tokenizers as made
-from tests.conformance.gguf_references import reference, tokenizer
+from tests.conformance.gguf_references import reference, tokenizer, write_file
 
 
 def test_special_tokens_are_found_only_where_they_are() -> None:
@@ -53,6 +57,45 @@ def test_what_ends_an_answer_of_gpt_oss() -> None:
     assert ends[0] == "<|return|>"
     assert "<|call|>" in ends
     assert "<|end|>" not in ends
+
+
+ENDS = [
+    "<|eot_id|>", "<|eom_id|>", "<|end|>", "<|return|>", "<|call|>", "<|calls|>", "<|flush|>",
+    "<end_of_turn>", "<|end_of_text|>", "<EOT>", "_<EOT>", "[EOT]", "[EOS]", "</s>",
+    "<eos>", "<turn|>", "<|tool_response>", "<end_of_utterance>", "<｜end▁of▁sentence｜>", "<|fim_pad|>", "<fim-pad>",
+    "<fim_pad>", "<PAD>", "<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>",
+    "<|file_sep|>", "<|fim_prefix|>", "<|user|>", "<|start|>", "<|eos|>", "<pad>",
+]  # fmt: skip
+SETS = [
+    *([end] for end in ENDS),
+    ["<|return|>", "<|call|>", "<|end|>"],
+    ["<|return|>", "<|calls|>", "<|end|>"],
+    ["<|flush|>", "<|call|>", "<|end|>"],
+    ["<|flush|>", "<|return|>", "<|end|>"],
+    ["<|return|>", "<|end|>"],
+    ["<|tool_response>", "</s>"],
+]
+
+
+@pytest.mark.parametrize("tokens", SETS, ids=" ".join)
+@pytest.mark.parametrize("declared", [None, "eos", "eot", "eom", "fim_pad", "fim_rep"])
+def test_an_answer_ends_where_it_does_in_llama_cpp(tokens: list[str], declared: str | None, tmp_path: Path) -> None:
+    """Each as an ordinary token, and with the last one named as something in particular."""
+    metadata = made.byte_level_metadata(reference("gpt-2"), "gpt-2")
+    metadata["tokenizer.ggml.tokens"] = [*metadata["tokenizer.ggml.tokens"], *tokens]
+    metadata["tokenizer.ggml.token_type"] = [*metadata["tokenizer.ggml.token_type"], *[1] * len(tokens)]
+    if declared:
+        metadata[f"tokenizer.ggml.{declared}_token_id"] = len(metadata["tokenizer.ggml.tokens"]) - 1
+    assert set(FileText(metadata).special.eos_ids) == ends_in_llama_cpp(write_file(metadata, tmp_path / "model.gguf"))
+
+
+def ends_in_llama_cpp(file: Path) -> set[int]:
+    llama_cpp = pytest.importorskip("llama_cpp")
+    model = llama_cpp.Llama(str(file), vocab_only=True, verbose=False)
+    vocabulary = llama_cpp.llama_model_get_vocab(model.model)
+    ends = {index for index in range(model.n_vocab()) if llama_cpp.llama_vocab_is_eog(vocabulary, index)}
+    model.close()
+    return ends
 
 
 def test_chat_templates() -> None:

@@ -13,7 +13,8 @@ from engine.checkpoints.gguf import config
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import NO_PARAMETERS
 from engine.checkpoints.gguf.source import GGUFSource
-from engine.checkpoints.gguf.tokenizer import TOKENS, FileText
+from engine.checkpoints.gguf.tokenizer import FileText
+from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.source import Packing
 from engine.layers.numerics import Numerics

@@ -17,8 +17,9 @@ from engine.checkpoints.gguf import rope
 from engine.checkpoints.gguf.architectures import ARCHITECTURES, Architecture
 from engine.checkpoints.gguf.container import Entry, GGUFFile
 from engine.checkpoints.gguf.keys import Keys
-from engine.checkpoints.gguf.tokenizer import TOKENS, SpecialTokens
+from engine.checkpoints.gguf.special import SpecialTokens
 from engine.checkpoints.gguf.types import FLOATING, TYPES
+from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.models.base import ModelConfig
 from engine.models.registry import family
 from engine.protocol import Sampling
