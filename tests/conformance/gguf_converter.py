@@ -124,6 +124,44 @@ def _qwen3moe(config: Any) -> Keys:
     return _scaling(config) | _heads(config) | _experts(config) | size
 
 
+def _deepseek2(config: Any) -> Keys:
+    """With keys and values absorbed; older files have other values of some keys."""
+    keys = _scaling(config) | {
+        "vocab_size": config.vocab_size,
+        "attention.head_count_kv": 1,
+        "attention.kv_lora_rank": config.kv_lora_rank,
+        "attention.key_length": config.kv_lora_rank + config.qk_rope_head_dim,
+        "attention.value_length": config.kv_lora_rank,
+        "attention.key_length_mla": config.qk_nope_head_dim + config.qk_rope_head_dim,
+        "attention.value_length_mla": config.v_head_dim,
+        "rope.dimension_count": config.qk_rope_head_dim,
+        "leading_dense_block_count": config.first_k_dense_replace,
+        "expert_feed_forward_length": config.moe_intermediate_size,
+        "expert_shared_count": config.n_shared_experts,
+        "expert_count": config.n_routed_experts,
+        "expert_used_count": config.num_experts_per_tok,
+        "expert_weights_scale": float(config.routed_scaling_factor),
+    }
+    if config.n_group is not None:
+        keys |= {"expert_group_count": config.n_group, "expert_group_used_count": config.topk_group}
+    if config.q_lora_rank is not None:
+        keys["attention.q_lora_rank"] = config.q_lora_rank
+    if "mscale_all_dim" in config.rope_parameters:
+        keys["rope.scaling.yarn_log_multiplier"] = 0.1 * config.rope_parameters["mscale_all_dim"]
+    return keys
+
+
+def unabsorbed(config: Any) -> Keys:
+    """As files of deepseek2 were before 2025-04."""
+    return {
+        "attention.head_count_kv": config.num_attention_heads,
+        "attention.key_length": config.qk_nope_head_dim + config.qk_rope_head_dim,
+        "attention.value_length": config.v_head_dim,
+        "attention.key_length_mla": None,
+        "attention.value_length_mla": None,
+    }
+
+
 def _gpt_oss(config: Any) -> Keys:
     return (
         _scaling(config)
@@ -148,6 +186,7 @@ FAMILIES = {
         Family("llama", "Mixtral", _mixtral),
         Family("qwen3moe", "Qwen3Moe", _qwen3moe),
         Family("gpt-oss", "GptOss", _gpt_oss),
+        Family("deepseek2", "DeepseekV2", _deepseek2),
     )
 }
 
@@ -198,9 +237,11 @@ def convert(
         "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
     }
     for key, value in (common | FAMILIES[architecture].keys(config) | (keys or {})).items():
-        add(writer, f"{architecture}.{key}", value)
+        if value is not None:
+            add(writer, f"{architecture}.{key}", value)
     tokenizer(writer)
-    for name, tensor in tensors(model, architecture):
+    absorbed = (keys or {}).get("attention.key_length_mla", 0) is not None
+    for name, tensor in tensors(model, architecture, absorbed):
         write_tensor(writer, name, tensor, kind(name))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
@@ -223,13 +264,16 @@ class Stored(NamedTuple):
     put_back: Callable[[Tensor], None]
 
 
-def tensors(model: transformers.PreTrainedModel, architecture: str) -> list[tuple[str, Stored]]:
+def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bool) -> list[tuple[str, Stored]]:
     arch = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
     names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
     found = []
     for name, parameter in model.named_parameters():
         if ".experts." in name:
             found += _stacked(name, parameter.detach(), transposed=architecture == "gpt-oss")
+            continue
+        if "kv_b_proj" in name and absorbed:
+            found += _absorbed(model.config, name, parameter.detach())
             continue
         own = names.get_name(name, (".weight", ".bias"))
         assert own is not None, name
@@ -270,6 +314,18 @@ def _stacked(name: str, parameter: Tensor, transposed: bool) -> list[tuple[str, 
             f"blk.{layer}.ffn_{part}_exps.{'bias' if bias else 'weight'}",
             Stored(view, lambda data, v=view: void(v.copy_(data))),
         )
+        for part, view in parts.items()
+    ]
+
+
+def _absorbed(config: Any, name: str, parameter: Tensor) -> list[tuple[str, Stored]]:
+    """Latent attention's projection up, that for keys across and apart from that for values."""
+    heads = parameter.view(config.num_attention_heads, -1, config.kv_lora_rank)
+    k_up, v_up = heads.split((config.qk_nope_head_dim, config.v_head_dim), 1)
+    parts = {"k": k_up.transpose(1, 2), "v": v_up}
+    layer = name.split(".")[2]
+    return [
+        (f"blk.{layer}.attn_{part}_b.weight", Stored(view, lambda data, v=view: void(v.copy_(data))))
         for part, view in parts.items()
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 import transformers
 from engine_support import Ours, relative
-from gguf_converter import by_llama_cpp, convert, random_model
+from gguf_converter import by_llama_cpp, convert, random_model, unabsorbed
 from gguf_models import KIND, VOCABULARY
 
 from engine.checkpoints.load import Checkpoint
@@ -24,6 +25,8 @@ class Case(NamedTuple):
     options: dict[str, Any] = {}
     llama_cpp: float = LLAMA_CPP
     """How far llama.cpp may be off; 0 where it computes something else than transformers."""
+    older: bool = False
+    """As files of deepseek2 were."""
 
 
 def _rope(kind: str, **values: Any) -> dict[str, Any]:
@@ -45,6 +48,12 @@ EXPERTS = {"num_local_experts": 6, "num_experts_per_tok": 2}
 QWEN3_MOE = {"num_local_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "head_dim": 16,
              "norm_topk_prob": True}  # fmt: skip
 GPT_OSS = EXPERTS | {"head_dim": 16, "sliding_window": 8}
+DEEPSEEK = {"rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
+            "qk_rope_head_dim": 16, "v_head_dim": 32, "q_lora_rank": 32, "first_k_dense_replace": 1, "n_group": 1,
+            "topk_group": 1, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2,
+            "moe_intermediate_size": 32, "routed_scaling_factor": 2.5}  # fmt: skip
+GROUPS = {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2}
+MLA_YARN = _rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=0.707, mscale_all_dim=0.707)
 CASES = {
     "gemma2": Case("gemma2", GEMMA),
     "gemma2 wide heads": Case("gemma2", GEMMA | {"head_dim": 32, "query_pre_attn_scalar": 32}),
@@ -66,6 +75,11 @@ CASES = {
                                                                    "tie_word_embeddings": True}),
     "gpt-oss": Case("gpt-oss", GPT_OSS | _rope("default")),
     "gpt-oss yarn": Case("gpt-oss", GPT_OSS, llama_cpp=0),
+    "deepseek2": Case("deepseek2", DEEPSEEK),
+    "deepseek2 yarn": Case("deepseek2", DEEPSEEK | MLA_YARN),
+    "deepseek2 older": Case("deepseek2", DEEPSEEK, older=True),
+    "deepseek2 groups": Case("deepseek2", DEEPSEEK | GROUPS, llama_cpp=0),
+    "deepseek2 lite": Case("deepseek2", DEEPSEEK | {"q_lora_rank": None, "num_hidden_layers": 27}),
     "smollm3 yarn": Case("smollm3", {"num_hidden_layers": 5, "original_max_position_embeddings": 64}
                          | _rope("yarn", factor=4.0, original_max_position_embeddings=64)),
 }  # fmt: skip
@@ -82,6 +96,12 @@ def mixed(name: str) -> KIND:
         "ffn_gate_exps": KIND.MXFP4,
         "ffn_up_exps": KIND.Q8_0,
     }.get(local, KIND.Q4_0)
+
+
+def write(
+    case: Case, model: transformers.PreTrainedModel, file: Path, kind: Callable[[str], KIND] = lambda name: KIND.F32
+) -> None:
+    convert(model, file, kind, unabsorbed(model.config) if case.older else {})
 
 
 def prompts() -> list[list[int]]:
@@ -110,7 +130,7 @@ def compare(ours: Ours, model: transformers.PreTrainedModel) -> None:
 def test_logits_are_those_of_transformers_and_llama_cpp(name: str, tmp_path: Path) -> None:
     case, file = CASES[name], tmp_path / "model.gguf"
     model = random_model(case.architecture, **case.options)
-    convert(model, file)
+    write(case, model, file)
     ours = Ours(file)
     compare(ours, model)
     if case.llama_cpp:
@@ -123,7 +143,7 @@ def test_logits_are_those_of_transformers_and_llama_cpp(name: str, tmp_path: Pat
 def test_packed_weights(name: str, tmp_path: Path) -> None:
     case, file = CASES[name], tmp_path / "model.gguf"
     model = random_model(case.architecture, **case.options)
-    convert(model, file, mixed)
+    write(case, model, file, mixed)
     for weights in ("4bit", "4bit_torch", "16bit"):
         ours = Ours(file, weights=weights)
         compare(ours, model)
@@ -137,7 +157,7 @@ def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
     """The same weights through both readers: the same configuration, and the same logits in bfloat16 to the bit."""
     case, file = CASES[name], tmp_path / "model.gguf"
     model = random_model(case.architecture, **case.options)
-    convert(model.bfloat16().float(), file)
+    write(case, model.bfloat16().float(), file)
     model.bfloat16().save_pretrained(tmp_path / "folder")
     ours, other = Ours(file, torch.bfloat16), Ours(tmp_path / "folder", torch.bfloat16)
     for found, want in zip(ours.logits(prompts()), other.logits(prompts()), strict=True):

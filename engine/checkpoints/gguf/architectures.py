@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf import rope
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.keys import Keys
-from engine.checkpoints.gguf.names import EXPERTS, FUSED, GPT_OSS, MIXTRAL, SANDWICH
+from engine.checkpoints.gguf.names import DEEPSEEK2, EXPERTS, FUSED, GPT_OSS, MIXTRAL, SANDWICH
 from engine.models.base import ModelConfig
 
 Values = dict[str, Any]
@@ -25,8 +25,8 @@ class Architecture(NamedTuple):
     """``values(keys, files, common)`` gives what comes beside or in place of the ``common`` values of config.json.
 
     ``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours. ``norm_offset``: what the converter added
-    to the weights of norms. ``partial``: a part of each head may rotate. ``experts``: a file may have some. ``finish``
-    changes what the family has read.
+    to the weights of norms. ``heads``: whether all of each head rotates, or perhaps a part, or latents are cached.
+    ``experts``: a file may have some. ``finish`` changes what the family has read.
     """
 
     family: str
@@ -34,7 +34,7 @@ class Architecture(NamedTuple):
     names: Mapping[str, str] = {}
     interleaved: bool = False
     norm_offset: float = 0.0
-    partial: bool = False
+    heads: Literal["whole", "partial", "latent"] = "whole"
     experts: bool = False
     finish: Callable[[ModelConfig, Keys], ModelConfig] = lambda config, keys: config
 
@@ -58,6 +58,48 @@ def _qwen3moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
     """All layers have experts, whose shares add up to 1."""
     size = keys.integer("expert_feed_forward_length")
     return _experts(keys) | {"moe_intermediate_size": size, "norm_topk_prob": True}
+
+
+def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Files from before 2025-04 have a head's own lengths under the names that are now those of what is cached."""
+    if keys.optional_integer("expert_gating_func") == 2 or any(".exp_probs_b" in name for name in files.entries):
+        raise CheckpointError(
+            f"{files.path.name} is a DeepSeek-V3 or of its kin, which Kvasir does not know. Choose another model, such "
+            "as a DeepSeek-V2."
+        )
+    values = common | {
+        "num_key_value_heads": common["num_attention_heads"],
+        "q_lora_rank": keys.optional_integer("attention.q_lora_rank") or None,
+        "kv_lora_rank": keys.integer("attention.kv_lora_rank"),
+        "qk_rope_head_dim": keys.integer("rope.dimension_count"),
+        "v_head_dim": keys.optional_integer("attention.value_length_mla") or keys.integer("attention.value_length"),
+        "n_routed_experts": keys.optional_integer("expert_count") or None,
+        "first_k_dense_replace": keys.optional_integer("leading_dense_block_count") or 0,
+    }
+    values["qk_nope_head_dim"] = common["head_dim"] - values["qk_rope_head_dim"]
+    if values["n_routed_experts"]:
+        values |= _deepseek2_experts(keys)
+    multiplier = keys.optional_number("rope.scaling.yarn_log_multiplier")
+    if multiplier:
+        # A tenth of mscale_all_dim; mscale, which no key has, is the same in this family.
+        scales = {"mscale": 10 * multiplier, "mscale_all_dim": 10 * multiplier}
+        values["rope_parameters"] = common["rope_parameters"] | scales
+    return values
+
+
+def _deepseek2_experts(keys: Keys) -> Values:
+    groups = keys.optional_integer("expert_group_count") or 1
+    scale = keys.optional_number("expert_weights_scale")
+    return {
+        "num_experts_per_tok": keys.integer("expert_used_count"),
+        "moe_intermediate_size": keys.integer("expert_feed_forward_length"),
+        "n_shared_experts": keys.optional_integer("expert_shared_count") or 0,
+        "routed_scaling_factor": scale or 1.0,
+        "norm_topk_prob": keys.flag("expert_weights_norm", False),
+        "topk_method": "group_limited_greedy" if groups > 1 else "greedy",
+        "n_group": groups,
+        "topk_group": keys.optional_integer("expert_group_used_count") or groups,
+    }
 
 
 def _gpt_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
@@ -139,9 +181,10 @@ ARCHITECTURES = {
     "qwen3": Architecture("Qwen3ForCausalLM"),
     "qwen3moe": Architecture("Qwen3MoeForCausalLM", _qwen3moe, EXPERTS, experts=True),
     "gpt-oss": Architecture("GptOssForCausalLM", _gpt_oss, GPT_OSS, experts=True),
+    "deepseek2": Architecture("DeepseekV2ForCausalLM", _deepseek2, DEEPSEEK2, heads="latent", experts=True),
     "gemma2": Architecture("Gemma2ForCausalLM", _gemma2, SANDWICH, norm_offset=1.0),
     "gemma3": Architecture("Gemma3ForCausalLM", _gemma3, SANDWICH, norm_offset=1.0),
-    "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, partial=True),
+    "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, heads="partial"),
     "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
     "granite": Architecture("GraniteForCausalLM", _granite, interleaved=True, finish=_unrotated),
     "smollm3": Architecture("SmolLM3ForCausalLM", interleaved=True),

@@ -55,7 +55,7 @@ def read_config(files: GGUFFile) -> ModelConfig:
             f"{files.path.name} is a mixture of experts, which Kvasir does not know of the architecture {name!r}. "
             "Choose another model."
         )
-    values = _sizes(keys, kind.partial) | {
+    values = _sizes(keys, kind.heads) | {
         "architectures": [kind.family],
         "vocab_size": _vocabulary(files),
         "tie_word_embeddings": "output.weight" not in files.entries,
@@ -68,17 +68,10 @@ def read_config(files: GGUFFile) -> ModelConfig:
     return replace(config, rope=rope.with_factors(config.rope, config.head_dim, files))
 
 
-def _sizes(keys: Keys, partial: bool) -> dict[str, Any]:
-    """``partial``: how much of each head rotates is for the architecture to say."""
+def _sizes(keys: Keys, kind: str) -> dict[str, Any]:
+    """``kind`` as :attr:`Architecture.heads`."""
     heads, hidden = keys.integer("attention.head_count"), keys.integer("embedding_length")
-    rotated = None if partial else keys.optional_integer("rope.dimension_count")
-    head_dim = keys.optional_integer("attention.key_length") or rotated or hidden // heads
-    if head_dim > MAX_HEAD_DIM:
-        raise keys.wrong(f"a head dimension of {head_dim:,} is absurd")
-    if (keys.optional_integer("attention.value_length") or head_dim) != head_dim:
-        raise keys.wrong("its keys and values differ in length, which this family does not do in Kvasir")
-    if (rotated or head_dim) != head_dim:
-        raise keys.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
+    head_dim = _head_dim(keys, hidden // heads, kind)
     return {
         "hidden_size": hidden,
         "intermediate_size": _inner(keys),
@@ -89,6 +82,23 @@ def _sizes(keys: Keys, partial: bool) -> dict[str, Any]:
         "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon"),
         "max_position_embeddings": keys.integer("context_length"),
     }
+
+
+def _head_dim(keys: Keys, usual: int, kind: str) -> int:
+    rotated = keys.optional_integer("rope.dimension_count") if kind == "whole" else None
+    head_dim = keys.optional_integer("attention.key_length") or rotated or usual
+    if kind == "latent":
+        # What newer files give as the plain lengths are those of what is cached.
+        head_dim = keys.optional_integer("attention.key_length_mla") or head_dim
+    if head_dim > MAX_HEAD_DIM:
+        raise keys.wrong(f"a head dimension of {head_dim:,} is absurd")
+    if kind == "latent":
+        return head_dim
+    if (keys.optional_integer("attention.value_length") or head_dim) != head_dim:
+        raise keys.wrong("its keys and values differ in length, which this family does not do in Kvasir")
+    if (rotated or head_dim) != head_dim:
+        raise keys.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
+    return head_dim
 
 
 def _inner(keys: Keys) -> int:

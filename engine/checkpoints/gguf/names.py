@@ -33,6 +33,20 @@ MIXTRAL = {
     "block_sparse_moe.experts.w3": "ffn_up_exps",
     "block_sparse_moe.experts.w2": "ffn_down_exps",
 }
+DEEPSEEK2 = EXPERTS | {
+    "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
+    "mlp.shared_experts.up_proj": "ffn_up_shexp",
+    "mlp.shared_experts.down_proj": "ffn_down_shexp",
+    "self_attn.q_a_proj": "attn_q_a",
+    "self_attn.q_a_layernorm": "attn_q_a_norm",
+    "self_attn.q_b_proj": "attn_q_b",
+    "self_attn.kv_a_proj_with_mqa": "attn_kv_a_mqa",
+    "self_attn.kv_a_layernorm": "attn_kv_a_norm",
+    "self_attn.kv_b_proj": "attn_kv_b",
+}
+KV_UP, K_UP, V_UP = "attn_kv_b", "attn_k_b", "attn_v_b"
+"""Latent attention's projection up to keys and values ``[heads * (nope + value), rank]``: the whole, or its two parts
+``[heads, rank, nope]`` and ``[heads, value, rank]``."""
 GPT_OSS = EXPERTS | {
     "mlp.router": "ffn_gate_inp",
     "self_attn.sinks": "attn_sinks",

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.architectures import Architecture
 from engine.checkpoints.gguf.container import Entry, GGUFFile
-from engine.checkpoints.gguf.names import Names
+from engine.checkpoints.gguf.names import K_UP, KV_UP, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.source import Packing
 from engine.layers.embedding import TokenTable
@@ -21,7 +21,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.linear.ggml_blocks import BLOCKS
 from engine.layers.numerics import Numerics
-from engine.models.base import ModelConfig
+from engine.models.base import LatentShape, ModelConfig
 
 MISMATCH = "The file contradicts itself: download the model again."
 
@@ -60,6 +60,7 @@ class GGUFSource:
         self._names, self._norm_offset = Names(architecture.names), architecture.norm_offset
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
         self._heads = heads if architecture.interleaved else {}
+        self._latent = config.latent
         self._on_module = on_module
         self._planning, self._native = device.type == "meta", weights == "4bit"
 
@@ -106,6 +107,9 @@ class GGUFSource:
         return layer
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        name = self._names.module(prefix)
+        if self._latent is not None and name.endswith(KV_UP) and f"{name}.weight" not in self.files.entries:
+            return self._kv_up(name.removesuffix(KV_UP), self._latent, rows // (self._latent.nope + self._latent.value))
         modules = [self._module(prefix, 0, rows, columns, False)]
         weight = self._dense(modules, columns)
         self._used(*self._tensors(modules[0]))
@@ -147,6 +151,17 @@ class GGUFSource:
             for module, rows in zip(modules, weight.split([module.out_features for module in modules]), strict=True):
                 self._write(f"{module.name}.weight", module, rows)
         return weight
+
+    def _kv_up(self, layer: str, shape: LatentShape, heads: int) -> Tensor:
+        """Latent attention's ``[heads * (nope + value), rank]``, of its two parts; that for keys lies across."""
+        k_up = self._stacked(f"{layer}{K_UP}", heads, shape.rank, shape.nope, False)
+        v_up = self._stacked(f"{layer}{V_UP}", heads, shape.value, shape.rank, False)
+        parts = [
+            self._dense([whole._replace(out_features=heads * whole.out_features)], columns).view(heads, -1, columns)
+            for whole, columns in ((k_up, shape.nope), (v_up, shape.rank))
+        ]
+        self._used(*self._tensors(k_up), *self._tensors(v_up))
+        return torch.cat((parts[0].transpose(1, 2), parts[1]), 1).flatten(0, 1)
 
     def _bias(self, modules: list[_Module]) -> Tensor | None:
         """The fused bias, zero for modules without one."""
