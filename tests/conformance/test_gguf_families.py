@@ -10,7 +10,24 @@ import pytest
 import torch
 import transformers
 from engine_support import Ours, relative
-from gguf_converter import by_llama_cpp, convert, random_model, unabsorbed
+from gguf_converter import by_llama_cpp, convert
+from gguf_families import (
+    DEEPSEEK,
+    EXPERTS,
+    GEMMA,
+    GEMMA3,
+    GEMMA3_SCALED,
+    GPT_OSS,
+    GRANITE,
+    GROUPS,
+    LONGROPE,
+    MLA_YARN,
+    PARTIAL,
+    QWEN3_MOE,
+    random_model,
+    rope_of,
+    unabsorbed,
+)
 from gguf_models import KIND, VOCABULARY
 
 from engine.checkpoints.load import Checkpoint
@@ -29,41 +46,18 @@ class Case(NamedTuple):
     """As files of deepseek2 were."""
 
 
-def _rope(kind: str, **values: Any) -> dict[str, Any]:
-    return {"rope_parameters": {"rope_type": kind, "rope_theta": 500.0, **values}}
-
-
-GEMMA = {"head_dim": 16, "query_pre_attn_scalar": 16, "sliding_window": 8, "attn_logit_softcapping": 3.0,
-         "final_logit_softcapping": 2.0, "tie_word_embeddings": True}  # fmt: skip
-GEMMA3 = GEMMA | {"num_hidden_layers": 7, "attn_logit_softcapping": None, "final_logit_softcapping": None}
-GEMMA3_SCALED = {
-    "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
-    "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
-}
-GRANITE = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 3.0}
-LONG = {"short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], "long_factor": [2.0 + 3 * i for i in range(8)]}
-LONGROPE = _rope("longrope", **LONG) | {"original_max_position_embeddings": 256, "max_position_embeddings": 1024}
-PARTIAL = {key: values[:6] for key, values in LONG.items()} | {"partial_rotary_factor": 0.75}
-EXPERTS = {"num_local_experts": 6, "num_experts_per_tok": 2}
-QWEN3_MOE = {"num_local_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 32, "head_dim": 16,
-             "norm_topk_prob": True}  # fmt: skip
-GPT_OSS = EXPERTS | {"head_dim": 16, "sliding_window": 8}
-DEEPSEEK = {"rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 64, "qk_nope_head_dim": 32,
-            "qk_rope_head_dim": 16, "v_head_dim": 32, "q_lora_rank": 32, "first_k_dense_replace": 1, "n_group": 1,
-            "topk_group": 1, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2,
-            "moe_intermediate_size": 32, "routed_scaling_factor": 2.5}  # fmt: skip
-GROUPS = {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2}
-MLA_YARN = _rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=0.707, mscale_all_dim=0.707)
 CASES = {
     "gemma2": Case("gemma2", GEMMA),
     "gemma2 wide heads": Case("gemma2", GEMMA | {"head_dim": 32, "query_pre_attn_scalar": 32}),
     "gemma3": Case("gemma3", GEMMA3),
+    "gemma2 27B": Case("gemma2", GEMMA | {"num_hidden_layers": 46, "head_dim": 32}, llama_cpp=3e-3),
+    "gemma3 27B": Case("gemma3", GEMMA3 | {"num_hidden_layers": 62, "head_dim": 32}, llama_cpp=3e-3),
     "gemma3 scaled": Case("gemma3", GEMMA3 | {"rope_parameters": GEMMA3_SCALED}),
     "phi3": Case("phi3", {"sliding_window": None}),
     "phi3 window": Case("phi3", {"sliding_window": 8}, llama_cpp=0),
-    "phi3 partial, tied": Case("phi3", _rope("default", partial_rotary_factor=0.5) | {"tie_word_embeddings": True}),
+    "phi3 partial, tied": Case("phi3", rope_of("default", partial_rotary_factor=0.5) | {"tie_word_embeddings": True}),
     "phi3 longrope": Case("phi3", LONGROPE),
-    "phi3 longrope, partial": Case("phi3", LONGROPE | _rope("longrope", **PARTIAL)),
+    "phi3 longrope, partial": Case("phi3", LONGROPE | rope_of("longrope", **PARTIAL)),
     "olmo2": Case("olmo2"),
     "olmo2 multi-head": Case("olmo2", {"num_key_value_heads": 4}),
     "granite": Case("granite", GRANITE),
@@ -73,7 +67,7 @@ CASES = {
     "qwen3 moe": Case("qwen3moe", QWEN3_MOE),
     "qwen3 moe, all experts, tied": Case("qwen3moe", QWEN3_MOE | {"num_experts_per_tok": 6,
                                                                    "tie_word_embeddings": True}),
-    "gpt-oss": Case("gpt-oss", GPT_OSS | _rope("default")),
+    "gpt-oss": Case("gpt-oss", GPT_OSS | rope_of("default")),
     "gpt-oss yarn": Case("gpt-oss", GPT_OSS, llama_cpp=0),
     "deepseek2": Case("deepseek2", DEEPSEEK),
     "deepseek2 yarn": Case("deepseek2", DEEPSEEK | MLA_YARN),
@@ -81,7 +75,7 @@ CASES = {
     "deepseek2 groups": Case("deepseek2", DEEPSEEK | GROUPS, llama_cpp=0),
     "deepseek2 lite": Case("deepseek2", DEEPSEEK | {"q_lora_rank": None, "num_hidden_layers": 27}),
     "smollm3 yarn": Case("smollm3", {"num_hidden_layers": 5, "original_max_position_embeddings": 64}
-                         | _rope("yarn", factor=4.0, original_max_position_embeddings=64)),
+                         | rope_of("yarn", factor=4.0, original_max_position_embeddings=64)),
 }  # fmt: skip
 
 

@@ -118,8 +118,8 @@ def _windows(keys: Keys, period: int, missing: int = 0) -> Values:
             raise keys.wrong('"attention.sliding_window_pattern" does not say of each layer whether it has a window')
         local = pattern[:layers]
     else:
-        period = keys.optional_integer("attention.sliding_window_pattern") if pattern is not None else period
-        local = [not period or (index + 1) % period != 0 for index in range(layers)]
+        every = period if pattern is None else keys.optional_integer("attention.sliding_window_pattern")
+        local = [not every or (index + 1) % every != 0 for index in range(layers)]
     kinds = ["sliding_attention" if window and here else "full_attention" for here in local]
     return {"sliding_window": window or None, "layer_types": kinds}
 

@@ -90,7 +90,7 @@ def _head_dim(keys: Keys, usual: int, kind: str) -> int:
     if kind == "latent":
         # What newer files give as the plain lengths are those of what is cached.
         head_dim = keys.optional_integer("attention.key_length_mla") or head_dim
-    if head_dim > MAX_HEAD_DIM:
+    if not 1 <= head_dim <= MAX_HEAD_DIM:
         raise keys.wrong(f"a head dimension of {head_dim:,} is absurd")
     if kind == "latent":
         return head_dim
