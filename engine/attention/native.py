@@ -20,7 +20,7 @@ FEW_ROWS = 16
 
 
 class NativeAttention:
-    """Few rows of each sequence; others, and everything that asks for lse, through :class:`SdpaAttention`."""
+    """Few rows of each sequence; others through :class:`SdpaAttention`."""
 
     name = "native"
 
@@ -53,14 +53,15 @@ class NativeAttention:
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        if need_lse or batch.host.max_rows > FEW_ROWS:
+        if batch.host.max_rows > FEW_ROWS:
             return self._many.attend(q, kv, spec, batch, group, need_lse)
         assert self._library is not None, "see declines"
         q = q.contiguous()
         out = torch.zeros_like(q) if q.shape[0] > batch.host.T else torch.empty_like(q)
+        lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
         rows = self._rows_of(batch, spec.window, group)
-        self._library.attend(q, kv.k, kv.v, batch.page_table[group], rows, spec.scale, out)
-        return out, None
+        self._library.attend(q, kv.k, kv.v, batch.page_table[group], rows, spec.scale, out, lse)
+        return out, lse
 
     def _rows_of(self, batch: Batch, window: int | None, group: int) -> Tensor:
         """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import logging
 import os
 import platform
@@ -130,14 +131,19 @@ def kernels(model: CausalLM) -> list[Kernel]:
 
 def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
     """The attention backend for each kind of window that the layers have, and for drafted trees."""
-    head = model.config.head_dim
+    head, latent = model.config.head_dim, model.config.latent
+    forms = [("attention", "dense", (head, head))]
+    if latent is not None:
+        forms = [
+            ("attention to latents", "latent", (latent.rank + latent.rope, latent.rank)),
+            ("attention to expanded latents", "wide", (head, latent.value)),
+        ]
     windows = {window: model.config.windows.count(window) for window in model.config.windows}
     for window, layers in windows.items():
-        for tree in (False, True):
+        for (form, kind, widths), tree in itertools.product(forms, (False, True)):
             spec = AttnSpec(head**-0.5, window)
-            problem = AttnProblem(model.device.type, model.dtype, spec, tree=tree, head_dims=(head, head))
-            choice = choose(problem)
-            part = "attention" + (f", window of {window}" if window else "") + (", trees" if tree else "")
+            choice = choose(AttnProblem(model.device.type, model.dtype, spec, kind, tree, head_dims=widths))
+            part = form + (f", window of {window}" if window else "") + (", trees" if tree else "")
             yield Kernel(part, layers, choice.backend.name, tuple(f"{name}: {why}" for name, why in choice.declined))
 
 

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from engine.models.base import LatentShape
 
 
+EXPANDED_BYTES = 64 << 20
+"""Keys and values expanded at a time: as many heads as go in. Where not even one does, a sequence is absorbed."""
+
+
 class Part(NamedTuple):
     """Some sequences of a step: a batch of them alone, and their ``rows [R]`` in the step."""
 
@@ -56,8 +60,10 @@ def expanding_pays(shape: LatentShape, rows: int, keys: int) -> bool:
 class FormPlanner:
     """Decides once for all layers of a step; batch-invariant numerics always absorb."""
 
-    def __init__(self, shape: LatentShape, numerics: Numerics) -> None:
+    def __init__(self, shape: LatentShape, numerics: Numerics, itemsize: int) -> None:
+        """``itemsize`` is that of the model's dtype, in bytes."""
         self.shape, self.numerics = shape, numerics
+        self._most = EXPANDED_BYTES // (itemsize * (shape.rank + shape.nope + 2 * shape.rope + shape.value))
         self._batch: Batch | None = None
         self._forms = Forms(None, None)
 
@@ -71,13 +77,16 @@ class FormPlanner:
         if self.numerics.batch_invariant:
             return Forms(None, None)
         host = batch.host
-        pays = [
-            expanding_pays(self.shape, host.row_start[s + 1] - host.row_start[s], host.kv_len[s]) for s in range(host.S)
-        ]
-        if not any(pays):
+        expanded: list[int] = []
+        left = self._most
+        for s, keys in enumerate(host.kv_len[: host.S]):
+            if keys <= left and expanding_pays(self.shape, host.row_start[s + 1] - host.row_start[s], keys):
+                expanded.append(s)
+                left -= keys
+        if not expanded:
             return Forms(None, None)
-        rest = [s for s in range(host.S) if not pays[s]]
-        return Forms(subset(batch, rest) if rest else None, expansion(batch, [s for s in range(host.S) if pays[s]]))
+        rest = sorted(set(range(host.S)).difference(expanded))
+        return Forms(subset(batch, rest) if rest else None, expansion(batch, expanded))
 
 
 def subset(batch: Batch, sequences: Sequence[int]) -> Part:

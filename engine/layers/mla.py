@@ -19,6 +19,7 @@ from torch import Tensor
 from engine.attention.interface import AttnSpec
 from engine.cache.store import PackedKV
 from engine.core.batch import Batch
+from engine.layers import latent_forms
 from engine.layers.latent_forms import Expansion, FormPlanner
 from engine.layers.linear.base import Linear
 from engine.layers.linear.tiled import tiled_heads_matmul
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
 LATENT_EPS = 1e-6
 """Of the norms of latents, whatever that of the stream's norms is."""
-EXPANDED_BYTES = 64 << 20
-"""Keys and values expanded at a time: as many heads as go in, at least one."""
 
 
 class LatentAttention:
@@ -43,7 +42,7 @@ class LatentAttention:
         assert shape is not None, "read_config gives it"
         self.index, self.shape, self.heads = index, shape, config.num_heads
         self.numerics = source.numerics
-        self.forms = FormPlanner(shape, source.numerics)
+        self.forms = FormPlanner(shape, source.numerics, source.dtype.itemsize)
         scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
         self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
         q_size, latent_size = self.heads * config.head_dim, shape.rank + shape.rope
@@ -121,7 +120,7 @@ class LatentAttention:
         latents = kv.k.index_select(0, part.slots)[:, 0]
         c, k_rope = latents.split((shape.rank, shape.rope), 1)
         width = shape.value + shape.nope + shape.rope
-        together = max(1, EXPANDED_BYTES // (c.shape[0] * width * q.element_size()))
+        together = max(1, latent_forms.EXPANDED_BYTES // (c.shape[0] * width * q.element_size()))
         out = q.new_empty(q.shape[0], self.heads, shape.value)
         for first in range(0, self.heads, together):
             up = self.up[first : first + together]

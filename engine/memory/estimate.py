@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 
 from engine.cache.pool import PAGE_SIZE
+from engine.layers.latent_forms import EXPANDED_BYTES
 from engine.models.base import ModelConfig
 from engine.protocol import Fit
 
@@ -59,10 +60,16 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     if moe is not None:
         asked = 3 * max(moe.intermediate_size, moe.shared_size) + EXPERT_HIDDEN * config.hidden_size
         inner = asked if all(moe.sparse) else max(inner, asked)
-    heads = (config.num_heads + 2 * config.num_kv_heads) * config.head_dim
-    widest = 3 * config.hidden_size + max(inner, 3 * heads)
+    attention, latent = 3 * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim, config.latent
+    scratch = SCRATCH_BYTES
+    if latent is not None:
+        # Absorbed: q twice, q in the latents' space, and the result there. Expanded keys and values stand beside the
+        # latents that they come from and the projection on its way into place.
+        attention = 2 * config.num_heads * (config.head_dim + latent.rank + latent.rope)
+        scratch += 3 * EXPANDED_BYTES
+    widest = 3 * config.hidden_size + max(inner, attention)
     logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
-    return rows * widest * dtype.itemsize + logits + SCRATCH_BYTES
+    return rows * widest * dtype.itemsize + logits + scratch
 
 
 def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:

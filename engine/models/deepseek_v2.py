@@ -83,6 +83,7 @@ class Model(Decoder):
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         super().__init__(config, source)
         # A step's forms are the same in all layers: planned once.
-        attentions = [layer.attention for layer in self.layers if isinstance(layer, LatentLayer)]
-        for attention in attentions:
-            attention.forms = attentions[0].forms
+        blocks = [layer.attention for layer in self.layers if isinstance(layer, LatentLayer)]
+        latent = [block for block in blocks if isinstance(block, LatentAttention)]
+        for block in latent:
+            block.forms = latent[0].forms

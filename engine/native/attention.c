@@ -16,6 +16,7 @@ typedef struct {
     const int64_t (*rows)[3];      /* for each row: where its pages begin, and its keys [first, stop) */
     int64_t count, heads, kv_heads, width;
     float scale;
+    float *lse; /* [count, heads], the log of the sum of exponentiated scores; or NULL */
 } Attend;
 
 #if defined(__x86_64__)
@@ -105,7 +106,7 @@ AVX512 INLINE void weigh(const Attend *a, float *scores, int now, float *top, fl
 }
 
 AVX512 INLINE void attend_heads(const int heads, const Attend *a, int64_t row, int64_t kv_head, const uint16_t *q,
-                                uint16_t *out) {
+                                uint16_t *out, float *lse) {
     const int32_t *pages = a->pages + a->rows[row][0];
     const int64_t stop = a->rows[row][2], step = a->kv_heads * a->width, at = kv_head * a->width;
     float sums[HEADS_AT_ONCE * WIDEST] = {0}, scores[HEADS_AT_ONCE][STRETCH];
@@ -123,6 +124,7 @@ AVX512 INLINE void attend_heads(const int heads, const Attend *a, int64_t row, i
         for (int h = 0; h < heads; h++) weigh(a, scores[h], now, top + h, total + h, sums + h * a->width);
         gather(heads, a, values, now, scores, sums);
     }
+    for (int h = 0; lse && h < heads; h++) lse[h] = total[h] ? top[h] + logf(total[h]) : -INFINITY;
     for (int h = 0; h < heads; h++)
         for (int64_t d = 0; d < a->width; d += 16) {
             const __m512 sum = _mm512_loadu_ps(sums + h * a->width + d);
@@ -136,11 +138,12 @@ AVX512 static void attend_task(const Attend *a, int64_t row, int64_t kv_head, co
     for (int64_t h = 0; h < group; h += HEADS_AT_ONCE) {
         const uint16_t *from = q + begin + h * a->width;
         uint16_t *to = out + begin + h * a->width;
+        float *lse = a->lse ? a->lse + row * a->heads + kv_head * group + h : NULL;
         switch (group - h) {
-        case 1: attend_heads(1, a, row, kv_head, from, to); break;
-        case 2: attend_heads(2, a, row, kv_head, from, to); break;
-        case 3: attend_heads(3, a, row, kv_head, from, to); break;
-        default: attend_heads(4, a, row, kv_head, from, to);
+        case 1: attend_heads(1, a, row, kv_head, from, to, lse); break;
+        case 2: attend_heads(2, a, row, kv_head, from, to, lse); break;
+        case 3: attend_heads(3, a, row, kv_head, from, to, lse); break;
+        default: attend_heads(4, a, row, kv_head, from, to, lse);
         }
     }
 }

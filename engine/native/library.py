@@ -55,6 +55,7 @@ class Attend(ctypes.Structure):
         ("kv_heads", ctypes.c_int64),
         ("width", ctypes.c_int64),
         ("scale", ctypes.c_float),
+        ("lse", ctypes.c_void_p),
     )
 
 
@@ -110,12 +111,22 @@ class Library:
         """Output features ``[start, stop)`` of the weights into ``out [stop - start, in_features]`` bfloat16."""
         self._ggml_round(ctypes.addressof(weights), start, stop, out.data_ptr(), torch.get_num_threads())
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, pages: Tensor, rows: Tensor, scale: float, out: Tensor) -> None:
+    def attend(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        pages: Tensor,
+        rows: Tensor,
+        scale: float,
+        out: Tensor,
+        lse: Tensor | None = None,
+    ) -> None:
         """Attention of ``q [T, H, d]`` over paged ``k`` and ``v [slots, H_kv, d]``, all bfloat16 and contiguous.
 
         ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says for each of the first n rows where its pages
         begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out``, of q's shape. d is a
-        multiple of 32, up to 256.
+        multiple of 32, up to 256. ``lse [T, H]`` float32, if given, gets its first n rows written too.
         """
         problem = Attend(
             k.data_ptr(),
@@ -126,6 +137,7 @@ class Library:
             *q.shape[1:2],
             *k.shape[1:],
             scale,
+            None if lse is None else lse.data_ptr(),
         )
         self._attend(ctypes.addressof(problem), q.data_ptr(), out.data_ptr(), torch.get_num_threads())
 

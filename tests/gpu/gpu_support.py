@@ -19,7 +19,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
-from engine.models.base import CausalLM, ModelConfig
+from engine.models.base import CausalLM, ModelConfig, MoEConfig
 from engine.models.registry import family
 
 CPU = torch.device("cpu")
@@ -78,6 +78,8 @@ CONFIG = ModelConfig(
     rotary=(True,) * LAYERS,
     dtype=torch.bfloat16,
 )
+EXPERTS = MoEConfig(num_experts=4, experts_per_token=4, intermediate_size=128, sparse=(True,) * LAYERS)
+"""Every expert is asked: otherwise 16 bits may tip a row between two of them, and its logits are then far off."""
 FAMILIES = {
     "LlamaForCausalLM": CONFIG,
     "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
@@ -113,6 +115,18 @@ FAMILIES = {
     "GraniteForCausalLM": replace(
         CONFIG, embedding_scale=12.0, residual_scale=0.2, attention_scale=0.1, logit_divisor=8.0
     ),
+    "MixtralForCausalLM": replace(CONFIG, moe=replace(EXPERTS, normalised=True)),
+    "Qwen3MoeForCausalLM": replace(
+        CONFIG, qk_norm=True, moe=replace(EXPERTS, sparse=(True, False), share_scale=1.5, shared_size=128)
+    ),
+    "GptOssForCausalLM": replace(
+        CONFIG,
+        windows=(24, None),
+        qkv_bias=True,
+        output_bias=True,
+        sinks=True,
+        moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0),
+    ),
     "OPTForCausalLM": replace(
         CONFIG,
         num_kv_heads=4,
@@ -141,6 +155,11 @@ class Weights:
             return Dense(self._random(sum(sizes), in_features, scale=in_features**-0.5), added, self.numerics)
         parts = [Packed(size, in_features, 64, 100 * self.made + i) for i, size in enumerate(sizes)]
         return int4.build(parts, added, self.dtype, self.device, self.numerics)
+
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
 
     def vector(self, name: str, size: int) -> Tensor:
         return 1 + self._random(size, scale=0.1)

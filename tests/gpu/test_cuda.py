@@ -5,10 +5,24 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 import torch
-from gpu_support import CPU, DEVICE, FAMILIES, NO_GPU, PAGES, VOCABULARY, Packed, relative, script, tiny
+from gpu_support import (
+    CPU,
+    DEVICE,
+    EXPERTS,
+    FAMILIES,
+    NO_GPU,
+    PAGES,
+    VOCABULARY,
+    Packed,
+    Weights,
+    relative,
+    script,
+    tiny,
+)
 
 from engine.attention import sdpa
 from engine.attention.batch_invariant import BatchInvariantAttention
@@ -19,6 +33,7 @@ from engine.cache.store import DenseKVStore
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.linear import int4
 from engine.layers.linear.base import Linear
+from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.owners import memory_by_owner
@@ -213,6 +228,18 @@ def test_every_family(architecture: str, packed: bool) -> None:
         for dtype, runner in runners.items():
             close(runner.forward(rows).logits, expected, 1e-4 if dtype == torch.float32 else 0.06)
         close(invariant.forward(rows).logits, expected, 1e-4)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_some_of_the_experts(packed: bool) -> None:
+    moe = replace(EXPERTS, experts_per_token=2, groups=2, groups_per_token=1, shared_size=128)
+    config = replace(FAMILIES["MixtralForCausalLM"], moe=moe)
+    x = torch.randn(37, config.hidden_size, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        here, there = (SparseMLP(config, Weights(device, torch.float32, Numerics(), packed), "")
+                       for device in (CPU, DEVICE))  # fmt: skip
+        assert torch.equal(there.router.route(x.to(DEVICE))[0].cpu(), here.router.route(x)[0])
+        close(there.forward(x.to(DEVICE)), here.forward(x), 1e-4)
 
 
 @pytest.mark.skipif(not ON_GPU, reason="a CPU has nothing to wait for")

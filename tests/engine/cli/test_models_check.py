@@ -17,19 +17,27 @@ transformers = pytest.importorskip("transformers")
 IDS = [int(id) for id in torch.randint(3, 128, (300,), generator=torch.Generator().manual_seed(1))]
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def save(path: Path, family: str, **own: int) -> Path:
     torch.manual_seed(0)
     shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = transformers.LlamaConfig(
-        **shape, num_key_value_heads=2, vocab_size=128, max_position_embeddings=320, tie_word_embeddings=False
+    config = getattr(transformers, f"{family}Config")(
+        **shape, **own, num_key_value_heads=2, vocab_size=128, max_position_embeddings=320, tie_word_embeddings=False
     )
-    path = tmp_path_factory.mktemp("models") / "tiny"
-    transformers.LlamaForCausalLM(config).save_pretrained(path)
+    getattr(transformers, f"{family}ForCausalLM")(config).save_pretrained(path)
     from tokenizers import Tokenizer, models
 
     Tokenizer(models.WordLevel({f"t{i}": i for i in range(128)}, unk_token="t0")).save(str(path / "tokenizer.json"))
     return path
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "tiny", "Llama")
+
+
+@pytest.fixture(scope="module")
+def experts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return save(tmp_path_factory.mktemp("models") / "experts", "Qwen3Moe", num_local_experts=4, num_experts_per_tok=2)
 
 
 def run(*arguments: object) -> tuple[int, str]:
@@ -37,7 +45,9 @@ def run(*arguments: object) -> tuple[int, str]:
     return result.exit_code, result.output
 
 
-def test_the_numbers_are_transformers(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["folder", "experts"])
+def test_the_numbers_are_transformers(kind: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    folder = request.getfixturevalue(kind)
     (tmp_path / "ids.json").write_text(json.dumps(IDS), "utf-8")
     code, said = run(
         folder,
@@ -53,7 +63,7 @@ def test_the_numbers_are_transformers(folder: Path, tmp_path: Path) -> None:
     assert code == 0, said
     assert "float32 on cpu: 300 ids, 20 more" in said, "the context ends at 320"
     found = np.load(tmp_path / "out.npz")
-    model = transformers.LlamaForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.inference_mode():
         expected = model(torch.tensor([IDS])).logits[0].numpy()
         longer = model(torch.tensor([IDS + found["continuation"].tolist()])).logits[0]

@@ -78,6 +78,11 @@ class RandomWeights:
         weight = torch.randn(sum(sizes), in_features, generator=self.generator) / in_features**0.5
         return Dense(weight, torch.randn(sum(sizes), generator=self.generator) if bias else None, self.numerics)
 
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
+
     def vector(self, name: str, size: int) -> Tensor:
         return 1 + torch.randn(size, generator=self.generator) / 8
 

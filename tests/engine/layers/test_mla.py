@@ -17,7 +17,7 @@ from engine.cache.store import LatentKVStore
 from engine.checkpoints.config import RawConfig
 from engine.core.buffers import powers_of_two
 from engine.core.runner import Runner, SequenceRows
-from engine.layers import latent_forms, mla
+from engine.layers import latent_forms
 from engine.layers.latent_forms import expanding_pays
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
@@ -217,11 +217,23 @@ def test_a_step_is_split_by_what_each_sequence_costs(monkeypatch: pytest.MonkeyP
     assert forms.expanded.rows.tolist() == [*range(1, 38), *range(42, 102)]
 
 
+def test_what_would_not_fit_is_absorbed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Room for 80 tokens: the chunk's 76 keys no longer fit beside the prompt's 37."""
+    monkeypatch.setattr(latent_forms, "EXPANDED_BYTES", 80 * 4 * (24 + 16 + 2 * 8 + 12))
+    block = Block(None)
+    texts = TEXTS["decoding, prompt, chain, chunk, tree"]
+    for found, text in zip(run(block, texts), texts, strict=True):
+        assert (found - text.expected(SHAPE)).abs().max() < 1e-5
+    forms = block.attention.forms._forms
+    assert forms.expanded is not None
+    assert forms.expanded.batch.host.kv_len == [37]
+
+
 def test_few_heads_at_a_time_are_all_heads(monkeypatch: pytest.MonkeyPatch) -> None:
     texts = TEXTS["decoding, prompt, chain, chunk, tree"]
     whole = run(Block("expanded"), texts)
     for size in (1, 3 * 160 * 36 * 4):
-        monkeypatch.setattr(mla, "EXPANDED_BYTES", size)
+        monkeypatch.setattr(latent_forms, "EXPANDED_BYTES", size)
         for found, want in zip(run(Block("expanded"), texts), whole, strict=True):
             assert (found - want).abs().max() < 1e-5
 

@@ -1,0 +1,247 @@
+"""Checkpoints of packed experts: gpt-oss' MXFP4, read by transformers too, and GPTQ's modules of each expert."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import transformers
+from engine_support import Ours
+from gptq_packer import Packing, quantise
+from packed_support import (
+    TOLERANCE,
+    assert_planned,
+    compare,
+    one_thread,  # noqa: F401 - a fixture
+)
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+
+from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.stacked import mxfp4_rows
+from engine.layers.linear.ggml_blocks import MXFP4, dequantise
+from engine.memory.estimate import SCRATCH_BYTES, activation_bytes
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+SHAPE = {"vocab_size": 160, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+         "max_position_embeddings": 256, "num_local_experts": 4, "num_experts_per_tok": 2}  # fmt: skip
+GPT_OSS = SHAPE | {"hidden_size": 64, "intermediate_size": 96, "head_dim": 32, "sliding_window": 8}
+
+
+def packed(*shape: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random blocks, and exponents about those of weights near 0.2."""
+    blocks = torch.randint(0, 256, (*shape, 16), dtype=torch.uint8, generator=generator)
+    return blocks, torch.randint(120, 124, shape, generator=generator).to(torch.uint8)
+
+
+@torch.no_grad()
+def save_gpt_oss(folder: Path) -> transformers.PreTrainedModel:
+    """Save a gpt-oss whose experts are packed, and return what transformers makes of that folder, in float32."""
+    torch.manual_seed(3)
+    model = transformers.GptOssForCausalLM(transformers.GptOssConfig(**GPT_OSS))
+    for name, parameter in model.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.uniform_(0.5, 1.5)
+        else:
+            parameter.normal_(0, 1.0 if name.endswith("sinks") else 0.15)
+    model.to(torch.bfloat16).save_pretrained(folder)
+    tensors = load_file(folder / "model.safetensors")
+    generator = torch.Generator().manual_seed(8)
+    hidden, inner, experts = GPT_OSS["hidden_size"], GPT_OSS["intermediate_size"], GPT_OSS["num_local_experts"]
+    for layer in range(2):
+        for name, shape in (("gate_up_proj", (2 * inner, hidden // 32)), ("down_proj", (hidden, inner // 32))):
+            stem = f"model.layers.{layer}.mlp.experts.{name}"
+            del tensors[stem]
+            tensors[f"{stem}_blocks"], tensors[f"{stem}_scales"] = packed(experts, *shape, generator=generator)
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    config = json.loads((folder / "config.json").read_text())
+    kept = ["model.layers.*.self_attn", "model.layers.*.mlp.router", "model.embed_tokens", "lm_head"]
+    config["quantization_config"] = {"quant_method": "mxfp4", "modules_to_not_convert": kept}
+    (folder / "config.json").write_text(json.dumps(config))
+    expanded = transformers.Mxfp4Config(dequantize=True)
+    kind = transformers.GptOssForCausalLM
+    read = kind.from_pretrained(folder, quantization_config=expanded, attn_implementation="eager")
+    read = read.float().eval()
+    # The dequantised weights are exact in bfloat16; that they are those of the file shows that nothing was left out.
+    stem = "model.layers.1.mlp.experts.down_proj"
+    exact = convert_moe_packed_tensors(tensors[f"{stem}_blocks"], tensors[f"{stem}_scales"], dtype=torch.float32)
+    assert torch.equal(read.model.layers[1].mlp.experts.down_proj, exact)
+    return read
+
+
+@torch.inference_mode()
+def assert_near(ours: Ours, reference: transformers.PreTrainedModel) -> None:
+    """Most rows within what bfloat16 explains: rounding may tip one between two experts, and who attends to it."""
+    texts = torch.randint(3, 160, (4, 50), generator=torch.Generator().manual_seed(6))
+    found, expected = torch.stack(ours.logits(texts.tolist())).float(), reference(texts).logits
+    errors = (found - expected).abs().amax(2).flatten() / expected.abs().max()
+    assert float(errors.median()) <= 0.03
+
+
+def test_every_code_and_exponent_is_that_of_transformers() -> None:
+    exponents = torch.arange(255, dtype=torch.uint8)
+    blocks = torch.randint(0, 256, (255, 3, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    blocks[:, 0] = torch.arange(16) * 16 + torch.arange(16).flip(0)  # every code in either nibble
+    scales = exponents[:, None].repeat(1, 3)
+    expected = convert_moe_packed_tensors(blocks[None], scales[None], dtype=torch.float32)[0]
+    found = dequantise(MXFP4, mxfp4_rows(blocks, scales))
+    assert torch.equal(found, expected.t())
+    assert found[127, :32].unique().tolist() == [-6, -4, -3, -2, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 2, 3, 4, 6]
+
+
+@pytest.mark.parametrize("weights", ["4bit", "4bit_torch", "16bit"])
+def test_gpt_oss_packed(weights: str, tmp_path: Path) -> None:
+    reference = save_gpt_oss(tmp_path)
+    ours = Ours(tmp_path, weights=weights)
+    kinds = {name.split(".")[-1]: linear.kind for name, linear in ours.model.linears()}
+    assert kinds == {"qkv": "dense", "output": "dense", "router": "dense", "head": "dense",
+                     **dict.fromkeys(("gate_up", "down"), "dense" if weights == "16bit" else "MXFP4")}  # fmt: skip
+    for layer, theirs in enumerate(reference.model.layers):
+        mlp = ours.model.layers[layer].mlp
+        for expert in range(4):
+            gate_up = theirs.mlp.experts.gate_up_proj[expert].t()
+            in_order = torch.cat((gate_up[::2], gate_up[1::2]))
+            assert torch.equal(mlp.gate_up[expert].dequantised(torch.float32), in_order)
+            assert torch.equal(mlp.down[expert].dequantised(torch.float32), theirs.mlp.experts.down_proj[expert].t())
+    assert compare(ours, reference) <= TOLERANCE
+    if weights == "4bit":
+        assert_planned(ours, tmp_path)
+        assert compare(Ours(tmp_path, invariant=True), reference) <= TOLERANCE
+        assert_near(Ours(tmp_path, torch.bfloat16), reference)
+
+
+def test_what_a_gpt_oss_says_of_itself(tmp_path: Path) -> None:
+    reference = save_gpt_oss(tmp_path)
+    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False)
+    assert checkpoint.quantisation_title == "MXFP4"
+    assert checkpoint.packed
+    assert checkpoint.parameters == sum(parameter.numel() for parameter in reference.parameters())
+
+
+def test_half_of_the_experts_are_read_for_a_row(tmp_path: Path) -> None:
+    save_gpt_oss(tmp_path)
+    model = Ours(tmp_path).model
+    experts = sum(linear.storage_size() for name, linear in model.linears() if ".experts." in name)
+    others = sum(linear.storage_size() for name, linear in model.linears() if ".experts." not in name)
+    assert experts == 2 * 4 * (3 * 96 * 64 // 32 * 17 + 4 * (2 * 96 + 64))
+    norms = model.norm.storage_size() + sum(layer.storage_size() for layer in model.layers)
+    assert model.bytes_read_per_step() == others + norms + experts // 2
+    assert model.storage_size() > experts + others + norms
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("gate_up_proj_blocks", lambda t: t[:, :, :1], "gate_up_proj_blocks has the shape"),
+        ("gate_up_proj_scales", lambda t: t[:3].clone(), "gate_up_proj_scales has the shape"),
+        ("down_proj_scales", lambda t: t.float(), "down_proj_scales is stored as float32"),
+        ("down_proj_scales", None, "lack the tensor model.layers.0.mlp.experts.down_proj_scales"),
+        ("down_proj_bias", None, "lack the tensor model.layers.0.mlp.experts.down_proj_bias"),
+        ("down_proj_blocks", None, "lack the tensor model.layers.0.mlp.experts.0.down_proj.weight"),
+    ],
+)
+def test_damaged_stacks_are_refused(name: str, change, said: str, tmp_path: Path) -> None:
+    save_gpt_oss(tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors = load_file(file)
+    key = f"model.layers.0.mlp.experts.{name}"
+    if change is None:
+        del tensors[key]
+    else:
+        tensors[key] = change(tensors[key]).contiguous()
+    save_file(tensors, file)
+    with pytest.raises(CheckpointError, match=said):
+        Checkpoint.open(tmp_path, need_tokenizer=False)
+
+
+def test_packed_stacks_that_no_configuration_explains_are_refused(tmp_path: Path) -> None:
+    save_gpt_oss(tmp_path)
+    file = tmp_path / "config.json"
+    config = json.loads(file.read_text())
+    del config["quantization_config"]
+    file.write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"packed as MXFP4, and config\.json has no quantization_config"):
+        Checkpoint.open(tmp_path, need_tokenizer=False)
+
+
+# --- modules of each expert ------------------------------------------------------------------------------------------
+
+FAMILIES = {
+    "Mixtral": (SHAPE | {"hidden_size": 64, "intermediate_size": 96}, "block_sparse_moe", ("w1", "w3", "w2")),
+    "Qwen3Moe": (
+        SHAPE | {"hidden_size": 64, "moe_intermediate_size": 32, "head_dim": 32, "mlp_only_layers": [0]},
+        "mlp",
+        ("gate_proj", "up_proj", "down_proj"),
+    ),
+}
+
+
+@torch.no_grad()
+def save_gptq(folder: Path, family: str, packing: Packing) -> transformers.PreTrainedModel:
+    """Save a model whose experts alone are packed, and return transformers' with the weights that they stand for."""
+    torch.manual_seed(1)
+    options, block, names = FAMILIES[family]
+    model = getattr(transformers, f"{family}ForCausalLM")(getattr(transformers, f"{family}Config")(**options)).eval()
+    for parameter in model.parameters():
+        parameter.uniform_(0.5, 1.5) if parameter.dim() == 1 else parameter.normal_(0, 0.15)
+    model.save_pretrained(folder)
+    tensors = load_file(folder / "model.safetensors")
+    for layer, module in enumerate(model.model.layers):
+        experts = getattr(module.mlp, "experts", None)
+        for expert in range(0 if experts is None else SHAPE["num_local_experts"]):
+            gate, up = experts.gate_up_proj[expert].chunk(2)
+            for name, weight in zip(names, (gate, up, experts.down_proj[expert]), strict=True):
+                stem = f"model.layers.{layer}.{block}.experts.{expert}.{name}"
+                del tensors[f"{stem}.weight"]
+                # GPTQ gives modules that read the same input one order.
+                parts, stands_for = quantise(weight.numpy(), packing, np.random.default_rng(expert))
+                tensors |= {f"{stem}.{key}": torch.from_numpy(part) for key, part in parts.items()}
+                weight.copy_(torch.from_numpy(stands_for))
+    save_file(tensors, folder / "model.safetensors")
+    config = json.loads((folder / "config.json").read_text())
+    config["quantization_config"] = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": packing.act_order,
+                                     "sym": packing.symmetric, "checkpoint_format": "gptq"}  # fmt: skip
+    (folder / "config.json").write_text(json.dumps(config))
+    return model
+
+
+@pytest.mark.parametrize("packing", [Packing(), Packing(symmetric=False, act_order=True)], ids=["plain", "act-order"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_gptq_experts(family: str, packing: Packing, tmp_path: Path) -> None:
+    reference = save_gptq(tmp_path, family, packing)
+    ours = Ours(tmp_path)
+    kinds = {linear.kind for name, linear in ours.model.linears() if ".experts." in name}
+    assert kinds == {"int4"}
+    assert_planned(ours, tmp_path)
+    assert compare(ours, reference) <= TOLERANCE
+    assert_near(Ours(tmp_path, torch.bfloat16), reference)
+    assert compare(Ours(tmp_path, weights="16bit"), reference) <= TOLERANCE
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_packed_experts_give_equal_bits(dtype: torch.dtype, tmp_path: Path) -> None:
+    """The same row alone, in chunks and among others, through kernels that multiply packed weights."""
+    for number, save in enumerate((save_gpt_oss, lambda folder: save_gptq(folder, "Mixtral", Packing()))):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        save(folder)
+        ours = Ours(folder, dtype, invariant=True)
+        generator = torch.Generator().manual_seed(2)
+        texts = [torch.randint(3, 160, (length,), generator=generator).tolist() for length in (1, 9, 40)]
+        for text, together in zip(texts, ours.logits(texts), strict=True):
+            assert torch.equal(ours.logits([text])[0], together)
+            for chunk in (1, 7, 16):
+                assert torch.equal(ours.chunked(text, chunk, sequence=5), together)
+
+
+def test_activations_of_experts_are_counted(tmp_path: Path) -> None:
+    """In the widest layer: one plain layer's MLP where there is one, the experts otherwise."""
+    save_gptq(tmp_path, "Mixtral", Packing())
+    config = Checkpoint.open(tmp_path, need_tokenizer=False).config
+    rows = activation_bytes(config, torch.bfloat16, 10, 0) - SCRATCH_BYTES
+    assert rows == 10 * 2 * (3 * 64 + 3 * 96 + 6 * 64)
