@@ -56,20 +56,20 @@ class Attention:
         step.kv.write(self.index, batch.slots[0], k, v, batch.host.first_slot[0])
         need_lse = self.sinks is not None
         out, lse = step.attention.attend(q, step.kv.view(self.index), self.spec, batch, 0, need_lse)
-        if lse is not None:
-            out = self.with_sinks(out, lse)
+        if self.sinks is not None and lse is not None:
+            out = self.with_sinks(out, lse, self.sinks)
         return self.output(out.reshape(x.shape[0], -1))
 
     def normalise(self, qk: Tensor) -> Tensor:
         """``qk [T, heads + kv_heads, head_dim]`` -> the same shape, each head normalised where the family does so."""
         return qk if self.norm is None else self.norm.forward(qk)
 
-    def with_sinks(self, out: Tensor, lse: Tensor) -> Tensor:
-        """``out [T, heads, head_dim]`` over the keys alone, and its lse -> over the keys and each head's sink.
+    def with_sinks(self, out: Tensor, lse: Tensor, sinks: Tensor) -> Tensor:
+        """``out [T, heads, head_dim]`` over the keys alone, and its lse -> over the keys and ``sinks [heads]``.
 
         A sink is the part (0, s) of a merge (engine/attention/interface.py), which leaves ``out * sigmoid(lse - s)``.
         """
-        over = lse - self.sinks
+        over = lse - sinks
         share = by_row(torch.sigmoid, over) if self.numerics.batch_invariant else torch.sigmoid(over)
         return (out * share[..., None]).to(out.dtype)
 
