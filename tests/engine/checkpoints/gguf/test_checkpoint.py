@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 import struct
 import time
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import pytest
 from gguf_files import write as write_bytes
 from test_container import mutated
@@ -53,10 +57,8 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
 def with_other_values(rng: random.Random, data: bytes) -> bytes:
     """One to three metadata values replaced by others of their size."""
     changed = bytearray(data)
-    places = [
-        match.end()
-        for match in re.finditer(rb"(?:llama|gemma3|phi3|gpt-oss|deepseek2|general|tokenizer)\.[a-z_.]+", data)
-    ]
+    names = rb"(?:llama|gemma3|phi3|gpt-oss|deepseek2|general|tokenizer)\.[a-z_.]+"
+    places = [match.end() for match in re.finditer(names, data)]
     for at in rng.choices(places, k=rng.randint(1, 3)):
         kind = struct.unpack_from("<I", data, at)[0]
         value = struct.pack("<f", rng.choice(FLOATS)) if kind == 6 else struct.pack("<I", rng.choice(NUMBERS))
@@ -87,6 +89,32 @@ def fuzz(folder: Path, data: bytes, count: int, seed: int) -> None:
     for number in range(count):
         opened += survive(folder, mutated(rng, data, 6000) if number % 2 else with_other_values(rng, data))
     assert 0 < opened < count
+
+
+def test_a_vocabulary_is_not_kept_beside_the_tokenizer(tmp_path: Path) -> None:
+    """Python's objects: tokens, types and scores take some 25 MB here, and the tokenizer's own are not among them."""
+
+    def large(writer: gguf.GGUFWriter) -> None:
+        words = [f"▁word{index}" for index in range(200_000)]
+        tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *words]
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(tokens)
+        writer.add_token_scores([-float(index) for index in range(len(tokens))])
+        writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * len(words)])
+
+    file = tmp_path / "model.gguf"
+    write(file, replace(SHAPE, vocabulary=200_259), large)
+    tracemalloc.start()
+    try:
+        opened = Checkpoint.open(file)
+        assert tracemalloc.get_traced_memory()[0] > 15e6
+        tokenizer = opened.tokenizer()
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 2e6
+    finally:
+        tracemalloc.stop()
+    assert opened.tokenizer() is tokenizer
+    assert tokenizer.token(259 + 7) == "▁word7"
 
 
 def test_changed_models(sound: bytes, tmp_path: Path) -> None:
