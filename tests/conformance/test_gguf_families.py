@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gguf
 import pytest
 import torch
 import transformers
@@ -144,6 +145,15 @@ def test_packed_weights(name: str, tmp_path: Path) -> None:
         planned = Checkpoint.open(file).resident_bytes(torch.float32, weights)
         assert planned == ours.model.storage_size()
     compare(Ours(file, invariant=True), model)
+
+
+def test_every_expert_stays_packed(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    write(CASES["gpt-oss"], random_model("gpt-oss", **CASES["gpt-oss"].options), file, mixed)
+    held = [linear for name, linear in Ours(file).model.linears() if ".experts." in name]
+    assert len(held) == 3 * 6 * 2
+    stored = sum(tensor.n_bytes for tensor in gguf.GGUFReader(file).tensors if "_exps." in tensor.name)
+    assert stored <= sum(linear.storage_size() for linear in held) < 1.02 * stored
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gguf.tokenizer import FileText
 from tests.conformance import gguf_tokenizers as made
-from tests.conformance.gguf_references import read_by_transformers, streamed, tokenizer
+from tests.conformance.gguf_references import read_by_transformers, streamed, tokenizer, write_file
 
 sentencepiece = pytest.importorskip("sentencepiece")
 
@@ -70,6 +71,26 @@ def test_only_the_first_text_gets_a_space_in_the_third_mistral() -> None:
     marks = [ours.token(i) for i in ours.encode("[INST] a[INST]a", special=False)]
     assert marks == ["[INST]", "▁a", "[INST]", "a"]
     assert ours.token(ours.encode("a", special=False)[0]) == "▁a"
+
+
+def test_gemmas_tokenizer_is_sentencepieces_and_llama_cpps(tmp_path: Path) -> None:
+    llama_cpp = pytest.importorskip("llama_cpp")
+    model = made.gemma_model()
+    metadata = made.gemma_metadata(model)
+    reference = sentencepiece.SentencePieceProcessor(model_proto=model)
+    other = llama_cpp.Llama(str(write_file(metadata, tmp_path / "model.gguf")), vocab_only=True, verbose=False)
+    text = FileText(metadata)
+    ours = text.tokenizer()
+    assert [ours.token(index) for index in text.special.eos_ids] == ["<eos>", "<end_of_turn>"]
+    turns = "<start_of_turn>user\nHi there<end_of_turn>\n<start_of_turn>model\n"
+    for sample in (*made.texts(300), "", "  ", "a  b   c    d", "x\n\ny\n\n\n\nz", " <table> </b>x", turns):
+        ids = ours.encode(sample)
+        if "\0" not in sample:
+            assert ids == other.tokenize(sample.encode(), add_bos=True, special=True), sample
+        assert ids == [2, *reference.encode(sample)], sample
+        if sample != turns:
+            assert streamed(ours, ids) == ours.decode(ids) == sample
+    other.close()
 
 
 def test_a_large_vocabulary_is_quick() -> None:
