@@ -37,10 +37,11 @@ class Shape:
     biases: tuple[str, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
     rope_factors: tuple[float, ...] = ()
+    vocabulary: int = VOCABULARY
 
     def tensors(self) -> dict[str, tuple[int, ...]]:
         q, kv = self.heads * self.head_dim, self.kv_heads * self.head_dim
-        found: dict[str, tuple[int, ...]] = {"token_embd.weight": (VOCABULARY, self.hidden)}
+        found: dict[str, tuple[int, ...]] = {"token_embd.weight": (self.vocabulary, self.hidden)}
         for layer in range(LAYERS):
             sizes: dict[str, tuple[int, ...]] = {
                 "attn_q": (q, self.hidden),
@@ -59,7 +60,7 @@ class Shape:
             found |= {f"blk.{layer}.{name}.bias": sizes[name][:1] for name in self.biases}
         found["output_norm.weight"] = (self.hidden,)
         if not self.tied:
-            found["output.weight"] = (VOCABULARY, self.hidden)
+            found["output.weight"] = (self.vocabulary, self.hidden)
         return found
 
     def type(self, name: str) -> KIND:

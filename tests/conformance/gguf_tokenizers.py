@@ -149,6 +149,61 @@ def sentencepiece_model(prefix: bool = True, byte_fallback: bool = True, runs: b
     return written.getvalue()
 
 
+GEMMA_USER_DEFINED = ("<start_of_turn>", "<end_of_turn>", "<unused0>", "\n\n", "\n\n\n", "▁▁", "▁▁▁", "<table>", "</b>")
+GEMMA_CONTROL = frozenset(GEMMA_USER_DEFINED[:3])
+
+
+@functools.cache
+def gemma_model() -> bytes:
+    """A SentencePiece BPE as Gemma has it: no space put before a text, runs of white space and marks as they are."""
+    import sentencepiece
+
+    written = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=(line for text in texts(600, seed=2) for line in text.replace("\0", "").splitlines() if line),
+        model_writer=written,
+        model_type="bpe",
+        vocab_size=1200,
+        character_coverage=0.98,
+        byte_fallback=True,
+        normalization_rule_name="identity",
+        remove_extra_whitespaces=False,
+        add_dummy_prefix=False,
+        user_defined_symbols=list(GEMMA_USER_DEFINED),
+        pad_id=0,
+        eos_id=1,
+        bos_id=2,
+        unk_id=3,
+        pad_piece="<pad>",
+        eos_piece="<eos>",
+        bos_piece="<bos>",
+        unk_piece="<unk>",
+        num_threads=1,
+        minloglevel=2,
+    )
+    return written.getvalue()
+
+
+def gemma_metadata(model: bytes) -> dict[str, Any]:
+    """As the converter writes it: user-defined pieces with spaces, some of them control tokens."""
+    found = sentencepiece_metadata(model, prefix=False)
+    kinds = found["tokenizer.ggml.token_type"]
+    tokens = [
+        token.replace("▁", " ") if kind == 4 else token
+        for token, kind in zip(found["tokenizer.ggml.tokens"], kinds, strict=True)
+    ]
+    types = [3 if token in GEMMA_CONTROL else kind for token, kind in zip(tokens, kinds, strict=True)]
+    return found | {
+        "general.architecture": "gemma3",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.bos_token_id": 2,
+        "tokenizer.ggml.eos_token_id": 1,
+        "tokenizer.ggml.unknown_token_id": 3,
+        "tokenizer.ggml.add_bos_token": True,
+    }
+
+
 def sentencepiece_metadata(model: bytes, prefix: bool = True) -> dict[str, Any]:
     from sentencepiece import sentencepiece_model_pb2 as model_file
 

@@ -9,10 +9,12 @@ from pathlib import Path
 import torch
 
 from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.gguf import config, tokenizer
+from engine.checkpoints.gguf import config
 from engine.checkpoints.gguf.container import GGUFFile
-from engine.checkpoints.gguf.names import ROPE_FACTORS
+from engine.checkpoints.gguf.names import NO_PARAMETERS
 from engine.checkpoints.gguf.source import GGUFSource
+from engine.checkpoints.gguf.tokenizer import FileText
+from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.quantise import Fetch
 from engine.checkpoints.source import Packing
@@ -27,6 +29,7 @@ class GGUFCheckpoint(Checkpoint):
     """``path`` is what was asked for: the file, or the folder that it is the only model of."""
 
     files: GGUFFile  # type: ignore[assignment]  # only the methods below look into it
+    text: FileText | None = None
 
     @property
     def quantisation_title(self) -> str:
@@ -38,10 +41,17 @@ class GGUFCheckpoint(Checkpoint):
         return self.quantise is not None or any(config.packed(entry) for entry in self.files.entries.values())
 
     def tokenizer(self) -> Tokenizer:
-        return Tokenizer(tokenizer.tokenizer(self.files.metadata))
+        return self._text().tokenizer()
 
     def chat_template(self) -> ChatTemplate:
-        return tokenizer.chat_template(self.files.metadata)
+        return self._text().chat_template()
+
+    def _text(self) -> FileText:
+        if self.text is None:
+            raise CheckpointError(
+                f"{self.files.path.name} has no tokenizer, so its text cannot be read. Choose another file."
+            )
+        return self.text
 
     def source(
         self,
@@ -52,25 +62,29 @@ class GGUFCheckpoint(Checkpoint):
         on_module: Callable[[int], None] = lambda size: None,
         fetch: Fetch = lambda module, shapes, make: make(),
     ) -> WeightSource:
-        interleaved = config.architecture(self.files) == "llama"
+        architecture = config.architecture(self.files)
         quantiser = self.quantiser(device, on_module, fetch)
-        return GGUFSource(self.files, self.config, interleaved, device, dtype, weights, numerics, on_module, quantiser)
+        return GGUFSource(self.files, self.config, architecture, device, dtype, weights, numerics, on_module, quantiser)
 
 
 def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
     """Opens and checks ``file``. Raises :class:`CheckpointError`."""
     files = GGUFFile.open(file)
     read = config.read_config(files)
-    if need_tokenizer and config.TOKENS not in files.metadata:
-        raise CheckpointError(f"{file.name} has no tokenizer, so its text cannot be read. Choose another file.")
+    text = FileText(files.metadata) if TOKENS in files.metadata else None
+    # The lists are large, and whoever still needs one has them by now.
+    files.metadata = {key: value for key, value in files.metadata.items() if not isinstance(value, list)}
     opened = GGUFCheckpoint(
         path=path,
         config=read,
-        generation_config=config.read_generation(files),
+        generation_config=config.read_generation(files, text.special if text is not None else None),
         files=files,
-        parameters=sum(entry.numel for name, entry in files.entries.items() if name != ROPE_FACTORS),
+        parameters=sum(entry.numel for name, entry in files.entries.items() if name not in NO_PARAMETERS),
         weight_bytes=sum(entry.size for entry in files.entries.values()),
+        text=text,
     )
+    if need_tokenizer:
+        opened._text()
     config.check_layers(files, read.num_layers)
     opened.planned(torch.float32)
     return opened

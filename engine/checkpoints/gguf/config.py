@@ -6,7 +6,6 @@ import math
 import re
 from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,66 +13,28 @@ import torch
 from engine.checkpoints.config import REPAIR, RawConfig
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.generation import GenerationConfig
+from engine.checkpoints.gguf import rope
+from engine.checkpoints.gguf.architectures import ARCHITECTURES, Architecture
 from engine.checkpoints.gguf.container import Entry, GGUFFile
-from engine.checkpoints.gguf.metadata import Value
-from engine.checkpoints.gguf.names import ROPE_FACTORS
-from engine.checkpoints.gguf.tokenizer import special_tokens
+from engine.checkpoints.gguf.keys import Keys
+from engine.checkpoints.gguf.special import SpecialTokens
 from engine.checkpoints.gguf.types import FLOATING, TYPES
-from engine.layers.rotary import RopeConfig
+from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.models.base import ModelConfig
 from engine.models.registry import family
 from engine.protocol import Sampling
 
-ARCHITECTURES = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM", "qwen3": "Qwen3ForCausalLM"}
-"""GGUF's architecture -> Hugging Face's. A Mistral is saved as a llama."""
 MAX_HEAD_DIM = 1 << 14
-TOKENS = "tokenizer.ggml.tokens"
 _LAYER = re.compile(r"blk\.(\d{1,9})\.")
 _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
-class _Keys:
-    """One architecture's keys with their types checked."""
-
-    def __init__(self, metadata: dict[str, Value], architecture: str, file: Path) -> None:
-        self.metadata, self.architecture, self.file = metadata, architecture, file
-
-    def wrong(self, what: str) -> CheckpointError:
-        return CheckpointError(f"{self.file.name}: {what}. {REPAIR}")
-
-    def get(self, key: str) -> Value | None:
-        return self.metadata.get(f"{self.architecture}.{key}")
-
-    def optional_integer(self, key: str) -> int | None:
-        """A list, one value a layer, counts as its value where all are the same."""
-        value = self.get(key)
-        if isinstance(value, list) and value:
-            if any(other != value[0] for other in value):
-                raise self.wrong(f'"{key}" differs from layer to layer, which this family does not do in Kvasir')
-            value = value[0]
-        if value is None:
-            return None
-        if type(value) is not int or not 0 <= value < 1 << 31:
-            raise self.wrong(f'"{key}" is {_short(value)}, where a whole number is needed')
-        return value
-
-    def integer(self, key: str) -> int:
-        value = self.optional_integer(key)
-        if not value:
-            raise self.wrong(f'"{self.architecture}.{key}" is missing')
-        return value
-
-    def optional_number(self, key: str) -> float | None:
-        value = self.get(key)
-        if value is None:
-            return None
-        if type(value) not in (int, float) or not math.isfinite(value):  # type: ignore[arg-type]
-            raise self.wrong(f'"{key}" is {_short(value)}, where a number is needed')
-        return float(value)  # type: ignore[arg-type]
+def architecture(files: GGUFFile) -> Architecture:
+    """How the file is read. Raises :class:`CheckpointError` for an architecture that Kvasir does not know."""
+    return ARCHITECTURES[_name(files)]
 
 
-def architecture(files: GGUFFile) -> str:
-    """As GGUF writes it. Raises :class:`CheckpointError` for one that Kvasir does not know."""
+def _name(files: GGUFFile) -> str:
     name = files.metadata.get("general.architecture")
     if not isinstance(name, str):
         raise CheckpointError(f"{files.path.name} does not name the model's architecture. {REPAIR}")
@@ -87,92 +48,63 @@ def architecture(files: GGUFFile) -> str:
 
 def read_config(files: GGUFFile) -> ModelConfig:
     """Raises :class:`CheckpointError` for what is missing, contradictory, or not of a family that Kvasir has."""
-    name = architecture(files)
-    keys = _Keys(files.metadata, name, files.path)
-    if keys.optional_integer("expert_count"):
+    name, kind = _name(files), architecture(files)
+    keys = Keys(files.metadata, name, files.path)
+    if keys.optional_integer("expert_count") and not kind.experts:
         raise CheckpointError(
-            f"{files.path.name} is a mixture of experts, which Kvasir does not read in GGUF. Choose another model."
+            f"{files.path.name} is a mixture of experts, which Kvasir does not know of the architecture {name!r}. "
+            "Choose another model."
         )
-    values = _sizes(keys) | {
-        "architectures": [ARCHITECTURES[name]],
+    values = _sizes(keys, kind.heads) | {
+        "architectures": [kind.family],
         "vocab_size": _vocabulary(files),
         "tie_word_embeddings": "output.weight" not in files.entries,
-        "rope_parameters": _rope(keys),
+        "rope_parameters": rope.parameters(keys),
         "dtype": _DTYPES[_dtype(files)],
     }
-    window = keys.optional_integer("attention.sliding_window")
-    if name == "llama" and window:
-        values |= {"architectures": ["MistralForCausalLM"], "sliding_window": window}
-    raw = RawConfig(values, files.path)
+    raw = RawConfig(values | kind.values(keys, files, values), files.path)
     config: ModelConfig = family(raw.architecture).read_config(raw)
-    return replace(config, rope=_with_factors(config.rope, config.head_dim, files))
+    config = kind.finish(config, keys)
+    return replace(config, rope=rope.with_factors(config.rope, config.head_dim, files))
 
 
-def _sizes(keys: _Keys) -> dict[str, Any]:
+def _sizes(keys: Keys, kind: str) -> dict[str, Any]:
+    """``kind`` as :attr:`Architecture.heads`."""
     heads, hidden = keys.integer("attention.head_count"), keys.integer("embedding_length")
-    rotated = keys.optional_integer("rope.dimension_count")
-    head_dim = keys.optional_integer("attention.key_length") or rotated or hidden // heads
-    if head_dim > MAX_HEAD_DIM:
-        raise keys.wrong(f"a head dimension of {head_dim:,} is absurd")
-    if (keys.optional_integer("attention.value_length") or head_dim) != head_dim:
-        raise keys.wrong("its keys and values differ in length, which this family does not do in Kvasir")
-    if (rotated or head_dim) != head_dim:
-        raise keys.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
-    epsilon = keys.optional_number("attention.layer_norm_rms_epsilon")
-    if epsilon is None:
-        raise keys.wrong(f'"{keys.architecture}.attention.layer_norm_rms_epsilon" is missing')
+    head_dim = _head_dim(keys, hidden // heads, kind)
     return {
         "hidden_size": hidden,
-        "intermediate_size": keys.integer("feed_forward_length"),
-        "num_hidden_layers": keys.integer("block_count"),
+        "intermediate_size": _inner(keys),
+        "num_hidden_layers": keys.layers,
         "num_attention_heads": heads,
         "num_key_value_heads": keys.optional_integer("attention.head_count_kv") or heads,
         "head_dim": head_dim,
-        "rms_norm_eps": epsilon,
+        "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon"),
         "max_position_embeddings": keys.integer("context_length"),
     }
 
 
-def _rope(keys: _Keys) -> dict[str, Any]:
-    """As ``rope_parameters`` of config.json. ``rope.scale_linear`` is the older way to write linear scaling."""
-    theta = keys.optional_number("rope.freq_base")
-    found: dict[str, Any] = {"rope_theta": 10000.0 if theta is None else theta}
-    if found["rope_theta"] <= 1:
-        raise keys.wrong(f'"rope.freq_base" is {theta}, where a number above 1 is needed')
-    kind, factor = keys.get("rope.scaling.type"), keys.optional_number("rope.scaling.factor")
-    if kind is None:
-        factor = factor or keys.optional_number("rope.scale_linear")
-        kind = "linear" if factor not in (None, 0.0, 1.0) else "none"
-    if kind == "none":
-        return found
-    found |= {"rope_type": _short(kind) if not isinstance(kind, str) else kind[:100], "factor": factor}
-    found["original_max_position_embeddings"] = keys.optional_integer("rope.scaling.original_context_length")
-    if kind == "yarn":
-        for key in ("beta_fast", "beta_slow"):
-            found[key] = keys.optional_number(f"rope.scaling.yarn_{key}")
-            if found[key] is not None and found[key] <= 0:
-                raise keys.wrong(f'"rope.scaling.yarn_{key}" is {found[key]}, where a positive number is needed')
-        attention = keys.optional_number("rope.scaling.attn_factor")
-        # ggml multiplies it with YaRN's own factor; Hugging Face's attention_factor replaces that.
-        if attention is not None and attention != 1 and factor is not None and factor > 1:
-            found["attention_factor"] = attention * (0.1 * math.log(factor) + 1.0)
-    return found
+def _head_dim(keys: Keys, usual: int, kind: str) -> int:
+    rotated = keys.optional_integer("rope.dimension_count") if kind == "whole" else None
+    head_dim = keys.optional_integer("attention.key_length") or rotated or usual
+    if kind == "latent":
+        # What newer files give as the plain lengths are those of what is cached.
+        head_dim = keys.optional_integer("attention.key_length_mla") or head_dim
+    if not 1 <= head_dim <= MAX_HEAD_DIM:
+        raise keys.wrong(f"a head dimension of {head_dim:,} is absurd")
+    if kind == "latent":
+        return head_dim
+    if (keys.optional_integer("attention.value_length") or head_dim) != head_dim:
+        raise keys.wrong("its keys and values differ in length, which this family does not do in Kvasir")
+    if (rotated or head_dim) != head_dim:
+        raise keys.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
+    return head_dim
 
 
-def _with_factors(rope: RopeConfig, head_dim: int, files: GGUFFile) -> RopeConfig:
-    """Llama 3.1's scaling is stored as what it divides each frequency by."""
-    entry = files.entries.get(ROPE_FACTORS)
-    if entry is None:
-        return rope
-    if entry.shape != (head_dim // 2,) or entry.type not in FLOATING:
-        raise CheckpointError(
-            f"{ROPE_FACTORS} has the shape {list(entry.shape)} in {TYPES[entry.type].name} where {head_dim // 2} "
-            f"numbers are needed. {REPAIR}"
-        )
-    factors = files.floating(ROPE_FACTORS).double()
-    if not bool((torch.isfinite(factors) & (factors > 0)).all()):
-        raise CheckpointError(f"{ROPE_FACTORS} holds values that no frequency can be divided by. {REPAIR}")
-    return replace(rope, factors=tuple(factors.tolist()))
+def _inner(keys: Keys) -> int:
+    """Where all layers have experts, their size may stand alone."""
+    only = keys.get("feed_forward_length") is None and keys.get("expert_feed_forward_length") is not None
+    return keys.integer("expert_feed_forward_length" if only else "feed_forward_length")
 
 
 def _vocabulary(files: GGUFFile) -> int:
@@ -213,7 +145,7 @@ def packed(entry: Entry) -> bool:
     return TYPES[entry.type].weights > 1
 
 
-def read_generation(files: GGUFFile) -> GenerationConfig:
+def read_generation(files: GGUFFile, special: SpecialTokens | None) -> GenerationConfig:
     """The ids that end a text, and the sampling that newer files name; what makes no sense there counts as missing."""
 
     def number(key: str, neutral: float) -> float:
@@ -227,9 +159,8 @@ def read_generation(files: GGUFFile) -> GenerationConfig:
         min_p=number("min_p", 0.0),
         repetition_penalty=number("penalty_repeat", 1.0),
     )
-    if TOKENS not in files.metadata:
+    if special is None:
         return GenerationConfig(sampling=sampling)
-    special = special_tokens(files.metadata)
     return GenerationConfig(list(special.eos_ids), special.bos_id, sampling)
 
 
@@ -238,8 +169,3 @@ def check_layers(files: GGUFFile, layers: int) -> None:
     found = max((int(match[1]) for name in files.entries if (match := _LAYER.match(name))), default=0)
     if found >= layers:
         raise CheckpointError(f"{files.path.name} has {found + 1} layers where its metadata says {layers}. {REPAIR}")
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:60]}…"

@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gguf.architectures import Architecture
 from engine.checkpoints.gguf.container import Entry, GGUFFile
-from engine.checkpoints.gguf.names import gguf_module, gguf_tensor
+from engine.checkpoints.gguf.names import K_UP, KV_UP, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.layouts import Target
 from engine.checkpoints.quantise import Module, Quantiser
@@ -22,19 +23,23 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.linear.ggml_blocks import BLOCKS
 from engine.layers.numerics import Numerics
-from engine.models.base import ModelConfig
+from engine.models.base import LatentShape, ModelConfig
 
 MISMATCH = "The file contradicts itself: download the model again."
 
 
 class _Module(NamedTuple):
-    """One linear module of the file, already checked. ``heads``: by how many its rows are interleaved; 0 if not."""
+    """One linear module of the file, already checked. ``heads``: by how many its rows are interleaved; 0 if not.
+
+    ``first``: its first row in the tensor, which may hold the rows of several modules.
+    """
 
     name: str
     out_features: int
     type: int
     heads: int
     bias: bool
+    first: int = 0
 
 
 class GGUFSource:
@@ -44,7 +49,7 @@ class GGUFSource:
         self,
         files: GGUFFile,
         config: ModelConfig,
-        interleaved: bool,
+        architecture: Architecture,
         device: torch.device,
         dtype: torch.dtype,
         weights: Packing,
@@ -52,36 +57,42 @@ class GGUFSource:
         on_module: Callable[[int], None] = lambda size: None,
         quantiser: Quantiser | None = None,
     ) -> None:
-        """``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours (its architecture "llama").
+        """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
 
-        ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
         ``quantiser`` packs the matrices that are not packed.
         """
         self.files, self.weights = files, weights
         self.numerics, self.device, self.dtype = numerics, device, dtype
-        self._heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads} if interleaved else {}
+        self._names, self._norm_offset = Names(architecture.names), architecture.norm_offset
+        heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
+        self._heads = heads if architecture.interleaved else {}
+        self._latent = config.latent
         self._on_module, self._quantiser = on_module, quantiser
         self._planning, self._native = device.type == "meta", weights == "4bit"
 
     # --- what families ask for ---------------------------------------------------------------------------------
 
     def vector(self, name: str, size: int) -> Tensor:
-        name = gguf_tensor(name)
+        offset = self._norm_offset if name.endswith("norm.weight") else 0.0
+        name = self._names.tensor(name)
         self._check(name, (size,), floating=True)
-        vector = self._empty(size) if self._planning else self._vector(name, 0)
+        if self._planning:
+            vector = self._empty(size)
+        else:
+            stored = self.files.floating(name)
+            vector = self._placed(stored.float() - offset if offset else stored)
         self._used(name)
         return vector
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
-        name = gguf_tensor(name)
+        name = self._names.tensor(name)
         entry = self._check(name, (rows, columns))
+        module = _Module(name.removesuffix(".weight"), rows, entry.type, 0, False)
         table: Tensor | TokenTable
         if self._unpacked(entry.type):
-            table = self._empty(rows, columns)
-            if not self._planning:
-                self._write(name, 0, table)
+            table = self._dense([module], columns)
         else:
-            table = ggml.GgmlEmbedding(self._packed(name, 0), self.dtype, self.device)
+            table = ggml.GgmlEmbedding(self._packed(name, module), self.dtype, self.device)
         self._used(name)
         return table
 
@@ -97,12 +108,14 @@ class GGUFSource:
             self._module(prefix + name, self._heads.get(name, 0), size, in_features, bias)
             for name, size in zip(names, sizes, strict=True)
         ]
-        runs = groupby(modules, key=lambda module: self._unpacked(module.type))
-        layers = [self._layer(list(run), in_features) for _, run in runs]
+        layer = self._fused(modules, in_features)
         self._used(*(name for module in modules for name in self._tensors(module)))
-        return layers[0] if len(layers) == 1 else Concatenated(layers)
+        return layer
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        name = self._names.module(prefix)
+        if self._latent is not None and name.endswith(KV_UP) and f"{name}.weight" not in self.files.entries:
+            return self._kv_up(name.removesuffix(KV_UP), self._latent, rows // (self._latent.nope + self._latent.value))
         modules = [self._module(prefix, 0, rows, columns, False)]
         weight = self._dense(modules, columns)
         self._used(*self._tensors(modules[0]))
@@ -111,11 +124,24 @@ class GGUFSource:
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
     ) -> list[Linear]:
-        raise CheckpointError(
-            "This GGUF model has experts, which Kvasir reads from safetensors only. Choose that version of the model."
-        )
+        modules = [
+            self._stacked(self._names.module(prefix + name), count, size, in_features, bias)
+            for name, size in zip(names, sizes, strict=True)
+        ]
+        share = sum(self.files.entries[name].size for module in modules for name in self._tensors(module)) // count
+        layers = []
+        for expert in range(count):
+            own = [module._replace(first=expert * module.out_features) for module in modules]
+            layers.append(self._fused(own, in_features))
+            self._on_module(share)
+        return layers
 
     # --- building ----------------------------------------------------------------------------------------------
+
+    def _fused(self, modules: list[_Module], in_features: int) -> Linear:
+        runs = groupby(modules, key=lambda module: self._unpacked(module.type))
+        layers = [self._layer(list(run), in_features) for _, run in runs]
+        return layers[0] if len(layers) == 1 else Concatenated(layers)
 
     def _layer(self, modules: list[_Module], in_features: int) -> Linear:
         """One layer of modules that are all to be dense, or all packed."""
@@ -123,8 +149,8 @@ class GGUFSource:
         if self._unpacked(modules[0].type):
             if (quantised := self._quantised(modules, in_features, bias)) is not None:
                 return quantised
-            return Dense(self._dense(modules, in_features), bias, self.numerics)
-        parts = [self._packed(f"{module.name}.weight", module.heads) for module in modules]
+            return Dense(self._dense(modules, in_features, self._quantiser), bias, self.numerics)
+        parts = [self._packed(f"{module.name}.weight", module) for module in modules]
         return ggml.build(parts, bias, self.dtype, self.device, self.numerics, self._native)
 
     def _quantised(self, modules: list[_Module], in_features: int, bias: Tensor | None) -> Linear | None:
@@ -137,24 +163,34 @@ class GGUFSource:
     def _to_quantise(self, module: _Module, in_features: int) -> Module:
         name = f"{module.name}.weight"
         return Module(
-            module.name,
+            f"{module.name}.{module.first}" if module.first else module.name,
             module.out_features,
             in_features,
-            lambda: half_split(self.files.floating(name), module.heads),
+            lambda: half_split(self._rows(name, module), module.heads),
         )
 
-    def _dense(self, modules: list[_Module], in_features: int) -> Tensor:
+    def _dense(self, modules: list[_Module], in_features: int, quantiser: Quantiser | None = None) -> Tensor:
+        """The weights unpacked; those that ``quantiser`` would pack are rounded as it does."""
         weight = self._empty(sum(module.out_features for module in modules), in_features)
         if not self._planning:
             for module, rows in zip(modules, weight.split([module.out_features for module in modules]), strict=True):
-                packed = None
-                if self._quantiser is not None:
-                    packed = self._quantiser.packed(self._to_quantise(module, in_features))
+                packed = quantiser.packed(self._to_quantise(module, in_features)) if quantiser is not None else None
                 if packed is not None:
                     packed.layout.write(packed.read(), rows)
                 else:
-                    self._write(f"{module.name}.weight", module.heads, rows)
+                    self._write(f"{module.name}.weight", module, rows)
         return weight
+
+    def _kv_up(self, layer: str, shape: LatentShape, heads: int) -> Tensor:
+        """Latent attention's ``[heads * (nope + value), rank]``, of its two parts; that for keys lies across."""
+        k_up = self._stacked(f"{layer}{K_UP}", heads, shape.rank, shape.nope, False)
+        v_up = self._stacked(f"{layer}{V_UP}", heads, shape.value, shape.rank, False)
+        parts = [
+            self._dense([whole._replace(out_features=heads * whole.out_features)], columns).view(heads, -1, columns)
+            for whole, columns in ((k_up, shape.nope), (v_up, shape.rank))
+        ]
+        self._used(*self._tensors(k_up), *self._tensors(v_up))
+        return torch.cat((parts[0].transpose(1, 2), parts[1]), 1).flatten(0, 1)
 
     def _bias(self, modules: list[_Module]) -> Tensor | None:
         """The fused bias, zero for modules without one."""
@@ -163,30 +199,37 @@ class GGUFSource:
         if self._planning:
             return self._empty(sum(module.out_features for module in modules))
         parts = [
-            self._vector(f"{module.name}.bias", module.heads)
+            self._placed(half_split(self._rows(f"{module.name}.bias", module), module.heads))
             if module.bias
             else self._empty(module.out_features).zero_()
             for module in modules
         ]
         return torch.cat(parts)
 
-    def _vector(self, name: str, heads: int) -> Tensor:
-        return half_split(self.files.floating(name), heads).to(self.device, self.dtype, copy=True)
+    def _rows(self, name: str, module: _Module) -> Tensor:
+        """The module's rows of a tensor of floating type: of matrices ``[rows, columns]``, of biases ``[rows]``."""
+        stored = self.files.floating(name)
+        rows = stored.flatten() if name.endswith(".bias") else stored.view(-1, stored.shape[-1])
+        return rows[module.first : module.first + module.out_features]
 
-    def _packed(self, name: str, heads: int) -> ggml.GgmlWeights:
-        entry = self.files.entries[name]
-        rows, in_features = entry.shape
+    def _placed(self, stored: Tensor) -> Tensor:
+        return stored.to(self.device, self.dtype, copy=True)
+
+    def _packed(self, name: str, module: _Module) -> ggml.GgmlWeights:
+        entry, rows = self.files.entries[name], module.out_features
+        in_features = entry.shape[-1]
         if self._planning:
-            size = (rows, entry.size // rows)
+            size = (rows, BLOCKS[entry.type].row_bytes(in_features))
             return ggml.GgmlWeights(entry.type, torch.empty(size, dtype=torch.uint8, device="meta"), in_features)
-        return ggml.GgmlWeights(entry.type, half_split(self.files.packed(name), heads), in_features)
+        stored = self.files.packed(name)[module.first : module.first + rows]
+        return ggml.GgmlWeights(entry.type, half_split(stored, module.heads), in_features)
 
-    def _write(self, name: str, heads: int, out: Tensor) -> None:
+    def _write(self, name: str, module: _Module, out: Tensor) -> None:
         """Write a matrix into ``out [rows, columns]``."""
         if self.files.entries[name].type in FLOATING:
-            out.copy_(half_split(self.files.floating(name), heads))
+            out.copy_(half_split(self._rows(name, module), module.heads))
         else:
-            ggml.write_dense(self._packed(name, heads), out)
+            ggml.write_dense(self._packed(name, module), out)
 
     def _unpacked(self, kind: int) -> bool:
         return self.weights == "16bit" or kind in FLOATING
@@ -197,12 +240,20 @@ class GGUFSource:
     # --- checks ------------------------------------------------------------------------------------------------
 
     def _module(self, module: str, heads: int, out_features: int, in_features: int, bias: bool) -> _Module:
-        name = gguf_module(module)
+        name = self._names.module(module)
         entry = self._check(f"{name}.weight", (out_features, in_features))
         if bias or f"{name}.bias" in self.files.entries:
             self._check(f"{name}.bias", (out_features,), floating=True)
             bias = True
         return _Module(name, out_features, entry.type, heads, bias)
+
+    def _stacked(self, name: str, count: int, out_features: int, in_features: int, bias: bool) -> _Module:
+        """The first of ``count`` experts in the tensors of all."""
+        entry = self._check(f"{name}.weight", (count, out_features, in_features))
+        if bias or f"{name}.bias" in self.files.entries:
+            self._check(f"{name}.bias", (count, out_features), floating=True)
+            bias = True
+        return _Module(name, out_features, entry.type, 0, bias)
 
     def _check(self, name: str, shape: tuple[int, ...], floating: bool = False) -> Entry:
         entry = self.files.entries.get(name)

@@ -7,48 +7,50 @@ own tokenizer.json describes, so that all text goes through one library. All key
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
+from engine.checkpoints.gguf.special import SpecialTokens, special_tokens
 from engine.checkpoints.gguf.vocabulary import CONTROL, UNKNOWN, Vocabulary, broken, flag, merges, merges_by_score, text
 from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
 
 Metadata = Mapping[str, Any]
 
-_ENDS = frozenset(
-    (
-        *("<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end|>", "<|return|>", "<|call|>", "<end_of_turn>"),
-        *("<|endoftext|>", "<|end_of_text|>", "<EOT>", "<｜end▁of▁sentence｜>"),
-    )
-)
-"""Tokens that end an answer in the families that have them, which files often do not declare."""
-_NO_END = ({"<|return|>", "<|call|>"}, "<|end|>")
-"""Where the first two are there (gpt-oss), the third ends a message within an answer."""
 _KEEPS_SPACE = frozenset(["<unk>", "<s>", "<|endoftext|>"])
 """Phi-3's special tokens take the white space that follows them, all but these."""
 
 
-class SpecialTokens(NamedTuple):
-    """``eos_ids``: every token that ends an answer, the declared one first. ``add_bos``/``add_eos``: whether plain text
-    gets them. ``names`` are the texts that chat templates know as ``bos_token`` and so on."""
+class FileText:
+    """What a file holds for its text. Of its lists nothing is kept once the tokenizer is made."""
 
-    bos_id: int | None
-    eos_ids: tuple[int, ...]
-    unk_id: int | None
-    add_bos: bool
-    add_eos: bool
-    names: dict[str, str]
+    def __init__(self, metadata: Metadata) -> None:
+        """Raises :class:`CheckpointError` for what is missing or contradictory; merges and scores are read later."""
+        self._kind = _kind(metadata)
+        vocabulary = Vocabulary.read(metadata)
+        self.special = special_tokens(metadata, vocabulary, self._kind)
+        self._templates = _templates(metadata)
+        self._tokenizer: Tokenizer | None = None
+        self._unread: tuple[Metadata, Vocabulary] | None = (metadata, vocabulary)
+
+    def tokenizer(self) -> Tokenizer:
+        """With begin-of-text added where the model wants it. Raises :class:`CheckpointError`."""
+        if self._tokenizer is None:
+            assert self._unread is not None
+            self._tokenizer = Tokenizer(_tokenizer(*self._unread, self.special, self._kind))
+            self._unread = None
+        return self._tokenizer
+
+    def chat_template(self) -> ChatTemplate:
+        """The file's chat template; of several named ones the default. Without any, a plain one with a notice."""
+        return ChatTemplate.chosen(self._templates, self.special.names)
 
 
-def tokenizer(metadata: Metadata) -> tokenizers.Tokenizer:
-    """The file's tokenizer, with begin-of-text added where the model wants it. Raises :class:`CheckpointError`."""
-    kind = _kind(metadata)
-    vocabulary = Vocabulary.read(metadata)
-    special = _special_tokens(metadata, vocabulary, kind)
+def _tokenizer(metadata: Metadata, vocabulary: Vocabulary, special: SpecialTokens, kind: str) -> tokenizers.Tokenizer:
     try:
         made = _byte_level(metadata, vocabulary) if kind == "gpt2" else _sentencepiece(metadata, vocabulary, special)
         made.add_tokens(_added_tokens(metadata, vocabulary, special, kind))
@@ -58,16 +60,6 @@ def tokenizer(metadata: Metadata) -> tokenizers.Tokenizer:
     except Exception as error:  # the library raises bare Exception
         raise broken(f"is not usable ({' '.join(str(error).split())[:200]})") from error
     return made
-
-
-def special_tokens(metadata: Metadata) -> SpecialTokens:
-    """The file's special tokens. Raises :class:`CheckpointError`."""
-    return _special_tokens(metadata, Vocabulary.read(metadata), _kind(metadata))
-
-
-def chat_template(metadata: Metadata) -> ChatTemplate:
-    """The file's chat template; of several named ones the default. Without any, a plain one with a notice."""
-    return ChatTemplate.chosen(_templates(metadata), special_tokens(metadata).names)
 
 
 def _kind(metadata: Metadata) -> str:
@@ -150,33 +142,6 @@ def _surround(made: tokenizers.Tokenizer, vocabulary: Vocabulary, special: Speci
             for name, ids in (("first", first), ("last", last))
             if ids
         ],
-    )
-
-
-def _special_tokens(metadata: Metadata, vocabulary: Vocabulary, kind: str) -> SpecialTokens:
-    find = vocabulary.declared
-    bos, eos, unk = (find(metadata, f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "unknown"))
-    if kind == "llama":
-        bos, eos = (
-            vocabulary.ids.get(usual) if index is None else index for index, usual in ((bos, "<s>"), (eos, "</s>"))
-        )
-        unk = vocabulary.first_unknown if unk is None else unk
-    ends = [eos, find(metadata, "tokenizer.ggml.eot_token_id"), find(metadata, "tokenizer.ggml.eom_token_id")]
-    # Whatever their type: some files have them as ordinary or user-defined tokens.
-    known = {token for token in _ENDS if token in vocabulary.ids}
-    if known >= _NO_END[0]:
-        known.discard(_NO_END[1])
-    ends += sorted(vocabulary.ids[token] for token in known)
-    names = {"bos_token": bos, "eos_token": eos, "unk_token": unk}
-    rules = PRE_TOKENIZERS.get(text(metadata, "tokenizer.ggml.pre", "default"))
-    usual = kind == "llama" or (rules is not None and rules.adds_bos)
-    return SpecialTokens(
-        bos_id=bos,
-        eos_ids=tuple(dict.fromkeys(index for index in ends if index is not None)),
-        unk_id=unk,
-        add_bos=flag(metadata, "tokenizer.ggml.add_bos_token", usual),
-        add_eos=flag(metadata, "tokenizer.ggml.add_eos_token", False),
-        names={name: vocabulary.tokens[index] for name, index in names.items() if index is not None},
     )
 
 

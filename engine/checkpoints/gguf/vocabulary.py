@@ -10,6 +10,7 @@ from engine.checkpoints.errors import CheckpointError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """tokenizer.ggml.token_type."""
+TOKENS = "tokenizer.ggml.tokens"
 MAX_TOKENS = 1 << 19
 """Twice the largest vocabulary that is known."""
 MAX_MERGES = 1 << 20
@@ -61,9 +62,9 @@ class Vocabulary(NamedTuple):
     @classmethod
     def read(cls, metadata: Mapping[str, Any]) -> Vocabulary:
         """Raises :class:`CheckpointError`."""
-        found = _listed(metadata, "tokenizer.ggml.tokens", MAX_TOKENS)
+        found = _listed(metadata, TOKENS, MAX_TOKENS)
         if not found:
-            raise broken("has no tokenizer.ggml.tokens")
+            raise broken(f"has no {TOKENS}")
         if not all(isinstance(token, str) for token in found):
             raise broken("has tokens that are no text")
         if sum(map(len, found)) > MAX_CHARACTERS:

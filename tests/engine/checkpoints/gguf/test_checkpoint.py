@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import re
 import struct
 import time
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
+import gguf
 import pytest
 from gguf_files import write as write_bytes
 from test_container import mutated
 
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint
+from tests.conformance.gguf_converter import convert
+from tests.conformance.gguf_families import OPTIONS, random_model
 from tests.conformance.gguf_models import KIND, Shape, write
 
 ROPE = {"rope.scaling.type": "yarn", "rope.scaling.factor": 4.0, "rope.scaling.original_context_length": 64}
@@ -29,6 +35,10 @@ NUMBERS = (0, 1, 2, 3, 255, 1 << 16, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 32) 
 FLOATS = (0.0, -1.0, 1.0, 1.0000001, 1e-38, 1e38, float("nan"), float("inf"))
 
 
+CONVERTED = ("gemma3", "phi3", "llama", "gpt-oss", "deepseek2")
+"""Architectures that have much to say for themselves, experts and latents among it."""
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     file = tmp_path_factory.mktemp("sound") / "model.gguf"
@@ -36,10 +46,19 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return file.read_bytes()
 
 
+@pytest.fixture(scope="module", params=CONVERTED)
+def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    options = {"num_hidden_layers": 2} | ({"first_k_dense_replace": 1} if request.param == "deepseek2" else {})
+    file = tmp_path_factory.mktemp("converted") / "model.gguf"
+    convert(random_model(request.param, **(OPTIONS[request.param] | options)), file, lambda name: KIND.Q4_0)
+    return file.read_bytes()
+
+
 def with_other_values(rng: random.Random, data: bytes) -> bytes:
     """One to three metadata values replaced by others of their size."""
     changed = bytearray(data)
-    places = [match.end() for match in re.finditer(rb"(?:llama|general|tokenizer)\.[a-z_.]+", data)]
+    names = rb"(?:llama|gemma3|phi3|gpt-oss|deepseek2|general|tokenizer)\.[a-z_.]+"
+    places = [match.end() for match in re.finditer(names, data)]
     for at in rng.choices(places, k=rng.randint(1, 3)):
         kind = struct.unpack_from("<I", data, at)[0]
         value = struct.pack("<f", rng.choice(FLOATS)) if kind == 6 else struct.pack("<I", rng.choice(NUMBERS))
@@ -72,9 +91,45 @@ def fuzz(folder: Path, data: bytes, count: int, seed: int) -> None:
     assert 0 < opened < count
 
 
+def test_a_vocabulary_is_not_kept_beside_the_tokenizer(tmp_path: Path) -> None:
+    """Python's objects: tokens, types and scores take some 25 MB here, and the tokenizer's own are not among them."""
+
+    def large(writer: gguf.GGUFWriter) -> None:
+        words = [f"▁word{index}" for index in range(200_000)]
+        tokens = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), *words]
+        writer.add_tokenizer_model("llama")
+        writer.add_token_list(tokens)
+        writer.add_token_scores([-float(index) for index in range(len(tokens))])
+        writer.add_token_types([2, 3, 3, *[6] * 256, *[1] * len(words)])
+
+    file = tmp_path / "model.gguf"
+    write(file, replace(SHAPE, vocabulary=200_259), large)
+    tracemalloc.start()
+    try:
+        opened = Checkpoint.open(file)
+        assert tracemalloc.get_traced_memory()[0] > 15e6
+        tokenizer = opened.tokenizer()
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] < 2e6
+    finally:
+        tracemalloc.stop()
+    assert opened.tokenizer() is tokenizer
+    assert tokenizer.token(259 + 7) == "▁word7"
+
+
 def test_changed_models(sound: bytes, tmp_path: Path) -> None:
     assert survive(tmp_path, sound)
     fuzz(tmp_path, sound, 200, seed=3)
+
+
+def test_changed_models_of_other_families(converted: bytes, tmp_path: Path) -> None:
+    assert survive(tmp_path, converted)
+    fuzz(tmp_path, converted, 100, seed=5)
+
+
+@pytest.mark.long
+def test_many_changed_models_of_other_families(converted: bytes, tmp_path: Path) -> None:
+    fuzz(tmp_path, converted, 2_000, seed=6)
 
 
 @pytest.mark.long

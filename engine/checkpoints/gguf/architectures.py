@@ -1,0 +1,192 @@
+"""The architectures that are read in GGUF: what their metadata says in the words of the family's own config.json.
+
+What converters write, and what holds where they write nothing, is llama.cpp's (its converter, its src/models).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Literal, NamedTuple
+
+from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.gguf import rope
+from engine.checkpoints.gguf.container import GGUFFile
+from engine.checkpoints.gguf.keys import Keys
+from engine.checkpoints.gguf.names import DEEPSEEK2, EXPERTS, FUSED, GPT_OSS, MIXTRAL, SANDWICH
+from engine.models.base import ModelConfig
+
+Values = dict[str, Any]
+_GEMMA_27B = {"gemma2": 46, "gemma3": 62}
+"""Layers of the sizes whose scores are scaled by the hidden size per head; no key says so."""
+
+
+class Architecture(NamedTuple):
+    """``values(keys, files, common)`` gives what comes beside or in place of the ``common`` values of config.json.
+
+    ``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours. ``norm_offset``: what the converter added
+    to the weights of norms. ``heads``: whether all of each head rotates, or perhaps a part, or latents are cached.
+    ``experts``: a file may have some. ``finish`` changes what the family has read.
+    """
+
+    family: str
+    values: Callable[[Keys, GGUFFile, Values], Values] = lambda keys, files, common: {}
+    names: Mapping[str, str] = {}
+    interleaved: bool = False
+    norm_offset: float = 0.0
+    heads: Literal["whole", "partial", "latent"] = "whole"
+    experts: bool = False
+    finish: Callable[[ModelConfig, Keys], ModelConfig] = lambda config, keys: config
+
+
+def _llama(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """A Mistral is saved as a llama, and so is a Mixtral."""
+    window = keys.optional_integer("attention.sliding_window") or None
+    experts = _experts(keys)
+    if experts:
+        return experts | {"architectures": ["MixtralForCausalLM"], "sliding_window": window}
+    return {"architectures": ["MistralForCausalLM"], "sliding_window": window} if window else {}
+
+
+def _experts(keys: Keys) -> Values:
+    """Empty where there are none."""
+    count = keys.optional_integer("expert_count")
+    return {"num_local_experts": count, "num_experts_per_tok": keys.integer("expert_used_count")} if count else {}
+
+
+def _qwen3moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """All layers have experts, whose shares add up to 1."""
+    size = keys.integer("expert_feed_forward_length")
+    return _experts(keys) | {"moe_intermediate_size": size, "norm_topk_prob": True}
+
+
+def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Files from before 2025-04 have a head's own lengths under the names that are now those of what is cached."""
+    if keys.optional_integer("expert_gating_func") == 2 or any(".exp_probs_b" in name for name in files.entries):
+        raise CheckpointError(
+            f"{files.path.name} is a DeepSeek-V3 or of its kin, which Kvasir does not know. Choose another model, such "
+            "as a DeepSeek-V2."
+        )
+    values = common | {
+        "num_key_value_heads": common["num_attention_heads"],
+        "q_lora_rank": keys.optional_integer("attention.q_lora_rank") or None,
+        "kv_lora_rank": keys.integer("attention.kv_lora_rank"),
+        "qk_rope_head_dim": keys.integer("rope.dimension_count"),
+        "v_head_dim": keys.optional_integer("attention.value_length_mla") or keys.integer("attention.value_length"),
+        "n_routed_experts": keys.optional_integer("expert_count") or None,
+        "first_k_dense_replace": keys.optional_integer("leading_dense_block_count") or 0,
+    }
+    values["qk_nope_head_dim"] = common["head_dim"] - values["qk_rope_head_dim"]
+    if values["n_routed_experts"]:
+        values |= _deepseek2_experts(keys)
+    multiplier = keys.optional_number("rope.scaling.yarn_log_multiplier")
+    if multiplier:
+        # A tenth of mscale_all_dim; mscale, which no key has, is the same in this family.
+        scales = {"mscale": 10 * multiplier, "mscale_all_dim": 10 * multiplier}
+        values["rope_parameters"] = common["rope_parameters"] | scales
+    return values
+
+
+def _deepseek2_experts(keys: Keys) -> Values:
+    groups = keys.optional_integer("expert_group_count") or 1
+    scale = keys.optional_number("expert_weights_scale")
+    return {
+        "num_experts_per_tok": keys.integer("expert_used_count"),
+        "moe_intermediate_size": keys.integer("expert_feed_forward_length"),
+        "n_shared_experts": keys.optional_integer("expert_shared_count") or 0,
+        "routed_scaling_factor": scale or 1.0,
+        "norm_topk_prob": keys.flag("expert_weights_norm", False),
+        "topk_method": "group_limited_greedy" if groups > 1 else "greedy",
+        "n_group": groups,
+        "topk_group": keys.optional_integer("expert_group_used_count") or groups,
+    }
+
+
+def _gpt_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """The model's own rotation rounds no boundary of YaRN's; no key says so, and ggml does round."""
+    values = {"intermediate_size": keys.integer("expert_feed_forward_length")} | _windows(keys, period=2)
+    return _experts(keys) | values | {"rope_parameters": common["rope_parameters"] | {"truncate": False}}
+
+
+def _windows(keys: Keys, period: int, missing: int = 0) -> Values:
+    """The layers with a sliding window: all but every ``period``-th, or as the file says, by number or one by one."""
+    stated, layers = keys.optional_integer("attention.sliding_window"), keys.layers
+    window = missing if stated is None else stated
+    pattern = keys.get("attention.sliding_window_pattern")
+    if isinstance(pattern, list):
+        if len(pattern) < layers or not all(type(local) is bool for local in pattern):
+            raise keys.wrong('"attention.sliding_window_pattern" does not say of each layer whether it has a window')
+        local = pattern[:layers]
+    else:
+        every = period if pattern is None else keys.optional_integer("attention.sliding_window_pattern")
+        local = [not every or (index + 1) % every != 0 for index in range(layers)]
+    kinds = ["sliding_attention" if window and here else "full_attention" for here in local]
+    return {"sliding_window": window or None, "layer_types": kinds}
+
+
+def _gemma(keys: Keys, common: Values) -> Values:
+    large = keys.layers == _GEMMA_27B[keys.architecture]
+    per_head = common["hidden_size"] // common["num_attention_heads"]
+    scalar = per_head if large else common["head_dim"]
+    caps = {key: keys.optional_number(key) for key in ("attn_logit_softcapping", "final_logit_softcapping")}
+    return {"query_pre_attn_scalar": scalar} | {key: cap for key, cap in caps.items() if cap is not None}
+
+
+def _gemma2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return _gemma(keys, common) | _windows(keys, period=2, missing=4096)
+
+
+def _gemma3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """A linear scaling is for the layers that see all tokens."""
+    local = {"rope_theta": rope.base(keys, "rope.freq_base_swa", 10000.0)}
+    ropes = {"full_attention": common["rope_parameters"], "sliding_attention": local}
+    return _gemma(keys, common) | _windows(keys, period=6) | {"rope_parameters": ropes}
+
+
+def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """llama.cpp leaves the window out, which the model has; 0 means none."""
+    width = keys.optional_integer("rope.dimension_count") or common["head_dim"]
+    partial = {"partial_rotary_factor": rope.share(width, common["head_dim"])}
+    ropes = common["rope_parameters"] | rope.longrope(keys, files, width // 2) | partial
+    return {"sliding_window": keys.optional_integer("attention.sliding_window") or None, "rope_parameters": ropes}
+
+
+def _olmo2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    if keys.optional_integer("attention.sliding_window"):
+        raise CheckpointError(
+            f"{files.path.name} is an OLMo 3, which Kvasir does not know. Choose another model, such as an OLMo 2."
+        )
+    return {}
+
+
+def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    scale = keys.optional_number("attention.scale")
+    return {
+        "attention_multiplier": scale or common["head_dim"] ** -0.5,
+        "embedding_multiplier": keys.optional_number("embedding_scale") or 1.0,
+        "residual_multiplier": keys.optional_number("residual_scale") or 1.0,
+        "logits_scaling": keys.optional_number("logit_scale") or 1.0,
+    }
+
+
+def _unrotated(config: ModelConfig, keys: Keys) -> ModelConfig:
+    """A Granite can have no position embedding at all."""
+    rotates = keys.flag("rope.scaling.finetuned", True)
+    return config if rotates else replace(config, rotary=(False,) * config.num_layers)
+
+
+ARCHITECTURES = {
+    "llama": Architecture("LlamaForCausalLM", _llama, MIXTRAL, interleaved=True, experts=True),
+    "qwen2": Architecture("Qwen2ForCausalLM"),
+    "qwen3": Architecture("Qwen3ForCausalLM"),
+    "qwen3moe": Architecture("Qwen3MoeForCausalLM", _qwen3moe, EXPERTS, experts=True),
+    "gpt-oss": Architecture("GptOssForCausalLM", _gpt_oss, GPT_OSS, experts=True),
+    "deepseek2": Architecture("DeepseekV2ForCausalLM", _deepseek2, DEEPSEEK2, heads="latent", experts=True),
+    "gemma2": Architecture("Gemma2ForCausalLM", _gemma2, SANDWICH, norm_offset=1.0),
+    "gemma3": Architecture("Gemma3ForCausalLM", _gemma3, SANDWICH, norm_offset=1.0),
+    "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, heads="partial"),
+    "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
+    "granite": Architecture("GraniteForCausalLM", _granite, interleaved=True, finish=_unrotated),
+    "smollm3": Architecture("SmolLM3ForCausalLM", interleaved=True),
+}
+"""GGUF's name -> how it is read."""

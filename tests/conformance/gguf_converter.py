@@ -1,0 +1,174 @@
+"""Models of transformers written to GGUF as llama.cpp's converter does it, and llama.cpp run on such files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gguf
+import numpy as np
+import torch
+import transformers
+from torch import Tensor
+
+from tests.conformance.gguf_families import FAMILIES, Keys
+from tests.conformance.gguf_models import KIND, plain_tokenizer
+
+PERMUTED = ("llama", "granite", "smollm3")
+"""Where q and k are turned for a rotation of neighbours."""
+
+
+def permuted(rows: Tensor, heads: int) -> Tensor:
+    """Rows of q or k from the rotation of halves to that of neighbours."""
+    return rows.view(heads, 2, rows.shape[0] // heads // 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+
+
+def restored(rows: Tensor, heads: int) -> Tensor:
+    return rows.view(heads, rows.shape[0] // heads // 2, 2, *rows.shape[1:]).transpose(1, 2).reshape(rows.shape)
+
+
+def convert(
+    model: transformers.PreTrainedModel,
+    file: Path,
+    kind: Callable[[str], KIND] = lambda name: KIND.F32,
+    keys: Keys | None = None,
+    tokenizer: Callable[[gguf.GGUFWriter], None] = plain_tokenizer,
+) -> None:
+    """``kind`` of a tensor by its name in GGUF; the model's matrices become what the file holds. ``keys`` win."""
+    config = model.config
+    architecture = next(f.architecture for f in FAMILIES.values() if type(model).__name__ == f"{f.model}ForCausalLM")
+    writer = gguf.GGUFWriter(str(file), architecture)
+    common: Keys = {
+        "block_count": config.num_hidden_layers,
+        "context_length": config.max_position_embeddings,
+        "embedding_length": config.hidden_size,
+        "feed_forward_length": config.intermediate_size,
+        "attention.head_count": config.num_attention_heads,
+        "attention.head_count_kv": config.num_key_value_heads,
+        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+    }
+    for key, value in (common | FAMILIES[architecture].keys(config) | (keys or {})).items():
+        if value is not None:
+            add(writer, f"{architecture}.{key}", value)
+    tokenizer(writer)
+    absorbed = (keys or {}).get("attention.key_length_mla", 0) is not None
+    for name, tensor in tensors(model, architecture, absorbed):
+        write_tensor(writer, name, tensor, kind(name))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
+    if isinstance(value, list):
+        writer.add_array(key, value)
+    else:
+        adders = {str: writer.add_string, float: writer.add_float32, int: writer.add_uint32, bool: writer.add_bool}
+        adders[type(value)](key, value)
+
+
+class Stored(NamedTuple):
+    """A tensor for the file, and how to put back into the model what the file then holds."""
+
+    data: Tensor
+    put_back: Callable[[Tensor], None]
+
+
+def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bool) -> list[tuple[str, Stored]]:
+    arch = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
+    names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
+    found = []
+    for name, parameter in model.named_parameters():
+        if ".experts." in name:
+            found += _stacked(name, parameter.detach(), transposed=architecture == "gpt-oss")
+            continue
+        if "kv_b_proj" in name and absorbed:
+            found += _absorbed(model.config, name, parameter.detach())
+            continue
+        own = names.get_name(name, (".weight", ".bias"))
+        assert own is not None, name
+        own += "" if own.endswith((".weight", ".bias")) else ".weight"
+        found.append((own, _turned(model, architecture, name, parameter.detach())))
+    rope = model.config.rope_parameters
+    for length in ("long", "short"):
+        if f"{length}_factor" in rope:
+            factors = torch.tensor(rope[f"{length}_factor"])
+            found.append((f"rope_factors_{length}.weight", Stored(factors, lambda data: None)))
+    return found
+
+
+def _turned(model: transformers.PreTrainedModel, architecture: str, name: str, parameter: Tensor) -> Stored:
+    heads = {"q_proj": model.config.num_attention_heads, "k_proj": model.config.num_key_value_heads}
+    module = name.split(".")[-2]
+    if architecture in PERMUTED and module in heads:
+        return Stored(
+            permuted(parameter, heads[module]), lambda data: void(parameter.copy_(restored(data, heads[module])))
+        )
+    if architecture.startswith("gemma") and name.endswith("norm.weight"):
+        return Stored(parameter + 1, lambda data: void(parameter.copy_(data - 1)))
+    return Stored(parameter, lambda data: void(parameter.copy_(data)))
+
+
+def _stacked(name: str, parameter: Tensor, transposed: bool) -> list[tuple[str, Stored]]:
+    """The experts' matrices and biases: gate and up apart, which gpt-oss has in turns, and its matrices lie across."""
+    layer, module = name.split(".")[2], name.split(".")[-1]
+    bias = module.endswith("_bias")
+    rows = parameter.transpose(1, 2) if transposed and not bias else parameter
+    parts = {"down": rows}
+    if module.startswith("gate_up"):
+        half = rows.shape[1] // 2
+        gate, up = (rows[:, ::2], rows[:, 1::2]) if transposed else (rows[:, :half], rows[:, half:])
+        parts = {"gate": gate, "up": up}
+    return [
+        (
+            f"blk.{layer}.ffn_{part}_exps.{'bias' if bias else 'weight'}",
+            Stored(view, lambda data, v=view: void(v.copy_(data))),
+        )
+        for part, view in parts.items()
+    ]
+
+
+def _absorbed(config: Any, name: str, parameter: Tensor) -> list[tuple[str, Stored]]:
+    """Latent attention's projection up, that for keys across and apart from that for values."""
+    heads = parameter.view(config.num_attention_heads, -1, config.kv_lora_rank)
+    k_up, v_up = heads.split((config.qk_nope_head_dim, config.v_head_dim), 1)
+    parts = {"k": k_up.transpose(1, 2), "v": v_up}
+    layer = name.split(".")[2]
+    return [
+        (f"blk.{layer}.attn_{part}_b.weight", Stored(view, lambda data, v=view: void(v.copy_(data))))
+        for part, view in parts.items()
+    ]
+
+
+def void(_: object) -> None: ...
+
+
+def write_tensor(writer: gguf.GGUFWriter, name: str, stored: Stored, kind: KIND) -> None:
+    """Vectors, and what ggml keeps in float32, stay so."""
+    data = stored.data.contiguous().numpy()
+    kind = KIND.F32 if data.ndim == 1 or name.endswith((".bias", "ffn_gate_inp.weight")) else kind
+    packed = gguf.quants.quantize(data, kind)
+    writer.add_tensor(name, packed, raw_dtype=kind)
+    stored.put_back(torch.from_numpy(gguf.quants.dequantize(packed, kind)).view(stored.data.shape))
+
+
+def by_llama_cpp(file: Path, prompts: Sequence[Sequence[int]]) -> list[Tensor]:
+    """llama.cpp's logits, with keys and values in float32. It multiplies packed weights with rounded activations.
+
+    Of LongRoPE's factors it takes those that its context asks for, here the short ones up to 256 tokens.
+    """
+    import llama_cpp
+
+    model = llama_cpp.Llama(
+        str(file), n_ctx=256, n_batch=256, logits_all=True, verbose=False, n_threads=1, n_threads_batch=1,
+        type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32, flash_attn=False,
+    )  # fmt: skip
+    found = []
+    for prompt in prompts:
+        model.reset()
+        model.eval(prompt)
+        found.append(torch.from_numpy(np.array(model.scores[: len(prompt)])))
+    model.close()
+    return found

@@ -1,0 +1,168 @@
+"""Every family in GGUF, converted as llama.cpp's converter does it: logits against transformers, and llama.cpp's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gguf
+import pytest
+import torch
+import transformers
+from engine_support import Ours, relative
+from gguf_converter import by_llama_cpp, convert
+from gguf_families import (
+    DEEPSEEK,
+    EXPERTS,
+    GEMMA,
+    GEMMA3,
+    GEMMA3_SCALED,
+    GPT_OSS,
+    GRANITE,
+    GROUPS,
+    LONGROPE,
+    MLA_YARN,
+    PARTIAL,
+    QWEN3_MOE,
+    random_model,
+    rope_of,
+    unabsorbed,
+)
+from gguf_models import KIND, VOCABULARY
+
+from engine.checkpoints.load import Checkpoint
+
+TOLERANCE = 1e-4
+LLAMA_CPP = 1e-3
+"""It sums in another order, and has its activation functions in tables of float16."""
+
+
+class Case(NamedTuple):
+    architecture: str
+    options: dict[str, Any] = {}
+    llama_cpp: float = LLAMA_CPP
+    """How far llama.cpp may be off; 0 where it computes something else than transformers."""
+    older: bool = False
+    """As files of deepseek2 were."""
+
+
+CASES = {
+    "gemma2": Case("gemma2", GEMMA),
+    "gemma2 wide heads": Case("gemma2", GEMMA | {"head_dim": 32, "query_pre_attn_scalar": 32}),
+    "gemma3": Case("gemma3", GEMMA3),
+    "gemma2 27B": Case("gemma2", GEMMA | {"num_hidden_layers": 46, "head_dim": 32}, llama_cpp=3e-3),
+    "gemma3 27B": Case("gemma3", GEMMA3 | {"num_hidden_layers": 62, "head_dim": 32}, llama_cpp=3e-3),
+    "gemma3 scaled": Case("gemma3", GEMMA3 | {"rope_parameters": GEMMA3_SCALED}),
+    "phi3": Case("phi3", {"sliding_window": None}),
+    "phi3 window": Case("phi3", {"sliding_window": 8}, llama_cpp=0),
+    "phi3 partial, tied": Case("phi3", rope_of("default", partial_rotary_factor=0.5) | {"tie_word_embeddings": True}),
+    "phi3 longrope": Case("phi3", LONGROPE),
+    "phi3 longrope, partial": Case("phi3", LONGROPE | rope_of("longrope", **PARTIAL)),
+    "olmo2": Case("olmo2"),
+    "olmo2 multi-head": Case("olmo2", {"num_key_value_heads": 4}),
+    "granite": Case("granite", GRANITE),
+    "granite biases, tied": Case("granite", GRANITE | {"attention_bias": True, "tie_word_embeddings": True}),
+    "smollm3": Case("smollm3", {"num_hidden_layers": 5, "tie_word_embeddings": True}),
+    "mixtral": Case("llama", EXPERTS),
+    "qwen3 moe": Case("qwen3moe", QWEN3_MOE),
+    "qwen3 moe, all experts, tied": Case("qwen3moe", QWEN3_MOE | {"num_experts_per_tok": 6,
+                                                                   "tie_word_embeddings": True}),
+    "gpt-oss": Case("gpt-oss", GPT_OSS | rope_of("default")),
+    "gpt-oss yarn": Case("gpt-oss", GPT_OSS, llama_cpp=0),
+    "deepseek2": Case("deepseek2", DEEPSEEK),
+    "deepseek2 yarn": Case("deepseek2", DEEPSEEK | MLA_YARN),
+    "deepseek2 older": Case("deepseek2", DEEPSEEK, older=True),
+    "deepseek2 groups": Case("deepseek2", DEEPSEEK | GROUPS, llama_cpp=0),
+    "deepseek2 lite": Case("deepseek2", DEEPSEEK | {"q_lora_rank": None, "num_hidden_layers": 27}),
+    "smollm3 yarn": Case("smollm3", {"num_hidden_layers": 5, "original_max_position_embeddings": 64}
+                         | rope_of("yarn", factor=4.0, original_max_position_embeddings=64)),
+}  # fmt: skip
+
+
+def mixed(name: str) -> KIND:
+    """As quantisers choose: some tensors better than others."""
+    local = name.split(".")[-2]
+    return {
+        "attn_v": KIND.F16,
+        "attn_qkv": KIND.Q5_1,
+        "ffn_down": KIND.BF16,
+        "token_embd": KIND.Q8_0,
+        "ffn_gate_exps": KIND.MXFP4,
+        "ffn_up_exps": KIND.Q8_0,
+    }.get(local, KIND.Q4_0)
+
+
+def write(
+    case: Case, model: transformers.PreTrainedModel, file: Path, kind: Callable[[str], KIND] = lambda name: KIND.F32
+) -> None:
+    convert(model, file, kind, unabsorbed(model.config) if case.older else {})
+
+
+def prompts() -> list[list[int]]:
+    generator = torch.Generator().manual_seed(7)
+    return [torch.randint(3, VOCABULARY, (length,), generator=generator).tolist() for length in (1, 5, 17, 40)]
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@torch.inference_mode()
+def compare(ours: Ours, model: transformers.PreTrainedModel) -> None:
+    texts = prompts()
+    expected = [model(torch.tensor([text])).logits[0] for text in texts]
+    for found, want in zip(ours.logits(texts), expected, strict=True):
+        assert relative(found, want) <= TOLERANCE
+    assert relative(ours.chunked(texts[-1], 7, sequence=3), expected[-1]) <= TOLERANCE
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_logits_are_those_of_transformers_and_llama_cpp(name: str, tmp_path: Path) -> None:
+    case, file = CASES[name], tmp_path / "model.gguf"
+    model = random_model(case.architecture, **case.options)
+    write(case, model, file)
+    ours = Ours(file)
+    compare(ours, model)
+    if case.llama_cpp:
+        texts = prompts()
+        for found, want in zip(ours.logits(texts), by_llama_cpp(file, texts), strict=True):
+            assert relative(found, want) <= case.llama_cpp
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_packed_weights(name: str, tmp_path: Path) -> None:
+    case, file = CASES[name], tmp_path / "model.gguf"
+    model = random_model(case.architecture, **case.options)
+    write(case, model, file, mixed)
+    for weights in ("4bit", "4bit_torch", "16bit"):
+        ours = Ours(file, weights=weights)
+        compare(ours, model)
+        planned = Checkpoint.open(file).resident_bytes(torch.float32, weights)
+        assert planned == ours.model.storage_size()
+    compare(Ours(file, invariant=True), model)
+
+
+def test_every_expert_stays_packed(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    write(CASES["gpt-oss"], random_model("gpt-oss", **CASES["gpt-oss"].options), file, mixed)
+    held = [linear for name, linear in Ours(file).model.linears() if ".experts." in name]
+    assert len(held) == 3 * 6 * 2
+    stored = sum(tensor.n_bytes for tensor in gguf.GGUFReader(file).tensors if "_exps." in tensor.name)
+    assert stored <= sum(linear.storage_size() for linear in held) < 1.02 * stored
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
+    """The same weights through both readers: the same configuration, and the same logits in bfloat16 to the bit."""
+    case, file = CASES[name], tmp_path / "model.gguf"
+    model = random_model(case.architecture, **case.options)
+    write(case, model.bfloat16().float(), file)
+    model.bfloat16().save_pretrained(tmp_path / "folder")
+    ours, other = Ours(file, torch.bfloat16), Ours(tmp_path / "folder", torch.bfloat16)
+    for found, want in zip(ours.logits(prompts()), other.logits(prompts()), strict=True):
+        assert torch.equal(found, want)
