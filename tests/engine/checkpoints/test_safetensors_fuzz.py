@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import struct
@@ -51,6 +52,11 @@ def whole(header: str, body: bytes) -> bytes:
     return struct.pack("<Q", len(raw)) + raw + body
 
 
+def strange(rng: random.Random) -> Any:
+    """A value of its own: what is put in may be changed later."""
+    return copy.deepcopy(rng.choice(STRANGE))
+
+
 # --- what can happen to a file ------------------------------------------------------------------------------------
 
 
@@ -96,12 +102,12 @@ def other_header(rng: random.Random, data: bytes) -> bytes:
                 header[rng.choice((*names, "x", ""))] = header.pop(name)
                 names = [name for name in header if name != "__metadata__"]
             case 6:
-                header[name] = rng.choice(STRANGE)
+                header[name] = strange(rng)
                 header = {key: value for key, value in header.items() if isinstance(value, dict)}
                 names = list(header)
             case 7:
                 key = rng.choice(("dtype", "shape", "data_offsets"))
-                item[key] = rng.choice(STRANGE)
+                item[key] = strange(rng)
             case 8:
                 text = json.dumps(header)
                 return whole(f"{text[:-1]}, {json.dumps(name)}: {json.dumps(item)}}}", body)
@@ -120,7 +126,7 @@ def other_config(rng: random.Random, config: dict[str, Any]) -> dict[str, Any]:
             if not isinstance(place[key], dict) or not place[key] or rng.random() < 0.1:
                 break
             place = place[key]
-        place[key] = rng.choice(STRANGE)
+        place[key] = strange(rng)
         if rng.random() < 0.2:
             del place[key]
         if not isinstance(changed, dict) or not changed:
