@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, cast
 
-from jinja2 import nodes
+from jinja2 import Template, nodes
 from jinja2.exceptions import SecurityError, TemplateError
 from jinja2.ext import Extension
 from jinja2.parser import Parser
@@ -57,6 +57,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             finalize=self._made,
         )
         self._now = threading.local()
+        self._compiled: dict[str, Template] = {}
         for name in REMOVED:
             self.filters.pop(name, None)
         self.globals.pop("lipsum", None)
@@ -71,7 +72,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             raise SecurityError("it is too long")
         try:
             self._now.budget = Budget()
-            template = self.from_string(source)
+            template = self._compiled.get(source) or self.from_string(source)
+            self._compiled = {source: template}
             self._now.budget = Budget()
             parts: list[str] = []
             length = 0
