@@ -16,11 +16,14 @@ from torch import Tensor
 
 from engine.layers.linear import int4
 from engine.layers.linear.affine import AffineWeights
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import Declined, Linear
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.coded import CodedLinear, CodedWeights
 from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
 from engine.layers.linear.table import Nested, TableLinear
+from engine.layers.linear.triton import int8 as triton_int8
+from engine.layers.linear.triton import table as triton_table
+from engine.layers.linear.triton.runtime import PATH
 from engine.layers.numerics import Numerics
 
 
@@ -96,7 +99,7 @@ class AffineLayout:
 
 
 class _Blockwise:
-    """What the layouts of the kinds without a fast kernel share. ``_empty`` makes the layer, ``_fill`` packs parts."""
+    """What the layouts share that have no fast kernel on a CPU. ``_empty`` makes the layer, ``_filled`` packs parts."""
 
     def planned(self, out_features: int, bias: Tensor | None, target: Target) -> Linear:
         layer = self._empty(out_features, target.device, target.numerics, planned=True)
@@ -107,9 +110,20 @@ class _Blockwise:
         return True
 
     def built(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear:
+        declined = []
+        if target.native and target.device.type == "cuda":
+            fast = self._on_gpu(parts, bias, target)
+            if isinstance(fast, Linear):
+                return fast
+            declined.append(Declined(PATH, fast))
         layer = self._filled(parts, target.device, target.numerics)
         layer.bias = bias
+        layer.declined += declined
         return layer
+
+    def _on_gpu(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear | str:
+        """The layer over Triton kernels, or why there is none."""
+        return "there is none for weights of so many bits"
 
     def write(self, part: Any, out: Tensor) -> None:
         self._filled([part], out.device, Numerics()).write(out)
@@ -147,6 +161,17 @@ class CodedLayout(_Blockwise):
     def fuses(self, parts: Sequence[CodedWeights]) -> bool:
         return all(_same(part.group_of, parts[0].group_of) for part in parts)
 
+    def _on_gpu(self, parts: Sequence[CodedWeights], bias: Tensor | None, target: Target) -> Linear | str:
+        layer = self._filled(parts, target.device, target.numerics) if self.bits == 8 else None
+        if not isinstance(layer, Int8Linear):
+            return super()._on_gpu(parts, bias, target)
+        sizes = (self.in_features, self.group_size, layer.group_of is not None, layer.scales.dtype)
+        reason = triton_int8.triton_declines(*sizes, layer.zeros is not None, target.dtype, target.device)
+        if reason is not None:
+            return reason
+        tensors = (layer.codes, layer.scales, layer.zeros, bias)
+        return triton_int8.TritonInt8Linear(*tensors, target.dtype, target.numerics)
+
 
 @dataclass(frozen=True)
 class TableLayout(_Blockwise):
@@ -167,6 +192,15 @@ class TableLayout(_Blockwise):
     ) -> BlockwiseLinear:
         return TableLinear(self.in_features, out_features, self.block, self.nested, device, numerics)
 
+    def _on_gpu(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear | str:
+        sizes = (self.in_features, self.block)
+        reason = triton_table.triton_declines(*sizes, self.nested is not None, target.dtype, target.device)
+        if reason is not None:
+            return reason
+        layer = triton_table.TritonTableLinear(parts, *sizes, self.nested, target.dtype, target.device, target.numerics)
+        layer.bias = bias
+        return layer
+
 
 @dataclass(frozen=True)
 class RowsLayout(_Blockwise):
@@ -178,6 +212,16 @@ class RowsLayout(_Blockwise):
         self, out_features: int, device: torch.device, numerics: Numerics, planned: bool = False
     ) -> BlockwiseLinear:
         return Int8RowsLinear(self.in_features, out_features, device, numerics)
+
+    def _on_gpu(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear | str:
+        sizes = (self.in_features, self.in_features, False, torch.float32, False)
+        reason = triton_int8.triton_declines(*sizes, target.dtype, target.device)
+        if reason is not None:
+            return reason
+        layer = self._filled(parts, target.device, target.numerics)
+        assert isinstance(layer, Int8RowsLinear)
+        tensors = (layer.codes, layer.scales, None, bias)
+        return triton_int8.TritonInt8Linear(*tensors, target.dtype, target.numerics, factor=1 / 127)
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:
