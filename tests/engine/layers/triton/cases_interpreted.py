@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,6 +24,7 @@ from engine.layers.linear.triton import int4 as triton_int4
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import MANY_ROWS, aligned, machine_declines
 from engine.layers.numerics import Numerics
+from tests.gpu import bench_kernels
 from tests.gpu.kernel_kinds import KINDS
 
 CPU, FLOAT = torch.device("cpu"), torch.float32
@@ -31,17 +34,26 @@ ROWS = (1, 2, 5, 16, 70)
 def check(layer: TritonLinear, weight: Tensor, bias: Tensor | None = None, rows: tuple[int, ...] = ROWS) -> None:
     assert torch.equal(layer.dequantised(FLOAT), weight)
     assert max(rows) <= 16 or max(rows) > MANY_ROWS, "one of them dequantises and multiplies"
-    for count in rows:
+    for place, count in enumerate(rows):
         x = torch.randn(count, weight.shape[1], generator=torch.Generator().manual_seed(count))
         expected = x.double() @ weight.double().t() + (0 if bias is None else bias.double())
-        for found in (layer.forward(x), layer.forward_float32(x)):
+        # Both ways run the same kernel, which is slow here.
+        for found in [layer.forward(x), *([layer.forward_float32(x)] if place == 1 else [])]:
             assert found.dtype == FLOAT
             assert (found.double() - expected).abs().max() < 3e-6 * expected.abs().max()
 
 
-@pytest.mark.parametrize("sizes", [(40, 512), pytest.param((33, 1280), marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", list(KINDS))
-def test_a_kind(name: str, sizes: tuple[int, int]) -> None:
+def test_a_kind(name: str) -> None:
+    layer, weight = KINDS[name](24, 512, FLOAT, CPU, Numerics())
+    bias = layer.bias = torch.linspace(-1, 1, 24)
+    check(layer, weight, bias, (1, 5, 70))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sizes", [(40, 512), (33, 1280)])
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_kind_at_all_rows(name: str, sizes: tuple[int, int]) -> None:
     layer, weight = KINDS[name](*sizes, FLOAT, CPU, Numerics())
     bias = layer.bias = torch.linspace(-1, 1, sizes[0])
     check(layer, weight, bias)
@@ -49,7 +61,7 @@ def test_a_kind(name: str, sizes: tuple[int, int]) -> None:
 
 @pytest.mark.parametrize(
     ("outputs", "inputs", "group"),
-    [(24, 48, 16), (33, 96, 32), (17, 608, 32), (40, 192, 64), (8, 640, 128), (20, 384, 384), (72, 64, 64)],
+    [(24, 48, 16), (33, 96, 32), (8, 640, 128), (20, 384, 384)],
 )
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_int4_of_odd_sizes(outputs: int, inputs: int, group: int, symmetric: bool) -> None:
@@ -58,7 +70,7 @@ def test_int4_of_odd_sizes(outputs: int, inputs: int, group: int, symmetric: boo
 
 
 def test_fused_parts_in_an_order_of_their_own() -> None:
-    parts = [triton_int4.Sample(size, 256, 64, torch.float16, False) for size in (24, 1030)]
+    parts = [triton_int4.Sample(size, 256, 64, torch.float16, False) for size in (24, 16)]
     order = torch.randperm(256, generator=torch.Generator().manual_seed(3))
     for part in parts:
         part.order = order
@@ -80,14 +92,14 @@ def test_rows_that_are_no_whole_turns(type: int) -> None:
         check(make(type, data, None, FLOAT, Numerics()), dequantise(type, data), None, (1, 5))
 
 
-@pytest.mark.parametrize("name", ["int4 g64 zeros", "NF4 nested", "int8 g128 zeros", BLOCKS[Q6_K].name])
+@pytest.mark.parametrize("name", ["int4 g64 zeros", "int8 g128 zeros", BLOCKS[Q6_K].name])
 def test_a_row_has_the_same_bits_whatever_its_neighbours(name: str) -> None:
     numerics = Numerics()
     layer, _ = KINDS[name](40, 512, FLOAT, CPU, numerics)
     x = torch.randn(70, 512)
     numerics.batch_invariant = True
     whole, floats = layer.forward(x), layer.forward_float32(x)
-    for start, stop in [(0, 1), (3, 4), (5, 21), (1, 70)]:
+    for start, stop in [(0, 1), (5, 21)]:
         assert torch.equal(layer.forward(x[start:stop]), whole[start:stop])
         assert torch.equal(layer.forward_float32(x[start:stop]), floats[start:stop])
 
@@ -221,6 +233,7 @@ def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.Monke
     int8._disagrees.cache_clear()
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_anywhere")
 @pytest.mark.parametrize("type", [kind for kind in BLOCKS if kind != 2])
 def test_every_block_type_proves_itself(type: int) -> None:
@@ -239,3 +252,13 @@ def test_planes_waste_little() -> None:
     ]:
         assert plane_layer.plane_of(inputs, group) == expected
     assert plane_layer.plane_of(100, 20) is None
+
+
+def test_the_benchmark_runs(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    found = bench_kernels.main(["--dry-run", "--kinds", "int4 g128", "Q6_K", "--rows", "1", "5", "--json", str(file)])
+    assert [(figure.what, figure.rows) for figure in found[:4]] == [
+        ("int4 g128", 1), ("int4 g128", 5), ("Q6_K", 1), ("Q6_K", 5)
+    ]  # fmt: skip
+    assert all(figure.error < 1e-5 and figure.microseconds > 0 for figure in found)
+    assert len(json.loads(file.read_text())["figures"]) == 6
