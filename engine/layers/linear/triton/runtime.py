@@ -97,7 +97,7 @@ def _compare(trial: Trial, dtype: torch.dtype, device: torch.device) -> str | No
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(MANY_ROWS + 5, weight.shape[1], generator=generator).to(dtype)
     expected = x.double() @ weight.t()
-    for rows in (1, 3, 16, 19, len(x)):
+    for rows in (1, 3, 16, len(x)):
         if _far(trial.multiply(x[:rows].to(device), False), expected[:rows], 0.02):
             return f"its result for {rows} rows does not agree with the definition here"
     whole = trial.multiply(x.to(device), True)

@@ -163,7 +163,9 @@ LAYOUTS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.usefixtures("_anywhere")
-@pytest.mark.parametrize("name", list(LAYOUTS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == "table" else ()) for name in LAYOUTS]
+)
 def test_a_layout_gives_its_kernel_the_weights_of_the_file(name: str) -> None:
     layout, part = LAYOUTS[name]
     bias = torch.linspace(-1, 1, 40)
@@ -220,7 +222,6 @@ def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.Monke
     part = triton_int4.Sample(40, 256, 64, torch.float16, True)
     arguments = (256, 128, False, torch.float16, False, FLOAT, CPU)
     assert triton_int4.triton_declines([part], FLOAT, CPU) is None
-    assert int8.triton_declines(*arguments) is None
     for module, trial in ((planes, triton_int4._disagrees), (bytes8, int8._disagrees)):
         trial.cache_clear()
         monkeypatch.setattr(module, name, _Broken(getattr(module, name)))
@@ -245,8 +246,8 @@ def test_every_block_type_proves_itself(type: int) -> None:
 def test_planes_waste_little() -> None:
     for inputs, group, expected in [
         (4096, 128, 128),
-        (11008, 128, 64),
-        (576, 64, 16),
+        (11008, 128, 128),
+        (576, 64, 32),
         (4096, 4096, 128),
         (4544, 64, 64),
     ]:
