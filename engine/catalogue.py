@@ -253,9 +253,9 @@ CATALOGUE: tuple[Option, ...] = (
         scope="engine",
         applies="reload",
         exactness="lossless",
-        explains="Multiplies with packed weights in Kvasir's own code for processors: codes become numbers in a "
-        "register, so that memory is read at nearly its full speed. "
-        "PyTorch's operator does the same work, slower, and serves a GPU either way.",
+        explains="Multiplies with packed weights in Kvasir's own code, written in C for processors and in Triton for "
+        "GPUs: codes become numbers in a register, so that memory is read at nearly its full speed. "
+        "PyTorch's operators do the same work where they can.",
         shows="tokens per second, and milliseconds to read a prompt",
         choices=(Choice("native", "Kvasir's"), Choice("torch", "PyTorch's")),
         needs=("4-bit weights", "native kernel"),

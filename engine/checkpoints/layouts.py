@@ -27,6 +27,9 @@ from engine.layers.linear.grouped_native import (
 )
 from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
 from engine.layers.linear.table import Nested, TableLinear
+from engine.layers.linear.triton import int8 as triton_int8
+from engine.layers.linear.triton import table as triton_table
+from engine.layers.linear.triton.runtime import PATH
 from engine.layers.numerics import Numerics
 
 
@@ -113,21 +116,37 @@ class _Blockwise:
         return True
 
     def built(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear:
+        declined: list[Declined] = []
+        if target.native and target.device.type == "cuda":
+            fast = self._on_gpu(parts, bias, target)
+            if isinstance(fast, Linear):
+                return fast
+            declined.append(Declined(PATH, fast))
         layer = self._chosen(sum(part.out_features for part in parts), target, parts)
         layer.fill(parts)
         layer.bias = bias
+        layer.declined = [*declined, *layer.declined]
         return layer
 
+    def _on_gpu(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear | str:
+        """The layer over Triton kernels, or why there is none."""
+        return "there is none for weights of so many bits"
+
     def write(self, part: Any, out: Tensor) -> None:
-        layer = self._empty(part.out_features, out.device, Numerics())
-        layer.fill([part])
-        layer.write(out)
+        self._filled([part], out.device, Numerics()).write(out)
+
+    def _filled(self, parts: Sequence[Any], device: torch.device, numerics: Numerics) -> BlockwiseLinear:
+        layer = self._empty(sum(part.out_features for part in parts), device, numerics)
+        layer.fill(parts)
+        return layer
 
     def _chosen(
         self, out_features: int, target: Target, parts: Sequence[Any] | None = None
     ) -> BlockwiseLinear | NativeGroupedLinear:
         """The layer for these parts, not yet filled; without parts it is planned."""
-        native = self._native(out_features, target, parts) if target.native else None
+        native = None
+        if target.native and target.device.type != "cuda":
+            native = self._native(out_features, target, parts)
         if isinstance(native, NativeGroupedLinear):
             return native
         layer = self._empty(out_features, target.device, target.numerics, planned=parts is None)
@@ -184,6 +203,17 @@ class CodedLayout(_Blockwise):
     def fuses(self, parts: Sequence[CodedWeights]) -> bool:
         return all(_same(part.group_of, parts[0].group_of) for part in parts)
 
+    def _on_gpu(self, parts: Sequence[CodedWeights], bias: Tensor | None, target: Target) -> Linear | str:
+        layer = self._filled(parts, target.device, target.numerics) if self.bits == 8 else None
+        if not isinstance(layer, Int8Linear):
+            return super()._on_gpu(parts, bias, target)
+        sizes = (self.in_features, self.group_size, layer.group_of is not None, layer.scales.dtype)
+        reason = triton_int8.triton_declines(*sizes, layer.zeros is not None, target.dtype, target.device)
+        if reason is not None:
+            return reason
+        tensors = (layer.codes, layer.scales, layer.zeros, bias)
+        return triton_int8.TritonInt8Linear(*tensors, target.dtype, target.numerics)
+
 
 @dataclass(frozen=True)
 class TableLayout(_Blockwise):
@@ -213,6 +243,15 @@ class TableLayout(_Blockwise):
         sizes = (self.in_features, out_features, self.block, self.nested)
         return NativeTableLinear(*sizes, target.device, target.numerics)
 
+    def _on_gpu(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear | str:
+        sizes = (self.in_features, self.block)
+        reason = triton_table.triton_declines(*sizes, self.nested is not None, target.dtype, target.device)
+        if reason is not None:
+            return reason
+        layer = triton_table.TritonTableLinear(parts, *sizes, self.nested, target.dtype, target.device, target.numerics)
+        layer.bias = bias
+        return layer
+
 
 @dataclass(frozen=True)
 class RowsLayout(_Blockwise):
@@ -233,6 +272,16 @@ class RowsLayout(_Blockwise):
         if reason is not None:
             return Declined(NativeInt8RowsLinear.path, reason)
         return NativeInt8RowsLinear(self.in_features, out_features, target.device, target.numerics)
+
+    def _on_gpu(self, parts: Sequence[Any], bias: Tensor | None, target: Target) -> Linear | str:
+        sizes = (self.in_features, self.in_features, False, torch.float32, False)
+        reason = triton_int8.triton_declines(*sizes, target.dtype, target.device)
+        if reason is not None:
+            return reason
+        layer = self._filled(parts, target.device, target.numerics)
+        assert isinstance(layer, Int8RowsLinear)
+        tensors = (layer.codes, layer.scales, None, bias)
+        return triton_int8.TritonInt8Linear(*tensors, target.dtype, target.numerics, factor=1 / 127)
 
 
 def _same(a: Tensor | None, b: Tensor | None) -> bool:

@@ -7,7 +7,6 @@ import itertools
 import logging
 import os
 import platform
-import shutil
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import Literal, NamedTuple, cast
@@ -21,9 +20,11 @@ from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import choose
 from engine.cli.local import LocalEngine
 from engine.core.loaded import LoadedModel
+from engine.layers.linear.triton.int4 import try_kernels
+from engine.layers.linear.triton.runtime import c_compiler
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
-from engine.memory.probe import choose_device, probe
+from engine.memory.probe import choose_device, choose_dtype, probe
 from engine.models.base import CausalLM
 from engine.native.library import find as native_library
 from engine.protocol import LoadOptions, Quantise
@@ -116,15 +117,25 @@ def version_facts() -> list[tuple[str, str]]:
 def compiler_facts() -> list[tuple[str, str]]:
     """What kernels could be compiled with here."""
     triton = importlib.util.find_spec("triton")
-    compiler = os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "cl"))), None)
+    compiler = c_compiler()
     return [
         ("Triton", metadata.version("triton") if triton else "not installed; torch's own operations are used"),
+        ("Triton kernels", _triton_kernels()),
         (
             "C compiler",
             compiler or "not found; Triton and the native code need one (the package gcc or build-essential)",
         ),
         ("native code", native_library().reason or "built from the present source"),
     ]
+
+
+def _triton_kernels() -> str:
+    """Whether a 4-bit product was computed rightly on this machine's GPU, or why none is."""
+    if not torch.cuda.is_available():
+        return "not used: the model is not on a GPU"
+    device = choose_device("cuda")
+    reason = try_kernels(choose_dtype(device).dtype, device)
+    return f"not used: {reason}" if reason else "tried on the GPU: a 4-bit product agrees with its definition"
 
 
 def kernels(model: CausalLM) -> list[Kernel]:

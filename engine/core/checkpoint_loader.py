@@ -115,8 +115,7 @@ class OpenedCheckpoint:
         draft_refused: str,
     ) -> None:
         self.command, self.device, self.dtype = command, device, dtype
-        # Kvasir's own kernel is for CPUs.
-        self.packing: Packing = "4bit_torch" if packing == "4bit" and device.type != "cpu" else packing
+        self.packing = packing
         self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
         self.target, self.draft, self.draft_refused = target, draft, draft_refused
         self.notices: list[str] = []

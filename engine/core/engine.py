@@ -21,6 +21,7 @@ from engine.core.loading import Loader, LoadFailed, load_name, release_memory, s
 from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.stepper import Stepper, is_out_of_memory
+from engine.layers.linear.triton.runtime import machine_declines
 from engine.native.library import declines as native_declines
 from engine.protocol import OptionSpec
 from engine.sampling.params import SamplingError, resolve
@@ -297,7 +298,8 @@ def _capabilities(model: LoadedModel) -> frozenset[Capability]:
         found.add("draft model")
     if model.four_bit:
         found.add("4-bit weights")
-    if model.model is not None and native_declines(model.model.dtype, model.device) is None:
+    own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
+    if model.model is not None and own_code_declines(model.model.dtype, model.device) is None:
         found.add("native kernel")
     return frozenset(found)
 

@@ -60,7 +60,7 @@ def close(found: torch.Tensor, expected: torch.Tensor, share: float) -> None:
 def build(parts: list[Packed], dtype: torch.dtype, invariant: bool = False, bias: bool = False) -> Linear:
     total = sum(part.out_features for part in parts)
     added = torch.linspace(-1, 1, total).to(DEVICE, dtype) if bias else None
-    return int4.build(parts, added, dtype, DEVICE, Numerics(invariant))
+    return int4.build(parts, added, dtype, DEVICE, Numerics(invariant), native=False)
 
 
 @pytest.mark.parametrize("order", [False, True])

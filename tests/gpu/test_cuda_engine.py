@@ -149,14 +149,14 @@ def test_switches_that_are_lossless_change_nothing(exact: Loaded) -> None:
         exact.client.set(key, before)
 
 
-def test_fast_mode_answers_and_uses_the_int4_operator() -> None:
+def test_fast_mode_answers_and_uses_the_int4_kernel() -> None:
     loaded = Loaded("auto", False)
     try:
         assert all(len(answer) == 40 for answer in loaded.answers(SAMPLED, together=True))
         assert loaded.model.model is not None
         paths = {linear.path for name, linear in loaded.model.model.linears() if name != "head"}
         if ON_GPU and torch.cuda.get_device_capability(DEVICE) >= (8, 0):
-            assert paths == {"torch int4 matmul on CUDA"}
+            assert paths == {"Triton kernel"}
             assert not loaded.card.notices
         loaded.client.set("weights", "16bit")
         assert all(len(answer) == 40 for answer in loaded.answers(SAMPLED, together=True))

@@ -1,9 +1,9 @@
 """Linear layers and the token table over ggml's blocks, held byte for byte as in a GGUF file.
 
-Fast paths in order of preference: Kvasir's native code on a CPU, which multiplies the codes as they are and never
-rounds a weight; and, always possible, dequantising some output features at a time, in float32 as ggml does it and then
-rounded once to the model's dtype. Q4_0 is repacked, without loss, into the group-affine int4 form and gets the fast
-paths of that.
+Fast paths in order of preference: Kvasir's Triton kernels on a GPU; Kvasir's native code on a CPU, which multiplies the
+codes as they are and never rounds a weight; and, always possible, dequantising some output features at a time, in
+float32 as ggml does it and then rounded once to the model's dtype. Q4_0 is repacked, without loss, into the
+group-affine int4 form and gets the fast paths of that.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from engine.layers.linear.dense import Concatenated
 from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0, dequantise
 from engine.layers.linear.ggml_native import PATH, NativeBlocks, prefer_huge_pages
 from engine.layers.linear.tiled import tiled_matmul
+from engine.layers.linear.triton import ggml as triton_ggml
 from engine.layers.numerics import Numerics
 from engine.native.library import declines
 
@@ -84,6 +85,18 @@ def _fused(
             stop = start + part.data.shape[0]
             layer.data[start:stop] = part.data
             start = stop
+        return _on_gpu(layer) if native else layer
+    return layer
+
+
+def _on_gpu(layer: GgmlLinear) -> Linear:
+    """The same layer over Triton kernels, where they serve it."""
+    if layer.data.device.type != "cuda":
+        return layer
+    reason = triton_ggml.triton_declines(layer.type, layer.in_features, layer.dtype, layer.data.device)
+    if reason is None:
+        return triton_ggml.make(layer.type, layer.data, layer.bias, layer.dtype, layer.numerics)
+    layer.declined = [Declined(triton_ggml.TritonGgmlLinear.path, reason)]
     return layer
 
 
@@ -230,7 +243,14 @@ class GgmlEmbedding:
 
     def head(self, numerics: Numerics, native: bool = True) -> Linear:
         """The output layer of a model that ties it to this table: the same bytes, not held twice."""
-        return GgmlLinear(self.type, self.data, None, self.dtype, numerics, native)
+        layer = GgmlLinear(self.type, self.data, None, self.dtype, numerics, native)
+        if self.data.device.type != "cuda" or not native:
+            return layer
+        reason = triton_ggml.raw_declines(self.type, self.in_features, self.dtype, self.data.device)
+        if reason is None:
+            return triton_ggml.TritonGgmlLinear(self.type, self.data, None, self.dtype, numerics)
+        layer.declined = [Declined(triton_ggml.TritonGgmlLinear.path, reason)]
+        return layer
 
     def storage_size(self) -> int:
         return self.data.numel()

@@ -1,8 +1,8 @@
 """The group-affine int4 layer without native code: few rows by torch's operator, many by dequantise-and-multiply.
 
-Fast paths in order of preference (see :func:`build`): torch's int4 matmul on CUDA, Kvasir's native code on a CPU,
-torch's int4 matmul on a CPU (bfloat16 only), and, always possible, dequantising block by block. In float32 the weights
-are exactly those of the definition.
+Fast paths in order of preference (see :func:`build`): Kvasir's Triton kernels on a GPU, torch's int4 matmul on CUDA,
+Kvasir's native code on a CPU, torch's int4 matmul on a CPU (bfloat16 only), and, always possible, dequantising block by
+block. In float32 the weights are exactly those of the definition.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from engine.layers.linear.blocks import (
 from engine.layers.linear.int4_cuda import CudaInt4Linear, cuda_declines
 from engine.layers.linear.int4_native import NativeInt4Linear, native_declines
 from engine.layers.linear.tiled import tiled_matmul
+from engine.layers.linear.triton.int4 import TritonInt4Linear, triton_declines
 from engine.layers.numerics import Numerics
 
 OPERATOR_GROUPS = (32, 64, 128, 256)
@@ -49,13 +50,22 @@ def build(
 ) -> Linear:
     """One layer of modules fused along their output features; they agree in input features, group and order.
 
-    ``native=False`` leaves Kvasir's own kernel out of the choice.
+    ``native=False`` leaves Kvasir's own kernels out of the choice.
     """
     first = parts[0]
-    reason = cuda_declines(parts, dtype, device)
-    if reason is None:
-        return CudaInt4Linear(parts, bias, device, numerics)
-    declined = [Declined("torch int4 matmul on CUDA", reason)] if device.type == "cuda" else []
+    declined = []
+    if device.type == "cuda":
+        if native:
+            reason = triton_declines(parts, dtype, device)
+            if reason is None:
+                return TritonInt4Linear(parts, bias, dtype, device, numerics)
+            declined.append(Declined(TritonInt4Linear.path, reason))
+        reason = cuda_declines(parts, dtype, device)
+        if reason is None:
+            on_cuda = CudaInt4Linear(parts, bias, device, numerics)
+            on_cuda.declined = declined
+            return on_cuda
+        declined.append(Declined(CudaInt4Linear.path, reason))
     layer, refused = empty(
         first.in_features,
         sum(part.out_features for part in parts),

@@ -105,7 +105,7 @@ class Weights:
                                  for n in sizes])  # fmt: skip
         if self.kind == "operator":
             parts = [Packed(in_features, size) for size in sizes]
-            layer: Linear = int4.build(parts, added, self.dtype, CUDA, self.numerics)
+            layer: Linear = int4.build(parts, added, self.dtype, CUDA, self.numerics, native=False)
             assert layer.path == "torch int4 matmul on CUDA"
             return layer
         packed = int4.Int4Linear.empty(in_features, total, 32, self.dtype, CUDA, self.numerics)

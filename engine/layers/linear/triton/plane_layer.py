@@ -1,0 +1,151 @@
+"""4-bit layers in planes (see planes.py): what they hold, and how codes are packed into it."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.layers.linear.triton import inline
+from engine.layers.linear.triton.layer import TritonLinear
+from engine.layers.linear.triton.runtime import Tile, inlines
+from engine.layers.numerics import Numerics
+
+PLANES = (128, 64, 32, 16)
+DEQUANTISED = 16
+"""Output features that one program dequantises."""
+
+
+class Form(NamedTuple):
+    """What a kernel is compiled for; the names are those of planes.py. ``table`` is empty where codes are numbers."""
+
+    plane: int
+    scale: str
+    offset: str
+    table: tuple[float, ...] = ()
+    outer: int = 1
+    block: int = 1
+
+
+def plane_of(in_features: int, group: int) -> int | None:
+    """Input features to a plane: no group is cut, and of such that with the fewest bytes; None where there is none."""
+    fitting = [plane for plane in PLANES if group % plane == 0]
+
+    def size(plane: int) -> float:
+        return -(-in_features // (4 * plane)) * (plane + 4)
+
+    return min(fitting, key=size, default=None)
+
+
+class PlaneLinear(TritonLinear):
+    """``words [N, blocks * plane]`` int16; ``scales`` and ``offsets`` ``[blocks, N, 4]``; the rest as the form asks."""
+
+    held = ("words", "scales", "offsets", "outer", "outer_offsets", "codebook", "table")
+
+    def __init__(
+        self,
+        form: Form,
+        in_features: int,
+        out_features: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        numerics: Numerics,
+        scales: torch.dtype,
+        offsets: torch.dtype | None,
+    ) -> None:
+        """A layer whose tensors are allocated and zero; ``scales`` and ``offsets`` are the dtypes that are held."""
+        super().__init__(in_features, out_features, dtype, device, numerics)
+        self.form = form
+        self.blocks = -(-in_features // (4 * form.plane))
+        self.words = torch.zeros(out_features, self.blocks * form.plane, dtype=torch.int16, device=device)
+        shape = (self.blocks, out_features, 4)
+        self.scales = torch.zeros(shape, dtype=scales, device=device)
+        self.offsets = None if offsets is None else torch.zeros(shape, dtype=offsets, device=device)
+        self.outer: Tensor | None = None
+        self.outer_offsets: Tensor | None = None
+        self.codebook: Tensor | None = None
+        self.shift = 0.0
+        self.table = torch.tensor(form.table, device=device) if form.table else None
+
+    def put_codes(self, codes: Tensor, start: int) -> None:
+        """``codes [n, K]`` uint8, in the packed order, of the output features from ``start``."""
+        rows = torch.nn.functional.pad(codes, (0, 4 * self.form.plane * self.blocks - self.in_features))
+        quads = rows.view(len(codes), self.blocks, 4, self.form.plane).to(self.device, torch.int32)
+        words = quads[:, :, 0] | quads[:, :, 1] << 4 | quads[:, :, 2] << 8 | quads[:, :, 3] << 12
+        # To int16 with its sign: a conversion that does not fit is not defined.
+        words = (words ^ 0x8000) - 0x8000
+        self.words[start : start + len(codes)] = words.view(len(codes), -1).to(torch.int16)
+
+    def put_groups(self, values: Tensor, held: Tensor, start: int) -> None:
+        """``values [n, groups]`` into ``scales`` or ``offsets`` for the output features from ``start``."""
+        count, groups = values.shape
+        each = values.to(self.device).repeat_interleave(self.in_features // groups // self.form.plane, 1)
+        padded = torch.nn.functional.pad(each, (0, 4 * self.blocks - each.shape[1]))
+        held[:, start : start + count] = padded.view(count, self.blocks, 4).transpose(0, 1)
+
+    def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
+        from engine.layers.linear.triton import planes
+
+        asm, magic = "", 0.0
+        if inlines(self.device):
+            table = self.form.table
+            asm, magic = (inline.lookup(table, x.dtype), 0.0) if table else inline.nibbles(x.dtype)
+        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows))
+        planes.multiply[grid](
+            x,
+            *self._tensors(),
+            self.bias,
+            out,
+            len(x),
+            *self._sizes(),
+            **self._form(),
+            PADDED=self.in_features != 4 * self.form.plane * self.blocks,
+            BIAS=self.bias is not None,
+            MB=cut.rows,
+            BN=cut.outputs,
+            SLICES=cut.slices,
+            ASM=asm,
+            MAGIC=magic,
+            num_warps=cut.slices,
+            num_stages=cut.stages,
+        )
+
+    def launch_dequantise(self, start: int, stop: int, out: Tensor) -> None:
+        from engine.layers.linear.triton import planes
+
+        grid = (-(-(stop - start) // DEQUANTISED), self.blocks)
+        planes.dequantise[grid](
+            *self._tensors(),
+            out,
+            start,
+            stop,
+            *self._sizes(),
+            **self._form(),
+            BN=DEQUANTISED,
+            num_warps=4,
+            # The definition rounds the product before it adds.
+            enable_fp_fusion=False,
+        )
+
+    def _tensors(self) -> tuple[Tensor | None, ...]:
+        bits = 8 * self.scales.element_size()
+        scales = self.scales.view(torch.int32 if bits == 8 else torch.int64)
+        offsets = self.offsets
+        if offsets is not None:
+            offsets = offsets.view(torch.int32 if offsets.element_size() == 1 else torch.int64)
+        return self.words, scales, offsets, self.outer, self.outer_offsets, self.codebook, self.table
+
+    def _sizes(self) -> tuple[int | float, ...]:
+        return self.out_features, self.in_features, self.blocks, self.shift
+
+    def _form(self) -> dict[str, int | str | bool]:
+        form = self.form
+        return {
+            "PLANE": form.plane,
+            "SCALE": form.scale,
+            "OFFSET": form.offset,
+            "LOOKUP": bool(form.table),
+            "OUTER": form.outer,
+            "BLOCK": form.block,
+        }

@@ -1,0 +1,180 @@
+"""Kernels for 4-bit weights in planes: a product for a few rows, and dequantisation.
+
+``words [N, blocks * PLANE]`` int16: bits 4j to 4j + 3 of halfword p of a block are the code of its input feature
+``j * PLANE + p``. A plane j lies within one group, so that it has one scale. All that is held once a group is held as
+``[blocks, N, 4]``, a block's four side by side, and read as one or two integers.
+
+``W = scale * (value - zero) + added`` where the value is the code or what it looks up. OFFSET says which of the rest
+there is: "none" (only for looked-up values), "eight" (a zero-point of 8), "zeros", "added", or "two_level" (added too).
+SCALE is the dtype of the scales, or "nested" or "two_level": see :func:`_scale`.
+
+Importing this needs Triton.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _bits(words, at, live, j: tl.constexpr, BITS: tl.constexpr, PER: tl.constexpr):
+    """Number j of four, in the lowest bits; 0 where not live."""
+    word = tl.load(words + at * (4 // PER) + j // PER, mask=live, other=0)
+    return word >> (BITS * (j % PER))
+
+
+@triton.jit
+def _byte(words, at, live, j: tl.constexpr):
+    """Byte j of four as a signed number."""
+    return _bits(words, at, live, j, 8, 4).to(tl.int8).to(tl.float32)
+
+
+@triton.jit
+def _half(words, at, live, j: tl.constexpr, DTYPE: tl.constexpr):
+    return _bits(words, at, live, j, 16, 4).to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def _scale(scales, outer, codebook, at, live, n, plane, outputs, inputs, shift, j: tl.constexpr, SCALE: tl.constexpr,
+           PLANE: tl.constexpr, OUTER: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
+    """float32 scales of plane j; 0 where not live.
+
+    "nested": bytes that look up ``codebook``, times ``outer`` of the block of BLOCK * OUTER weights of the flattened
+    matrix, plus ``shift``. "two_level": signed bytes times ``outer [K / OUTER, N]``.
+    """
+    if SCALE == "float32":
+        scale = _bits(scales, at, live, j, 32, 2).to(tl.int32).to(tl.float32, bitcast=True)
+    elif SCALE == "float16":
+        scale = _half(scales, at, live, j, tl.float16)
+    elif SCALE == "bfloat16":
+        scale = _half(scales, at, live, j, tl.bfloat16)
+    elif SCALE == "nested":
+        code = _bits(scales, at, live, j, 8, 4) & 255
+        first = n.to(tl.int64) * inputs + plane * PLANE
+        live = live & (plane * PLANE < inputs)
+        wide = tl.load(outer + first // (BLOCK * OUTER), mask=live, other=0.0)
+        scale = tl.where(live, tl.load(codebook + code) * wide + shift, 0.0)
+    else:
+        wide = tl.load(outer + (plane * PLANE // OUTER) * outputs + n, mask=live, other=0.0).to(tl.float32)
+        scale = _byte(scales, at, live, j) * wide
+    return scale
+
+
+@triton.jit
+def _added(offsets, outer_offsets, at, live, n, plane, outputs, j: tl.constexpr, OFFSET: tl.constexpr,
+           PLANE: tl.constexpr, OUTER: tl.constexpr):  # fmt: skip
+    if OFFSET == "added":
+        added = _half(offsets, at, live, j, tl.float16)
+    else:
+        wide = tl.load(outer_offsets + (plane * PLANE // OUTER) * outputs + n, mask=live, other=0.0).to(tl.float32)
+        added = -(_byte(offsets, at, live, j) * wide)
+    return added
+
+
+@triton.jit(do_not_specialize=["rows"])
+def multiply(x, words, scales, offsets, outer, outer_offsets, codebook, table, bias, out,
+             rows, outputs, inputs, blocks, shift,
+             PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+             OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
+             MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
+             ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """``out [rows, N] = x [rows, K] W^T + bias``, sums in float32.
+
+    Every warp takes one slice of the input features, SLICES of them at a time; the partial sums meet at the end, always
+    in the same order. ``ASM``: how four codes become floats that are MAGIC too large; "" for Triton's own operations.
+    """
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * MB + tl.arange(0, MB)
+    slices = tl.arange(0, SLICES)
+    p = tl.arange(0, PLANE)
+    # Nothing beyond the last row or block is stored or counted, so any address that exists will do.
+    row = tl.where(n < outputs, n, 0)
+    word_at = words + row.to(tl.int64)[None, :, None] * (blocks * PLANE) + p[None, None, :]
+    x_at = x + m.to(tl.int64)[None, None, :] * inputs
+    acc = tl.zeros((SLICES, BN, MB), tl.float32)
+    for first in range(0, blocks, SLICES):
+        live = (first + slices < blocks)[:, None]
+        block = tl.minimum(first + slices, blocks - 1)
+        w = tl.load(word_at + block[:, None, None] * PLANE)
+        if ASM != "":
+            value = tl.inline_asm_elementwise(
+                ASM, "=r,=r,=r,=r,r", [w], dtype=(x.dtype.element_ty,) * 4, is_pure=True, pack=2
+            )
+        at = block[:, None] * outputs + row[None, :]
+        for j in tl.static_range(4):
+            plane = (block * 4 + j)[:, None]
+            k = (plane * PLANE)[:, :, None] + p[None, :, None]
+            if PADDED:
+                k = tl.minimum(k, inputs - 1)
+            part_of_x = tl.load(x_at + k, mask=(m < rows)[None, None, :], other=0.0)
+            if ASM != "":
+                part_of_w = value[j]
+            else:
+                code = (w.to(tl.int32) >> (4 * j)) & 15
+                if LOOKUP:
+                    part_of_w = tl.load(table + code).to(x.dtype.element_ty)
+                else:
+                    part_of_w = code.to(x.dtype.element_ty)
+            part = tl.dot(part_of_w, part_of_x, input_precision="ieee")
+            scale = _scale(scales, outer, codebook, at, live, row[None, :], plane, outputs, inputs, shift, j, SCALE,
+                           PLANE, OUTER, BLOCK)[:, :, None]  # fmt: skip
+            if OFFSET == "none":
+                acc += part * scale
+            else:
+                # The sum of x over the group, by the tensor cores too: every row of this product is that sum.
+                ones = tl.full((SLICES, BN, PLANE), 1.0, x.dtype.element_ty)
+                total = tl.dot(ones, part_of_x, input_precision="ieee")
+                if OFFSET == "eight":
+                    acc += (part - (MAGIC + 8.0) * total) * scale
+                elif OFFSET == "zeros":
+                    zero = (_bits(offsets, at, live, j, 8, 4) & 255).to(tl.float32) + MAGIC
+                    acc += (part - zero[:, :, None] * total) * scale
+                else:
+                    added = _added(
+                        offsets, outer_offsets, at, live, row[None, :], plane, outputs, j, OFFSET, PLANE, OUTER
+                    )
+                    if MAGIC != 0.0:
+                        part -= MAGIC * total
+                    acc += part * scale + added[:, :, None] * total
+    result = tl.sum(acc, 0)
+    if BIAS:
+        result += tl.load(bias + row).to(tl.float32)[:, None]
+    at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
+    tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
+
+
+@triton.jit
+def dequantise(words, scales, offsets, outer, outer_offsets, codebook, table, out,
+               start, stop, outputs, inputs, blocks, shift,
+               PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+               OUTER: tl.constexpr, BLOCK: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    """``out [stop - start, K]``: W of some output features by the definition in float32, rounded once."""
+    n = start + tl.program_id(0) * BN + tl.arange(0, BN)[:, None]
+    block = tl.program_id(1)
+    p = tl.arange(0, PLANE)[None, :]
+    row = tl.minimum(n, stop - 1)
+    live = row >= 0
+    w = tl.load(words + row.to(tl.int64) * (blocks * PLANE) + block * PLANE + p)
+    at = block * outputs + row
+    for j in tl.static_range(4):
+        code = (w.to(tl.int32) >> (4 * j)) & 15
+        if LOOKUP:
+            value = tl.load(table + code)
+        else:
+            value = code.to(tl.float32)
+        plane = block * 4 + j
+        scale = _scale(scales, outer, codebook, at, live, row, plane, outputs, inputs, shift, j, SCALE,
+                       PLANE, OUTER, BLOCK)  # fmt: skip
+        if OFFSET == "eight":
+            value = (value - 8.0) * scale
+        elif OFFSET == "zeros":
+            value = (value - (_bits(offsets, at, live, j, 8, 4) & 255).to(tl.float32)) * scale
+        elif OFFSET == "none":
+            value = value * scale
+        else:
+            added = _added(offsets, outer_offsets, at, live, row, plane, outputs, j, OFFSET, PLANE, OUTER)
+            value = value * scale + added
+        k = plane * PLANE + p
+        place = out + (n - start).to(tl.int64) * inputs + k
+        tl.store(place, value.to(out.dtype.element_ty), mask=(n < stop) & (k < inputs))

@@ -1,0 +1,114 @@
+"""Where Triton's kernels run, how they are cut up, and the proof, before a layer is given to one, that it computes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+PATH = "Triton kernel"
+DTYPES = (torch.bfloat16, torch.float16)
+
+
+class Tile(NamedTuple):
+    """What one program computes: ``rows`` x ``outputs``, in ``slices`` of the input features, one warp each."""
+
+    rows: int
+    outputs: int
+    slices: int
+    stages: int = 2
+
+
+FIXED = Tile(16, 32, 2)
+"""The tile that serves any number of rows: in the batch-invariant mode there is no other."""
+MANY_ROWS = 64
+"""Beyond so many rows the weights are dequantised and torch multiplies. An estimate, from bytes: a tile of 16 rows
+reads the packed weights again, dequantising costs as much as about nine such readings. For a GPU to correct."""
+
+
+def tile(rows: int) -> Tile:
+    """The tile for a product of so many rows. Estimates from machine code (docs/measurements.md), not yet measured."""
+    if rows <= 2:
+        return Tile(8, 16, 4)
+    return Tile(8, 32, 4) if rows <= 8 else FIXED
+
+
+def c_compiler() -> str | None:
+    """The C compiler that Triton builds its launcher with, where one is found."""
+    return os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "cl"))), None)
+
+
+def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why no kernel runs here; None where one may."""
+    if device.type != "cuda":
+        return "the model is not on a GPU"
+    if dtype not in DTYPES:
+        return f"it multiplies bfloat16 and float16, and the model runs in {str(dtype).removeprefix('torch.')}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    if c_compiler() is None and sys.platform != "win32":
+        return "Triton finds no C compiler (install the package gcc or build-essential)"
+    if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
+        return "the GPU is older than compute capability 8.0"
+    return None
+
+
+def inlines(device: torch.device) -> bool:
+    """Whether kernels may hold PTX: not on AMD, and not in Triton's interpreter, which computes on the CPU.
+
+    Device "meta" stands for an NVIDIA GPU that is not here, when kernels are only compiled.
+    """
+    return device.type in ("cuda", "meta") and torch.version.hip is None
+
+
+def aligned(x: Tensor) -> Tensor:
+    """``x`` contiguous and at an address that 16 divides: at another, Triton compiles another kernel."""
+    x = x.contiguous()
+    return x if x.data_ptr() % 16 == 0 else x.clone()
+
+
+class Trial(NamedTuple):
+    """What a path is tried with: ``multiply(x, float32, fixed)``, ``weight [N, K]`` and ``W`` by the definition."""
+
+    multiply: Callable[[Tensor, bool], Tensor]
+    dequantised: Tensor
+    weight: Tensor
+
+
+def disagrees(trial: Callable[[], Trial], dtype: torch.dtype, device: torch.device) -> str | None:
+    """Compute small products on the device and compare them with the definition: a wrong kernel must not be used."""
+    try:
+        return _compare(trial(), dtype, device)
+    except Exception as error:  # Triton, its compilers and the driver raise as they please.
+        text = str(error).strip() or type(error).__name__
+        return f"it fails here ({text.splitlines()[0]})"
+
+
+def _compare(trial: Trial, dtype: torch.dtype, device: torch.device) -> str | None:
+    weight = trial.weight.double()
+    if _far(trial.dequantised, weight, 1e-6):
+        return "its weights do not agree with the definition here"
+    generator = torch.Generator().manual_seed(2)
+    x = torch.randn(MANY_ROWS + 5, weight.shape[1], generator=generator).to(dtype)
+    expected = x.double() @ weight.t()
+    for rows in (1, 3, 16, len(x)):
+        if _far(trial.multiply(x[:rows].to(device), False), expected[:rows], 0.02):
+            return f"its result for {rows} rows does not agree with the definition here"
+    whole = trial.multiply(x.to(device), True)
+    if _far(whole, expected, 0.02):
+        return "its float32 result does not agree with the definition here"
+    for start, stop in ((0, 1), (3, 21)):
+        if not torch.equal(trial.multiply(x[start:stop].to(device), True), whole[start:stop]):
+            return "its result for a row depends on the rows beside it"
+    return None
+
+
+def _far(found: Tensor, expected: Tensor, share: float) -> bool:
+    """NaN counts as far."""
+    return not bool((found.double().cpu() - expected).abs().max() <= share * expected.abs().max())

@@ -1,0 +1,265 @@
+"""Every Triton kernel in the interpreter, on a CPU in float32, against the definition. Run by test_interpreted.py.
+
+(In bfloat16 the interpreter of Triton 3.6 silently computes something else.)
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import tests.engine.layers.triton.interpreted  # noqa: F401
+from engine.checkpoints.layouts import CodedLayout, RowsLayout, TableLayout, Target
+from engine.layers.linear import int4
+from engine.layers.linear.ggml_blocks import BLOCKS, MXFP4, Q6_K, Q8_0, dequantise
+from engine.layers.linear.table import Nested
+from engine.layers.linear.triton import bytes8, ggml, int8, plane_layer, planes, table
+from engine.layers.linear.triton import int4 as triton_int4
+from engine.layers.linear.triton.layer import TritonLinear
+from engine.layers.linear.triton.runtime import MANY_ROWS, aligned, machine_declines
+from engine.layers.numerics import Numerics
+from tests.gpu import bench_kernels
+from tests.gpu.kernel_kinds import KINDS
+
+CPU, FLOAT = torch.device("cpu"), torch.float32
+ROWS = (1, 2, 5, 16, 70)
+
+
+def check(layer: TritonLinear, weight: Tensor, bias: Tensor | None = None, rows: tuple[int, ...] = ROWS) -> None:
+    assert torch.equal(layer.dequantised(FLOAT), weight)
+    assert max(rows) <= 16 or max(rows) > MANY_ROWS, "one of them dequantises and multiplies"
+    for place, count in enumerate(rows):
+        x = torch.randn(count, weight.shape[1], generator=torch.Generator().manual_seed(count))
+        expected = x.double() @ weight.double().t() + (0 if bias is None else bias.double())
+        # Both ways run the same kernel, which is slow here.
+        for found in [layer.forward(x), *([layer.forward_float32(x)] if place == 1 else [])]:
+            assert found.dtype == FLOAT
+            assert (found.double() - expected).abs().max() < 3e-6 * expected.abs().max()
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_kind(name: str) -> None:
+    layer, weight = KINDS[name](24, 512, FLOAT, CPU, Numerics())
+    bias = layer.bias = torch.linspace(-1, 1, 24)
+    check(layer, weight, bias, (1, 5, 70))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sizes", [(40, 512), (33, 1280)])
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_kind_at_all_rows(name: str, sizes: tuple[int, int]) -> None:
+    layer, weight = KINDS[name](*sizes, FLOAT, CPU, Numerics())
+    bias = layer.bias = torch.linspace(-1, 1, sizes[0])
+    check(layer, weight, bias)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "inputs", "group"),
+    [(24, 48, 16), (33, 96, 32), (8, 640, 128), (20, 384, 384)],
+)
+@pytest.mark.parametrize("symmetric", [True, False])
+def test_int4_of_odd_sizes(outputs: int, inputs: int, group: int, symmetric: bool) -> None:
+    part = triton_int4.Sample(outputs, inputs, group, torch.float16, symmetric)
+    check(triton_int4.TritonInt4Linear([part], None, FLOAT, CPU, Numerics()), part.weight(), None, (1, 5))
+
+
+def test_fused_parts_in_an_order_of_their_own() -> None:
+    parts = [triton_int4.Sample(size, 256, 64, torch.float16, False) for size in (24, 16)]
+    order = torch.randperm(256, generator=torch.Generator().manual_seed(3))
+    for part in parts:
+        part.order = order
+    layer = triton_int4.TritonInt4Linear(parts, None, FLOAT, CPU, Numerics())
+    weight = torch.cat([int4_by_definition(part) for part in parts])
+    check(layer, weight, None, (1, 5, 70))
+
+
+def int4_by_definition(part: triton_int4.Sample) -> Tensor:
+    out = torch.empty(part.out_features, part.in_features)
+    int4.write_dense(part, out)
+    return out
+
+
+@pytest.mark.parametrize("type", [MXFP4, Q8_0])
+def test_rows_that_are_no_whole_turns(type: int) -> None:
+    data = ggml.sample(type, 24, 96)
+    for make in (ggml.make, ggml.TritonGgmlLinear):
+        check(make(type, data, None, FLOAT, Numerics()), dequantise(type, data), None, (1, 5))
+
+
+@pytest.mark.parametrize("name", ["int4 g64 zeros", "int8 g128 zeros", BLOCKS[Q6_K].name])
+def test_a_row_has_the_same_bits_whatever_its_neighbours(name: str) -> None:
+    numerics = Numerics()
+    layer, _ = KINDS[name](40, 512, FLOAT, CPU, numerics)
+    x = torch.randn(70, 512)
+    numerics.batch_invariant = True
+    whole, floats = layer.forward(x), layer.forward_float32(x)
+    for start, stop in [(0, 1), (5, 21)]:
+        assert torch.equal(layer.forward(x[start:stop]), whole[start:stop])
+        assert torch.equal(layer.forward_float32(x[start:stop]), floats[start:stop])
+
+
+def test_no_rows() -> None:
+    layer, _ = KINDS["int8 rows"](8, 64, FLOAT, CPU, Numerics())
+    assert layer.forward(torch.empty(0, 64)).shape == (0, 8)
+
+
+def test_an_address_that_16_does_not_divide() -> None:
+    x = torch.randn(129)[1:].view(1, 128)
+    assert aligned(x).data_ptr() % 16 == 0
+    assert torch.equal(aligned(x), x)
+
+
+# --- the choice --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def _anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are taken on a CPU too, where the interpreter runs them."""
+    for module in (triton_int4, int8, table, ggml):
+        monkeypatch.setattr(module, "machine_declines", lambda dtype, device: None)
+        module._disagrees.cache_clear()  # type: ignore[attr-defined]
+
+
+TARGET = Target(FLOAT, CPU, Numerics())
+
+
+class Coded:
+    """An 8-bit part as a GPTQ file has it."""
+
+    def __init__(self, outputs: int, inputs: int, group: int) -> None:
+        generator = torch.Generator().manual_seed(4)
+        self.in_features, self.out_features, self.bits, self.group_size = inputs, outputs, 8, group
+        self.group_of: Tensor | None = None
+        whole = torch.randint(-(2**31), 2**31, (inputs // 4, outputs), generator=generator)
+        shape = (inputs // group, outputs)
+        zeros = torch.randint(0, 256, shape, generator=generator).to(torch.uint8)
+        self.all = (whole.to(torch.int32), torch.rand(shape, generator=generator).half(), zeros)
+
+    def columns(self, start: int, stop: int) -> Any:
+        return tuple(values[:, start:stop] for values in self.all)
+
+
+class Rows:
+    """An LLM.int8 part."""
+
+    def __init__(self, outputs: int, inputs: int) -> None:
+        self.out_features = outputs
+        self.codes = torch.randint(-128, 128, (outputs, inputs)).to(torch.int8)
+        self.largest = torch.rand(outputs)
+
+
+LAYOUTS: dict[str, tuple[Any, Any]] = {
+    "coded": (CodedLayout(128, 8, 32, torch.float16, False), Coded(40, 128, 32)),
+    "rows": (RowsLayout(128), Rows(40, 128)),
+    "table": (TableLayout(128, 64, (), None, ""), table.Sample(40, 128, 64, None)),
+    "nested table": (TableLayout(128, 64, (), Nested(16, 0.03), ""), table.Sample(40, 128, 64, Nested(16, 0.03))),
+}
+
+
+@pytest.mark.usefixtures("_anywhere")
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == "table" else ()) for name in LAYOUTS]
+)
+def test_a_layout_gives_its_kernel_the_weights_of_the_file(name: str) -> None:
+    layout, part = LAYOUTS[name]
+    bias = torch.linspace(-1, 1, 40)
+    fast = layout._on_gpu([part], bias, TARGET)
+    assert isinstance(fast, TritonLinear), fast
+    check(fast, layout.built([part], None, TARGET).dequantised(FLOAT), bias, (1, 5))
+    size = layout.planned(40, bias, replace_device(TARGET, "meta")).storage_size()
+    assert abs(fast.storage_size() - size) < 1100, "what was planned, give or take the lookup table"
+
+
+def replace_device(target: Target, device: str) -> Target:
+    return target._replace(device=torch.device(device))
+
+
+@pytest.mark.usefixtures("_anywhere")
+def test_what_is_not_served_is_declined_with_a_reason() -> None:
+    coded = replace(LAYOUTS["coded"][0], bits=3)
+    assert "bits" in str(coded._on_gpu([], None, TARGET))
+    ordered = LAYOUTS["coded"][1]
+    ordered.group_of = torch.zeros(128, dtype=torch.int32)
+    try:
+        assert "runs" in str(LAYOUTS["coded"][0]._on_gpu([ordered], None, TARGET))
+    finally:
+        ordered.group_of = None
+    crossing = TableLayout(96, 64, (), None, "")
+    assert "cross" in str(crossing._on_gpu([table.Sample(40, 96, 32, None)], None, TARGET))
+    part = triton_int4.Sample(8, 72, 24, torch.float16, True)
+    assert "groups of 24" in str(triton_int4.triton_declines([part], FLOAT, CPU))
+    assert machine_declines(torch.bfloat16, CPU) == "the model is not on a GPU"
+    assert "float32" in str(machine_declines(FLOAT, torch.device("cuda")))
+
+
+class _Broken:
+    """A kernel whose results are a little off, or that the compiler refuses."""
+
+    def __init__(self, kernel: Any, error: bool = False) -> None:
+        self.kernel, self.error = kernel, error
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Any:
+        def launch(*args: Any, **keywords: Any) -> None:
+            if self.error:
+                raise RuntimeError("ptxas fatal: no such instruction\nmore")
+            self.kernel[grid](*args, **keywords)
+            tensors = [arg for arg in args if isinstance(arg, Tensor) and arg.dtype == FLOAT and arg.ndim == 2]
+            out = tensors[-1] if len(tensors[-1]) else tensors[0]
+            out[-1, -1] += out.abs().max()
+
+        return launch
+
+
+@pytest.mark.usefixtures("_anywhere")
+@pytest.mark.parametrize("name", ["multiply", "dequantise"])
+def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    part = triton_int4.Sample(40, 256, 64, torch.float16, True)
+    arguments = (256, 128, False, torch.float16, False, FLOAT, CPU)
+    assert triton_int4.triton_declines([part], FLOAT, CPU) is None
+    for module, trial in ((planes, triton_int4._disagrees), (bytes8, int8._disagrees)):
+        trial.cache_clear()
+        monkeypatch.setattr(module, name, _Broken(getattr(module, name)))
+    assert "not agree" in str(triton_int4.triton_declines([part], FLOAT, CPU))
+    assert "not agree" in str(int8.triton_declines(*arguments))
+    triton_int4._disagrees.cache_clear()
+    monkeypatch.setattr(planes, name, _Broken(None, error=True))
+    assert triton_int4.triton_declines([part], FLOAT, CPU) == "it fails here (ptxas fatal: no such instruction)"
+    triton_int4._disagrees.cache_clear()
+    int8._disagrees.cache_clear()
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("_anywhere")
+@pytest.mark.parametrize("type", [kind for kind in BLOCKS if kind != 2])
+def test_every_block_type_proves_itself(type: int) -> None:
+    for in_features in (1280,) if BLOCKS[type].weights == 256 else (1280, 96):
+        assert ggml.triton_declines(type, in_features, FLOAT, CPU) is None
+        assert ggml.raw_declines(type, in_features, FLOAT, CPU) is None
+
+
+def test_planes_waste_little() -> None:
+    for inputs, group, expected in [
+        (4096, 128, 128),
+        (11008, 128, 128),
+        (576, 64, 32),
+        (4096, 4096, 128),
+        (4544, 64, 64),
+    ]:
+        assert plane_layer.plane_of(inputs, group) == expected
+    assert plane_layer.plane_of(100, 20) is None
+
+
+def test_the_benchmark_runs(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    found = bench_kernels.main(["--dry-run", "--kinds", "int4 g128", "Q6_K", "--rows", "1", "5", "--json", str(file)])
+    assert [(figure.what, figure.rows) for figure in found[:4]] == [
+        ("int4 g128", 1), ("int4 g128", 5), ("Q6_K", 1), ("Q6_K", 5)
+    ]  # fmt: skip
+    assert all(figure.error < 1e-5 and figure.microseconds > 0 for figure in found)
+    assert len(json.loads(file.read_text())["figures"]) == 6

@@ -1,0 +1,88 @@
+"""Random layers of every packed kind that has a Triton kernel: for the tests, the machine code and the benchmark."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0, dequantise
+from engine.layers.linear.table import Nested
+from engine.layers.linear.triton import ggml, int4, int8, table
+from engine.layers.linear.triton.layer import TritonLinear
+from engine.layers.numerics import Numerics
+
+
+class Made(NamedTuple):
+    """A layer, and its ``W [N, K]`` float32 by the definition."""
+
+    layer: TritonLinear
+    weight: Tensor
+
+
+class Kind(Protocol):
+    """Makes layers of one kind; the sizes are whole groups and blocks."""
+
+    def __call__(
+        self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics
+    ) -> Made: ...
+
+
+class Affine(NamedTuple):
+    group: int
+    symmetric: bool
+    scales: torch.dtype = torch.float16
+
+    def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
+        part = int4.Sample(outputs, inputs, self.group or inputs, self.scales, self.symmetric)
+        return Made(int4.TritonInt4Linear([part], None, dtype, device, numerics), part.weight())
+
+
+class Table(NamedTuple):
+    block: int
+    nested: bool
+
+    def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
+        part = table.Sample(outputs, inputs, self.block, Nested(256, 0.03) if self.nested else None)
+        return Made(part.layer(dtype, device, numerics), part.weight())
+
+
+class Bytes(NamedTuple):
+    group: int
+    zeros: bool
+    scales: torch.dtype
+    factor: float = 1.0
+
+    def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
+        part = int8.Sample(outputs, inputs, self.group or inputs, self.scales, self.zeros, self.factor)
+        return Made(part.layer(dtype, device, numerics), part.weight())
+
+
+class Blocks(NamedTuple):
+    type: int
+    raw: bool = False
+
+    def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
+        data = ggml.sample(self.type, outputs, inputs)
+        make = ggml.TritonGgmlLinear if self.raw else ggml.make
+        return Made(make(self.type, data.to(device), None, dtype, numerics), dequantise(self.type, data))
+
+
+KINDS: dict[str, Kind] = {
+    "int4 g128": Affine(128, True),
+    "int4 g128 zeros": Affine(128, False),
+    "int4 g64": Affine(64, True),
+    "int4 g64 zeros": Affine(64, False),
+    "int4 g32": Affine(32, True),
+    "int4 g32 zeros bf16": Affine(32, False, torch.bfloat16),
+    "int4 rows fp32": Affine(0, True, torch.float32),
+    "NF4": Table(64, False),
+    "NF4 nested": Table(64, True),
+    "int8 rows": Bytes(0, False, torch.float32, 1 / 127),
+    "int8 g128 zeros": Bytes(128, True, torch.float16),
+    "int8 g32": Bytes(32, False, torch.bfloat16),
+    **{block.name: Blocks(type) for type, block in BLOCKS.items() if type != Q4_0},
+    "Q8_0 raw": Blocks(8, raw=True),
+}
+"""Q4_0 is an int4 g32."""

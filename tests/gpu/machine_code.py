@@ -1,0 +1,206 @@
+"""The machine code of every Triton kernel, looked at without a GPU.
+
+    python tests/gpu/machine_code.py [--sm 90 ...] [--kernel TEXT] [--dtype bfloat16] [--text FOLDER]
+
+Layers are made on device "meta" and asked for a product; what they launch is not run but compiled for each target and
+disassembled. For the innermost loop with tensor-core instructions (of dequantisation: for the whole kernel) it says how
+many instructions a weight costs. At its memory's full speed an H200 has 3.7 for a weight of 4 bits, an H100 5.3, an
+A100 5.9, an RTX 3090 10.8, a 5090 17, a 4090 23 (estimates from clock and bandwidth).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import torch
+from triton import compile, knobs
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from engine.layers.linear.triton import blocks, bytes8, planes
+from engine.layers.linear.triton.runtime import FIXED, Tile, tile
+from engine.layers.numerics import Numerics
+from tests.gpu.kernel_kinds import KINDS
+
+TARGETS = (80, 86, 89, 90, 120)
+TYPES = {torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float32: "*fp32", torch.uint8: "*u8", torch.int8: "*i8",
+         torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64"}  # fmt: skip
+OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
+INPUTS, OUTPUTS = 4096, 256
+
+
+class Launch(NamedTuple):
+    kernel: Any
+    args: tuple[Any, ...]
+    keywords: dict[str, Any]
+
+
+class _Recorder:
+    """Stands for a kernel: takes down its launches."""
+
+    def __init__(self, kernel: Any, launches: list[Launch]) -> None:
+        self.kernel, self.launches = kernel, launches
+
+    def __getitem__(self, grid: tuple[int, ...]) -> Callable[..., None]:
+        return lambda *args, **keywords: self.launches.append(Launch(self.kernel, args, keywords))
+
+
+@contextmanager
+def recorded() -> Iterator[list[Launch]]:
+    launches: list[Launch] = []
+    kernels = [(module, name, getattr(module, name)) for module in (planes, bytes8, blocks)
+               for name in ("multiply", "dequantise")]  # fmt: skip
+    for module, name, kernel in kernels:
+        setattr(module, name, _Recorder(kernel, launches))
+    try:
+        yield launches
+    finally:
+        for module, name, kernel in kernels:
+            setattr(module, name, kernel)
+
+
+def launches(kind: str, dtype: torch.dtype, cut: Tile | None) -> Launch:
+    """What a layer of that kind launches for a product cut so; None: to dequantise."""
+    layer = KINDS[kind](OUTPUTS, INPUTS, dtype, torch.device("meta"), Numerics()).layer
+    with recorded() as found:
+        if cut is None:
+            layer.launch_dequantise(0, OUTPUTS, torch.empty(OUTPUTS, INPUTS, dtype=dtype, device="meta"))
+        else:
+            x = torch.empty(cut.rows, INPUTS, dtype=dtype, device="meta")
+            layer.launch_multiply(x, torch.empty(cut.rows, OUTPUTS, dtype=dtype, device="meta"), cut)
+    return found[0]
+
+
+def compiled(launch: Launch, sm: int) -> Any:
+    """The kernel as Triton would compile it for these arguments."""
+    kernel = launch.kernel
+    keywords = {name: value for name, value in launch.keywords.items() if name not in OPTIONS}
+    values = dict(zip(kernel.arg_names, launch.args, strict=False)) | keywords
+    unspecialised = {kernel.params[i].name for i in range(len(kernel.params)) if kernel.params[i].do_not_specialize}
+    signature: dict[str, str] = {}
+    constants: dict[tuple[int], Any] = {}
+    attributes: dict[tuple[int], list[list[Any]]] = {}
+    for place, name in enumerate(kernel.arg_names):
+        value = values[name]
+        if name in keywords or value is None or (type(value) is int and value == 1 and name not in unspecialised):
+            signature[name], constants[(place,)] = "constexpr", value
+            continue
+        whole = isinstance(value, torch.Tensor) or (type(value) is int and value % 16 == 0)
+        if whole and name not in unspecialised:
+            attributes[(place,)] = [["tt.divisibility", 16]]
+        numbers = "fp32" if isinstance(value, float) else "i32"
+        signature[name] = TYPES[value.dtype] if isinstance(value, torch.Tensor) else numbers
+    options = {name: launch.keywords[name] for name in OPTIONS if name in launch.keywords}
+    return compile(ASTSource(kernel, signature, constants, attributes), GPUTarget("cuda", sm, 32), options)
+
+
+class Code(NamedTuple):
+    """``per_weight``: instructions of the inner loop (or the kernel) for each weight; ``wide``: 16-byte loads there."""
+
+    per_weight: float
+    registers: int
+    shared: int
+    spilled: int
+    wide: int
+    operations: Counter[str]
+    text: str
+
+
+def look(launch: Launch, sm: int) -> Code:
+    program = compiled(launch, sm)
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(program.asm["cubin"])
+        file.flush()
+        tool = Path(knobs.nvidia.nvdisasm.path)
+        text = _run(str(tool), "-c", file.name)
+        usage = _run(str(tool.with_name("cuobjdump")), "-res-usage", file.name)
+    instructions, loops = _parse(text)
+    loop = min((body for body in loops if any("MMA" in line for line in body)), key=len, default=instructions)
+    operations = Counter(line.split()[0] for line in loop)
+    registers = int(next(iter(re.findall(r"REG:(\d+)", usage))))
+    return Code(
+        len(loop) * 32 * launch.keywords["num_warps"] / _weights(launch),
+        registers,
+        program.metadata.shared,
+        sum(line.startswith(("STL", "LDL")) for line in instructions),
+        sum(count for name, count in operations.items() if name.startswith(("LDG", "LDGSTS")) and "128" in name),
+        operations,
+        text,
+    )
+
+
+def _weights(launch: Launch) -> int:
+    """Weights that a program handles in one turn of its loop, or altogether where it has none."""
+    words = launch.keywords
+    plane = words.get("PLANE", 1) * words.get("TURN", 4)
+    return int(words.get("SLICES", 1) * words["BN"] * plane)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def _parse(text: str) -> tuple[list[str], list[list[str]]]:
+    """All instructions without their predicates, and the bodies of all loops."""
+    lines: list[str] = []
+    labels: dict[str, int] = {}
+    loops = []
+    for line in text.splitlines():
+        label = re.match(r"\s*(\.L_x_\d+):", line)
+        if label:
+            labels[label[1]] = len(lines)
+        found = re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+ )?(.*?);", line)
+        if found:
+            lines.append(found[1].strip())
+            target = re.search(r"BRA.*`\((\.L_x_\d+)\)", found[1])
+            # The endless loop behind the exit has one instruction.
+            if target and labels.get(target[1], len(lines)) < len(lines) - 1:
+                loops.append(lines[labels[target[1]] :])
+    return lines, loops
+
+
+def cases(kinds: list[str]) -> Iterator[tuple[str, str, Tile | None]]:
+    """Kind, a name for the rows, and the tile."""
+    for kind in kinds:
+        yield kind, "1", tile(1)
+        yield kind, "8", tile(8)
+        yield kind, "16", FIXED
+        yield kind, "dequantise", None
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sm", type=int, nargs="+", default=list(TARGETS))
+    parser.add_argument("--kernel", default="", help="only kinds whose name contains this")
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
+    parser.add_argument("--text", type=Path, help="write the disassembly into this folder")
+    parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
+    options = parser.parse_args()
+    dtype = getattr(torch, options.dtype)
+    print(f"{'kind':26} {'rows':10} {'sm':>4} {'instr/weight':>12} {'regs':>5} {'shared':>7} {'spills':>6} {'wide':>5}")
+    for kind, rows, cut in cases([kind for kind in KINDS if options.kernel in kind]):
+        for sm in options.sm:
+            code = look(launches(kind, dtype, cut), sm)
+            print(f"{kind:26} {rows:10} {sm:4} {code.per_weight:12.2f} {code.registers:5} {code.shared:7} "
+                  f"{code.spilled:6} {code.wide:5}")  # fmt: skip
+            if options.operations:
+                print("    " + ", ".join(f"{count} {name}" for name, count in code.operations.most_common(14)))
+            if options.text:
+                options.text.mkdir(parents=True, exist_ok=True)
+                name = re.sub(r"\W+", "_", f"{kind} {rows} sm{sm}")
+                (options.text / f"{name}.txt").write_text(code.text)
+
+
+if __name__ == "__main__":
+    main()
