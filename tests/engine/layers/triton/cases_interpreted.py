@@ -155,10 +155,10 @@ class Rows:
 
 
 LAYOUTS: dict[str, tuple[Any, Any]] = {
-    "coded": (CodedLayout(128, 8, 32, torch.float16, False), Coded(40, 128, 32)),
-    "rows": (RowsLayout(128), Rows(40, 128)),
-    "table": (TableLayout(128, 64, (), None, ""), table.Sample(40, 128, 64, None)),
-    "nested table": (TableLayout(128, 64, (), Nested(16, 0.03), ""), table.Sample(40, 128, 64, Nested(16, 0.03))),
+    "coded": (CodedLayout(128, 8, 32, torch.float16, False), Coded(64, 128, 32)),
+    "rows": (RowsLayout(128), Rows(64, 128)),
+    "table": (TableLayout(128, 64, (), None, ""), table.Sample(64, 128, 64, None)),
+    "nested table": (TableLayout(128, 64, (), Nested(16, 0.03), ""), table.Sample(64, 128, 64, Nested(16, 0.03))),
 }
 
 
@@ -168,11 +168,11 @@ LAYOUTS: dict[str, tuple[Any, Any]] = {
 )
 def test_a_layout_gives_its_kernel_the_weights_of_the_file(name: str) -> None:
     layout, part = LAYOUTS[name]
-    bias = torch.linspace(-1, 1, 40)
+    bias = torch.linspace(-1, 1, 64)
     fast = layout._on_gpu([part], bias, TARGET)
     assert isinstance(fast, TritonLinear), fast
     check(fast, layout.built([part], None, TARGET).dequantised(FLOAT), bias, (1, 5))
-    size = layout.planned(40, bias, replace_device(TARGET, "meta")).storage_size()
+    size = layout.planned(64, bias, replace_device(TARGET, "meta")).storage_size()
     assert abs(fast.storage_size() - size) < 1100, "what was planned, give or take the lookup table"
 
 
