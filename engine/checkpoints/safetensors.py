@@ -149,7 +149,8 @@ def _entry(file: Path, name: str, item: Any, base: int) -> Entry:
     if not name.isprintable() or len(name) > MAX_NAME:
         raise CheckpointError(f"{file.name} is corrupt: it names a tensor {name[:40]!r}. {AGAIN}")
     try:
-        kind, shape, (begin, end) = item["dtype"], tuple(item["shape"]), item["data_offsets"]
+        kind, sizes, (begin, end) = item["dtype"], item["shape"], item["data_offsets"]
+        shape = tuple(sizes)
     except (TypeError, KeyError, ValueError) as error:
         raise CheckpointError(f"{file.name} is corrupt: its entry for {name} is incomplete. {AGAIN}") from error
     if not isinstance(kind, str) or kind not in DTYPES:
@@ -157,7 +158,7 @@ def _entry(file: Path, name: str, item: Any, base: int) -> Entry:
             f"{file.name} stores {name} in the dtype {str(kind)[:40]!r}, which Kvasir does not know. "
             "Choose another version of the model."
         )
-    if not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
+    if not isinstance(sizes, list) or not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
         raise CheckpointError(f"{file.name} is corrupt: shape or offsets of {name} are no whole numbers. {AGAIN}")
     entry = Entry(name, DTYPES[kind], shape, file, base + begin)
     if end - begin != entry.size:
