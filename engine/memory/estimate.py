@@ -54,11 +54,12 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
 
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
     (the same with q, k, v, their rotation and the output). Every row may ask the same expert. Logits count with the
-    float32 copy that sampling makes.
-    Native products keep a copy of their input, in float32 at most and once for all layers.
+    float32 copy that sampling makes. Native products keep a copy of their input, in float32 at most and once for all
+    layers.
     """
-    inner, moe = 3 * config.intermediate_size, config.moe
+    inner, moe, feeds = 3 * config.intermediate_size, config.moe, config.intermediate_size
     if moe is not None:
+        feeds = max(feeds, moe.intermediate_size, moe.shared_size)
         asked = 3 * max(moe.intermediate_size, moe.shared_size) + EXPERT_HIDDEN * config.hidden_size
         inner = asked if all(moe.sparse) else max(inner, asked)
     attention, latent = 3 * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim, config.latent
@@ -69,7 +70,7 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
         attention = 2 * config.num_heads * (config.head_dim + latent.rank + latent.rope)
         scratch += 3 * EXPANDED_BYTES
     widest = 3 * config.hidden_size + max(inner, attention)
-    copied = 4 * max(config.hidden_size, inner // 3, config.num_heads * config.head_dim)
+    copied = 4 * max(config.hidden_size, feeds, config.num_heads * config.head_dim)
     logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
 
