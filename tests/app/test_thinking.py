@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QTextOption
 
 from app.chat.message import MessageView
 from app.chat.page import ChatPage
+from app.chat.stats import explain
 from app.chat.thinking import PEEK_CHARS, ThinkingBlock
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript import Transcript
@@ -131,9 +132,46 @@ def test_what_was_unfolded_stays_so_and_is_only_appended_to(transcript: Transcri
 
 def test_an_answer_of_thinking_alone_says_so(transcript: Transcript) -> None:
     view, block = shown(transcript, answer("", THOUGHTS, 0.1))
-    assert view.waiting_text == "The answer is empty."
+    assert view.waiting_text == "The model thought but gave no answer."
     assert block.head.text() == "▸ Thought for a moment"
     assert view._waiting.y() > block.geometry().bottom()
+
+
+def test_an_endless_word_that_grows_does_not_wrap_at_words(transcript: Transcript) -> None:
+    view, block = shown(transcript, answer("", "One", 1.0, "streaming"))
+    block.toggle()
+    modes = QTextOption.WrapMode
+    for length, mode in ((4_000, modes.WrapAtWordBoundaryOrAnywhere), (6_000, modes.WrapAnywhere)):
+        view.stream("", [], "One " + "x" * length, 1.0)
+        assert block.body.wordWrapMode() == mode
+    view.stream("", [], "One " + "x" * 6_000 + " and words" * 700, 1.0)
+    assert block.body.wordWrapMode() == modes.WrapAnywhere
+
+
+def test_what_was_unfolded_stays_so_when_it_was_out_of_sight(qtbot, transcript: Transcript) -> None:
+    later = [Message(f"m{i}", "c", "", "user", f"Question {i}\n" * 30) for i in range(20)]
+    transcript.show_path([answer("Yes.", THOUGHTS), *later], lambda _: (0, 1))
+    bar = transcript.verticalScrollBar()
+    bar.setValue(0)
+    block = transcript.view("a").thinking  # type: ignore[union-attr]
+    assert block is not None
+    block.head.setFocus()
+    qtbot.mouseClick(block.head, Qt.MouseButton.LeftButton)
+    bar.setValue(bar.maximum())
+    assert transcript.view("a") is not None  # the keyboard is on it
+    transcript._on_focus(None, None)
+    bar.setValue(bar.maximum() - 1)
+    assert transcript.view("a") is None
+    bar.setValue(0)
+    again = transcript.view("a")
+    assert again is not None
+    assert again.thinking is not None
+    assert again.thinking.open
+    assert again.thinking.body.toPlainText() == THOUGHTS
+    qtbot.mouseClick(again.thinking.head, Qt.MouseButton.LeftButton)
+    bar.setValue(bar.maximum())
+    bar.setValue(0)
+    assert not transcript.view("a").thinking.open  # type: ignore[union-attr]
 
 
 def test_no_thinking_no_block(transcript: Transcript) -> None:
@@ -155,6 +193,7 @@ def test_an_answer_is_kept_with_its_thinking_and_copied_without(qtbot, make_page
     assert saved.stats.thought_s > 0
     assert saved.stats.usage is not None
     assert saved.stats.usage.thinking_tokens > 40
+    assert f"tokens, {saved.stats.usage.thinking_tokens} of them thinking, after" in explain(saved)
     assert sum(span.chars for span in saved.spans) == len(saved.content)
     button(view, "copy").click()
     assert QGuiApplication.clipboard().text() == saved.content
@@ -207,6 +246,10 @@ def test_the_switch_is_remembered_by_its_chat(qtbot, make_page, history: History
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert page.transcript.views[-1].message.thinking == THOUGHTS
     assert page.last_thinking() == Thinking(on=True)
+    page._on_thinking(Thinking(on=True, effort="high"))  # as chosen for another model
+    page.regenerate_last()
+    assert page.last_thinking() == Thinking(on=True)
+    assert page._next_prompt()[1] == Thinking(on=True)
 
 
 def card(modes: ThinkingModes) -> ModelCard:
