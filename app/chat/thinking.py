@@ -68,6 +68,9 @@ class ThinkingBlock(QWidget):
 
     def toggle(self) -> None:
         self._open = not self._open
+        # Who has no mouse reaches what is unfolded with Tab, and copies it.
+        policy = Qt.FocusPolicy.StrongFocus if self._open else Qt.FocusPolicy.ClickFocus
+        self.body.setFocusPolicy(policy)
         self._name()
         self._fill()
         self.refolded.emit()
@@ -104,7 +107,10 @@ class ThinkingBlock(QWidget):
         seconds = round(self._seconds)
         title = f"Thinking… {seconds} s" if self._growing else thought_for(self._seconds)
         self.head.setText(f"{arrow} {title}")
-        self.head.setAccessibleName(f"{title}, {'unfolded' if self._open else 'folded'}")
+        # A screen reader says a name whenever it is set: seconds that pass are not worth that.
+        spoken = f"{'Thinking' if self._growing else title}, {'unfolded' if self._open else 'folded'}"
+        if spoken != self.head.accessibleName():
+            self.head.setAccessibleName(spoken)
 
     def _fill(self) -> None:
         """Bring the body to what is to be seen: nothing, the last lines, or all; a longer text is only appended to."""

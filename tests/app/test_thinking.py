@@ -83,6 +83,22 @@ def test_thinking_is_folded_and_unfolds_by_click_and_key(qtbot, transcript: Tran
     assert view.height() == folded
 
 
+def test_what_is_unfolded_is_reached_and_copied_with_the_keyboard(qtbot, transcript: Transcript) -> None:
+    view, block = shown(transcript, answer("Yes.", THOUGHTS))
+    with qtbot.waitActive(transcript):
+        transcript.activateWindow()
+    block.head.setFocus()
+    qtbot.keyClick(block.head, Qt.Key.Key_Return)
+    qtbot.keyClick(block.head, Qt.Key.Key_Tab)
+    assert block.body.hasFocus()
+    assert view.focused
+    qtbot.keyClick(block.body, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(block.body, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == THOUGHTS
+    block.head.click()  # folded: Tab goes past it
+    assert block.body.focusPolicy() == Qt.FocusPolicy.ClickFocus
+
+
 def test_unfolding_leaves_the_message_where_it_is(qtbot, transcript: Transcript) -> None:
     old = [Message(f"m{i}", "c", "", "user", f"Question {i}") for i in range(20)]
     transcript.show_path([*old, answer("Yes.", THOUGHTS * 20)], lambda _: (0, 1))
@@ -102,6 +118,7 @@ def test_while_it_grows_its_last_lines_show_and_then_fold(transcript: Transcript
     view.stream("", [], long_answer(400), 3.4)
     low = view.fit(700)
     assert block.head.text() == "▸ Thinking… 3 s"
+    assert block.head.accessibleName() == "Thinking, folded"
     assert not block.body.isHidden()
     assert len(block.body.toPlainText()) <= PEEK_CHARS
     assert block.body.toPlainText().endswith(long_answer(400)[-40:])
