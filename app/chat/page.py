@@ -108,8 +108,8 @@ class ChatPage(QWidget):
         return self._talk.last_prompt()
 
     def last_thinking(self) -> Thinking:
-        """How the last answer was let think."""
-        return self._talk.last_thinking()
+        """How the last answer was let think, as far as the present model knows that."""
+        return allowed(self._link.card, self._talk.last_thinking())
 
     def send(self, text: str) -> None:
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""

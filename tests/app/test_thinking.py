@@ -267,6 +267,9 @@ def test_the_switch_is_remembered_by_its_chat(qtbot, make_page, history: History
     page.regenerate_last()
     assert page.last_thinking() == Thinking(on=True)
     assert page._next_prompt()[1] == Thinking(on=True)
+    page.new_chat()
+    page._on_thinking(Thinking(effort="high"))
+    assert page.last_thinking() == Thinking()
 
 
 def card(modes: ThinkingModes) -> ModelCard:
