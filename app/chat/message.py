@@ -21,6 +21,7 @@ FOOTER_PX = {"user": 24, "assistant": 40}
 """Height of the footer with the gap to the next message."""
 BUBBLE_PX = (13, 9)
 BUBBLE_SHARE = 0.8
+UNSAID = "The model thought but gave no answer."
 
 
 class MessageView(QWidget):
@@ -72,6 +73,11 @@ class MessageView(QWidget):
         return self._thinking
 
     @property
+    def focused(self) -> bool:
+        """Whether the keyboard is on this message or inside it."""
+        return self._focused
+
+    @property
     def stats_text(self) -> str:
         return self._footer.stats.text()
 
@@ -89,7 +95,7 @@ class MessageView(QWidget):
         else:
             self._show_blocks(self._whole(message), 0, growing=False)
         if message.role == "assistant" and message.state != "streaming" and not message.content.strip():
-            self.wait("The answer is empty.")
+            self.wait(UNSAID if message.thinking else "The answer is empty.")
         if message.state != "streaming":
             self._show_thinking(message.thinking, message.stats.thought_s, False)
         self._footer.show_stats(message)
@@ -131,6 +137,11 @@ class MessageView(QWidget):
             block.restyle()
             block.set_tint(self._spans if self._tint else None)
         self._fitted = 0
+
+    def unfold(self) -> None:
+        """Show all of the thinking, as the person had it before."""
+        if self._thinking is not None and not self._thinking.open:
+            self._thinking.toggle()
 
     def fit(self, width: int) -> int:
         """Place everything for ``width`` pixels; returns the height."""

@@ -16,6 +16,7 @@ from app.chat.conversation import Conversation
 from app.chat.header import Header
 from app.chat.notice import Notice
 from app.chat.stats import reading_prompt
+from app.chat.thinking_switch import allowed
 from app.chat.transcript import COLUMN_PX, Transcript
 from app.history.records import Message
 from app.history.store import HistoryStore
@@ -107,8 +108,8 @@ class ChatPage(QWidget):
         return self._talk.last_prompt()
 
     def last_thinking(self) -> Thinking:
-        """How the last answer was let think."""
-        return self._talk.last_thinking()
+        """How the last answer was let think, as far as the present model knows that."""
+        return allowed(self._link.card, self._talk.last_thinking())
 
     def send(self, text: str) -> None:
         """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
@@ -232,11 +233,12 @@ class ChatPage(QWidget):
         parent = self._talk.tree.get(self._edited).parent if self._edited else self._talk.leaf
         typed = self.composer.text
         asked = [ChatMessage(role="user", content=typed)] if typed.strip() else []
-        return self._talk.prompt(parent) + asked, self._talk.chat.thinking
+        return self._talk.prompt(parent) + asked, allowed(self._link.card, self._talk.chat.thinking)
 
     def _answer(self, parent: str, sampling: Sampling, thinking: Thinking) -> None:
         card = self._link.card
-        answer = self._talk.begin_answer(parent, sampling, card.name if card is not None else "", thinking)
+        name, thinking = card.name if card is not None else "", allowed(card, thinking)
+        answer = self._talk.begin_answer(parent, sampling, name, thinking)
         self.answers.begin(answer, self._talk.prompt(parent), self._talk.answer_before(answer.id))
         self._refresh()
         self.transcript.scroll_to_end()

@@ -38,7 +38,8 @@ def explain(message: Message) -> str:
         lines.append(stats.model)
     if stats.usage is not None:
         usage = stats.usage
-        lines.append(f"{usage.generated_tokens:,} tokens after a prompt of {usage.prompt_tokens:,}")
+        thought = f", {usage.thinking_tokens:,} of them thinking," if message.thinking else ""
+        lines.append(f"{usage.generated_tokens:,} tokens{thought} after a prompt of {usage.prompt_tokens:,}")
         lines.append(f"{usage.cached_tokens:,} prompt tokens were cached")
     if stats.timings is not None:
         timings = stats.timings

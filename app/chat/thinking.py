@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QFont, QPainter, QPaintEvent, QTextBlockFormat, QTextCursor
+from PySide6.QtGui import QFont, QPainter, QPaintEvent, QTextBlockFormat, QTextCursor, QTextOption
 from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.chat.blocks import TextView
-from app.chat.wrapping import wrap_mode
+from app.chat.wrapping import LONGEST_WORD, wrap_mode
 from app.history.records import thought_for
 from app.theme.theme import CAPTION_PX, Theme
 
@@ -68,6 +68,9 @@ class ThinkingBlock(QWidget):
 
     def toggle(self) -> None:
         self._open = not self._open
+        # Who has no mouse reaches what is unfolded with Tab, and copies it.
+        policy = Qt.FocusPolicy.StrongFocus if self._open else Qt.FocusPolicy.ClickFocus
+        self.body.setFocusPolicy(policy)
         self._name()
         self._fill()
         self.refolded.emit()
@@ -104,14 +107,17 @@ class ThinkingBlock(QWidget):
         seconds = round(self._seconds)
         title = f"Thinking… {seconds} s" if self._growing else thought_for(self._seconds)
         self.head.setText(f"{arrow} {title}")
-        self.head.setAccessibleName(f"{title}, {'unfolded' if self._open else 'folded'}")
+        # A screen reader says a name whenever it is set: seconds that pass are not worth that.
+        spoken = f"{'Thinking' if self._growing else title}, {'unfolded' if self._open else 'folded'}"
+        if spoken != self.head.accessibleName():
+            self.head.setAccessibleName(spoken)
 
     def _fill(self) -> None:
         """Bring the body to what is to be seen: nothing, the last lines, or all; a longer text is only appended to."""
         wanted = self._text if self._open else _end(self._text) if self._growing else ""
         self.body.setVisible(bool(wanted))
         if self._shown and wanted.startswith(self._shown):
-            self.body.append_text(wanted[len(self._shown) :])
+            self.body.append_text(wanted[len(self._shown) :], wanted)
         elif wanted != self._shown:
             self.body.show_text(wanted)
         self._shown = wanted
@@ -151,7 +157,10 @@ class _Body(TextView):
         look.setLineHeight(float(self._theme.px(CAPTION_LINE_PX)), minimum)
         cursor.mergeBlockFormat(look)
 
-    def append_text(self, text: str) -> None:
+    def append_text(self, text: str, whole: str) -> None:
+        mode = wrap_mode(whole[-len(text) - LONGEST_WORD :])
+        if mode == QTextOption.WrapMode.WrapAnywhere:
+            self.setWordWrapMode(mode)
         cursor = QTextCursor(self.document())
         cursor.movePosition(QTextCursor.MoveOperation.End)
         cursor.insertText(text)

@@ -14,6 +14,12 @@ HELP = "Let the model think before it answers. Slower, often better for hard que
 EFFORT_HELP = "How hard the model thinks before it answers."
 
 
+def allowed(card: ModelCard | None, value: Thinking) -> Thinking:
+    """``value`` without an effort that was chosen for another model and that this one does not know."""
+    known = not value.effort or card is None or value.effort in card.thinking.efforts
+    return value if known else msgspec.structs.replace(value, effort="")
+
+
 class ThinkingSwitch(QWidget):
     """Hidden for models that leave no choice. ``changed`` carries the :class:`Thinking` that the person chose."""
 

@@ -38,6 +38,8 @@ class _Item:
     measured: bool = False
     """False while ``height`` is an estimate."""
     top: int = 0
+    unfolded: bool = False
+    """Whether the person unfolded the thinking."""
     view: MessageView | None = field(default=None, repr=False)
 
 
@@ -173,7 +175,8 @@ class Transcript(QScrollArea):
     def _on_refolded(self, message_id: str) -> None:
         """A message was folded or unfolded by the person: it stays where it is, and what follows makes room."""
         item = self._find(message_id)
-        if item is not None:
+        if item is not None and item.view is not None and item.view.thinking is not None:
+            item.unfolded = item.view.thinking.open
             item.measured = False
             self._stick = False
             self._sync()
@@ -240,6 +243,8 @@ class Transcript(QScrollArea):
     def _build(self, item: _Item) -> None:
         view = MessageView(item.message, self._theme, self._page)
         view.set_tint(self._tint)
+        if item.unfolded:
+            view.unfold()
         view.acted.connect(self.acted)
         view.refolded.connect(self._on_refolded)
         view.show()
@@ -251,7 +256,7 @@ class Transcript(QScrollArea):
         low, high = value - FAR * height, value + (1 + FAR) * height
         for item in self._items:
             far = item.top + item.height < low or item.top > high
-            if far and item.view is not None and item.message.state != "streaming" and not item.view.hasFocus():
+            if far and item.view is not None and item.message.state != "streaming" and not item.view.focused:
                 self._drop(item)
 
     def _drop(self, item: _Item) -> None:

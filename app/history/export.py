@@ -21,7 +21,7 @@ def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
         lines += ["## You" if message.role == "user" else _answer_heading(message), ""]
         if message.thinking:
             head = thought_for(message.stats.thought_s)
-            lines += ["<details>", f"<summary>{head}</summary>", "", message.thinking.rstrip(), "", "</details>", ""]
+            lines += ["<details>", f"<summary>{head}</summary>", "", _quoted(message.thinking), "", "</details>", ""]
         lines += [message.content.rstrip(), ""]
         if message.state == "interrupted":
             lines += ["*(interrupted)*", ""]
@@ -32,6 +32,11 @@ def file_name(chat: Chat) -> str:
     """A name for the exported file that every file system takes."""
     name = " ".join(_UNSAFE.sub(" ", chat.title).split())
     return (name.strip(" .")[:80] or "chat") + ".md"
+
+
+def _quoted(text: str) -> str:
+    """As a block quote: a code fence that the thinking left open ends with it."""
+    return "\n".join(f"> {line}".rstrip() for line in text.rstrip().split("\n"))
 
 
 def _answer_heading(message: Message) -> str:

@@ -225,10 +225,12 @@ class Chat:
             for event in events:
                 if isinstance(event, FinishedEvent):
                     finished = event
+                elif not event.text:
+                    continue  # a mark, or text that is still held back
                 elif event.channel == "thinking":
                     thoughts.append(event.text)
                     self._show_thought(event.text)
-                elif event.text:
+                else:
                     if thoughts and not parts:
                         self._show_thought("\n\n")
                     parts.append(event.text)

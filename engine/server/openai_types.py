@@ -84,7 +84,7 @@ class ChatIn(_RequestIn, kw_only=True):
     logprobs: bool = False
     top_logprobs: int | None = None
     reasoning_effort: str | None = None
-    chat_template_kwargs: TemplateKwargs = TemplateKwargs()
+    chat_template_kwargs: TemplateKwargs | None = None
 
     def sampling(self) -> Sampling:
         limit = self.max_completion_tokens if self.max_completion_tokens is not None else self.max_tokens
@@ -99,7 +99,7 @@ class ChatIn(_RequestIn, kw_only=True):
 
     def thinking(self) -> Thinking:
         """An effort of "none" is OpenAI's word for no thinking."""
-        given = self.chat_template_kwargs
+        given = self.chat_template_kwargs or TemplateKwargs()
         on = given.enable_thinking if given.enable_thinking is not None else given.thinking
         effort = given.reasoning_effort or self.reasoning_effort or ""
         return Thinking(on=False if on is None else on) if effort == "none" else Thinking(on=on, effort=effort)

@@ -33,6 +33,17 @@ PAIRS = (
     Pair("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
     Pair("Here is my thought process:", "Here is my response:"),  # Granite 3.2
 )
+WRAPS = (
+    Pair("<response>", "</response>"),  # Granite 3.3
+    Pair("<answer>", "</answer>"),  # models trained as DeepSeek-R1-Zero was
+    Pair("<|begin_of_solution|>", "<|end_of_solution|>"),  # Sky-T1, OpenThinker
+)
+"""What some models put around the content that follows their thinking; it is no part of the answer."""
+SPELLINGS = {
+    "Here is my thought process:": "Here's my thought process:",
+    "Here is my response:": "Here's my response:",
+}
+"""What a model may write for a tag of its template."""
 _TAIL = 32
 """Ids at the end of a prompt in which its last tag is looked for."""
 
@@ -73,12 +84,12 @@ def channel_style(tokenizer: Tokenizer, template: str) -> ChannelStyle | None:
     harmony = {mark: tokenizer.token_id(mark) for mark in _MARKS}
     if "<|channel|>" in template and all(harmony[mark] in tokenizer.special_ids for mark in _NEEDED):
         return HarmonyStyle(tokenizer, {id: mark for mark, id in harmony.items() if id is not None})
-    pairs = tuple(pair for pair in PAIRS if pair.closes in template or _known(tokenizer, pair))
-    return TagStyle(tokenizer, pairs) if pairs else None
+    pairs, wraps = (tuple(pair for pair in table if _used(tokenizer, template, pair)) for table in (PAIRS, WRAPS))
+    return TagStyle(tokenizer, pairs, wraps) if pairs else None
 
 
-def _known(tokenizer: Tokenizer, pair: Pair) -> bool:
-    return tokenizer.token_id(pair.opens) is not None and tokenizer.token_id(pair.closes) is not None
+def _used(tokenizer: Tokenizer, template: str, pair: Pair) -> bool:
+    return pair.closes in template or all(tokenizer.token_id(tag) is not None for tag in pair)
 
 
 # --- tags --------------------------------------------------------------------------------------------------------
@@ -90,14 +101,15 @@ class TagStyle:
 
     tokenizer: Tokenizer
     pairs: tuple[Pair, ...]
+    wraps: tuple[Pair, ...] = ()
 
     def parser(self, prompt_ids: Sequence[int]) -> TagParser:
         end = self.tokenizer.decode(prompt_ids[-_TAIL:], skip_special=False).rstrip()
         opened = next((pair for pair in self.pairs if end.endswith(pair.opens)), None)
         closed = any(end.endswith(pair.closes) for pair in self.pairs)
-        ids = {self.tokenizer.token_id(tag): tag for pair in self.pairs for tag in pair}
+        ids = {self.tokenizer.token_id(tag): tag for pair in (*self.pairs, *self.wraps) for tag in pair}
         special = {id: tag for id, tag in ids.items() if id is not None and id in self.tokenizer.special_ids}
-        return TagParser(self.pairs, opened, closed, special)
+        return TagParser(self.pairs, opened, closed, special, self.wraps)
 
     def eos(self, ids: Sequence[int]) -> list[int]:
         return list(ids)
@@ -106,8 +118,9 @@ class TagStyle:
 class TagParser:
     """Thinking at most once, at the beginning. White space around a tag belongs to the tag.
 
-    ``opened``: the prompt ends with this pair's opening tag. ``closed``: it ends with a closing one, so that there is
-    no thinking. ``special`` names tags whose tokens have no text.
+    ``opened``: the prompt ends with this pair's opening tag (a model that writes it once more means the same).
+    ``closed``: it ends with a closing one, so that there is no thinking. ``special`` names tags whose tokens have no
+    text. ``wraps`` are taken off the content behind the thinking.
     """
 
     def __init__(
@@ -116,20 +129,19 @@ class TagParser:
         opened: Pair | None = None,
         closed: bool = False,
         special: Mapping[int, str] | None = None,
+        wraps: Sequence[Pair] = (),
     ) -> None:
-        self._pairs, self._special = pairs, special or {}
-        self._at: Literal["start", "thinking", "closed", "content"] = "start"
+        self._pairs = pairs if opened is None else (opened,)
+        self._opened, self._special, self._wraps = opened, special or {}, wraps
+        self._at: Literal["start", "thinking", "closed", "wrapped", "content"] = "content" if closed else "start"
         self._closes = ""
         self._held = ""
         self._begun = False
-        if opened is not None:
-            self._at, self._closes = "thinking", opened.closes
-        elif closed:
-            self._at = "content"
 
     @property
     def channel(self) -> Channel:
-        return "thinking" if self._at == "thinking" else "content"
+        thinks = self._at == "thinking" or (self._at == "start" and self._opened is not None)
+        return "thinking" if thinks else "content"
 
     def push(self, token_id: int, text: str) -> Split:
         if self._at == "content":
@@ -141,30 +153,29 @@ class TagParser:
         return Split(self._say(), thinking)
 
     def flush(self) -> Split:
+        thinks = self.channel == "thinking"
         rest, self._held = self._held, ""
-        if self._at == "thinking":
-            return Split(thinking=self._shown(rest.rstrip()))
-        return Split(rest if self._at == "start" else "")
+        return Split(thinking=self._shown(rest.rstrip())) if thinks else Split(rest)
 
     def _open(self) -> None:
         """Decide whether the answer begins with a tag, once that can be told."""
         rest = self._held.lstrip()
-        for opens, closes in self._pairs:
-            if rest.startswith(opens):
-                self._at, self._closes, self._held = "thinking", closes, rest[len(opens) :]
-                return
-        if not any(pair.opens.startswith(rest) for pair in self._pairs):
+        for pair in self._pairs:
+            for opens in _spelled(pair.opens):
+                if rest.startswith(opens):
+                    self._at, self._closes, self._held = "thinking", pair.closes, rest[len(opens) :]
+                    return
+        if any(opens.startswith(rest) for pair in self._pairs for opens in _spelled(pair.opens)):
+            return
+        if self._opened is None:
             self._at = "content"
+        else:
+            self._at, self._closes = "thinking", self._opened.closes
 
     def _think(self) -> str:
-        """The thinking that is now certain; what may yet become the closing tag stays held, and space before it."""
-        place = self._held.find(self._closes)
-        if place >= 0:
-            text = self._held[:place].rstrip()
-            self._at, self._held = "closed", self._held[place + len(self._closes) :]
-            return self._shown(text)
-        text = self._held[: len(self._held) - _begun_length(self._held, self._closes)].rstrip()
-        self._held = self._held[len(text) :]
+        text, closed = self._before(self._closes)
+        if closed:
+            self._at, self._closes = "closed", ""
         return self._shown(text)
 
     def _shown(self, text: str) -> str:
@@ -174,12 +185,43 @@ class TagParser:
 
     def _say(self) -> str:
         if self._at == "closed":
-            self._held = self._held.lstrip()
-            self._at = "content" if self._held else "closed"
-        if self._at != "content":
-            return ""
-        text, self._held = self._held, ""
+            self._unwrap()
+        text = ""
+        if self._at == "wrapped":
+            text, closed = self._before(self._closes)
+            self._at = "content" if closed else "wrapped"
+        if self._at == "content":
+            text, self._held = text + self._held, ""
         return text
+
+    def _unwrap(self) -> None:
+        """Find the beginning of the content, once that can be told."""
+        self._held = self._held.lstrip()
+        for opens, closes in self._wraps:
+            if self._held.startswith(opens):
+                self._wraps, self._closes, self._held = (), closes, self._held[len(opens) :].lstrip()
+                break
+        if self._held and not any(wrap.opens.startswith(self._held) for wrap in self._wraps):
+            self._at = "wrapped" if self._closes else "content"
+
+    def _before(self, tag: str) -> tuple[str, bool]:
+        """What certainly comes before the tag, and whether that has come; then it is taken off.
+
+        What may yet become the tag stays held, and space before it.
+        """
+        tags = _spelled(tag)
+        place, end = min(((at, at + len(t)) for t in tags if (at := self._held.find(t)) >= 0), default=(-1, 0))
+        if place < 0:
+            sure = len(self._held) - max(_begun_length(self._held, t) for t in tags)
+            text = self._held[:sure].rstrip()
+            self._held = self._held[len(text) :]
+            return text, False
+        text, self._held = self._held[:place].rstrip(), self._held[end:]
+        return text, True
+
+
+def _spelled(tag: str) -> tuple[str, ...]:
+    return (tag, SPELLINGS[tag]) if tag in SPELLINGS else (tag,)
 
 
 def _begun_length(text: str, tag: str) -> int:
@@ -225,7 +267,8 @@ class HarmonyParser:
 
     "analysis" is thinking, and so is what is written to a tool (a header with a recipient); "final" and the
     "commentary" for the reader are content. Messages of one channel are set apart by an empty line. An answer that
-    begins with no header is content as it stands.
+    begins with no header is content as it stands. A header belongs to what was before it, the first one to thinking:
+    no mark is a token of the content.
     """
 
     def __init__(self, marks: Mapping[int, str]) -> None:
@@ -234,7 +277,7 @@ class HarmonyParser:
         self._in_body = False
         self._said: set[Channel] = set()
         self._gap = False
-        self.channel: Channel = "content"
+        self.channel: Channel = "thinking"
 
     def push(self, token_id: int, text: str) -> Split:
         mark = self._marks.get(token_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from engine.protocol import ThinkingModes
 from engine.text.channels import ChannelStyle, HarmonyStyle, TagStyle
 from engine.text.template import ChatTemplate, PromptError
@@ -16,13 +18,20 @@ def thinking_modes(template: ChatTemplate, style: ChannelStyle | None) -> Thinki
         plain = template.render(_PROBE)
         on = template.render(_PROBE, enable_thinking=True)
         off = template.render(_PROBE, enable_thinking=False)
-        efforts = [template.render(_PROBE, reasoning_effort=effort) for effort in EFFORTS]
     except PromptError:  # it wants another conversation; without a probe nothing is offered
         return ThinkingModes()
-    chosen = list(EFFORTS) if len(set(efforts)) == len(EFFORTS) else []
     if on != off:
-        return ThinkingModes(kind="switchable", default=plain == on, efforts=chosen)
-    return ThinkingModes(kind="always" if _thinks(template, style) else "none", efforts=chosen)
+        return ThinkingModes(kind="switchable", default=plain == on, efforts=_efforts(template, True))
+    return ThinkingModes(kind="always" if _thinks(template, style) else "none", efforts=_efforts(template, None))
+
+
+def _efforts(template: ChatTemplate, thinking: bool | None) -> list[str]:
+    """Those that the template does not refuse, if it writes each of them otherwise."""
+    texts: dict[str, str] = {}
+    for effort in EFFORTS:
+        with suppress(PromptError):
+            texts[effort] = template.render(_PROBE, enable_thinking=thinking, reasoning_effort=effort)
+    return list(texts) if len(set(texts.values())) == len(texts) > 1 else []
 
 
 def _thinks(template: ChatTemplate, style: ChannelStyle | None) -> bool:

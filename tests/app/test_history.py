@@ -193,7 +193,7 @@ def test_export() -> None:
     assert "## System\n\nBe short.\n" in text
     assert "## You\n\nWhy?\n\n## tiny\n\nBecause\n\n*(interrupted)*" in text
     assert "<details>" not in text
-    thought = answer._replace(thinking="Hm.\n", stats=AnswerStats(model="tiny", thought_s=75.2))
-    folded = "<details>\n<summary>Thought for 1 min 15 s</summary>\n\nHm.\n\n</details>\n\nBecause"
+    thought = answer._replace(thinking="Hm.\n\n```\nopen\n", stats=AnswerStats(model="tiny", thought_s=75.2))
+    folded = "<details>\n<summary>Thought for 1 min 15 s</summary>\n\n> Hm.\n>\n> ```\n> open\n\n</details>\n\nBecause"
     assert f"## tiny\n\n{folded}" in to_markdown(one, [asked, thought])
     assert file_name(one) == "What is a page.md"

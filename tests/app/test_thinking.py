@@ -6,10 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
+from PySide6.QtGui import QGuiApplication, QTextOption
 
 from app.chat.message import MessageView
 from app.chat.page import ChatPage
+from app.chat.stats import explain
 from app.chat.thinking import PEEK_CHARS, ThinkingBlock
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript import Transcript
@@ -82,6 +83,22 @@ def test_thinking_is_folded_and_unfolds_by_click_and_key(qtbot, transcript: Tran
     assert view.height() == folded
 
 
+def test_what_is_unfolded_is_reached_and_copied_with_the_keyboard(qtbot, transcript: Transcript) -> None:
+    view, block = shown(transcript, answer("Yes.", THOUGHTS))
+    with qtbot.waitActive(transcript):
+        transcript.activateWindow()
+    block.head.setFocus()
+    qtbot.keyClick(block.head, Qt.Key.Key_Return)
+    qtbot.keyClick(block.head, Qt.Key.Key_Tab)
+    assert block.body.hasFocus()
+    assert view.focused
+    qtbot.keyClick(block.body, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
+    qtbot.keyClick(block.body, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
+    assert QGuiApplication.clipboard().text() == THOUGHTS
+    block.head.click()  # folded: Tab goes past it
+    assert block.body.focusPolicy() == Qt.FocusPolicy.ClickFocus
+
+
 def test_unfolding_leaves_the_message_where_it_is(qtbot, transcript: Transcript) -> None:
     old = [Message(f"m{i}", "c", "", "user", f"Question {i}") for i in range(20)]
     transcript.show_path([*old, answer("Yes.", THOUGHTS * 20)], lambda _: (0, 1))
@@ -101,6 +118,7 @@ def test_while_it_grows_its_last_lines_show_and_then_fold(transcript: Transcript
     view.stream("", [], long_answer(400), 3.4)
     low = view.fit(700)
     assert block.head.text() == "▸ Thinking… 3 s"
+    assert block.head.accessibleName() == "Thinking, folded"
     assert not block.body.isHidden()
     assert len(block.body.toPlainText()) <= PEEK_CHARS
     assert block.body.toPlainText().endswith(long_answer(400)[-40:])
@@ -131,9 +149,46 @@ def test_what_was_unfolded_stays_so_and_is_only_appended_to(transcript: Transcri
 
 def test_an_answer_of_thinking_alone_says_so(transcript: Transcript) -> None:
     view, block = shown(transcript, answer("", THOUGHTS, 0.1))
-    assert view.waiting_text == "The answer is empty."
+    assert view.waiting_text == "The model thought but gave no answer."
     assert block.head.text() == "▸ Thought for a moment"
     assert view._waiting.y() > block.geometry().bottom()
+
+
+def test_an_endless_word_that_grows_does_not_wrap_at_words(transcript: Transcript) -> None:
+    view, block = shown(transcript, answer("", "One", 1.0, "streaming"))
+    block.toggle()
+    modes = QTextOption.WrapMode
+    for length, mode in ((4_000, modes.WrapAtWordBoundaryOrAnywhere), (6_000, modes.WrapAnywhere)):
+        view.stream("", [], "One " + "x" * length, 1.0)
+        assert block.body.wordWrapMode() == mode
+    view.stream("", [], "One " + "x" * 6_000 + " and words" * 700, 1.0)
+    assert block.body.wordWrapMode() == modes.WrapAnywhere
+
+
+def test_what_was_unfolded_stays_so_when_it_was_out_of_sight(qtbot, transcript: Transcript) -> None:
+    later = [Message(f"m{i}", "c", "", "user", f"Question {i}\n" * 30) for i in range(20)]
+    transcript.show_path([answer("Yes.", THOUGHTS), *later], lambda _: (0, 1))
+    bar = transcript.verticalScrollBar()
+    bar.setValue(0)
+    block = transcript.view("a").thinking  # type: ignore[union-attr]
+    assert block is not None
+    block.head.setFocus()
+    qtbot.mouseClick(block.head, Qt.MouseButton.LeftButton)
+    bar.setValue(bar.maximum())
+    assert transcript.view("a") is not None  # the keyboard is on it
+    transcript._on_focus(None, None)
+    bar.setValue(bar.maximum() - 1)
+    assert transcript.view("a") is None
+    bar.setValue(0)
+    again = transcript.view("a")
+    assert again is not None
+    assert again.thinking is not None
+    assert again.thinking.open
+    assert again.thinking.body.toPlainText() == THOUGHTS
+    qtbot.mouseClick(again.thinking.head, Qt.MouseButton.LeftButton)
+    bar.setValue(bar.maximum())
+    bar.setValue(0)
+    assert not transcript.view("a").thinking.open  # type: ignore[union-attr]
 
 
 def test_no_thinking_no_block(transcript: Transcript) -> None:
@@ -155,6 +210,7 @@ def test_an_answer_is_kept_with_its_thinking_and_copied_without(qtbot, make_page
     assert saved.stats.thought_s > 0
     assert saved.stats.usage is not None
     assert saved.stats.usage.thinking_tokens > 40
+    assert f"tokens, {saved.stats.usage.thinking_tokens} of them thinking, after" in explain(saved)
     assert sum(span.chars for span in saved.spans) == len(saved.content)
     button(view, "copy").click()
     assert QGuiApplication.clipboard().text() == saved.content
@@ -207,6 +263,13 @@ def test_the_switch_is_remembered_by_its_chat(qtbot, make_page, history: History
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert page.transcript.views[-1].message.thinking == THOUGHTS
     assert page.last_thinking() == Thinking(on=True)
+    page._on_thinking(Thinking(on=True, effort="high"))  # as chosen for another model
+    page.regenerate_last()
+    assert page.last_thinking() == Thinking(on=True)
+    assert page._next_prompt()[1] == Thinking(on=True)
+    page.new_chat()
+    page._on_thinking(Thinking(effort="high"))
+    assert page.last_thinking() == Thinking()
 
 
 def card(modes: ThinkingModes) -> ModelCard:

@@ -16,7 +16,8 @@ from engine.cli.chat import Chat, ChatSettings, _check_thinking, harmless, split
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
 from engine.core.commands import AddRequest
-from engine.protocol import Thinking, ThinkingModes
+from engine.core.events import TokensEvent
+from engine.protocol import Thinking, ThinkingModes, TokenInfo
 from engine.text.template import ChatTemplate
 from tests.engine.server.fake import FakeEngine, card
 
@@ -181,6 +182,19 @@ def test_thinking_is_dimmed_on_standard_error_for_a_person_only(
     assert (
         "".join(part.split("m", 1)[-1] for part in screen.getvalue().split("\x1b[")).strip() == answer.thinking.strip()
     )
+
+
+def test_thinking_without_a_word_leaves_no_trace() -> None:
+    class Empty:
+        def answer(self, *_: object) -> Iterator[TokensEvent]:
+            yield TokensEvent("a", 0, "", [TokenInfo(id=1)], "thinking")
+            yield TokensEvent("a", 0, "Yes.", [TokenInfo(id=2)])
+
+    screen = io.StringIO()
+    person = Chat(Empty(), ChatSettings(raw=True), {}, Console(file=screen, force_terminal=True))  # type: ignore[arg-type]
+    answer = person.ask("abc")
+    assert (answer.text, answer.thinking) == ("Yes.", "")
+    assert screen.getvalue() == ""
 
 
 def test_thinking_is_switched_in_the_conversation(

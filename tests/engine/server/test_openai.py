@@ -206,6 +206,7 @@ def test_thinking_is_switched_by_the_template(api: openai.OpenAI, running: Runni
     assert prompt() == "|"
     assert prompt(extra_body={"chat_template_kwargs": {"enable_thinking": False}}) == "False|"
     assert prompt(extra_body={"chat_template_kwargs": {"thinking": True}}) == "True|"
+    assert prompt(extra_body={"chat_template_kwargs": None, "reasoning_effort": None}) == "|"
     assert prompt(reasoning_effort="low") == "|low"
     assert prompt(reasoning_effort="none") == "False|"
     with pytest.raises(openai.BadRequestError, match="knows no reasoning effort 'minimal'"):

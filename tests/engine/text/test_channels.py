@@ -11,7 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from engine.protocol import ThinkingModes
-from engine.text.channels import PAIRS, HarmonyParser, HarmonyStyle, Pair, TagParser, TagStyle, channel_style
+from engine.text.channels import PAIRS, WRAPS, HarmonyParser, HarmonyStyle, Pair, TagParser, TagStyle, channel_style
 from engine.text.stream import Piece, TextStream
 from engine.text.template import ChatTemplate
 from engine.text.thinking import thinking_modes
@@ -57,7 +57,8 @@ def pushed(parser: TagParser | HarmonyParser, tokens: Sequence[tuple[int, str]])
 
 
 def tags(*pieces: str, opened: bool = False, closed: bool = False) -> tuple[str, str]:
-    return pushed(TagParser(PAIRS, THINK if opened else None, closed), [(-1, piece) for piece in pieces])
+    parser = TagParser(PAIRS, THINK if opened else None, closed, wraps=WRAPS)
+    return pushed(parser, [(-1, piece) for piece in pieces])
 
 
 def pieces_of(stream: TextStream, ids: Sequence[int]) -> list[Piece]:
@@ -74,6 +75,16 @@ def pieces_of(stream: TextStream, ids: Sequence[int]) -> list[Piece]:
         ("<seed:think>a</seed:think>b", "a", "b"),
         ("<|begin_of_thought|>a<|end_of_thought|>b", "a", "b"),
         ("Here is my thought process: a\n\nHere is my response: b", "a", "b"),
+        ("Here's my thought process: a\n\nHere is my response: b", "a", "b"),
+        ("Here is my thought process: a\n\nHere's my response: b", "a", "b"),
+        ("Here's my question.", "", "Here's my question."),
+        ("<think>a</think>\n<response>\nb</b>\n</response>\n", "a", "b</b>\n"),
+        ("<think>a</think><response>never closed </resp", "a", "never closed </resp"),
+        ("<think>a</think><response></response>", "a", ""),
+        ("<think>a</think><resp", "a", "<resp"),
+        ("<think>a</think><answer>b</response></answer>", "a", "b</response>"),
+        ("<think>a</think>b <response>c</response>", "a", "b <response>c</response>"),
+        ("<response>b</response>", "", "<response>b</response>"),
         ("<think>never closed </thi", "never closed </thi", ""),
         ("<think>a</think>", "a", ""),
         ("<think>a [/THINK] b</think>c", "a [/THINK] b", "c"),
@@ -92,6 +103,9 @@ def test_tags(text: str, thinking: str, content: str) -> None:
 def test_a_tag_that_the_prompt_opened_or_closed() -> None:
     assert tags("\nWell.\n</think>\n\nYes.", opened=True) == ("Well.", "Yes.")
     assert tags("Well", opened=True) == ("Well", "")
+    assert tags("\n", "<think>", "\nWell", opened=True) == ("Well", "")  # opened twice
+    assert tags("<thi", opened=True) == ("<thi", "")
+    assert tags("[THINK]", opened=True) == ("[THINK]", "")
     assert tags("<think>is content</think>", closed=True) == ("", "<think>is content</think>")
 
 
@@ -113,7 +127,7 @@ def test_tags_do_not_depend_on_the_tokens(parts: list[str], cuts: set[int], open
         assert whole == ("", text)
         return
     closes = "</think>" if opened or rest.startswith("<think>") else "[/THINK]"
-    body = rest if opened else rest[7:]
+    body = rest.lstrip().removeprefix("<think>") if opened else rest[7:]
     thought, closed, said = body.partition(closes)
     assert whole == (thought.strip(), said.lstrip() if closed else "")
 
@@ -154,6 +168,11 @@ def test_styles_are_told_from_template_and_vocabulary() -> None:
     assert channel_style(plain(), HARMONY) is None  # its marks are no tokens here
     assert channel_style(harmonic(), CHATML) is None  # its template does not use them
     assert isinstance(channel_style(plain(), QWEN3), TagStyle)
+    wrapped = channel_style(plain(), "Write between <think></think> and between <response></response>.")
+    assert isinstance(wrapped, TagStyle)
+    assert (wrapped.pairs, wrapped.wraps) == ((THINK,), WRAPS[:1])
+    assert pushed(wrapped.parser([]), [(-1, "<think>a</think><response>b</response>")]) == ("a", "b")
+    assert pushed(channel_style(plain(), QWEN3).parser([]), [(-1, "<think>a</think><answer>b")]) == ("a", "<answer>b")  # type: ignore[union-attr,arg-type]
 
 
 def test_the_end_of_a_message_is_not_the_end_of_an_answer() -> None:
@@ -168,6 +187,14 @@ def harmony(text: str, prompt: str = "<|start|>assistant") -> tuple[str, str]:
     stream = TextStream(tokenizer, channels=harmony_style(tokenizer).parser(tokenizer.encode(prompt)))
     pieces = pieces_of(stream, tokenizer.encode(text))
     return "".join(piece.thinking for piece in pieces), "".join(piece.text for piece in pieces)
+
+
+def test_no_mark_of_harmony_is_a_token_of_the_content() -> None:
+    tokenizer = harmonic()
+    stream = TextStream(tokenizer, channels=harmony_style(tokenizer).parser(tokenizer.encode("<|start|>assistant")))
+    ids = tokenizer.encode(ANALYSIS + FINAL.removesuffix("<|return|>"))
+    content = [token for token in ids if stream.push(token).channel == "content"]
+    assert tokenizer.decode(content, skip_special=False) == "Yes."
 
 
 ANALYSIS = "<|channel|>analysis<|message|>Hm 🎉.<|end|>"
@@ -272,8 +299,35 @@ def test_stop_strings_are_looked_for_in_the_content_alone() -> None:
             ThinkingModes(kind="switchable", default=False),
         ),
         ("{{ raise_exception('no') }}</think>", plain, ThinkingModes()),
+        (
+            "{% if reasoning_effort == 'medium' %}{{ raise_exception('no') }}{% endif %}{{ reasoning_effort }}",
+            plain,
+            ThinkingModes(efforts=["low", "high"]),
+        ),
+        (
+            "{% if enable_thinking %}{{ reasoning_effort }}</think>{% endif %}",
+            plain,
+            ThinkingModes(kind="switchable", default=False, efforts=["low", "medium", "high"]),
+        ),
+        ("{% if reasoning_effort == 'low' %}less{% endif %}", plain, ThinkingModes()),
+        (
+            "{% if reasoning_effort %}{{ raise_exception('no') }}{% endif %}</think>",
+            plain,
+            ThinkingModes(kind="always"),
+        ),
     ],
-    ids=["chatml", "qwen3", "r1", "harmony", "off-by-default", "refuses"],
+    ids=[
+        "chatml",
+        "qwen3",
+        "r1",
+        "harmony",
+        "off-by-default",
+        "refuses",
+        "refuses-one-effort",
+        "efforts-when-on",
+        "efforts-alike",
+        "refuses-efforts",
+    ],
 )
 def test_what_templates_let_one_choose(template: str, tokenizer: type[Tokenizer], modes: ThinkingModes) -> None:
     made = tokenizer()  # type: ignore[call-arg]
