@@ -6,8 +6,8 @@ by 2^(b - 1) so that they are not negative; ``weight_scale [N, groups]``; ``weig
 and K; ``weight_g_idx int32 [K]`` the group of every input feature, in older files. (compressed_tensors
 compressors/pack_quantized.)
 
-In older versions (0.10 is one) no code lay in two words: a word holds 32 // b codes, and its highest bits are 0. In 2, 4
-and 8 bits that is the same; in others it takes more words, which shows where K is a multiple of 32.
+In older versions (0.10 is one) no code lies in two words: each holds 32 // b codes, and its highest bits are 0. In 2,
+4 and 8 bits that is the same; in others it takes more words, which shows where K is a multiple of 32.
 """
 
 from __future__ import annotations

@@ -76,8 +76,9 @@ def choose_packing(
 ) -> tuple[int, int]:
     """The (bits, group size) of a module whose codes take ``words`` words along K, with so many ``groups``.
 
-    ``count(K, bits)`` is what they should take. Group sizes of -1 become K. Raises :class:`CheckpointError` where the bits are none of those configured; other
-    sizes that contradict the configuration are left for the checks of the tensors' shapes.
+    ``count(K, bits)`` is what they should take. Group sizes of -1 become K. Raises :class:`CheckpointError` where the
+    bits are none of those configured; other sizes that contradict the configuration are left for the checks of the
+    tensors' shapes.
     """
     sizes = [(bits, size if size > 0 else in_features) for bits, size in packings]
     for bits, size in sizes:

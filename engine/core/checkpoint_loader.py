@@ -250,7 +250,7 @@ class OpenedCheckpoint:
             tokenizer=self.target.tokenizer,
             chat_template=template,
             numerics=(model.numerics,),
-            four_bit=checkpoint.packed,
+            packed=checkpoint.packed,
             path=self.command.path,
             draft_path=self.command.draft,
             options=self.command.options,

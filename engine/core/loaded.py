@@ -58,7 +58,7 @@ class LoadedModel:
     tokenizer: Tokenizer | None = None
     chat_template: ChatTemplate | None = None
     numerics: tuple[Numerics, ...] = ()
-    four_bit: bool = False
+    packed: bool = False
     path: str = ""
     draft_path: str = ""
     options: LoadOptions = field(default_factory=LoadOptions)

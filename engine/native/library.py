@@ -144,8 +144,8 @@ class Library:
         self._ggml_round(ctypes.addressof(weights), start, stop, out.data_ptr(), torch.get_num_threads())
 
     def reordered(self, words: Tensor, order: Tensor, bits: int) -> Tensor:
-        """``words [W, n]`` int32 of 32 / bits codes each (bits 4 or 8; the first lowest), rows anywhere -> the same with
-        code ``order[k]`` of a column at place k. ``order`` int32 is a permutation of all W * 32 / bits places."""
+        """``words [W, n]`` int32 of 32 / bits codes each (bits 4 or 8; the first lowest) -> the same with code
+        ``order[k]`` of a column at place k. ``order`` int32 is a permutation of all W * 32 / bits places."""
         words = words if words.stride(1) == 1 or words.shape[1] == 1 else words.contiguous()
         out = words.new_empty(words.shape)
         assert order.shape == (words.shape[0] * 32 // bits,)
