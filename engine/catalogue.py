@@ -13,13 +13,13 @@ from typing import Literal
 
 from engine.protocol import Exactness, OptionSpec, Value
 
-Capability = Literal["model", "draft model", "4-bit weights", "native kernel"]
+Capability = Literal["model", "draft model", "packed weights", "native kernel"]
 """What a switch may need before it can apply."""
 
 _MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "draft model": "Needs a draft model: load one beside the model.",
-    "4-bit weights": "This model's weights are not 4-bit.",
+    "packed weights": "This model's weights are not packed: each has 16 or 32 bits.",
     "native kernel": "Kvasir's own kernel does not serve this device: kvasir doctor says why.",
 }
 
@@ -232,22 +232,22 @@ CATALOGUE: tuple[Option, ...] = (
         key="weights",
         title="Weights",
         group="Weights",
-        default="4bit",
+        default="packed",
         scope="engine",
         applies="reload",
         exactness="lossless",
-        explains="Keeps the weights packed in four bits and unpacks them inside the multiplication, "
+        explains="Keeps weights of 2 to 8 bits packed and unpacks them inside the multiplication, "
         "so that far fewer bytes are read for each token. "
         "16-bit holds the same weights unpacked: the same numbers, more memory.",
         shows="bytes read per token and memory of the weights",
         reference="Frantar et al. 2022, GPTQ (arXiv 2210.17323)",
-        choices=(Choice("4bit", "4-bit"), Choice("16bit", "16-bit")),
-        needs=("4-bit weights",),
-        compare=("16bit", "4bit"),
+        choices=(Choice("packed", "packed"), Choice("16bit", "16-bit")),
+        needs=("packed weights",),
+        compare=("16bit", "packed"),
     ),
     Option(
-        key="int4_kernel",
-        title="4-bit kernel",
+        key="packed_kernel",
+        title="Packed-weight kernel",
         group="Weights",
         default="native",
         scope="engine",
@@ -258,7 +258,7 @@ CATALOGUE: tuple[Option, ...] = (
         "PyTorch's operators do the same work where they can.",
         shows="tokens per second, and milliseconds to read a prompt",
         choices=(Choice("native", "Kvasir's"), Choice("torch", "PyTorch's")),
-        needs=("4-bit weights", "native kernel"),
+        needs=("packed weights", "native kernel"),
         compare=("torch", "native"),
     ),
     Option(

@@ -188,7 +188,7 @@ def test_a_model_that_was_deleted_goes_on_until_it_is_needed_again(tmp_path: Pat
             client.set("weights", "16bit")
         check_sentence(str(refused.value).removesuffix(" mine is still loaded."), str(folder))
         assert client.answer(prompt(client), GREEDY).ids
-        assert {spec.key: spec.value for spec in client.engine.catalogue_state()}["weights"] == "4bit"
+        assert {spec.key: spec.value for spec in client.engine.catalogue_state()}["weights"] == "packed"
 
 
 # --- prompts ---------------------------------------------------------------------------------------------------------

@@ -67,22 +67,28 @@ def stated_order(name: str, g_idx: Tensor | None, groups: int, group_size: int) 
 
 
 def choose_packing(
-    name: str, packings: tuple[tuple[int, int], ...], in_features: int, words: int, groups: int
+    name: str,
+    packings: tuple[tuple[int, int], ...],
+    in_features: int,
+    words: int,
+    groups: int,
+    count: Callable[[int, int], int] = word_count,
 ) -> tuple[int, int]:
     """The (bits, group size) of a module whose codes take ``words`` words along K, with so many ``groups``.
 
-    Group sizes of -1 become K. Raises :class:`CheckpointError` where the bits are none of those configured; other
-    sizes that contradict the configuration are left for the checks of the tensors' shapes.
+    ``count(K, bits)`` is what they should take. Group sizes of -1 become K. Raises :class:`CheckpointError` where the
+    bits are none of those configured; other sizes that contradict the configuration are left for the checks of the
+    tensors' shapes.
     """
     sizes = [(bits, size if size > 0 else in_features) for bits, size in packings]
     for bits, size in sizes:
-        if word_count(in_features, bits) == words and -(-in_features // size) == groups:
+        if count(in_features, bits) == words and -(-in_features // size) == groups:
             return bits, size
     for bits, size in sizes:
-        if word_count(in_features, bits) == words:
+        if count(in_features, bits) == words:
             return bits, size
     for bits in range(1, 9):
-        if word_count(in_features, bits) == words:
+        if count(in_features, bits) == words:
             raise CheckpointError(
                 f"{name} is packed in {bits} bits where the configuration says {packings[0][0]}. {MISMATCH}"
             )

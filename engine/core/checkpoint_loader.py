@@ -261,7 +261,7 @@ class OpenedCheckpoint:
             chat_template=template,
             channels=channels,
             numerics=(model.numerics,),
-            four_bit=checkpoint.packed,
+            packed=checkpoint.packed,
             path=self.command.path,
             draft_path=self.command.draft,
             options=self.command.options,

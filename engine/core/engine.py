@@ -296,8 +296,8 @@ def _capabilities(model: LoadedModel) -> frozenset[Capability]:
     found: set[Capability] = {"model"}
     if any(proposer.name == "draft" for proposer in model.proposers):
         found.add("draft model")
-    if model.four_bit:
-        found.add("4-bit weights")
+    if model.packed:
+        found.add("packed weights")
     own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
     if model.model is not None and own_code_declines(model.model.dtype, model.device) is None:
         found.add("native kernel")

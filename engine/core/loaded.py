@@ -60,7 +60,7 @@ class LoadedModel:
     chat_template: ChatTemplate | None = None
     channels: ChannelStyle | None = None
     numerics: tuple[Numerics, ...] = ()
-    four_bit: bool = False
+    packed: bool = False
     path: str = ""
     draft_path: str = ""
     options: LoadOptions = field(default_factory=LoadOptions)

@@ -81,10 +81,10 @@ class EngineOptions:
 
     @property
     def packing(self) -> str:
-        """How 4-bit weights are held, one of :data:`engine.checkpoints.source.Packing`."""
+        """How packed weights are held, one of :data:`engine.checkpoints.source.Packing`."""
         if self.values["weights"] == "16bit":
             return "16bit"
-        return "4bit" if self.values["int4_kernel"] == "native" else "4bit_torch"
+        return "4bit" if self.values["packed_kernel"] == "native" else "4bit_torch"
 
     def state(self) -> list[OptionSpec]:
         """The catalogue as it stands."""

@@ -90,6 +90,11 @@ class Library:
         self._prefer_huge_pages = handle.prefer_huge_pages
         self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._prefer_huge_pages.restype = None
+        self._reorder = handle.reorder_codes
+        sizes = (ctypes.c_int64, ctypes.c_int64, ctypes.c_int)
+        addresses = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
+        self._reorder.argtypes = (*addresses, *sizes, ctypes.c_void_p, ctypes.c_int)
+        self._reorder.restype = None
         # The bfloat16 ones are there only on x86-64.
         self._products = {torch.float32: handle.int4_matmul_f32}
         self._ggml = {torch.float32: handle.ggml_matmul_f32}
@@ -137,6 +142,24 @@ class Library:
     def ggml_round(self, weights: Ggml, start: int, stop: int, out: Tensor) -> None:
         """Output features ``[start, stop)`` of the weights into ``out [stop - start, in_features]`` bfloat16."""
         self._ggml_round(ctypes.addressof(weights), start, stop, out.data_ptr(), torch.get_num_threads())
+
+    def reordered(self, words: Tensor, order: Tensor, bits: int) -> Tensor:
+        """``words [W, n]`` int32 of 32 / bits codes each (bits 4 or 8; the first lowest) -> the same with code
+        ``order[k]`` of a column at place k. ``order`` int32 is a permutation of all W * 32 / bits places."""
+        words = words if words.stride(1) == 1 or words.shape[1] == 1 else words.contiguous()
+        out = words.new_empty(words.shape)
+        assert order.shape == (words.shape[0] * 32 // bits,)
+        assert order.dtype == torch.int32
+        self._reorder(
+            words.data_ptr(),
+            words.stride(0),
+            order.data_ptr(),
+            *words.shape,
+            bits,
+            out.data_ptr(),
+            torch.get_num_threads(),
+        )
+        return out
 
     def grouped_matmul(self, weights: Grouped, x: Tensor) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""

@@ -107,8 +107,8 @@ def catalogue() -> list[p.OptionSpec]:
               exactness="lossless", zero_means="automatic"),
         entry(key="chunked_prefill", title="Chunked prefill", group="Scheduling", kind="bool", default=True, value=True, exactness="lossless",
               compare=[False, True], scope="engine", applies="live"),
-        entry(key="weights", title="Weights", group="Weights", kind="choice", default="4-bit", value="4-bit", exactness="lossless",
-              choices=["4-bit", "16-bit"], scope="engine", applies="reload"),
+        entry(key="weights", title="Weights", group="Weights", kind="choice", default="packed", value="packed", exactness="lossless",
+              choices=["packed", "16-bit"], scope="engine", applies="reload"),
     ]  # fmt: skip
 
 

@@ -24,19 +24,33 @@ from packed_support import (
 
 from engine.checkpoints.compressed import CompressedWeights
 from engine.checkpoints.load import Checkpoint
-from engine.layers.linear.coded import unpack
+from engine.layers.linear.coded import pack, unpack
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
     pytest.importorskip("compressed_tensors")
     from compressed_tensors.compressors.pack_quantized import PackedQuantizationCompressor
-    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32
+    from compressed_tensors.compressors.pack_quantized.helpers import pack_to_int32, unpack_from_int32
     from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def quantise(weight: torch.Tensor, bits: int, group: int, symmetric: bool, scales: torch.dtype) -> Parts:
+def pack_older(values: torch.Tensor, bits: int, dim: int) -> torch.Tensor:
+    """As pack_to_int32 of compressed-tensors 0.10 does: words of 32 // bits whole codes, the rest of a word empty."""
+    rows = values.movedim(dim, 1).int() + 2 ** (bits - 1)
+    words = [
+        sum(int(code) << bits * place for place, code in enumerate(row[first : first + 32 // bits]))
+        for row in rows.tolist()
+        for first in range(0, len(row), 32 // bits)
+    ]
+    packed = torch.tensor(words, dtype=torch.int64).to(torch.int32).view(len(rows), -1)
+    return packed.movedim(1, dim).contiguous()
+
+
+def quantise(
+    weight: torch.Tensor, bits: int, group: int, symmetric: bool, scales: torch.dtype, older: bool = False
+) -> Parts:
     """Packed and unpacked by the package; the scales and zero-points are ours to choose."""
     outputs, inputs = weight.shape
     size = group if group > 0 else inputs
@@ -62,6 +76,11 @@ def quantise(weight: torch.Tensor, bits: int, group: int, symmetric: bool, scale
     state = {"weight": weight, "weight_scale": scale.float(), "weight_zero_point": zero}
     packed = PackedQuantizationCompressor.compress(state, scheme)
     stands_for = PackedQuantizationCompressor.decompress(packed, scheme)["weight"]
+    if older:
+        codes = unpack_from_int32(packed["weight_packed"], bits, weight.shape)
+        packed["weight_packed"] = pack_older(codes, bits, 1)
+        if not symmetric:
+            packed["weight_zero_point"] = pack_older(zero, bits, 0)
     return packed | {"weight_scale": scale}, stands_for
 
 
@@ -75,6 +94,7 @@ def make(
     family: str = "Llama",
     drop: str = "",
     other: dict[str, int] | None = None,
+    older: bool = False,
 ) -> transformers.PreTrainedModel:
     """``other`` packs the down projections otherwise; ``drop`` leaves a tensor of each module away."""
 
@@ -82,7 +102,7 @@ def make(
         if name.endswith(skip):
             return None
         ways = {"bits": bits, "group": group} | ((other or {}) if name.endswith("down_proj") else {})
-        tensors, stands_for = quantise(weight, ways["bits"], ways["group"], symmetric, scales)
+        tensors, stands_for = quantise(weight, ways["bits"], ways["group"], symmetric, scales, older)
         return {key: value for key, value in tensors.items() if key != drop}, stands_for
 
     def scheme(targets: list[str], bits: int, group: int) -> dict[str, Any]:
@@ -122,6 +142,11 @@ CASES: dict[str, dict[str, Any]] = {
     "int2 asymmetric": {"bits": 2, "symmetric": False},
     "int5": {"bits": 5},
     "int6 asymmetric": {"bits": 6, "symmetric": False},
+    "int3 older": {"bits": 3, "older": True},
+    "int5 older asymmetric": {"bits": 5, "older": True, "symmetric": False},
+    "int6 older channels": {"bits": 6, "older": True, "group": -1},
+    "int7 older asymmetric": {"bits": 7, "older": True, "symmetric": False},
+    "int4 older asymmetric": {"older": True, "symmetric": False},
     "int4, down in int8": {"other": {"bits": 8}},
     "int4, down in groups of 64": {"other": {"group": 64}},
 }
@@ -158,8 +183,22 @@ def test_other_ways_to_hold_them(case: str, tmp_path: Path) -> None:
 def test_streams_of_bits_are_the_packages(bits: int, count: int) -> None:
     half = 2 ** (bits - 1)
     values = torch.randint(-half, half, (5, count), dtype=torch.int8)
-    found = unpack(pack_to_int32(values, bits).t(), bits, count)
+    words = pack_to_int32(values, bits).t()
+    found = unpack(words, bits, count)
     assert torch.equal(found.t().int() - half, values.int())
+    assert torch.equal(pack(found, bits), words)
+
+
+@pytest.mark.parametrize("bits", [3, 5, 6, 7])
+def test_columns_of_older_files_start_anywhere(bits: int) -> None:
+    half = 2 ** (bits - 1)
+    codes, zeros = (torch.randint(-half, half, shape, dtype=torch.int8) for shape in ((45, 64), (45, 2)))
+    words, zero_point = pack_older(codes, bits, 1), pack_older(zeros, bits, 0)
+    part = CompressedWeights("m", words, torch.rand(45, 2), zero_point, None, 64, 32, bits, padded=True)
+    for start, stop in ((0, 45), (1, 9), (31, 45), (40, 41)):
+        columns = part.columns(start, stop)
+        assert torch.equal(unpack(columns.words, bits, 64).t().int() - half, codes[start:stop].int())
+        assert torch.equal(columns.zeros.t().int() - half, zeros[start:stop].int())
 
 
 def test_groups_in_an_order_of_their_own() -> None:

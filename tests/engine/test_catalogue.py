@@ -34,7 +34,7 @@ def test_the_defaults_do_not_exclude_each_other() -> None:
         ({"token_budget": True}, "number"),
         ({"draft_length": 2.5}, "whole number"),
         ({"draft_length": float("nan")}, "number"),
-        ({"weights": "16bit"}, "not 4-bit"),
+        ({"weights": "16bit"}, "not packed"),
         ({"nonsense": 1}, "no optimisation called"),
         ({"kv_cache": False, "speculation": "ngram"}, "speculation off first"),
     ],
@@ -74,7 +74,7 @@ VALUES = st.one_of(st.booleans(), st.integers(-2, 9000), st.sampled_from(["on", 
 def test_validated_values_are_always_consistent_or_refused(changes: list[tuple[str, bool | int | str]]) -> None:
     refusal, values = "", catalogue.defaults()
     try:
-        values = catalogue.validated(dict(changes), values, {"model", "draft model", "4-bit weights"})
+        values = catalogue.validated(dict(changes), values, {"model", "draft model", "packed weights"})
     except OptionError as error:
         refusal = str(error)
     assert not refusal or refusal.endswith(".")

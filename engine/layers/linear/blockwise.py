@@ -71,7 +71,8 @@ class BlockwiseLinear(Linear):
     def write(self, out: Tensor) -> None:
         """Write ``W [out_features, in_features]`` into ``out``, rounded once to its dtype."""
         for start, block in self._blocks():
-            out[start : start + block.shape[0]] = block
+            # Two steps, since torch transposes quickly only where it does not convert.
+            out[start : start + block.shape[0]] = block if block.is_contiguous() else block.to(out.dtype)
 
     def storage_size(self) -> int:
         tensors = [getattr(self, name) for name in (*self.held, "bias")]

@@ -54,6 +54,20 @@ def unpack(words: Tensor, bits: int, count: int) -> Tensor:
     return out
 
 
+def pack(codes: Tensor, bits: int) -> Tensor:
+    """The inverse of :func:`unpack`: ``codes [count, n]`` uint8 -> words ``[ceil(count * bits / 32), n]`` int32."""
+    common = math.gcd(bits, 32)
+    codes_per_run, words_per_run = 32 // common, bits // common
+    words = torch.zeros(word_count(len(codes), bits), codes.shape[1], dtype=torch.int32, device=codes.device)
+    for first in range(min(codes_per_run, len(codes))):
+        some = codes[first::codes_per_run].to(torch.int32)
+        word, shift = divmod(first * bits, 32)
+        words[word::words_per_run][: len(some)] |= some << shift
+        if shift + bits > 32:
+            words[word + 1 :: words_per_run][: len(some)] |= some >> (32 - shift)
+    return words
+
+
 def word_count(count: int, bits: int) -> int:
     """Words that hold ``count`` codes."""
     return -(-count * bits // 32)

@@ -17,7 +17,7 @@ from torch import Tensor
 from engine.layers.linear.affine import CHUNK
 from engine.layers.linear.base import Linear
 from engine.layers.linear.blocks import scratch
-from engine.layers.linear.coded import each, unpack
+from engine.layers.linear.coded import each
 from engine.layers.linear.lanes import BLOCK, put
 from engine.layers.linear.table import Nested, TableWeights
 from engine.layers.numerics import Numerics
@@ -236,12 +236,10 @@ class NativeInt8Linear(NativeGroupedLinear):
         assert self.zeros is not None
         self.prepare()
         group_of = parts[0].group_of
-        order = None if group_of is None else group_of.long().argsort(stable=True)
-        self.order = None if order is None else order.to(torch.int32)
+        self.order = None if group_of is None else group_of.argsort(stable=True).to(torch.int32)
         for place, _, (words, scales, zeros) in each(parts):
-            if order is not None:
-                codes = unpack(words, 8, self.in_features)[order]
-                words = codes.view(-1, 4, codes.shape[1]).transpose(1, 2).contiguous().view(torch.int32)[..., 0]
+            if self.order is not None:
+                words = self._library.reordered(words, self.order, 8)
             put(words ^ _SIGN, self.codes, place.start)
             put(scales, self.scales, place.start)
             put((zeros ^ 128).view(torch.int8), self.zeros, place.start)

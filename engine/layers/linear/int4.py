@@ -287,8 +287,8 @@ class Int4Linear(Linear):
         back = None if self.order is None else self.order.argsort()
         for start, block in self._natural_blocks():
             # Two steps, since torch transposes quickly only where it does not convert.
-            rounded = block.to(out.dtype).t()
-            out[start : start + block.shape[1]] = rounded if back is None else rounded[:, back]
+            rounded = block.to(out.dtype)
+            out[start : start + block.shape[1]] = (rounded if back is None else rounded.index_select(0, back)).t()
 
     def storage_size(self) -> int:
         held = (self.packed, self.scale_zero, self.scales, self.zeros, self.bias, self.order)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from engine.layers.linear.affine import PER_WORD, AffineWeights, chunks, pack_codes, unpack_words
+from engine.layers.linear.affine import PER_WORD, AffineWeights, chunks
 from engine.layers.linear.base import Linear
 from engine.layers.linear.lanes import BLOCK, put
 from engine.native.library import Int4Weights, Library, declines, find
@@ -74,7 +74,7 @@ class NativeInt4Linear(Linear):
         self.codes[-1].zero_()
         self.order = None if parts[0].order is None else parts[0].order.to(torch.int32)
         for start, (words, scales, zeros) in chunks(parts):
-            put(words if self.order is None else pack_codes(unpack_words(words, self.order)), self.codes, start)
+            put(words if self.order is None else library.reordered(words, self.order, 4), self.codes, start)
             put(scales, self.scales, start)
             put(zeros, self.zeros, start)
         if bool((self.zeros == 8).all()):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear.blockwise import BlockwiseLinear, by_group
-from engine.layers.linear.coded import each, unpack
+from engine.layers.linear.coded import each
 from engine.layers.numerics import Numerics
 
 
@@ -55,7 +55,9 @@ class Int8Linear(BlockwiseLinear):
         """Unpack parts, which agree in groups and ``group_of``, some output features at a time."""
         assert self.zeros is not None
         for place, group_of, (words, scales, zeros) in each(parts):
-            self.codes[place] = _signed(unpack(words, 8, self.in_features)).t()
+            # Whole words are turned round, which is quicker than bytes; a column's last one may be partly filled.
+            rows = words.t().clone(memory_format=torch.contiguous_format).view(torch.uint8)
+            self.codes[place] = _signed(rows[:, : self.in_features])
             self.scales[place], self.zeros[place] = scales.t(), _signed(zeros).t()
             self.group_of = None if group_of is None else group_of.to(self.device)
         if not bool(self.zeros.any()):

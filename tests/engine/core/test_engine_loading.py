@@ -43,7 +43,7 @@ class ToyOpened:
         model = toy_model(name=self.command.path)
         proposers = model.proposers if self.command.draft else model.proposers[:1]
         return dataclasses.replace(
-            model, path=self.command.path, draft_path=self.command.draft, proposers=proposers, four_bit=True
+            model, path=self.command.path, draft_path=self.command.draft, proposers=proposers, packed=True
         )
 
 
@@ -190,7 +190,7 @@ def test_weights_reload_the_present_model_and_a_failure_takes_the_value_back() -
     assert bench.engine.loaded is not None
     assert bench.engine.loaded.draft_path == "small"
     bench.loader.failure = LoadFailed("out_of_memory", "It does not fit. Close other programs.")
-    bench.engine.submit(SetOption("weights", "4bit"))
+    bench.engine.submit(SetOption("weights", "packed"))
     bench.engine.step()
     assert bench.value("weights") == "16bit"
     assert bench.heard.errors[-1].code == "out_of_memory"

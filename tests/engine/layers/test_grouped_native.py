@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.checkpoints.layouts import CodedLayout, Layout, RowsLayout, TableLayout, Target
 from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import Linear
+from engine.layers.linear.coded import unpack
 from engine.layers.linear.grouped_native import FEW_ROWS, NativeGroupedLinear
 from engine.layers.linear.lanes import BLOCK, put
 from engine.layers.linear.table import Nested
@@ -109,6 +110,8 @@ CASES: dict[str, Callable[[], Case]] = {
     "groups, bfloat16": lambda: coded(64, 128, 4, zeros=True, scales=BF16),
     "groups, ordered": lambda: coded(77, 256, 32, zeros=False, order=True),
     "groups, ordered, zeros": lambda: coded(77, 256, 64, zeros=True, order=True),
+    "groups, ordered, one feature": lambda: coded(1, 64, 16, zeros=True, order=True),
+    "groups, ordered, one feature more than fit at once": lambda: coded(1025, 64, 16, zeros=False, order=True),
 }
 
 
@@ -210,6 +213,23 @@ def test_planned_layers_are_the_real_ones(name: str) -> None:
     planned = layout.planned(real.out_features, real.bias, Target(FP32, META, Numerics()))
     assert (planned.kind, planned.path, planned.declined) == (real.kind, real.path, real.declined)
     assert planned.storage_size() == real.storage_size()
+
+
+@runs
+@pytest.mark.usefixtures("_threads")
+@pytest.mark.parametrize("bits", [4, 8])
+@pytest.mark.parametrize("columns", [1, 63, 64, 130])
+def test_codes_in_another_order(bits: int, columns: int) -> None:
+    """Whatever lies between the rows, beside them or is turned round."""
+    needs(FP32)
+    native = found.library
+    assert native is not None
+    words = torch.randint(-(1 << 31), 1 << 31, (12, columns + 9), dtype=torch.int32)
+    order = torch.randperm(12 * 32 // bits).int()
+    turned = words[:, 4 : 4 + columns].t().contiguous().t()
+    for view in (words[:, 4 : 4 + columns], words[:, 4 : 4 + columns].contiguous(), turned):
+        result = native.reordered(view, order, bits)
+        assert torch.equal(unpack(result, bits, len(order)), unpack(view, bits, len(order))[order])
 
 
 def reason(case: Case, dtype: torch.dtype = FP32) -> str:

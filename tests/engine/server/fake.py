@@ -110,7 +110,7 @@ class FakeEngine:
         self.load_cancelled.set()
 
     def catalogue_state(self) -> list[OptionSpec]:
-        return catalogue.state(self.values, {"model", "4-bit weights"} if self.loaded else set())
+        return catalogue.state(self.values, {"model", "packed weights"} if self.loaded else set())
 
     def run(self) -> None:
         while True:
@@ -133,7 +133,7 @@ class FakeEngine:
 
     def _set(self, key: str, value: Any) -> None:
         try:
-            self.values = catalogue.validated({key: value}, self.values, {"model", "4-bit weights"})
+            self.values = catalogue.validated({key: value}, self.values, {"model", "packed weights"})
         except catalogue.OptionError as error:
             self.emit(ErrorEvent("bad_option", str(error)))
             return

@@ -64,9 +64,9 @@ def test_an_engine_switch_is_set_between_runs_and_put_back(client: Client, runni
 
 def test_a_reload_is_done_once_each_way(client: Client, running: Running) -> None:
     compared = compare(client, key="weights", rounds=2)
-    assert [run.value for run in compared.runs] == ["16bit", "16bit", "4bit", "4bit"]
+    assert [run.value for run in compared.runs] == ["16bit", "16bit", "packed", "packed"]
     assert GROUPED in compared.note
-    assert [c.value for c in running.engine.seen if isinstance(c, SetOption)] == ["16bit", "4bit"]
+    assert [c.value for c in running.engine.seen if isinstance(c, SetOption)] == ["16bit", "packed"]
 
 
 def test_a_seed_that_was_given_is_kept(client: Client, running: Running) -> None:
