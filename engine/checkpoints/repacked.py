@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import mmap
@@ -45,6 +46,7 @@ SPARE = 1_000_000_000
 """Bytes of the disk that are left to others."""
 _FOOTER = struct.Struct("<QI8s")
 _ALIGN, _SAMPLE = 64, 512
+_numbers = itertools.count()
 
 
 class StoredTensor(Protocol):
@@ -123,7 +125,8 @@ class Kept:
         self.read = False
         """Whether an earlier load's tensors are used."""
         self._folder, self._path, self._expected = folder, folder / f"{key}{SUFFIX}", expected
-        self._temporary = folder / f"{key}.{os.getpid()}{UNFINISHED}"
+        # Loads may write the same at once, in one process or in several: who is done last replaces the others' file.
+        self._temporary = folder / f"{key}.{next(_numbers)}.{os.getpid()}{UNFINISHED}"
         self._index: dict[str, Any] = {}
         self._map: mmap.mmap | None = None
         self._out: BinaryIO | None = None
@@ -172,7 +175,7 @@ class Kept:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(self._folder)
         try:
             with self._path.open("rb") as stream:
@@ -183,8 +186,11 @@ class Kept:
         index = None if mapped is None else _read_index(mapped)
         if mapped is not None and index is not None:
             self._map, self._index, self.read = mapped, index, True
-            os.utime(self._path)
+            with contextlib.suppress(OSError):  # it can be read where nothing can be written
+                os.utime(self._path)
             return
+        if mapped is not None:
+            mapped.close()  # Windows deletes no file that is mapped
         self._path.unlink(missing_ok=True)
         self._make_room()
 
@@ -223,13 +229,14 @@ class Kept:
             return
         kept = kept_files(self._folder)
         total, free = sum(file.size for file in kept), disk.free
-        for file in kept:
-            if total + self._expected <= quota and free >= self._expected + SPARE:
+        enough = self._expected + SPARE
+        for file in kept if free + total >= enough else []:
+            if total + self._expected <= quota and free >= enough:
                 break
             with contextlib.suppress(OSError):
                 file.path.unlink()
                 total, free = total - file.size, free + file.size
-        if free < self._expected + SPARE:
+        if free < enough:
             self.notice = (
                 f"The quantised weights are not kept for the next load: the disk of {self._folder} is nearly full. "
                 "Free some space there."
@@ -245,11 +252,10 @@ class Kept:
         return entry
 
     def _finish(self, out: BinaryIO) -> None:
+        """Nobody waits for the disk: should it lose some of this, the checksums tell."""
         index = json.dumps(self._index).encode()
         out.write(index)
         out.write(_FOOTER.pack(len(index), zlib.crc32(index), MAGIC))
-        out.flush()
-        os.fsync(out.fileno())
 
     def _give_up(self, error: OSError) -> None:
         _log.warning("quantised weights are not kept: %s", error)
