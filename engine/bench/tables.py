@@ -136,12 +136,8 @@ def show_formats(figures: FormatFigures, console: Console) -> None:
 
 def _show_loads(figures: FormatFigures, console: Console) -> None:
     """What the seconds of Kvasir's loads went into: the weights', less than the whole load, which has a first pass."""
-    loads = {row.figures.program: row.figures.load.parts for row in figures.rows if row.figures.load.parts}
-    kinds = list(dict.fromkeys(kind for parts in loads.values() for kind in parts))
-    table = Table(title="Reading the weights, seconds")
-    for column in ("program and format", "in all", *kinds):
-        table.add_column(column)
-    for program, parts in loads.items():
-        seconds = [f"{parts[kind]:.2f}" if kind in parts else "" for kind in kinds]
-        table.add_row(program, f"{sum(parts.values()):.2f}", *seconds)
-    console.print(table)
+    for row in figures.rows:
+        parts = row.figures.load.parts
+        if parts:
+            told = ", ".join(f"{what} {seconds:.2f}" for what, seconds in parts.items())
+            console.print(f"{row.figures.program}: weights in {sum(parts.values()):.2f} s ({told})")

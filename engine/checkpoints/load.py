@@ -40,7 +40,7 @@ from engine.text.tokenizer import Tokenizer
 __all__ = ["Checkpoint", "CheckpointError", "LoadCancelled", "load_model"]
 
 _log = logging.getLogger(__name__)
-_TRIM_EVERY = 256 << 20
+_TRIM_EVERY = 64 << 20
 _LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
 KEPT_INDEX = 4096
 """Bytes that a layer takes at most where it is kept besides its weights: its modules in the index, and padding."""
@@ -175,7 +175,8 @@ class Checkpoint:
         assert self.quantise is not None
         key = content_key(self.files.entries.values(), self.quantise, device.type)
         packed = [layer for _, layer in self.planned(torch.bfloat16).linears() if layer.kind != "dense"]
-        return Kept(folder, key, sum(layer.storage_size() + KEPT_INDEX for layer in packed))
+        title = f"{self.path.name}, {QUANTISED[self.quantise]}"
+        return Kept(folder, key, sum(layer.storage_size() + KEPT_INDEX for layer in packed), title)
 
     def planned(self, dtype: torch.dtype, weights: Packing = "4bit") -> CausalLM:
         """The model built of tensors without storage; checks every tensor's name, shape and dtype."""

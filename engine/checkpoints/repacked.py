@@ -1,7 +1,7 @@
 """Weights that were quantised while a model was loaded, kept on disk so that the next load only copies them.
 
 One file a model and method: the modules' tensors one after another, each at a multiple of 64 bytes; an index (JSON:
-module -> tensor -> dtype, shape, start, crc32); a footer (its length u64, its crc32 u32, :data:`MAGIC`), so that a file
+``title`` for people; ``modules``: module -> tensor -> dtype, shape, start, crc32); a footer (its length u64, its crc32 u32, :data:`MAGIC`), so that a file
 cut anywhere has none. What is kept is what a module is packed to, before it becomes a layer: it depends on no
 processor, kernel, dtype of the model or fusing. Layers are made of it as of a packed checkpoint.
 
@@ -36,7 +36,7 @@ from engine.checkpoints.quantise import Module, Shapes, Tensors
 
 _log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """To be raised with every change of this layout or of the numbers that quantise.py gives."""
 MAGIC = b"KVASIRQ1"
 SUFFIX, UNFINISHED = ".packed", ".unfinished"
@@ -101,6 +101,16 @@ def kept_files(folder: Path) -> list[KeptFile]:
     return sorted(found, key=lambda file: file.used)
 
 
+def title_of(file: KeptFile) -> str:
+    """What it is, for people; "damaged" where it does not say."""
+    try:
+        with file.path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            index = _read_index(mapped)
+    except (OSError, ValueError):
+        index = None
+    return "damaged" if index is None else str(index["title"])
+
+
 def clear(folder: Path) -> int:
     """Delete all that is kept; the bytes that came free."""
     freed = 0
@@ -119,9 +129,9 @@ class Kept:
     Use it as a context; only leaving it without an exception keeps what was written.
     """
 
-    def __init__(self, folder: Path, key: str, expected: int) -> None:
-        """``expected``: bytes that there will be at most."""
-        self.notice = ""
+    def __init__(self, folder: Path, key: str, expected: int, title: str = "") -> None:
+        """``expected``: bytes that there will be at most. ``title`` says to people what it is."""
+        self.notice, self._title = "", title
         self.read = False
         """Whether an earlier load's tensors are used."""
         self._folder, self._path, self._expected = folder, folder / f"{key}{SUFFIX}", expected
@@ -185,7 +195,7 @@ class Kept:
             mapped = None
         index = None if mapped is None else _read_index(mapped)
         if mapped is not None and index is not None:
-            self._map, self._index, self.read = mapped, index, True
+            self._map, self._index, self.read = mapped, index["modules"], True
             with contextlib.suppress(OSError):  # it can be read where nothing can be written
                 os.utime(self._path)
             return
@@ -253,7 +263,7 @@ class Kept:
 
     def _finish(self, out: BinaryIO) -> None:
         """Nobody waits for the disk: should it lose some of this, the checksums tell."""
-        index = json.dumps(self._index).encode()
+        index = json.dumps({"title": self._title, "modules": self._index}).encode()
         out.write(index)
         out.write(_FOOTER.pack(len(index), zlib.crc32(index), MAGIC))
 

@@ -73,7 +73,7 @@ def run_cache(clear: bool) -> int:
     kept = repacked.kept_files(folder)
     for file in reversed(kept):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
-        print(f"{size(file.size):>10}  last used {used}  {file.path.name}")
+        print(f"{size(file.size):>10}  last used {used}  {repacked.title_of(file)}")
     print(f"{len(kept)} models, {size(sum(file.size for file in kept))}, in {folder}.")
     return 0
 
