@@ -34,7 +34,7 @@ def _gguf(kind: str) -> Format:
 
 def _quantised(method: Quantise) -> Format:
     """The first load quantises and keeps, the second reads what was kept."""
-    own = (("Kvasir", f"kvasir {method}"), ("Kvasir, from kept weights", f"kvasir {method} kept"))
+    own = (("Kvasir", f"kvasir {method}"), ("Kvasir again", f"kvasir {method} kept"))
     return Format(f"bf16 as {method}", folders.plain_folder, own=own)
 
 

@@ -1,9 +1,10 @@
 """Weights that were quantised while a model was loaded, kept on disk so that the next load only copies them.
 
 One file a model and method: the modules' tensors one after another, each at a multiple of 64 bytes; an index (JSON:
-``title`` for people; ``modules``: module -> tensor -> dtype, shape, start, crc32); a footer (its length u64, its crc32 u32, :data:`MAGIC`), so that a file
-cut anywhere has none. What is kept is what a module is packed to, before it becomes a layer: it depends on no
-processor, kernel, dtype of the model or fusing. Layers are made of it as of a packed checkpoint.
+``title`` for people; ``modules``: module -> tensor -> dtype, shape, start, crc32); a footer (length u64 and crc32 u32
+of the index, :data:`MAGIC`), so that a file cut anywhere has none. What is kept is what a module is packed to, before
+it becomes a layer: it depends on no processor, kernel, dtype of the model or fusing. Layers are made of it as of a
+packed checkpoint.
 
 The file's name is a hash (:func:`content_key`) of the method, the versions of the code, and the checkpoint: names,
 sizes and times of its files, all of their headers' entries, and bytes from the start, middle and end of each tensor. So

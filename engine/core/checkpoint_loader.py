@@ -56,7 +56,7 @@ class CheckpointLoader:
             target, ignored = target.quantised(asked.quantise)
             draft, draft_ignored = (None, "") if draft is None else draft.quantised(asked.quantise)
             opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
-            opened.notices += [text for text in (notice, ignored, draft_ignored) if text]
+            opened.notices += [text for text in (notice, ignored or draft_ignored) if text]
             opened.credit = _held(resident, device)
             opened.size_up()
             return opened

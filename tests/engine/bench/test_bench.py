@@ -130,7 +130,7 @@ def test_quantising_while_loading_and_the_load_after_it(
         report = run(shapes=[shape], switches=False, formats=(f"bf16-{method}",), rounds=1, threads=1, tokens=4)
         first, second = report.formats[0].rows
         assert first.figures.program == f"Kvasir, bf16 as {method}"
-        assert second.figures.program == f"Kvasir, from kept weights, bf16 as {method}"
+        assert second.figures.program == f"Kvasir again, bf16 as {method}"
         assert {"quantising", "keeping weights"} <= first.figures.load.parts.keys()
         assert "quantising" not in second.figures.load.parts
         assert second.figures.load.parts["reading kept weights"] > 0

@@ -8,7 +8,8 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -222,6 +223,22 @@ def test_progress_rises_and_the_seconds_add_up(model: Path, store: Path, method:
         assert fractions[-1] == 1
         assert {said for said, _ in told} == {stage}
         assert 0 < sum(times.seconds.values()) <= wall
+
+
+@pytest.mark.parametrize(("kind", "what"), [("table4", "packing"), ("dense", "copying")])
+def test_the_seconds_of_experts_are_packing_too(kind: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("engine.checkpoints.times.time.perf_counter", lambda: now[0])
+
+    class Source:
+        def experts(self, *_: object) -> list[Any]:
+            now[0] += 2
+            return [SimpleNamespace(kind=kind)]
+
+    times = LoadTimes()
+    with times.whole():
+        times.timed(cast(Any, Source())).experts("", 1, ("up_proj",), (8,), 8, False)
+    assert times.seconds.get(what) == 2 == sum(times.seconds.values())
 
 
 def test_the_seconds_hold_all_that_a_load_waits_for(model: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

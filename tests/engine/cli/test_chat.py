@@ -5,16 +5,19 @@ import io
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from engine.catalogue import OptionError
 from engine.cli.chat import Chat, ChatSettings, harmless, split_switches
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
+from engine.cli.main import app
 from engine.core.commands import AddRequest
+from engine.protocol import LoadOptions
 from tests.engine.server.fake import FakeEngine
 
 
@@ -158,3 +161,19 @@ def test_ctrl_c_is_heard_while_the_engine_is_silent(engine: LocalEngine, capsys:
     assert answer.finished is None
     assert len(fake(engine).cancelled) == 1
     assert talk.ask("ab").text == backwards(engine, "ab")
+
+
+def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of chat, serve and doctor; `kvasir models check` is tested on its own."""
+    asked: list[object] = []
+
+    def load(*arguments: object, **_: object) -> NoReturn:
+        asked.extend(value for value in arguments if isinstance(value, LoadOptions))
+        raise CommandFailed("seen")
+
+    monkeypatch.setattr("engine.cli.local.LocalEngine.load", load)
+    monkeypatch.setattr("engine.cli.serve.run_server", load)
+    for command in (["chat", "--prompt", "hi"], ["doctor"], ["serve"]):
+        result = CliRunner().invoke(app, [*command, "--context", "640", "--quantise", "nf4"])
+        assert (result.exit_code, "seen" in result.output) == (1, True), result.output
+    assert asked == [LoadOptions(context=640, quantise="nf4")] * 3
