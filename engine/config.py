@@ -36,17 +36,18 @@ def version() -> str:
 
 def data_folder() -> Path:
     """What a user's Kvasir keeps: downloaded models among it."""
-    return _folder("data", lambda: Path(platformdirs.user_data_dir("kvasir", appauthor=False)))
+    return _folder("data", _default_data_folder)
 
 
 def cache_folder() -> Path:
     """What can be made again."""
-    return _folder("cache", lambda: Path(platformdirs.user_cache_dir("kvasir", appauthor=False)))
+    return _folder("cache", _default_cache_folder)
 
 
 def quantised_folder() -> Path:
     """Weights that were quantised while they were loaded, kept for the next load."""
-    return cache_folder() / "quantised"
+    # Not made here: a load goes on where that cannot be done.
+    return _place("cache", _default_cache_folder) / "quantised"
 
 
 def keeps_quantised() -> bool:
@@ -67,7 +68,8 @@ def token_file(port: int) -> Path:
 def model_folders() -> list[Path]:
     """Folders whose subfolders and GGUF files are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
     extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
-    return [_assets() / "demo", data_folder() / "models", *extra]
+    # Looked into, so not made: models can be read where nothing can be written.
+    return [_assets() / "demo", _place("data", _default_data_folder) / "models", *extra]
 
 
 def known_models() -> list[KnownModel]:
@@ -175,6 +177,14 @@ def _suffix(path: Path) -> str:
     return path.suffix if is_gguf(path) else ""
 
 
+def _default_data_folder() -> Path:
+    return Path(platformdirs.user_data_dir("kvasir", appauthor=False))
+
+
+def _default_cache_folder() -> Path:
+    return Path(platformdirs.user_cache_dir("kvasir", appauthor=False))
+
+
 def _default_runtime_folder() -> Path:
     """The login session's folder; where there is none, one beside the data rather than below /tmp, where all write."""
     if os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR"):
@@ -183,7 +193,12 @@ def _default_runtime_folder() -> Path:
 
 
 def _folder(sub: str, default: Callable[[], Path]) -> Path:
-    home = os.environ.get("KVASIR_HOME", "")
-    folder = Path(home) / sub if home else default()
+    folder = _place(sub, default)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
+
+
+def _place(sub: str, default: Callable[[], Path]) -> Path:
+    """As :func:`_folder`, whether it is there or not."""
+    home = os.environ.get("KVASIR_HOME", "")
+    return Path(home) / sub if home else default()

@@ -19,13 +19,16 @@ from engine.bench.worker import LoadFigures
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One program's medians: tokens per second, bytes, seconds; ratios are Kvasir's speed over this program's."""
+    """One program's medians: tokens per second, bytes, seconds.
+
+    Ratios are Kvasir's speed over this program's; None where Kvasir did not run.
+    """
 
     program: str
     prefill: float
     decode: float
-    prefill_ratio: float
-    decode_ratio: float
+    prefill_ratio: float | None
+    decode_ratio: float | None
     load: LoadFigures
 
 
@@ -58,19 +61,25 @@ def compare(
         for name in names
     ]
     results, absent = race(entrants, course(shape, prompt_tokens, decode_tokens, rounds, threads), say)
-    rows = [row(result, results[0], prompt_tokens) for result in results]
+    ours = next((result for result in results if result.entrant.program == "kvasir"), None)
+    rows = [row(result, ours, prompt_tokens) for result in results]
     return Comparison(shape.name, prompt_tokens, decode_tokens, rounds, rows, absent)
 
 
-def row(result: Result, ours: Result, prompt_tokens: int) -> Row:
+def row(result: Result, ours: Result | None, prompt_tokens: int) -> Row:
     """The medians of a result, beside those of our own."""
     prefill = [speed.prefill_seconds for speed in result.speeds]
     decode = [speed.decode_seconds_per_token for speed in result.speeds]
+    ratios: tuple[float | None, float | None] = (None, None)
+    if ours is not None:
+        ratios = (
+            median_ratio(prefill, [speed.prefill_seconds for speed in ours.speeds]),
+            median_ratio(decode, [speed.decode_seconds_per_token for speed in ours.speeds]),
+        )
     return Row(
         result.entrant.title,
         prompt_tokens / statistics.median(prefill),
         1 / statistics.median(decode),
-        median_ratio(prefill, [speed.prefill_seconds for speed in ours.speeds]),
-        median_ratio(decode, [speed.decode_seconds_per_token for speed in ours.speeds]),
+        *ratios,
         result.load,
     )

@@ -72,14 +72,18 @@ def race(
                 _check_room(size)
                 worker = stack.enter_context(Worker(entrant.program, model, course.threads))
                 worker.run(course.prompt, 4)
-            except RuntimeError as failure:
+            except (RuntimeError, ImportError, OSError) as failure:
                 absent.append(f"{entrant.title}: {failure}")
             else:
                 running.append((worker, Result(entrant, worker.load, size, [])))
         for index in range(course.rounds):
             say(f"round {index + 1} of {course.rounds}")
-            for worker, result in running:
-                result.speeds.append(worker.run(course.prompt, course.tokens))
+            for worker, result in list(running):
+                try:
+                    result.speeds.append(worker.run(course.prompt, course.tokens))
+                except (RuntimeError, OSError) as failure:
+                    absent.append(f"{result.entrant.title}: {failure}")
+                    running.remove((worker, result))
     return [result for _, result in running], absent
 
 

@@ -11,21 +11,31 @@ import msgspec
 
 from engine.bench import folders
 from engine.bench.compare import Row, row
-from engine.bench.entrants import Entrant, course, race
+from engine.bench.entrants import Entrant, Result, course, race
 from engine.bench.gguf_files import gguf_file
+from engine.bench.programs import QUANTISING
 from engine.bench.shapes import Shape
+from engine.protocol import Quantise
 
 
 class Format(NamedTuple):
-    """``rivals`` are the titles and programs that read the same file."""
+    """Programs on the same file, with their titles: ``own`` are Kvasir's, whose first one the others are compared with,
+    ``rivals`` other people's."""
 
     title: str
     files: Callable[[Shape, Path], Path]
     rivals: tuple[tuple[str, str], ...] = ()
+    own: tuple[tuple[str, str], ...] = (("Kvasir", "kvasir"),)
 
 
 def _gguf(kind: str) -> Format:
     return Format(f"GGUF {kind}", lambda shape, root: gguf_file(shape, root, kind), (("llama.cpp", "llama.cpp"),))
+
+
+def _quantised(method: Quantise) -> Format:
+    """The first load quantises and keeps, the second reads what was kept."""
+    own = (("Kvasir", f"kvasir {method}"), ("Kvasir again", f"kvasir {method} kept"))
+    return Format(f"bf16 as {method}", folders.plain_folder, own=own)
 
 
 FORMATS: dict[str, Format] = {
@@ -41,7 +51,10 @@ FORMATS: dict[str, Format] = {
     "q8_0": _gguf("Q8_0"),
     "iq4_xs": _gguf("IQ4_XS"),
 }
-"""What ``--formats`` knows; "all" is every one of them."""
+"""What files can be packed in: all of ``--formats all``."""
+KNOWN = FORMATS | {f"bf16-{method}": _quantised(method) for method in QUANTISING}
+"""What ``--formats`` knows. The file of 16 bits is three times as large as the others, so it is made only if asked for.
+"""
 
 
 class FormatRow(msgspec.Struct, frozen=True):
@@ -74,20 +87,22 @@ def measure_formats(
 ) -> FormatFigures:
     """Load every format of ``names`` in Kvasir and in its rivals, then run all in turn.
 
-    The files are made once under ``root`` (about 1 GB each for a shape of 1B).
+    The files are made once under ``root`` (about 1 GB each for a shape of 1B, 3 GB in 16 bits).
     """
     entrants, formats = [], {}
     for name in names:
-        known = FORMATS[name]
-        own = [("Kvasir", "kvasir"), *known.rivals]
-        for title, program in own:
+        known = KNOWN[name]
+        for title, program in (*known.own, *known.rivals):
             entrants.append(Entrant(f"{title}, {known.title}", program, partial(known.files, shape, root)))
             formats[entrants[-1].title] = name
     results, absent = race(entrants, course(shape, prompt_tokens, decode_tokens, rounds, threads), say)
-    ours = {formats[result.entrant.title]: result for result in results if result.entrant.program == "kvasir"}
+    ours: dict[str, Result] = {}
+    for result in results:
+        if result.entrant.program.startswith("kvasir"):
+            ours.setdefault(formats[result.entrant.title], result)
     rows = [
-        FormatRow(name, result.size, row(result, ours[name], prompt_tokens))
+        FormatRow(name, result.size, row(result, ours.get(name), prompt_tokens))
         for result in results
-        if (name := formats[result.entrant.title]) in ours
+        for name in (formats[result.entrant.title],)
     ]
     return FormatFigures(shape.name, prompt_tokens, decode_tokens, rounds, rows, absent)

@@ -6,12 +6,15 @@ token, and how long for the tokens after it. Greedy, end-of-text ignored, one st
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from engine.bench.measure import timed
-from engine.protocol import Sampling
+from engine.protocol import LoadOptions, Quantise, Sampling
 
 
 class Speed(NamedTuple):
@@ -24,22 +27,37 @@ class Speed(NamedTuple):
 class Program(Protocol):
     """One program with one model in memory."""
 
-    def load(self, model: Path, threads: int) -> None: ...
+    def load(self, model: Path, threads: int) -> dict[str, float]:
+        """What the seconds went into, by what for; nothing where the program does not tell."""
 
-    def run(self, prompt: list[int], tokens: int) -> Speed: ...
+    def run(self, prompt: list[int], tokens: int) -> Speed:
+        """Answer the prompt with so many tokens."""
 
 
 class Kvasir:
-    """This engine, driven as the server drives it: commands in, events out, the step loop in its own thread."""
+    """This engine, driven as the server drives it: commands in, events out, the step loop in its own thread.
 
-    def load(self, model: Path, threads: int) -> None:
+    With ``quantise`` the weights are packed while they are loaded. What is kept of that lies in a folder of its own
+    beside the model's files, which ``fresh`` empties first.
+    """
+
+    def __init__(self, quantise: Quantise = "none", fresh: bool = False) -> None:
+        self.quantise, self.fresh = quantise, fresh
+
+    def load(self, model: Path, threads: int) -> dict[str, float]:
         import torch
 
         from engine.bench.client import EngineClient
 
         torch.set_num_threads(threads)
+        if self.quantise != "none":
+            home = model / f"kept-{self.quantise}"
+            if self.fresh:
+                shutil.rmtree(home, ignore_errors=True)
+            os.environ["KVASIR_HOME"] = str(home)
         self.client = EngineClient()
-        self.client.load(str(model))
+        card, _ = self.client.load(str(model), options=LoadOptions(quantise=self.quantise))
+        return card.load_seconds
 
     def run(self, prompt: list[int], tokens: int) -> Speed:
         sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
@@ -50,7 +68,7 @@ class Kvasir:
 class Transformers:
     """transformers with random bf16 weights of the shape in ``config.json``."""
 
-    def load(self, model: Path, threads: int) -> None:
+    def load(self, model: Path, threads: int) -> dict[str, float]:
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -68,6 +86,7 @@ class Transformers:
                 part = flat[start : start + noise.numel()]
                 part.copy_(noise[: part.numel()])
         self._rebuild_rotary(config)
+        return {}
 
     def _rebuild_rotary(self, config: Any) -> None:
         """Buffers made on the meta device are empty: make the rotary embedding's again."""
@@ -94,9 +113,10 @@ class Transformers:
 class BitsAndBytes(Transformers):
     """transformers with every linear layer held as bitsandbytes NF4 (blocks of 64), computed in bf16."""
 
-    def load(self, model: Path, threads: int) -> None:
+    def load(self, model: Path, threads: int) -> dict[str, float]:
         super().load(model, threads)
         self._quantise(self.model)
+        return {}
 
     def _quantise(self, module: Any) -> None:
         import bitsandbytes as bnb
@@ -122,7 +142,7 @@ class BitsAndBytes(Transformers):
 class BitsAndBytesFile(Transformers):
     """transformers on a folder of bitsandbytes NF4, whose codes are taken as they are; computed in bf16."""
 
-    def load(self, model: Path, threads: int) -> None:
+    def load(self, model: Path, threads: int) -> dict[str, float]:
         import torch
         from safetensors import safe_open
         from transformers import AutoConfig, AutoModelForCausalLM
@@ -142,6 +162,7 @@ class BitsAndBytesFile(Transformers):
                 elif f"{name}.weight" in names:
                     child.weight = torch.nn.Parameter(file.get_tensor(f"{name}.weight"), requires_grad=False)
         self._rebuild_rotary(config)
+        return {}
 
     def _packed(self, name: str, child: Any, parts: dict[str, Any]) -> Any:
         import bitsandbytes as bnb
@@ -164,7 +185,7 @@ class BitsAndBytesFile(Transformers):
 class LlamaCpp:
     """llama.cpp on a GGUF file, through llama-cpp-python."""
 
-    def load(self, model: Path, threads: int) -> None:
+    def load(self, model: Path, threads: int) -> dict[str, float]:
         import llama_cpp
 
         self.llama = llama_cpp.Llama(
@@ -177,6 +198,7 @@ class LlamaCpp:
             verbose=False,
         )
         self._warm_up()
+        return {}
 
     def _warm_up(self) -> None:
         """Touch every page of the memory-mapped file once."""
@@ -204,8 +226,14 @@ class LlamaCpp:
         return np.ctypeslib.as_array(pointer, shape=(self.llama.n_vocab(),))
 
 
+QUANTISING: tuple[Quantise, ...] = ("nf4", "int4", "int8")
 PROGRAMS: dict[str, tuple[str, Callable[[], Program]]] = {
     "kvasir": ("Kvasir, GPTQ int4", Kvasir),
+    **{
+        f"kvasir {method}{when}": (f"Kvasir, {method}", partial(Kvasir, method, fresh=not when))
+        for method in QUANTISING
+        for when in ("", " kept")
+    },
     "llama.cpp": ("llama.cpp, Q4_0", LlamaCpp),
     "transformers": ("transformers, bf16", Transformers),
     "bitsandbytes": ("transformers + bitsandbytes NF4", BitsAndBytes),
@@ -213,6 +241,7 @@ PROGRAMS: dict[str, tuple[str, Callable[[], Program]]] = {
 }
 REQUIRES: dict[str, tuple[str, ...]] = {
     "kvasir": (),
+    **{name: () for name in PROGRAMS if name.startswith("kvasir ")},
     "llama.cpp": ("llama_cpp", "gguf"),
     "transformers": ("transformers",),
     "bitsandbytes": ("transformers", "bitsandbytes"),

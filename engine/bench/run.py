@@ -60,7 +60,7 @@ def run(
 
     ``shapes`` None is what suits the device: 1B on a CPU, 1B and 8B on a GPU. ``tokens`` are those written in each
     measurement of a shape (None: 128) or of a switch (96). With ``formats`` (names of
-    :data:`engine.bench.formats.FORMATS`) the shapes are measured in those instead of by themselves.
+    :data:`engine.bench.formats.KNOWN`) the shapes are measured in those instead of by themselves.
     """
     console = Console()
     threads = threads or torch.get_num_threads()

@@ -79,8 +79,8 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
             row.program,
             f"{row.prefill:.0f}",
             f"{row.decode:.1f}",
-            f"{row.prefill_ratio:.2f}",
-            f"{row.decode_ratio:.2f}",
+            _ratio(row.prefill_ratio),
+            _ratio(row.decode_ratio),
             f"{row.load.seconds:.1f}",
             f"{row.load.rest / MB:.0f}",
             f"{row.load.peak / MB:.0f}",
@@ -88,6 +88,10 @@ def show_comparison(comparison: Comparison, console: Console) -> None:
     console.print(table)
     for line in comparison.absent:
         console.print(f"left out: {line}")
+
+
+def _ratio(value: float | None) -> str:
+    return "" if value is None else f"{value:.2f}"
 
 
 def _word(value: object) -> str:
@@ -121,9 +125,19 @@ def show_formats(figures: FormatFigures, console: Console) -> None:
             f"{own.load.peak / max(1, own.load.rest):.2f}",
             f"{own.prefill:.0f}",
             f"{own.decode:.1f}",
-            f"{own.prefill_ratio:.2f}",
-            f"{own.decode_ratio:.2f}",
+            _ratio(own.prefill_ratio),
+            _ratio(own.decode_ratio),
         )
     console.print(table)
+    _show_loads(figures, console)
     for line in figures.absent:
         console.print(f"left out: {line}")
+
+
+def _show_loads(figures: FormatFigures, console: Console) -> None:
+    """What the seconds of Kvasir's loads went into: the weights', less than the whole load, which has a first pass."""
+    for row in figures.rows:
+        parts = row.figures.load.parts
+        if parts:
+            told = ", ".join(f"{what} {seconds:.2f}" for what, seconds in parts.items())
+            console.print(f"{row.figures.program}: weights in {sum(parts.values()):.2f} s ({told})")

@@ -19,11 +19,15 @@ from engine.bench.programs import PROGRAMS, REQUIRES, Speed
 
 
 class LoadFigures(msgspec.Struct, frozen=True):
-    """Of one load: seconds, and bytes of anonymous memory above the bare process, at peak and at rest."""
+    """Of one load: seconds, and bytes of anonymous memory above the bare process, at peak and at rest.
+
+    ``parts`` is what the seconds went into, where the program tells.
+    """
 
     seconds: float
     peak: int
     rest: int
+    parts: dict[str, float] = {}
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -42,7 +46,7 @@ class Worker:
     def __init__(self, name: str, model: Path, threads: int) -> None:
         command = [sys.executable, "-m", "engine.bench.worker", name, str(model), str(threads)]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
-        self.name, self.title = name, PROGRAMS[name][0]
+        self.name = name
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
@@ -60,7 +64,7 @@ class Worker:
             if line.startswith(("{", "[")):
                 return line
         _, words = self._process.communicate()
-        raise RuntimeError(f"{self.title} stopped: {words.strip().splitlines()[-1] if words.strip() else 'no message'}")
+        raise RuntimeError(f"it stopped: {words.strip().splitlines()[-1] if words.strip() else 'no message'}")
 
     def close(self) -> None:
         self._process.kill()
@@ -83,8 +87,8 @@ def main() -> None:
     program = PROGRAMS[name][1]()
     bare = anonymous_bytes()
     with PeakMemory() as memory, timed() as load:
-        program.load(model, threads)
-    figures = LoadFigures(load.seconds, memory.peak - bare, anonymous_bytes() - bare)
+        parts = program.load(model, threads)
+    figures = LoadFigures(load.seconds, memory.peak - bare, anonymous_bytes() - bare, parts)
     print(msgspec.json.encode(figures).decode(), file=replies, flush=True)
     for line in sys.stdin:
         order = msgspec.json.decode(line, type=Order)

@@ -40,8 +40,10 @@ from engine.text.tokenizer import Tokenizer
 __all__ = ["Checkpoint", "CheckpointError", "LoadCancelled", "load_model"]
 
 _log = logging.getLogger(__name__)
-_TRIM_EVERY = 256 << 20
+_TRIM_EVERY = 64 << 20
 _LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
+KEPT_INDEX = 4096
+"""Bytes that a layer takes at most where it is kept besides its weights: its modules in the index, and padding."""
 TEXT_ONLY = "{name} also understands pictures; Kvasir serves its text part."
 LONGER = (
     "{name} rotates texts of more than {original:,} tokens by other factors, which now hold for all texts. "
@@ -172,7 +174,9 @@ class Checkpoint:
         """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""
         assert self.quantise is not None
         key = content_key(self.files.entries.values(), self.quantise, device.type)
-        return Kept(folder, key, self.resident_bytes(torch.bfloat16))
+        packed = [layer for _, layer in self.planned(torch.bfloat16).linears() if layer.kind != "dense"]
+        title = f"{self.path.name}, {QUANTISED[self.quantise]}"
+        return Kept(folder, key, sum(layer.storage_size() + KEPT_INDEX for layer in packed), title)
 
     def planned(self, dtype: torch.dtype, weights: Packing = "4bit") -> CausalLM:
         """The model built of tensors without storage; checks every tensor's name, shape and dtype."""
@@ -207,7 +211,6 @@ def load_model(
     """
     done = 0
     last_trim = 0
-    stage = "reading weights" if checkpoint.quantise is None else "quantising weights"
 
     def on_module(size: int) -> None:
         nonlocal done, last_trim
@@ -219,10 +222,12 @@ def load_model(
         if done - last_trim > _TRIM_EVERY:
             last_trim = done
             trim_heap()
+        quantises = checkpoint.quantise is not None and not (kept is not None and kept.read)
+        stage = "quantising weights" if quantises else "reading weights"
         progress(stage, min(1.0, done / max(1, checkpoint.weight_bytes)))
 
     times = times or LoadTimes()
-    with contextlib.closing(checkpoint.files), kept or contextlib.nullcontext(), times.whole():
+    with times.whole(), contextlib.closing(checkpoint.files), kept or contextlib.nullcontext():
         fetch = times.fetching(kept)
         source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module, fetch)
         try:

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.layouts import AffineLayout, Layout, Packed, RowsLayout, TableLayout, Target
 from engine.layers.linear.affine import PER_WORD, AffineColumns, pack_codes
 from engine.layers.linear.base import Linear
@@ -34,6 +35,7 @@ NF4 = (
     -0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224,
     0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0,
 )  # fmt: skip
+_SCALES: dict[Method, str] = {"nf4": "absmax", "int4": "scales", "int8": "largest"}
 _CHUNK = 1 << 18
 """Weights in float32 at a time, so that their temporaries are small beside any model."""
 
@@ -145,6 +147,12 @@ class Quantiser:
                     _put_int4(rows, start, out)
                 case "int8":
                     out["codes"][start:stop], out["largest"][start:stop] = to_int8(rows)
+        # A span that is not finite hides among the codes, and one token's pass need not meet it.
+        if not bool(torch.isfinite(out[_SCALES[self.method]]).all()):
+            raise CheckpointError(
+                f"{module.name} holds values that are no numbers, or too large for {TITLES[self.method]}: its weights "
+                "are damaged. Download the model again."
+            )
         return out
 
 
@@ -200,7 +208,7 @@ def to_int4(weights: Tensor, group: int) -> tuple[Tensor, Tensor, Tensor]:
     best: tuple[Tensor, Tensor, Tensor] | None = None
     for share in SHRUNK:
         # The scale is rounded before the codes are chosen, so they make up for its rounding.
-        scale = ((high - low) * (share / 15)).clamp(max=65504.0).half().float()
+        scale = ((high - low) * (share / 15)).half().float()
         zero = (-low * share * _inverse(scale)).round().clamp(0, 15)
         codes = _codes(grouped, scale, zero)
         error = codes.sub_(zero[..., None]).mul_(scale[..., None]).sub_(grouped).square_().sum(2)

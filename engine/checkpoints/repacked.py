@@ -1,9 +1,10 @@
 """Weights that were quantised while a model was loaded, kept on disk so that the next load only copies them.
 
 One file a model and method: the modules' tensors one after another, each at a multiple of 64 bytes; an index (JSON:
-module -> tensor -> dtype, shape, start, crc32); a footer (its length u64, its crc32 u32, :data:`MAGIC`), so that a file
-cut anywhere has none. What is kept is what a module is packed to, before it becomes a layer: it depends on no
-processor, kernel, dtype of the model or fusing. Layers are made of it as of a packed checkpoint.
+``title`` for people; ``modules``: module -> tensor -> dtype, shape, start, crc32); a footer (length u64 and crc32 u32
+of the index, :data:`MAGIC`), so that a file cut anywhere has none. What is kept is what a module is packed to, before
+it becomes a layer: it depends on no processor, kernel, dtype of the model or fusing. Layers are made of it as of a
+packed checkpoint.
 
 The file's name is a hash (:func:`content_key`) of the method, the versions of the code, and the checkpoint: names,
 sizes and times of its files, all of their headers' entries, and bytes from the start, middle and end of each tensor. So
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import logging
 import mmap
@@ -35,7 +37,7 @@ from engine.checkpoints.quantise import Module, Shapes, Tensors
 
 _log = logging.getLogger(__name__)
 
-VERSION = 1
+VERSION = 2
 """To be raised with every change of this layout or of the numbers that quantise.py gives."""
 MAGIC = b"KVASIRQ1"
 SUFFIX, UNFINISHED = ".packed", ".unfinished"
@@ -45,6 +47,7 @@ SPARE = 1_000_000_000
 """Bytes of the disk that are left to others."""
 _FOOTER = struct.Struct("<QI8s")
 _ALIGN, _SAMPLE = 64, 512
+_numbers = itertools.count()
 
 
 class StoredTensor(Protocol):
@@ -99,6 +102,16 @@ def kept_files(folder: Path) -> list[KeptFile]:
     return sorted(found, key=lambda file: file.used)
 
 
+def title_of(file: KeptFile) -> str:
+    """What it is, for people; "damaged" where it does not say."""
+    try:
+        with file.path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            index = _read_index(mapped)
+    except (OSError, ValueError):
+        index = None
+    return "damaged" if index is None else str(index["title"])
+
+
 def clear(folder: Path) -> int:
     """Delete all that is kept; the bytes that came free."""
     freed = 0
@@ -117,13 +130,14 @@ class Kept:
     Use it as a context; only leaving it without an exception keeps what was written.
     """
 
-    def __init__(self, folder: Path, key: str, expected: int) -> None:
-        """``expected``: bytes that there will be at most."""
-        self.notice = ""
+    def __init__(self, folder: Path, key: str, expected: int, title: str = "") -> None:
+        """``expected``: bytes that there will be at most. ``title`` says to people what it is."""
+        self.notice, self._title = "", title
         self.read = False
         """Whether an earlier load's tensors are used."""
         self._folder, self._path, self._expected = folder, folder / f"{key}{SUFFIX}", expected
-        self._temporary = folder / f"{key}.{os.getpid()}{UNFINISHED}"
+        # Loads may write the same at once, in one process or in several: who is done last replaces the others' file.
+        self._temporary = folder / f"{key}.{next(_numbers)}.{os.getpid()}{UNFINISHED}"
         self._index: dict[str, Any] = {}
         self._map: mmap.mmap | None = None
         self._out: BinaryIO | None = None
@@ -172,7 +186,7 @@ class Kept:
     # --- reading -------------------------------------------------------------------------------------------------
 
     def _open(self) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         _sweep(self._folder)
         try:
             with self._path.open("rb") as stream:
@@ -182,9 +196,12 @@ class Kept:
             mapped = None
         index = None if mapped is None else _read_index(mapped)
         if mapped is not None and index is not None:
-            self._map, self._index, self.read = mapped, index, True
-            os.utime(self._path)
+            self._map, self._index, self.read = mapped, index["modules"], True
+            with contextlib.suppress(OSError):  # it can be read where nothing can be written
+                os.utime(self._path)
             return
+        if mapped is not None:
+            mapped.close()  # Windows deletes no file that is mapped
         self._path.unlink(missing_ok=True)
         self._make_room()
 
@@ -223,13 +240,14 @@ class Kept:
             return
         kept = kept_files(self._folder)
         total, free = sum(file.size for file in kept), disk.free
-        for file in kept:
-            if total + self._expected <= quota and free >= self._expected + SPARE:
+        enough = self._expected + SPARE
+        for file in kept if free + total >= enough else []:
+            if total + self._expected <= quota and free >= enough:
                 break
             with contextlib.suppress(OSError):
                 file.path.unlink()
                 total, free = total - file.size, free + file.size
-        if free < self._expected + SPARE:
+        if free < enough:
             self.notice = (
                 f"The quantised weights are not kept for the next load: the disk of {self._folder} is nearly full. "
                 "Free some space there."
@@ -245,11 +263,10 @@ class Kept:
         return entry
 
     def _finish(self, out: BinaryIO) -> None:
-        index = json.dumps(self._index).encode()
+        """Nobody waits for the disk: should it lose some of this, the checksums tell."""
+        index = json.dumps({"title": self._title, "modules": self._index}).encode()
         out.write(index)
         out.write(_FOOTER.pack(len(index), zlib.crc32(index), MAGIC))
-        out.flush()
-        os.fsync(out.fileno())
 
     def _give_up(self, error: OSError) -> None:
         _log.warning("quantised weights are not kept: %s", error)

@@ -28,7 +28,7 @@ class LoadTimes:
     @contextmanager
     def whole(self) -> Iterator[None]:
         """Around the load."""
-        with self._of("copying"):
+        with self.of("copying"):
             yield
 
     def fetching(self, kept: Kept | None) -> Fetch:
@@ -36,12 +36,12 @@ class LoadTimes:
 
         def fetch(module: Module, shapes: Shapes, make: Callable[[], Tensors]) -> Tensors:
             def making() -> Tensors:
-                with self._of("quantising"):
+                with self.of("quantising"):
                     return make()
 
             if kept is None:
                 return making()
-            with self._of("reading kept weights" if kept.read else "keeping weights"):
+            with self.of("reading kept weights" if kept.read else "keeping weights"):
                 return kept.fetch(module, shapes, making)
 
         return fetch
@@ -50,16 +50,16 @@ class LoadTimes:
         """``source`` with the time of its packed layers counted."""
         return cast(WeightSource, _TimedSource(source, self))
 
-    def packed(self, make: Callable[[], Linear]) -> Linear:
-        """``make()``, whose time is counted as packing where it gives a packed layer."""
+    def packed(self, make: Callable[[], list[Linear]]) -> list[Linear]:
+        """``make()``, whose time is counted as packing where it gives packed layers."""
         before, start = self._total(), time.perf_counter()
-        layer = make()
-        if layer.kind != "dense":
+        layers = make()
+        if any(layer.kind != "dense" for layer in layers):
             self._count("packing", time.perf_counter() - start - (self._total() - before))
-        return layer
+        return layers
 
     @contextmanager
-    def _of(self, what: str) -> Iterator[None]:
+    def of(self, what: str) -> Iterator[None]:
         """Counts a block's seconds, less those that blocks inside it count."""
         before, start = self._total(), time.perf_counter()
         try:
@@ -81,7 +81,10 @@ class _TimedSource:
         self._source, self._times = source, times
 
     def linear(self, *arguments: Any) -> Linear:
-        return self._times.packed(lambda: self._source.linear(*arguments))
+        return self._times.packed(lambda: [self._source.linear(*arguments)])[0]
+
+    def experts(self, *arguments: Any) -> list[Linear]:
+        return self._times.packed(lambda: self._source.experts(*arguments))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)

@@ -52,10 +52,15 @@ class ChatSettings:
     raw: bool = False
     quantise: Quantise = "none"
     thinking: Thinking = field(default_factory=Thinking)
+    context: int | None = None
 
     @property
     def sampling(self) -> Sampling:
         return Sampling(temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens)
+
+    @property
+    def load_options(self) -> LoadOptions:
+        return LoadOptions(quantise=self.quantise, context=self.context)
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -88,7 +93,7 @@ def run_chat(settings: ChatSettings, prompt: str | None) -> int:
         for key in [key for key in for_engine if catalogue.option(key).applies == "reload"]:
             engine.set(key, for_engine.pop(key))  # before the load, so that there is only one
         with console.status("loading") as status:
-            card = engine.load(path, draft, _show_stage(status), LoadOptions(quantise=settings.quantise))
+            card = engine.load(path, draft, _show_stage(status), settings.load_options)
         for key, value in for_engine.items():
             engine.set(key, value)
         _warn(console, card)

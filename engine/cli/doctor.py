@@ -50,7 +50,7 @@ class Kernel(NamedTuple):
     declined: tuple[str, ...]
 
 
-def run_doctor(model: str, device: str, quantise: Quantise = "none") -> int:
+def run_doctor(model: str, device: str, quantise: Quantise = "none", context: int | None = None) -> int:
     logging.basicConfig(level=logging.ERROR)
     console = Console(highlight=False)
     console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
@@ -59,7 +59,8 @@ def run_doctor(model: str, device: str, quantise: Quantise = "none") -> int:
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
-        card = engine.load(path, draft, lambda stage, fraction: None, LoadOptions(quantise=quantise))
+        options = LoadOptions(quantise=quantise, context=context)
+        card = engine.load(path, draft, lambda stage, fraction: None, options)
         loaded = engine.loaded
         console.print(
             _facts(

@@ -27,6 +27,7 @@ app = typer.Typer(
 
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
+CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
 DRAFT_HELP = "A draft model to guess ahead (a name or a path; the bundled model brings its own, 'none' for none)."
 
 
@@ -59,6 +60,7 @@ def chat(
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of an optimisation; repeatable.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
     thinking: Annotated[
         bool | None,
@@ -86,6 +88,7 @@ def chat(
         raw=raw,
         quantise=_quantise(quantise),
         thinking=Thinking(on=thinking, effort=effort),
+        context=context,
     )
     if raw and prompt is None:
         raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")
@@ -101,6 +104,7 @@ def serve(
     draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
@@ -110,7 +114,7 @@ def serve(
     chosen = None if model is None else (_path_or_name(model), _draft(draft))
     with report_errors():
         kind = _device(device)
-        options = LoadOptions(quantise=_quantise(quantise))
+        options = LoadOptions(quantise=_quantise(quantise), context=context)
         if child:
             raise typer.Exit(run_child(chosen, kind, options))
         raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options))
@@ -121,12 +125,13 @@ def doctor(
     model: Annotated[str, typer.Option(help=MODEL_HELP, show_default=False)] = "",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
 ) -> None:
     """Show devices, free memory, versions, and which kernels are chosen and why others declined."""
     from engine.cli.doctor import run_doctor
 
     with report_errors():
-        raise typer.Exit(run_doctor(_path_or_name(model), _device(device), _quantise(quantise)))
+        raise typer.Exit(run_doctor(_path_or_name(model), _device(device), _quantise(quantise), context))
 
 
 models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
@@ -147,6 +152,7 @@ def check(
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
 ) -> None:
     """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
     with report_errors():
@@ -155,7 +161,7 @@ def check(
         with importing():
             from engine.cli.models import run_check
         kind, packing = _device(device), _quantise(quantise)
-        raise typer.Exit(run_check(_path_or_name(model), tokens, dump, new_tokens, dtype, kind, packing))
+        raise typer.Exit(run_check(_path_or_name(model), tokens, dump, new_tokens, dtype, kind, packing, context))
 
 
 @models.command()
@@ -185,7 +191,7 @@ def bench(
     tokens: Annotated[int | None, typer.Option(min=8, help="Tokens written in each measurement.")] = None,
     formats: Annotated[
         str | None,
-        typer.Option(help="Measure the shapes in these formats instead of the rest: all, or such as gptq,nf4,q4_k."),
+        typer.Option(help="Measure the shapes in these formats instead: all, or such as gptq,nf4,q4_k,bf16-nf4."),
     ] = None,
     quantise: Annotated[str, typer.Option(help=f"For --model. {QUANTISE_HELP}")] = "none",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
@@ -221,11 +227,11 @@ def _programs(names: str | None) -> tuple[str, ...]:
 
 
 def _formats(names: str | None) -> tuple[str, ...]:
-    from engine.bench.formats import FORMATS
+    from engine.bench.formats import FORMATS, KNOWN
 
     if names is None:
         return ()
-    return tuple(FORMATS if names.strip() == "all" else _listed(names, FORMATS, "--formats"))
+    return tuple(FORMATS if names.strip() == "all" else _listed(names, KNOWN, "--formats"))
 
 
 def _listed(names: str, known: Collection[str], option: str) -> list[str]:

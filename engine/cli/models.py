@@ -32,14 +32,21 @@ Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 
 def run_check(
-    model: str, tokens: Path, dump: Path, new_tokens: int, dtype: str, device: str, quantise: Quantise = "none"
+    model: str,
+    tokens: Path,
+    dump: Path,
+    new_tokens: int,
+    dtype: str,
+    device: str,
+    quantise: Quantise = "none",
+    context: int | None = None,
 ) -> int:
     """Write ``dump`` (npz): ``tokens [n]`` int64, ``logits [n, V]`` float32 of every position, ``continuation`` int64.
 
     The continuation is greedy, ``new_tokens`` long or up to the end of the context, through the paged cache.
     """
     ids = read_ids(tokens)
-    loaded = _load(model, dtype, device, quantise)
+    loaded = _load(model, device, LoadOptions(dtype=cast(Dtype, dtype), quantise=quantise, context=context))
     card = loaded.card
     if max(ids) >= card.vocabulary or min(ids) < 0:
         raise CommandFailed(f"{tokens} holds ids outside 0 to {card.vocabulary - 1}. Use the model's own tokenizer.")
@@ -66,7 +73,7 @@ def run_cache(clear: bool) -> int:
     kept = repacked.kept_files(folder)
     for file in reversed(kept):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
-        print(f"{size(file.size):>10}  last used {used}  {file.path.name}")
+        print(f"{size(file.size):>10}  last used {used}  {repacked.title_of(file)}")
     print(f"{len(kept)} models, {size(sum(file.size for file in kept))}, in {folder}.")
     return 0
 
@@ -103,11 +110,10 @@ def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.nd
     return np.concatenate(parts), continuation
 
 
-def _load(model: str, dtype: str, device: str, quantise: Quantise) -> LoadedModel:
+def _load(model: str, device: str, options: LoadOptions) -> LoadedModel:
     path, _ = config.resolve(model, "")
-    loader, options = CheckpointLoader(device), LoadOptions(dtype=cast(Dtype, dtype), quantise=quantise)
     try:
-        opened = loader.open(LoadModel(path, "", options), EngineOptions(), None)
+        opened = CheckpointLoader(device).open(LoadModel(path, "", options), EngineOptions(), None)
         return opened.assemble(opened.read(lambda stage, done: None, lambda: False), lambda stage, done: None)
     except LoadFailed as error:
         raise CommandFailed(str(error)) from error

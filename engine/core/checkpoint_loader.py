@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Literal, NamedTuple, cast
+from typing import Literal, cast
 
 import torch
 
@@ -19,22 +19,20 @@ from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
 from engine.core.loaded import LoadedModel
-from engine.core.loading import LoadFailed, Progress, load_name
+from engine.core.loading import LoadFailed, Progress
 from engine.core.options import EngineOptions
+from engine.core.parts import Part, fallbacks, open_draft, prove
 from engine.core.runner import RunnableModel, Runner, SequenceRows
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
-from engine.protocol import Fit, LoadOptions, ModelCard, Quantise
+from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.speculation.base import Proposer
 from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
-from engine.text.channels import ChannelStyle, channel_style
-from engine.text.template import ChatTemplate
 from engine.text.thinking import thinking_modes
-from engine.text.tokenizer import Tokenizer
 
 _ROWS = 2048
 """Rows of a step that room is kept for; a step of more may run out of memory, which ends requests, not the engine."""
@@ -54,51 +52,15 @@ class CheckpointLoader:
             _check(asked)
             device = choose_device(asked.device if asked.device != "auto" else self._device)
             dtype, notice = choose_dtype(device, asked.dtype)
-            target = _Part.open(command.path, asked.context)
-            draft, refused = _open_draft(command.draft, target.tokenizer, asked.context)
+            target = Part.open(command.path, asked.context)
+            draft, refused = open_draft(command.draft, target.tokenizer, asked.context)
             target, ignored = target.quantised(asked.quantise)
-            draft = draft.quantised(asked.quantise)[0] if draft is not None else None
+            draft, draft_ignored = (None, "") if draft is None else draft.quantised(asked.quantise)
             opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
-            opened.notices += [text for text in (notice, ignored) if text]
+            opened.notices += [text for text in (notice, ignored or draft_ignored) if text]
             opened.credit = _held(resident, device)
             opened.size_up()
             return opened
-
-
-class _Part(NamedTuple):
-    """The target or the draft, opened."""
-
-    checkpoint: Checkpoint
-    tokenizer: Tokenizer
-    template: ChatTemplate
-    channels: ChannelStyle | None
-
-    @classmethod
-    def open(cls, path: str, context: int | None) -> _Part:
-        checkpoint = Checkpoint.open(path).for_context(context)
-        tokenizer, template = checkpoint.tokenizer(), checkpoint.chat_template()
-        return cls(checkpoint, tokenizer, template, channel_style(tokenizer, template.source))
-
-    @property
-    def eos_ids(self) -> list[int]:
-        named = self.checkpoint.generation_config.eos_ids
-        return self.channels.eos(named) if self.channels is not None else named
-
-    def quantised(self, method: Quantise) -> tuple[_Part, str]:
-        """The part with its linear layers to be packed while they are loaded; a sentence where it is packed already."""
-        checkpoint = self.checkpoint
-        if method == "none":
-            return self, ""
-        if checkpoint.packed:
-            text = (
-                f"{checkpoint.path.name} is packed in its file ({checkpoint.quantisation_title}) and stays so: "
-                "only models of 16 or 32 bits are quantised while they are loaded."
-            )
-            return self, text
-        return self._replace(checkpoint=checkpoint.quantised(method)), ""
-
-    def kv_bytes(self, dtype: torch.dtype) -> int:
-        return estimate.kv_bytes_per_token(self.checkpoint.config, dtype)
 
 
 class OpenedCheckpoint:
@@ -110,8 +72,8 @@ class OpenedCheckpoint:
         device: torch.device,
         dtype: torch.dtype,
         packing: Packing,
-        target: _Part,
-        draft: _Part | None,
+        target: Part,
+        draft: Part | None,
         draft_refused: str,
     ) -> None:
         self.command, self.device, self.dtype = command, device, dtype
@@ -148,32 +110,15 @@ class OpenedCheckpoint:
         """See :meth:`OpenedModel.read`."""
         share = self.target.checkpoint.weight_bytes / max(1, self._bytes_on_disk()) * 0.97
         with _as_load_failed():
-            model = load_model(
-                self.target.checkpoint,
-                self.device,
-                self.dtype,
-                self.packing,
-                lambda stage, fraction: progress(stage, share * fraction),
-                cancelled,
-                Numerics(),
-                kept := self._kept(self.target.checkpoint),
-                self.times,
-            )
-            self.notices += [kept.notice] if kept is not None and kept.notice else []
-            _prove(self._runner(model, pages=2), self.target.checkpoint)
+            model = self._load(self.target, self.packing, lambda stage, done: progress(stage, share * done), cancelled)
+            prove(self._runner(model, pages=2), self.target.checkpoint)
             if self.draft is None:
                 return model, None
-            draft = load_model(
-                self.draft.checkpoint,
-                self.device,
-                self.dtype,
-                self.draft_packing,
-                lambda stage, fraction: progress(f"{stage} of the draft model", share + (0.97 - share) * fraction),
-                cancelled,
-                Numerics(),
-                self._kept(self.draft.checkpoint),
-            )
-            return model, draft if self._draft_computes(draft) else None
+
+            def show(stage: str, done: float) -> None:
+                progress(f"{stage} of the draft model", share + (0.97 - share) * done)
+
+            return model, self._read_draft(self.draft, show, cancelled)
 
     def assemble(self, weights: tuple[CausalLM, CausalLM | None], progress: Progress) -> LoadedModel:
         """See :meth:`OpenedModel.assemble`."""
@@ -199,20 +144,29 @@ class OpenedCheckpoint:
             runner.forward([SequenceRows([0], 0, [1], want_logits=1)])
         return self._loaded(model, draft, runner, tuple(proposers))
 
+    def _load(self, part: Part, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
+        kept = self._kept(part.checkpoint)
+        checkpoint, device, dtype = part.checkpoint, self.device, self.dtype
+        model = load_model(checkpoint, device, dtype, packing, progress, cancelled, Numerics(), kept, self.times)
+        if kept is not None and kept.notice and kept.notice not in self.notices:
+            self.notices.append(kept.notice)
+        return model
+
     def _kept(self, checkpoint: Checkpoint) -> Kept | None:
         """What an earlier load may have kept; None where nothing is quantised or nothing is to be kept."""
         if checkpoint.quantise is None or not config.keeps_quantised():
             return None
-        return checkpoint.kept(config.quantised_folder(), self.device)
+        with self.times.of("looking for kept weights"):
+            return checkpoint.kept(config.quantised_folder(), self.device)
 
-    def _draft_computes(self, draft: CausalLM) -> bool:
-        assert self.draft is not None
+    def _read_draft(self, draft: Part, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM | None:
         try:
-            _prove(self._runner(draft, pages=2), self.draft.checkpoint)
+            model = self._load(draft, self.draft_packing, progress, cancelled)
+            prove(self._runner(model, pages=2), draft.checkpoint)
         except CheckpointError as error:
             self.draft, self.draft_refused = None, f"The draft model cannot be used. {error}"
-            return False
-        return True
+            return None
+        return model
 
     def _runner(self, model: CausalLM, pages: int) -> Runner:
         store = new_store(model.config, pages, model.dtype, self.device)
@@ -224,7 +178,7 @@ class OpenedCheckpoint:
         assert self._plan is not None
         checkpoint = self.target.checkpoint
         template, channels = self.target.template, self.target.channels
-        notices = [*self.notices, *checkpoint.notices, *_fallbacks(model, checkpoint.path.name)]
+        notices = [*self.notices, *checkpoint.notices, *fallbacks(model, checkpoint.path.name)]
         notices += [template.notice] if template.notice else []
         card = ModelCard(
             name=checkpoint.path.name,
@@ -286,30 +240,6 @@ class OpenedCheckpoint:
         return self.target.checkpoint.weight_bytes + draft
 
 
-def _open_draft(path: str, tokenizer: Tokenizer, context: int | None) -> tuple[_Part | None, str]:
-    """The draft, or why it is not used: guesses are tokens, so both models must mean the same by each of them."""
-    if not path:
-        return None, ""
-    try:
-        draft = _Part.open(path, context)
-    except CheckpointError as error:
-        return None, f"The draft model cannot be used. {error}"
-    difference = tokenizer.difference(draft.tokenizer)
-    if difference:
-        return None, f"{load_name(path)} cannot guess for this model: {difference}. Choose a draft of the same family."
-    return draft, ""
-
-
-def _prove(runner: Runner, checkpoint: Checkpoint) -> None:
-    """Compute one token while a failure still costs nothing: no header tells whether the weights are sound."""
-    logits = runner.forward([SequenceRows([0], 0, [1], want_logits=1)]).logits
-    if not bool(torch.isfinite(logits).all()):
-        raise CheckpointError(
-            f"{checkpoint.path.name} computes values that are no numbers: its weights are damaged, or too large for "
-            "the dtype. Download the model again, or choose float32."
-        )
-
-
 def _check(options: LoadOptions) -> None:
     """Refuse what no model could be loaded with."""
     if options.memory is not None and not math.isfinite(options.memory):
@@ -327,17 +257,6 @@ def _held(resident: LoadedModel | None, device: torch.device) -> int:
         return 0
     fit = resident.fit
     return fit.weights + fit.draft_weights + (fit.kv if device.type == "cuda" else 0)
-
-
-def _fallbacks(model: CausalLM, name: str) -> Iterator[str]:
-    """A sentence for each fast path that declined, with how many layers it would have served."""
-    counts: dict[tuple[str, str, str], int] = {}
-    for _, linear in model.linears():
-        for declined in linear.declined:
-            key = (declined.path, declined.reason, linear.path)
-            counts[key] = counts.get(key, 0) + 1
-    for (path, reason, used), count in counts.items():
-        yield f"{count} layers of {name} use {used}: {path} declined ({reason})."
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import logging
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 
 from engine.catalogue import BY_KEY, Capability, OptionError
@@ -47,7 +48,9 @@ class Engine:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._options = EngineOptions()
         self._stepper: Stepper | None = None
-        self._cancel_load = threading.Event()
+        self._load_cancelled = threading.Event()
+        self._waiting_loads: deque[threading.Event] = deque()
+        self._submitting = threading.Lock()
         self._stopping = False
         self._arrivals = 0
 
@@ -55,13 +58,16 @@ class Engine:
 
     def submit(self, command: Command) -> None:
         """Queue a command; it takes effect between two steps."""
-        if isinstance(command, LoadModel):
-            self._cancel_load.clear()
-        self._commands.put(command)
+        with self._submitting:
+            if isinstance(command, LoadModel):
+                self._waiting_loads.append(threading.Event())
+            self._commands.put(command)
 
     def cancel_load(self) -> None:
-        """Stop the load in progress at its next tensor."""
-        self._cancel_load.set()
+        """Stop the load in progress at its next tensor, and those that wait; later ones are not meant."""
+        with self._submitting:
+            for cancelled in (self._load_cancelled, *self._waiting_loads):
+                cancelled.set()
 
     @property
     def loaded(self) -> LoadedModel | None:
@@ -139,6 +145,8 @@ class Engine:
                 case SetOption(key, value):
                     self._set(key, value)
                 case LoadModel():
+                    with self._submitting:
+                        self._load_cancelled = self._waiting_loads.popleft()
                     self._load(command)
                 case UnloadModel():
                     self._unload("")
@@ -218,6 +226,7 @@ class Engine:
                 numerics.batch_invariant = self._options.batch_invariant
         if BY_KEY[key].applies == "reload" and model is not None:
             try:
+                self._load_cancelled = threading.Event()
                 self._load(LoadModel(model.path, model.draft_path, model.options))
             except LoadFailed:
                 self._options.values[key] = before[key]
@@ -245,7 +254,7 @@ class Engine:
             opened = self._loader.open(command, self._options, self.loaded)
             if self._stepper is not None and not opened.fits_beside():
                 self._unload(f"Made room for {name}.")
-            weights = opened.read(progress, self._cancel_load.is_set)
+            weights = opened.read(progress, self._load_cancelled.is_set)
             self._drop()
             self.install(opened.assemble(weights, progress))
             spare_the_collector()
@@ -260,8 +269,6 @@ class Engine:
                 raise LoadFailed("out_of_memory", f"{text}{self._present(previous)}") from error
             text = f"{name} could not be loaded ({error}). The log has the details.{self._present(previous)}"
             raise LoadFailed("load_failed", text) from error
-        finally:
-            self._cancel_load.clear()
 
     def _present(self, previous: str) -> str:
         """What is loaded after a failed load, as a sentence."""

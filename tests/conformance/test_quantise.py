@@ -17,6 +17,7 @@ from packed_support import (
 )
 
 from engine.checkpoints import quantise
+from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.quantise import Module, Quantiser, to_int4, to_int8, to_nf4
 from engine.layers.linear.dense import Dense
@@ -68,6 +69,16 @@ def test_int8_is_bitsandbytes(shape: tuple[int, int], dtype: torch.dtype) -> Non
     codes, largest, _ = functional.int8_vectorwise_quant(weight)
     assert torch.equal(part.codes, codes)
     assert torch.equal(part.largest, largest)
+
+
+@pytest.mark.parametrize("value", [torch.inf, -torch.inf, torch.nan])
+@pytest.mark.parametrize("method", METHODS)
+def test_weights_that_are_no_numbers_are_refused(method: str, value: float) -> None:
+    """In 4 bits an infinity would become a finite weight, which no later check could find."""
+    weight = some_weights((64, 128), torch.bfloat16)
+    weight[40, 77] = value
+    with pytest.raises(CheckpointError, match="m holds values that are no numbers"):
+        quantised(method, weight).read()
 
 
 def test_a_row_of_zeros_stays_one() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,11 +13,12 @@ import torch
 
 from engine.bench import run as bench
 from engine.bench.compare import compare
-from engine.bench.folders import gptq_folder
-from engine.bench.formats import FORMATS
+from engine.bench.folders import gptq_folder, plain_folder
+from engine.bench.formats import FORMATS, measure_formats
 from engine.bench.run import Report, run
 from engine.bench.shapes import EIGHT_B, ONE_B, Shape
 from engine.bench.throughput import measure_shape
+from engine.bench.worker import Worker
 from engine.catalogue import CATALOGUE
 from engine.checkpoints.load import Checkpoint
 from engine.cli.main import _programs, _shapes
@@ -116,6 +118,63 @@ def test_formats_beside_other_programs(
         assert min(own.prefill, own.decode, own.load.rest, row.file_bytes) > 0
         assert (own.prefill_ratio == 1) == own.program.startswith("Kvasir")
     assert "tiny in each format" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
+def test_quantising_while_loading_and_the_load_after_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], method: str
+) -> None:
+    """The first load quantises whatever an earlier bench kept; the second reads what it kept."""
+    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
+    for _ in range(2):
+        report = run(shapes=[shape], switches=False, formats=(f"bf16-{method}",), rounds=1, threads=1, tokens=4)
+        first, second = report.formats[0].rows
+        assert first.figures.program == f"Kvasir, bf16 as {method}"
+        assert second.figures.program == f"Kvasir again, bf16 as {method}"
+        assert {"quantising", "keeping weights"} <= first.figures.load.parts.keys()
+        assert "quantising" not in second.figures.load.parts
+        assert second.figures.load.parts["reading kept weights"] > 0
+        for row in (first, second):
+            assert sum(row.figures.load.parts.values()) <= row.figures.load.seconds
+        assert first.figures.decode_ratio == 1
+    shown = capsys.readouterr().out
+    for kind in ("copying", "packing", "quantising", "keeping weights", "reading kept weights"):
+        assert f"{kind} 0." in " ".join(shown.split())
+    assert not list((tmp_path / "home" / "cache").glob("quantised")), "the user's own kept weights are left alone"
+
+
+def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A package that a file's maker lacks, and a program that dies between rounds; others go on, and have no ratio."""
+
+    def lacking(*_: object) -> Path:
+        raise ImportError("No module named 'gguf'")
+
+    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
+    monkeypatch.setattr("engine.bench.formats.gguf_file", lacking)
+    figures = measure_formats(shape, ["q4_0"], tmp_path, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
+    assert figures.rows == []
+    assert "Kvasir, GGUF Q4_0: No module named 'gguf'" in figures.absent
+    running = Worker.run
+
+    def dying(self: Worker, prompt: list[int], tokens: int) -> Any:
+        if self.name == "kvasir" and tokens == 5:
+            self._process.kill()
+        return running(self, prompt, tokens)
+
+    monkeypatch.setattr(Worker, "run", dying)
+    names = ["kvasir nf4", "kvasir"]
+    monkeypatch.setattr("engine.bench.compare.gptq_folder", plain_folder)
+    found = compare(shape, names, tmp_path, prompt_tokens=8, decode_tokens=5, rounds=2, threads=1)
+    assert [(row.program, row.decode_ratio) for row in found.rows] == [("Kvasir, nf4", None)]
+    assert found.absent == ["Kvasir, GPTQ int4: it stopped: no message"]
+
+
+def test_ratios_are_ours_whatever_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
+    monkeypatch.setattr("engine.bench.compare.gptq_folder", plain_folder)
+    names = ["kvasir nf4", "kvasir"]
+    found = compare(shape, names, tmp_path, prompt_tokens=8, decode_tokens=5, rounds=1, threads=1)
+    assert [row.decode_ratio == 1 for row in found.rows] == [False, True]
 
 
 def test_what_does_not_fit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

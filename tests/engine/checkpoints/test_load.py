@@ -188,12 +188,15 @@ def anonymous():
 torch.set_num_threads(1)
 checkpoint = Checkpoint.open(sys.argv[1], need_tokenizer=False)
 checkpoint = checkpoint.quantised(sys.argv[2]) if sys.argv[2:] else checkpoint
+kept = checkpoint.kept(Path(sys.argv[3]), torch.device("cpu")) if sys.argv[3:] else None
 before, peak = anonymous(), 0
 def watch(stage, fraction):
     global peak
     peak = max(peak, anonymous())
 asked = lambda: watch("", 0)  # returns None: go on
-model = load_model(checkpoint, torch.device("cpu"), torch.bfloat16, progress=watch, cancelled=asked)
+model = load_model(checkpoint, torch.device("cpu"), torch.bfloat16, progress=watch, cancelled=asked, kept=kept)
+assert kept is None or not kept.notice, kept.notice
+assert ".packed" not in Path("/proc/self/maps").read_text(), "the kept file stays mapped"
 print(peak - before, anonymous() - before, model.storage_size())
 """
 
@@ -214,15 +217,23 @@ def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 @pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
 def test_quantising_takes_little_more_than_the_result(tmp_path: Path, method: str) -> None:
-    """As above, sampled within modules too. The file is three times the result, so it cannot have been read whole."""
+    """As above, sampled within modules too. The file is three times the result, so it cannot have been read whole.
+
+    Keeping nothing, writing what is kept, and reading it.
+    """
     write_dense(tmp_path, layers=12, hidden=1024, inner=4096, vocabulary=8000)
-    out = subprocess.run(
-        [sys.executable, "-c", PEAK, tmp_path, method], capture_output=True, text=True, check=True, timeout=200
-    )
-    peak, resting, held = (int(number) for number in out.stdout.split())
-    assert held > 80e6
-    assert resting < 1.15 * held
-    assert peak < 1.15 * resting
+    for store in ([], [tmp_path / "kept"], [tmp_path / "kept"]):
+        out = subprocess.run(
+            [sys.executable, "-c", PEAK, tmp_path, method, *store],
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=200,
+        )
+        peak, resting, held = (int(number) for number in out.stdout.split())
+        assert held > 80e6
+        assert resting < 1.15 * held
+        assert peak < 1.15 * resting
 
 
 @pytest.mark.parametrize("method", ["nf4", "int4", "int8"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -163,6 +165,96 @@ def test_a_disk_that_is_nearly_full_is_left_alone(model: Path, store: Path, monk
     _, _, kept = load(model, store)
     assert "nearly full" in kept.notice
     assert list(store.iterdir()) == []
+
+
+def test_nothing_makes_way_where_that_would_not_be_enough(
+    model: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(model, store, "int8")
+    usage = shutil.disk_usage(model)._replace(free=0)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage)
+    _, _, kept = load(model, store, "nf4")
+    assert "nearly full" in kept.notice
+    assert only(store) == opened(model, "int8").kept(store, CPU)._path
+
+
+def test_what_is_kept_can_be_read_where_nothing_can_be_written(
+    model: Path, store: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load(model, store)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    monkeypatch.setattr(os, "utime", refuse)
+    _, times, kept = load(model, store)
+    assert not kept.notice
+    assert "quantising" not in times.seconds
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_loads_that_keep_the_same_at_once(model: Path, store: Path, method: str) -> None:
+    """Two loads of one process, interleaved module by module."""
+    expected = load_model(opened(model, method), CPU, torch.bfloat16)
+    inner: list[CausalLM] = []
+
+    def meanwhile(stage: str, fraction: float) -> None:
+        if fraction > 0.5 and not inner:
+            inner.append(load(model, store, method)[0])
+
+    outer, _, kept = load(model, store, method, progress=meanwhile)
+    assert not kept.notice
+    again, times, _ = load(model, store, method)
+    assert "quantising" not in times.seconds
+    for found in (outer, *inner, again):
+        assert_same(found, expected)
+    assert only(store).stat().st_size <= opened(model, method).kept(store, CPU)._expected
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_progress_rises_and_the_seconds_add_up(model: Path, store: Path, method: str) -> None:
+    for stage in ("quantising weights", "reading weights"):
+        told: list[tuple[str, float]] = []
+        begin = time.perf_counter()
+        _, times, _ = load(model, store, method, progress=lambda stage, done: told.append((stage, done)))  # noqa: B023
+        wall = time.perf_counter() - begin
+        fractions = [done for _, done in told]
+        assert fractions == sorted(fractions)
+        assert fractions[-1] == 1
+        assert {said for said, _ in told} == {stage}
+        assert 0 < sum(times.seconds.values()) <= wall
+
+
+@pytest.mark.parametrize(("kind", "what"), [("table4", "packing"), ("dense", "copying")])
+def test_the_seconds_of_experts_are_packing_too(kind: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("engine.checkpoints.times.time.perf_counter", lambda: now[0])
+
+    class Source:
+        def experts(self, *_: object) -> list[Any]:
+            now[0] += 2
+            return [SimpleNamespace(kind=kind)]
+
+    times = LoadTimes()
+    with times.whole():
+        times.timed(cast(Any, Source())).experts("", 1, ("up_proj",), (8,), 8, False)
+    assert times.seconds.get(what) == 2 == sum(times.seconds.values())
+
+
+def test_the_seconds_hold_all_that_a_load_waits_for(model: Path, store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second each in opening what is kept, in making it and in finishing it, on a clock of the test's own."""
+    now = [0.0]
+    monkeypatch.setattr("engine.checkpoints.times.time.perf_counter", lambda: now[0])
+    for name in ("_open", "_make_room", "_finish"):
+        method = getattr(Kept, name)
+
+        def slow(self: Kept, *arguments: Any, method: Callable[..., Any] = method) -> Any:
+            now[0] += 1
+            return method(self, *arguments)
+
+        monkeypatch.setattr(Kept, name, slow)
+    _, times, _ = load(model, store)
+    assert sum(times.seconds.values()) == 3
 
 
 def test_a_folder_that_cannot_be_made(model: Path, tmp_path: Path) -> None:

@@ -5,19 +5,21 @@ import io
 import json
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from engine.catalogue import OptionError
 from engine.cli.chat import Chat, ChatSettings, _check_thinking, harmless, split_switches
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
+from engine.cli.main import app
 from engine.core.commands import AddRequest
 from engine.core.events import TokensEvent
-from engine.protocol import Thinking, ThinkingModes, TokenInfo
+from engine.protocol import LoadOptions, Thinking, ThinkingModes, TokenInfo
 from engine.text.template import ChatTemplate
 from tests.engine.server.fake import FakeEngine, card
 
@@ -237,3 +239,19 @@ def test_what_the_command_line_asks_of_thinking_is_checked() -> None:
     _check_thinking(console, knows, Thinking(effort="low"))
     with pytest.raises(CommandFailed, match="Use low, high"):
         _check_thinking(console, knows, Thinking(effort="most"))
+
+
+def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of chat, serve and doctor; `kvasir models check` is tested on its own."""
+    asked: list[object] = []
+
+    def load(*arguments: object, **_: object) -> NoReturn:
+        asked.extend(value for value in arguments if isinstance(value, LoadOptions))
+        raise CommandFailed("seen")
+
+    monkeypatch.setattr("engine.cli.local.LocalEngine.load", load)
+    monkeypatch.setattr("engine.cli.serve.run_server", load)
+    for command in (["chat", "--prompt", "hi"], ["doctor"], ["serve"]):
+        result = CliRunner().invoke(app, [*command, "--context", "640", "--quantise", "nf4"])
+        assert (result.exit_code, "seen" in result.output) == (1, True), result.output
+    assert asked == [LoadOptions(context=640, quantise="nf4")] * 3

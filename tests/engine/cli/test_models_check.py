@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ transformers = pytest.importorskip("transformers")
 IDS = [int(id) for id in torch.randint(3, 128, (300,), generator=torch.Generator().manual_seed(1))]
 
 
-def save(path: Path, family: str, **own: int) -> Path:
+def save(path: Path, family: str, **own: Any) -> Path:
     torch.manual_seed(0)
     shape = {"hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4}
     config = getattr(transformers, f"{family}Config")(
@@ -117,7 +118,34 @@ def test_quantised_while_loading(folder: Path, tmp_path: Path, monkeypatch: pyte
     assert code == 2
     assert "int3" in said
     listed = CliRunner().invoke(app, ["models", "cache"]).output
-    assert listed.count(".packed") == 2
+    assert ("tiny, NF4" in listed, "tiny, int8" in listed) == (True, True)
     assert "2 models" in listed
     assert "deleted" in CliRunner().invoke(app, ["models", "cache", "--clear"]).output
     assert "0 models" in CliRunner().invoke(app, ["models", "cache"]).output
+
+
+def test_a_longer_context_than_the_models_own(tmp_path: Path) -> None:
+    """Phi with LongRoPE keeps to its original context unless a longer one is asked for: then as transformers."""
+    factors = {"short_factor": [1.0] * 8, "long_factor": [2.0 + i for i in range(8)], "rope_type": "longrope"}
+    rope = {"rope_parameters": factors | {"rope_theta": 1e4, "original_max_position_embeddings": 64, "factor": 5.0}}
+    folder = save(tmp_path / "phi", "Phi3", pad_token_id=0, original_max_position_embeddings=64, **rope)
+    (tmp_path / "ids.json").write_text(json.dumps(IDS), "utf-8")
+    ask = (folder, "--tokens", tmp_path / "ids.json", "--dump", tmp_path / "out.npz", "--dtype", "float32")
+    assert "there is room for 64" in run(*ask)[1]
+    assert "there is room for 200" in run(*ask, "--context", 200)[1]
+    code, said = run(*ask, "--context", 310, "--max-tokens", 30)
+    assert code == 0, said
+    found = np.load(tmp_path / "out.npz")
+    assert len(found["continuation"]) == 10
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.inference_mode():
+        expected = model(torch.tensor([IDS])).logits[0].numpy()
+    assert np.abs(found["logits"] - expected).max() <= 1e-4 * np.abs(expected).max()
+
+
+def test_a_context_that_is_none(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "ids.json").write_text("[1]", "utf-8")
+    ask = (folder, "--tokens", tmp_path / "ids.json", "--dump", tmp_path / "out.npz")
+    assert run(*ask, "--context", 0)[0] == 2
+    code, said = run(*ask, "--context", 5)
+    assert (code, "A context of 5 tokens is too short" in said) == (1, True)

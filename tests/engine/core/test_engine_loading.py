@@ -168,6 +168,33 @@ def test_a_load_can_be_cancelled_from_another_thread() -> None:
     assert [event.card.name for event in bench.heard_of(LoadedEvent)] == ["one"]
 
 
+def test_cancelling_one_load_cancels_no_later_one() -> None:
+    """Cancelled, and another model asked for, before the first load notices; a cancel while idle means nothing."""
+    bench = Bench()
+    bench.engine.cancel_load()
+    bench.load("one")
+    reached, go_on = threading.Event(), threading.Event()
+
+    def pause() -> None:
+        reached.set()
+        assert go_on.wait(10)
+
+    bench.loader.while_reading = pause
+    thread = threading.Thread(target=bench.engine.run)
+    bench.engine.submit(LoadModel("two"))
+    thread.start()
+    assert reached.wait(10)
+    bench.engine.submit(LoadModel("three"))
+    bench.engine.cancel_load()
+    bench.engine.submit(LoadModel("four"))
+    go_on.set()
+    bench.engine.submit(Shutdown())
+    thread.join(10)
+    assert not thread.is_alive()
+    assert [error.code for error in bench.heard.errors] == ["load_cancelled", "load_cancelled"]
+    assert [event.card.name for event in bench.heard_of(LoadedEvent)] == ["one", "four"]
+
+
 def test_running_answers_end_when_the_model_changes() -> None:
     bench = Bench()
     bench.load("one")

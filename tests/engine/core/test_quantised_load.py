@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from test_checkpoint_loader import LETTERS, generate, load, write_model
 from toy_engine import Listener
 
 from engine.checkpoints import repacked
+from engine.checkpoints.load import Checkpoint
 from engine.config import bundled_model
 from engine.core.commands import SetOption
 from engine.core.engine import Engine
@@ -125,4 +127,45 @@ def test_what_cannot_be_kept_is_a_note_on_the_card(
     monkeypatch.setattr(repacked, "MOST_BYTES", 100)
     engine = load(heard, model, quantise="nf4")
     assert any("are not kept for the next load" in notice for notice in engine.loaded.card.notices)
+    assert len(generate(heard, engine)) == 20
+
+
+def test_a_home_that_cannot_be_used_is_a_note(
+    heard: Listener, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "file" / "home"))
+    engine = load(heard, model, quantise="nf4")
+    assert any("could not be kept for the next load" in notice for notice in engine.loaded.card.notices)
+    assert bundled_model(), "models are found all the same"
+
+
+def test_what_a_draft_does_is_told_too(
+    heard: Listener, model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its seconds, that it cannot be kept, and that it is packed already."""
+    draft = write_model(tmp_path / "draft", letters=LETTERS)
+    with (draft / "model.safetensors").open("r+b") as file:  # other weights than the target's
+        file.seek(-8, 2)
+        file.write(b"\0" * 8)
+    load(heard, model, quantise="nf4")
+    engine = load(heard, model, draft, quantise="nf4")
+    assert {"quantising", "reading kept weights"} <= engine.loaded.card.load_seconds.keys()
+    monkeypatch.setattr(Checkpoint, "packed", property(is_draft))
+    engine = load(heard, model, draft, quantise="nf4")
+    assert [n for n in engine.loaded.card.notices if n.startswith("draft is packed in its file")]
+
+
+def is_draft(checkpoint: Checkpoint) -> bool:
+    return checkpoint.path.name == "draft"
+
+
+def test_a_draft_with_damaged_weights_is_left_out(heard: Listener, model: Path, tmp_path: Path) -> None:
+    draft = write_model(tmp_path / "draft", letters=LETTERS)
+    tensors = load_file(draft / "model.safetensors")
+    tensors["model.layers.0.mlp.up_proj.weight"][3, 5] = torch.inf
+    save_file(tensors, draft / "model.safetensors", metadata={"format": "pt"})
+    engine = load(heard, model, draft, quantise="int4")
+    assert "The draft model cannot be used. model.layers.0.mlp.up_proj" in engine.loaded.card.draft_refused
+    assert engine.loaded.draft_model is None
     assert len(generate(heard, engine)) == 20
