@@ -21,6 +21,7 @@ from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_1, Q4_K, 
 from engine.layers.linear.table import Nested
 from engine.layers.linear.triton import bytes8, ggml, ggml_planes, int8, plane_layer, planes, table
 from engine.layers.linear.triton import int4 as triton_int4
+from engine.layers.linear.triton import layer as triton_layer
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import MANY_ROWS, aligned, machine_declines
 from engine.layers.numerics import Numerics
@@ -121,6 +122,13 @@ def test_a_row_has_the_same_bits_whatever_its_neighbours(name: str) -> None:
     for start, stop in [(0, 1), (5, 21)]:
         assert torch.equal(layer.forward(x[start:stop]), whole[start:stop])
         assert torch.equal(layer.forward_float32(x[start:stop]), floats[start:stop])
+
+
+@pytest.mark.parametrize("name", ["int4 g64 zeros", "int8 g128 zeros", "Q4_K", "Q6_K"])
+def test_a_matrix_is_dequantised_in_several_goes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(triton_layer, "BLOCK_WEIGHTS", 1)
+    monkeypatch.setattr(triton_layer, "ROWS", 16)
+    check(*KINDS[name](40, 512, FLOAT, CPU, Numerics()), None, (70,))
 
 
 def test_no_rows() -> None:
