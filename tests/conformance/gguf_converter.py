@@ -34,8 +34,12 @@ def convert(
     kind: Callable[[str], KIND] = lambda name: KIND.F32,
     keys: Keys | None = None,
     tokenizer: Callable[[gguf.GGUFWriter], None] = plain_tokenizer,
+    experts_apart: bool = False,
 ) -> None:
-    """``kind`` of a tensor by its name in GGUF; the model's matrices become what the file holds. ``keys`` win."""
+    """``kind`` of a tensor by its name in GGUF; the model's matrices become what the file holds. ``keys`` win.
+
+    ``experts_apart``: each a tensor of its own, as before 2024-04.
+    """
     config = model.config
     architecture = next(f.architecture for f in FAMILIES.values() if type(model).__name__ == f"{f.model}ForCausalLM")
     writer = gguf.GGUFWriter(str(file), architecture)
@@ -54,7 +58,12 @@ def convert(
     tokenizer(writer)
     absorbed = (keys or {}).get("attention.key_length_mla", 0) is not None
     for name, tensor in tensors(model, architecture, absorbed):
-        write_tensor(writer, name, tensor, kind(name))
+        if experts_apart and "_exps." in name:
+            for expert, view in enumerate(tensor.data):
+                own = Stored(view, lambda data, v=view: void(v.copy_(data)))
+                write_tensor(writer, name.replace("_exps.", f".{expert}."), own, kind(name))
+        else:
+            write_tensor(writer, name, tensor, kind(name))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

@@ -209,7 +209,20 @@ def test_refusals(tmp_path: Path) -> None:
     assert "has the shape [31]" in refusal(file, replace(llama, rope_factors=(1.0,) * 31))
     assert "no frequency can be divided" in refusal(file, replace(llama, rope_factors=(0.0,) * 32))
     assert "lack the tensor blk.0.attn_q.bias" in refusal(file, Shape("qwen2", {"": KIND.Q4_0}))
-    assert "is stored as TQ1_0" in refusal(file, replace(llama, types={"": KIND.Q4_0, "ffn_up": KIND.TQ1_0}))
+    for kind in (KIND.TQ1_0, KIND.IQ2_XXS, KIND.IQ3_S):
+        said_of_type = refusal(file, replace(llama, types={"": KIND.Q4_0, "ffn_up": kind}))
+        assert f"is stored as {kind.name}, and Kvasir reads F32" in said_of_type
+        assert "such as Q4_K_M." in said_of_type
+
+
+def test_what_is_no_model_says_what_it_is(tmp_path: Path) -> None:
+    file = tmp_path / "model.gguf"
+    assert "holds only what a model sees or hears with" in refusal(file, Shape("clip", {"": KIND.Q4_0}))
+    for kind, words in {"mmproj": "a projector", "adapter": "an adapter", "imatrix": "an importance matrix"}.items():
+        shape = replace(CASES["llama q4_0"], values={"general.type": kind})
+        assert words in refusal(file, shape)
+    write(file, replace(CASES["llama q4_0"], values={"general.type": "model"}))
+    Checkpoint.open(file)
 
 
 @pytest.mark.parametrize(
@@ -241,8 +254,15 @@ def test_metadata_that_contradicts_the_tensors(key: str, value: int, said: str, 
 def test_folders_of_gguf(tmp_path: Path) -> None:
     shape = CASES["llama q4_0"]
     write(tmp_path / "a.gguf", shape)
-    (tmp_path / "mmproj-a.gguf").write_bytes(b"GGUF")
+    beside = ("mmproj-a", "mmproj", "a-mmproj-F16", "google_a-it.mmproj-Q8_0", "a-imatrix", "imatrix_unsloth")
+    for name in beside:
+        (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")
     assert Checkpoint.open(tmp_path).path == tmp_path
+    for name in ("a-imatrix-Q4_K_M", "a-Q4_K_M-imatrix", "a.IQ4_XS.imatrix"):
+        (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")
+        with pytest.raises(CheckpointError, match="2 GGUF models"):
+            Checkpoint.open(tmp_path)
+        (tmp_path / f"{name}.gguf").unlink()
     write(tmp_path / "b.gguf", shape)
     with pytest.raises(CheckpointError, match=r"2 GGUF models \(a.gguf, b.gguf\)"):
         Checkpoint.open(tmp_path)

@@ -44,7 +44,7 @@ class Case(NamedTuple):
     llama_cpp: float = LLAMA_CPP
     """How far llama.cpp may be off; 0 where it computes something else than transformers."""
     older: bool = False
-    """As files of deepseek2 were."""
+    """As files of deepseek2 and of mixtures of experts were."""
 
 
 CASES = {
@@ -65,6 +65,7 @@ CASES = {
     "granite biases, tied": Case("granite", GRANITE | {"attention_bias": True, "tie_word_embeddings": True}),
     "smollm3": Case("smollm3", {"num_hidden_layers": 5, "tie_word_embeddings": True}),
     "mixtral": Case("llama", EXPERTS),
+    "mixtral older": Case("llama", EXPERTS, llama_cpp=0, older=True),
     "qwen3 moe": Case("qwen3moe", QWEN3_MOE),
     "qwen3 moe, all experts, tied": Case("qwen3moe", QWEN3_MOE | {"num_experts_per_tok": 6,
                                                                    "tie_word_embeddings": True}),
@@ -96,7 +97,8 @@ def mixed(name: str) -> KIND:
 def write(
     case: Case, model: transformers.PreTrainedModel, file: Path, kind: Callable[[str], KIND] = lambda name: KIND.F32
 ) -> None:
-    convert(model, file, kind, unabsorbed(model.config) if case.older else {})
+    older = unabsorbed(model.config) if case.older and case.architecture == "deepseek2" else {}
+    convert(model, file, kind, older, experts_apart=case.older and not older)
 
 
 def prompts() -> list[list[int]]:

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0, dequantise
+from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_0, Q4_1, Q4_K, Q8_0, dequantise
 from engine.layers.linear.table import Nested
 from engine.layers.linear.triton import ggml, int4, int8, table
 from engine.layers.linear.triton.layer import TritonLinear
@@ -83,6 +83,6 @@ KINDS: dict[str, Kind] = {
     "int8 g128 zeros": Bytes(128, True, torch.float16),
     "int8 g32": Bytes(32, False, torch.bfloat16),
     **{block.name: Blocks(type) for type, block in BLOCKS.items() if type != Q4_0},
-    "Q8_0 raw": Blocks(8, raw=True),
+    **{f"{BLOCKS[type].name} raw": Blocks(type, raw=True) for type in (Q4_1, Q8_0, Q4_K, IQ4_NL, MXFP4)},
 }
 """Q4_0 is an int4 g32."""

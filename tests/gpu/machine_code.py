@@ -70,20 +70,25 @@ def recorded() -> Iterator[list[Launch]]:
             setattr(module, name, kernel)
 
 
-def launches(kind: str, dtype: torch.dtype, cut: Tile | None) -> Launch:
-    """What a layer of that kind launches for a product cut so; None: to dequantise."""
-    layer = KINDS[kind](OUTPUTS, INPUTS, dtype, torch.device("meta"), Numerics()).layer
+def launches(
+    kind: str, dtype: torch.dtype, cut: Tile | None, outputs: int = OUTPUTS, inputs: int = INPUTS, start: int = 0
+) -> Launch:
+    """What a layer of that kind launches for a product cut so; None: to dequantise from ``start`` on."""
+    layer = KINDS[kind](outputs, inputs, dtype, torch.device("meta"), Numerics()).layer
     with recorded() as found:
         if cut is None:
-            layer.launch_dequantise(0, OUTPUTS, torch.empty(OUTPUTS, INPUTS, dtype=dtype, device="meta"))
+            layer.launch_dequantise(start, outputs, torch.empty(outputs - start, inputs, dtype=dtype, device="meta"))
         else:
-            x = torch.empty(cut.rows, INPUTS, dtype=dtype, device="meta")
-            layer.launch_multiply(x, torch.empty(cut.rows, OUTPUTS, dtype=dtype, device="meta"), cut)
+            x = torch.empty(cut.rows, inputs, dtype=dtype, device="meta")
+            layer.launch_multiply(x, torch.empty(cut.rows, outputs, dtype=dtype, device="meta"), cut)
     return found[0]
 
 
-def compiled(launch: Launch, sm: int) -> Any:
-    """The kernel as Triton would compile it for these arguments."""
+Specialised = tuple[dict[str, str], dict[tuple[int], Any], dict[tuple[int], list[list[Any]]]]
+
+
+def specialised(launch: Launch) -> Specialised:
+    """What Triton makes of the arguments, as a source to compile takes it: it compiles anew where that differs."""
     kernel = launch.kernel
     keywords = {name: value for name, value in launch.keywords.items() if name not in OPTIONS}
     values = dict(zip(kernel.arg_names, launch.args, strict=False)) | keywords
@@ -101,8 +106,13 @@ def compiled(launch: Launch, sm: int) -> Any:
             attributes[(place,)] = [["tt.divisibility", 16]]
         numbers = "fp32" if isinstance(value, float) else "i32"
         signature[name] = TYPES[value.dtype] if isinstance(value, torch.Tensor) else numbers
+    return signature, constants, attributes
+
+
+def compiled(launch: Launch, sm: int) -> Any:
+    """The kernel as Triton would compile it for these arguments."""
     options = {name: launch.keywords[name] for name in OPTIONS if name in launch.keywords}
-    return compile(ASTSource(kernel, signature, constants, attributes), GPUTarget("cuda", sm, 32), options)
+    return compile(ASTSource(launch.kernel, *specialised(launch)), GPUTarget("cuda", sm, 32), options)
 
 
 class Code(NamedTuple):

@@ -26,6 +26,12 @@ from engine.protocol import Sampling
 
 MAX_HEAD_DIM = 1 << 14
 _LAYER = re.compile(r"blk\.(\d{1,9})\.")
+_NO_MODELS = {
+    "mmproj": "what a model sees or hears with (a projector)",
+    "adapter": "changes to a model (an adapter)",
+    "imatrix": "what a quantiser measured of a model (an importance matrix)",
+}
+"""What files hold that are no models, by general.type."""
 _DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
@@ -35,7 +41,13 @@ def architecture(files: GGUFFile) -> Architecture:
 
 
 def _name(files: GGUFFile) -> str:
-    name = files.metadata.get("general.architecture")
+    name, kind = files.metadata.get("general.architecture"), files.metadata.get("general.type")
+    if name == "clip":
+        kind = "mmproj"
+    if isinstance(kind, str) and kind in _NO_MODELS:
+        raise CheckpointError(
+            f"{files.path.name} holds only {_NO_MODELS[kind]}, and no language model. Open the model itself."
+        )
     if not isinstance(name, str):
         raise CheckpointError(f"{files.path.name} does not name the model's architecture. {REPAIR}")
     if name not in ARCHITECTURES:

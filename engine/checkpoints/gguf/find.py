@@ -9,8 +9,10 @@ from engine.checkpoints.errors import CheckpointError
 
 PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 """How the parts of a model in several files are named, counted from 1."""
-_PROJECTOR = "mmproj"
-"""Begins the names of files that hold only a model's eyes or ears."""
+_PROJECTOR = re.compile(r"(?:.*[-_.])?mmproj.*", re.IGNORECASE | re.DOTALL)
+"""Files that hold only a model's eyes or ears."""
+_IMATRIX = re.compile(r"(?!.*[-_.](?:I?Q\d|B?F16|MXFP))(?:.*[-_.])?imatrix\w*\.gguf", re.IGNORECASE | re.DOTALL)
+"""Files of what a quantiser measured; models quantised by it have the word beside the name of their type."""
 
 
 def is_gguf(path: Path) -> bool:
@@ -23,9 +25,13 @@ def gguf_models(folder: Path) -> list[Path]:
     for path in sorted(folder.iterdir()):
         part = PART.fullmatch(path.name)
         first = part is None or int(part["number"]) == 1
-        if is_gguf(path) and first and not path.name.lower().startswith(_PROJECTOR) and path.is_file():
+        if is_gguf(path) and first and not _is_beside_a_model(path.name) and path.is_file():
             found.append(path)
     return found
+
+
+def _is_beside_a_model(name: str) -> bool:
+    return _PROJECTOR.fullmatch(name) is not None or _IMATRIX.fullmatch(name) is not None
 
 
 def gguf_model(path: Path) -> Path | None:

@@ -63,7 +63,8 @@ class Reader:
         self.at += size
         return values
 
-    def string(self, what: str, most: int) -> str:
+    def string(self, what: str, most: int, errors: str = "strict") -> str:
+        """``errors`` as in :meth:`bytes.decode`."""
         length = self.integer("Q", what)
         self.need(length, 1, what)
         if length > most:
@@ -71,7 +72,7 @@ class Reader:
         raw = self.data[self.at : self.at + length]
         self.at += length
         try:
-            return raw.decode()
+            return raw.decode(errors=errors)
         except UnicodeDecodeError:
             raise self.corrupt(f"{what} is no text") from None
 
@@ -91,7 +92,8 @@ class Reader:
     def _value(self, key: str, kind: int, depth: int) -> Value:
         what = f"the value of {key!r}"
         if kind == _STRING:
-            text = self.string(what, min(MAX_TEXT, self._room // _WIDEST))
+            # A quantiser's paths and the like are in whatever encoding its machine had.
+            text = self.string(what, min(MAX_TEXT, self._room // _WIDEST), "replace")
             self._charge(sys.getsizeof(text), key)
             return text
         if kind == _ARRAY:

@@ -27,6 +27,8 @@ EXPERTS = {
     "mlp.experts.down_proj": "ffn_down_exps",
 }
 """Experts are stacked: one tensor ``[experts, rows, columns]`` for each of their modules."""
+STACKED = "_exps"
+"""Ends their names. Before 2024-04 each was a tensor of its own: ``blk.3.ffn_up.7`` and not ``blk.3.ffn_up_exps``."""
 MIXTRAL = {
     "block_sparse_moe.gate": "ffn_gate_inp",
     "block_sparse_moe.experts.w1": "ffn_gate_exps",

@@ -12,7 +12,7 @@ from torch import Tensor
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.architectures import Architecture
 from engine.checkpoints.gguf.container import Entry, GGUFFile
-from engine.checkpoints.gguf.names import K_UP, KV_UP, V_UP, Names
+from engine.checkpoints.gguf.names import K_UP, KV_UP, STACKED, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.layouts import Target
 from engine.checkpoints.quantise import Module, Quantiser
@@ -104,19 +104,14 @@ class GGUFSource:
         return self.linear("", ("lm_head",), [rows], columns, False)
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
-        modules = [
-            self._module(prefix + name, self._heads.get(name, 0), size, in_features, bias)
-            for name, size in zip(names, sizes, strict=True)
-        ]
-        layer = self._fused(modules, in_features)
-        self._used(*(name for module in modules for name in self._tensors(module)))
-        return layer
+        heads = [self._heads.get(name, 0) for name in names]
+        return self._one([self._names.module(prefix + name) for name in names], sizes, in_features, bias, heads)
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         name = self._names.module(prefix)
         if self._latent is not None and name.endswith(KV_UP) and f"{name}.weight" not in self.files.entries:
             return self._kv_up(name.removesuffix(KV_UP), self._latent, rows // (self._latent.nope + self._latent.value))
-        modules = [self._module(prefix, 0, rows, columns, False)]
+        modules = [self._module(name, 0, rows, columns, False)]
         weight = self._dense(modules, columns)
         self._used(*self._tensors(modules[0]))
         return weight
@@ -124,9 +119,14 @@ class GGUFSource:
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
     ) -> list[Linear]:
+        stacked = [self._names.module(prefix + name) for name in names]
+        if f"{stacked[0]}.weight" not in self.files.entries and f"{_apart(stacked[0], 0)}.weight" in self.files.entries:
+            return [
+                self._one([_apart(name, expert) for name in stacked], sizes, in_features, bias)
+                for expert in range(count)
+            ]
         modules = [
-            self._stacked(self._names.module(prefix + name), count, size, in_features, bias)
-            for name, size in zip(names, sizes, strict=True)
+            self._stacked(name, count, size, in_features, bias) for name, size in zip(stacked, sizes, strict=True)
         ]
         share = sum(self.files.entries[name].size for module in modules for name in self._tensors(module)) // count
         layers = []
@@ -135,6 +135,18 @@ class GGUFSource:
             layers.append(self._fused(own, in_features))
             self._on_module(share)
         return layers
+
+    def _one(
+        self, names: list[str], sizes: Sequence[int], in_features: int, bias: bool, heads: Sequence[int] = ()
+    ) -> Linear:
+        """One layer of modules of the file."""
+        modules = [
+            self._module(name, turned, size, in_features, bias)
+            for name, size, turned in zip(names, sizes, heads or [0] * len(names), strict=True)
+        ]
+        layer = self._fused(modules, in_features)
+        self._used(*(name for module in modules for name in self._tensors(module)))
+        return layer
 
     # --- building ----------------------------------------------------------------------------------------------
 
@@ -239,8 +251,7 @@ class GGUFSource:
 
     # --- checks ------------------------------------------------------------------------------------------------
 
-    def _module(self, module: str, heads: int, out_features: int, in_features: int, bias: bool) -> _Module:
-        name = self._names.module(module)
+    def _module(self, name: str, heads: int, out_features: int, in_features: int, bias: bool) -> _Module:
         entry = self._check(f"{name}.weight", (out_features, in_features))
         if bias or f"{name}.bias" in self.files.entries:
             self._check(f"{name}.bias", (out_features,), floating=True)
@@ -267,7 +278,7 @@ class GGUFSource:
         if TYPES[entry.type].name not in readable:
             raise CheckpointError(
                 f"{name} is stored as {TYPES[entry.type].name}, and Kvasir reads {', '.join(readable)} there. "
-                "Choose another version of the model."
+                "Choose another version of the model, such as Q4_K_M."
             )
         return entry
 
@@ -278,6 +289,11 @@ class GGUFSource:
 
     def _used(self, *names: str) -> None:
         self._on_module(sum(self.files.entries[name].size for name in names))
+
+
+def _apart(stacked: str, expert: int) -> str:
+    """What older files call one of the experts that are ``stacked`` in newer ones."""
+    return f"{stacked.removesuffix(STACKED)}.{expert}"
 
 
 def half_split(rows: Tensor, heads: int) -> Tensor:

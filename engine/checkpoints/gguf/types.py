@@ -45,8 +45,12 @@ TYPES = {
     28: TensorType("F64", 1, 8),
     29: TensorType("IQ1_M", 256, 56),
     30: TensorType("BF16", 1, 2),
+    31: TensorType("Q4_0_4_4", 32, 18),
+    32: TensorType("Q4_0_4_8", 32, 18),
+    33: TensorType("Q4_0_8_8", 32, 18),
     34: TensorType("TQ1_0", 256, 54),
     35: TensorType("TQ2_0", 256, 66),
+    36: TensorType("IQ4_NL_4_4", 32, 18),
     39: TensorType("MXFP4", 32, 17),
 }
 """All types whose size is known, by ggml's number: a file is checked against them even where Kvasir cannot read one."""

@@ -3,7 +3,7 @@
 Fast paths in order of preference: Kvasir's Triton kernels on a GPU; Kvasir's native code on a CPU, which multiplies the
 codes as they are and never rounds a weight; and, always possible, dequantising some output features at a time, in
 float32 as ggml does it and then rounded once to the model's dtype. Q4_0 is repacked, without loss, into the
-group-affine int4 form and gets the fast paths of that.
+group-affine int4 form and gets the fast paths of that; other types of 4 bits are repacked for a GPU (ggml_planes.py).
 """
 
 from __future__ import annotations

@@ -142,11 +142,16 @@ def _q3_k(blocks: Tensor) -> _Decoded:
     return _Decoded(_signed(codes, 4), _half(blocks, 108) * _signed(scales, 32).float())
 
 
-def _scales_and_offsets(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """The head that Q4_K and Q5_K share: two float16 and twice eight numbers of 6 bits."""
+def six_bits(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """Scales and offsets ``[n, 8]`` uint8 of Q4_K's and Q5_K's blocks, which count in the float16 before them."""
     first, second, rest = blocks[:, 4:16].split(4, 1)
     scales = torch.cat((first & 63, (rest & 15) | ((first >> 2) & 48)), 1)
-    minima = torch.cat((second & 63, (rest >> 4) | ((second >> 2) & 48)), 1)
+    return scales, torch.cat((second & 63, (rest >> 4) | ((second >> 2) & 48)), 1)
+
+
+def _scales_and_offsets(blocks: Tensor) -> tuple[Tensor, Tensor]:
+    """The head that Q4_K and Q5_K share: two float16 and twice eight numbers of 6 bits."""
+    scales, minima = six_bits(blocks)
     return _half(blocks, 0) * scales.float(), (_half(blocks, 2) * minima.float()).neg_()
 
 

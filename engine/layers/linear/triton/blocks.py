@@ -114,7 +114,7 @@ def _part(at, j: tl.constexpr, lane, table, TYPE: tl.constexpr, BYTES: tl.conste
     return value
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "outputs"])
 def multiply(x, data, table, bias, out, rows, outputs, inputs, row_bytes,
              TYPE: tl.constexpr, BYTES: tl.constexpr, WEIGHTS: tl.constexpr, PLANE: tl.constexpr, TURN: tl.constexpr,
              BIAS: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr):  # fmt: skip
@@ -149,7 +149,7 @@ def multiply(x, data, table, bias, out, rows, outputs, inputs, row_bytes,
     tl.store(place, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["start", "stop"])
 def dequantise(data, table, out, start, stop, inputs, row_bytes,
                TYPE: tl.constexpr, BYTES: tl.constexpr, WEIGHTS: tl.constexpr, PLANE: tl.constexpr,
                TURN: tl.constexpr, BN: tl.constexpr):  # fmt: skip

@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit(do_not_specialize=["rows", "outputs"])
 def multiply(x, codes, scales, zeros, bias, out, rows, outputs, inputs, factor,
              PLANE: tl.constexpr, TURN: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr,
              MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
@@ -55,7 +55,7 @@ def multiply(x, codes, scales, zeros, bias, out, rows, outputs, inputs, factor,
     tl.store(place, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["start", "stop", "outputs"])
 def dequantise(codes, scales, zeros, out, start, stop, outputs, inputs, factor,
                PLANE: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BN: tl.constexpr):  # fmt: skip
     """``out [stop - start, K]``: W of some output features by the definition in float32, rounded once."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, Q8_0, dequantise
+from engine.layers.linear.triton import ggml_planes
 from engine.layers.linear.triton.int8 import TritonInt8Linear
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import Tile, Trial, aligned, disagrees, machine_declines
@@ -90,6 +91,8 @@ class TritonGgmlLinear(TritonLinear):
 
 def make(type: int, data: Tensor, bias: Tensor | None, dtype: torch.dtype, numerics: Numerics) -> TritonLinear:
     """The layer of a matrix ``data [N, row_bytes]`` of blocks, which it may keep."""
+    if ggml_planes.serves(type, data.shape[1] // BLOCKS[type].bytes * BLOCKS[type].weights):
+        return ggml_planes.TritonGgmlPlanes(type, data, bias, dtype, numerics)
     if type != Q8_0:
         return TritonGgmlLinear(type, data, bias, dtype, numerics)
     blocks = data.view(len(data), -1, BLOCKS[Q8_0].bytes)
@@ -111,8 +114,11 @@ def raw_declines(type: int, in_features: int, dtype: torch.dtype, device: torch.
 
 @functools.cache
 def _disagrees(type: int, whole: bool, raw: bool, dtype: torch.dtype, device: torch.device) -> str | None:
-    """``whole``: rows are whole turns of the kernels' loops."""
-    data = sample(type, 72, 1280 if whole else 1120)
+    """``whole``: rows are whole turns of the kernels' loops.
+
+    Of 4096 input features, so that 16 divides the bytes of a row: else another kernel would be tried than is used.
+    """
+    data = sample(type, 72, 4096 if whole else 1120)
 
     def trial() -> Trial:
         moved = data.to(device)

@@ -1,7 +1,7 @@
 """PTX that turns packed codes into 16-bit floats, for kernels to inline on NVIDIA GPUs.
 
 Each text is for ``tl.inline_asm_elementwise``: one 32-bit register of codes in, registers of two floats each out.
-Triton's own conversions compile to two or three times as many instructions.
+Triton's own conversions compile to two or three times as many instructions. They are made once: every launch asks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ _MAGIC = {torch.bfloat16: 128.0, torch.float16: 1024.0}
 """What each of those floats is."""
 
 
+@functools.cache
 def nibbles(dtype: torch.dtype) -> tuple[str, float]:
     """Two halfwords of four codes each -> four registers, code j of both halves; and what every float is too large by.
 
@@ -58,6 +59,7 @@ def lookup(table: tuple[float, ...], dtype: torch.dtype) -> str:
     return "\n".join([*lines, "}"])
 
 
+@functools.cache
 def signed_bytes(dtype: torch.dtype) -> str:
     """Four int8 -> two registers of two floats each, in their order, exactly."""
     lines = ["{ .reg .b32 t, u; .reg .f32 a, b;", "xor.b32 t, $2, 0x80808080;"]

@@ -15,8 +15,10 @@ from engine.layers.linear.tiled import tiled_matmul
 from engine.layers.linear.triton.runtime import FIXED, MANY_ROWS, PATH, Tile, aligned, tile
 from engine.layers.numerics import Numerics
 
-BLOCK_WEIGHTS = 1 << 26
-"""Weights dequantised at a time: 128 MB in 16 bits."""
+BLOCK_WEIGHTS = 1 << 24
+"""Weights dequantised at a time, 32 MB in 16 bits: within what memory/estimate.py counts for scratch."""
+ROWS = 128
+"""Output features dequantised at a time are a multiple of it, as products like them."""
 
 
 class TritonLinear(Linear):
@@ -71,7 +73,7 @@ class TritonLinear(Linear):
 
     def _blocks(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
         """W in blocks ``(first output feature, [n, K])`` in the packed order, each valid until the next."""
-        step = max(1, BLOCK_WEIGHTS // self.in_features)
+        step = max(1, BLOCK_WEIGHTS // self.in_features // ROWS) * ROWS
         for start in range(0, self.out_features, step):
             stop = min(start + step, self.out_features)
             block = scratch.take("triton", (stop - start, self.in_features), dtype, self.device)

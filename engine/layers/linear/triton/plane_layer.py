@@ -41,7 +41,7 @@ def plane_of(in_features: int, group: int) -> int | None:
 class PlaneLinear(TritonLinear):
     """``words [N, blocks * plane]`` int16; ``scales`` and ``offsets`` ``[blocks, N, 4]``; the rest as the form asks."""
 
-    held = ("words", "scales", "offsets", "outer", "outer_offsets", "codebook", "table")
+    held = ("words", "scales", "offsets", "outer", "codebook", "table")
 
     def __init__(
         self,
@@ -63,7 +63,6 @@ class PlaneLinear(TritonLinear):
         self.scales = torch.zeros(shape, dtype=scales, device=device)
         self.offsets = None if offsets is None else torch.zeros(shape, dtype=offsets, device=device)
         self.outer: Tensor | None = None
-        self.outer_offsets: Tensor | None = None
         self.codebook: Tensor | None = None
         self.shift = 0.0
         self.table = torch.tensor(form.table, device=device) if form.table else None
@@ -134,7 +133,7 @@ class PlaneLinear(TritonLinear):
         offsets = self.offsets
         if offsets is not None:
             offsets = offsets.view(torch.int32 if offsets.element_size() == 1 else torch.int64)
-        return self.words, scales, offsets, self.outer, self.outer_offsets, self.codebook, self.table
+        return self.words, scales, offsets, self.outer, self.codebook, self.table
 
     def _sizes(self) -> tuple[int | float, ...]:
         return self.out_features, self.in_features, self.blocks, self.shift

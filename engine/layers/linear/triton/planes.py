@@ -6,7 +6,7 @@
 
 ``W = scale * (value - zero) + added`` where the value is the code or what it looks up. OFFSET says which of the rest
 there is: "none" (only for looked-up values), "eight" (a zero-point of 8), "zeros", "added", or "two_level" (added too).
-SCALE is the dtype of the scales, or "nested" or "two_level": see :func:`_scale`.
+SCALE is the dtype of the scales, or "exponent", "nested" or "two_level": see :func:`_scale`.
 
 Importing this needs Triton.
 """
@@ -25,55 +25,67 @@ def _bits(words, at, live, j: tl.constexpr, BITS: tl.constexpr, PER: tl.constexp
 
 
 @triton.jit
-def _byte(words, at, live, j: tl.constexpr):
-    """Byte j of four as a signed number."""
-    return _bits(words, at, live, j, 8, 4).to(tl.int8).to(tl.float32)
-
-
-@triton.jit
 def _half(words, at, live, j: tl.constexpr, DTYPE: tl.constexpr):
     return _bits(words, at, live, j, 16, 4).to(tl.int16).to(DTYPE, bitcast=True).to(tl.float32)
 
 
 @triton.jit
-def _scale(scales, outer, codebook, at, live, n, plane, outputs, inputs, shift, j: tl.constexpr, SCALE: tl.constexpr,
+def _two_level(words, block, outputs, n, live, j: tl.constexpr, WHICH: tl.constexpr):
+    """Scale j (WHICH 0) or offset j (1) of a block of two-level scales; 0 where not live.
+
+    ``words [blocks, N]`` int64: four numbers of 6 bits for scales, from bit 24 on four for offsets, and at the top the
+    float16 that they count in: that of scales in even blocks, of offsets in odd ones, each for a pair of blocks.
+    """
+    numbers = tl.load(words + block * outputs + n, mask=live, other=0)
+    unit = tl.load(words + (block // 2 * 2 + WHICH) * outputs + n, mask=live, other=0)
+    number = (numbers >> (24 * WHICH + 6 * j)).to(tl.int32) & 63
+    return number.to(tl.float32) * (unit >> 48).to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+
+
+@triton.jit
+def _scale(scales, outer, codebook, block, live, n, outputs, inputs, shift, j: tl.constexpr, SCALE: tl.constexpr,
            PLANE: tl.constexpr, OUTER: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """float32 scales of plane j; 0 where not live.
 
-    "nested": bytes that look up ``codebook``, times ``outer`` of the block of BLOCK * OUTER weights of the flattened
-    matrix, plus ``shift``. "two_level": signed bytes times ``outer [K / OUTER, N]``.
+    "exponent": bytes e for 2^(e - 128), as MXFP4 has them for its values doubled. "nested": bytes that look up
+    ``codebook``, times ``outer`` of the block of BLOCK * OUTER weights of the flattened matrix, plus ``shift``.
+    "two_level": see :func:`_two_level`.
     """
+    at = block * outputs + n
     if SCALE == "float32":
         scale = _bits(scales, at, live, j, 32, 2).to(tl.int32).to(tl.float32, bitcast=True)
     elif SCALE == "float16":
         scale = _half(scales, at, live, j, tl.float16)
     elif SCALE == "bfloat16":
         scale = _half(scales, at, live, j, tl.bfloat16)
+    elif SCALE == "exponent":
+        exponent = _bits(scales, at, live, j, 8, 4) & 255
+        bits = tl.where(exponent < 2, 0x00200000 << (exponent & 1), (exponent - 1) << 23)
+        scale = tl.where(live, bits.to(tl.float32, bitcast=True), 0.0)
     elif SCALE == "nested":
         code = _bits(scales, at, live, j, 8, 4) & 255
-        first = n.to(tl.int64) * inputs + plane * PLANE
-        live = live & (plane * PLANE < inputs)
-        wide = tl.load(outer + first // (BLOCK * OUTER), mask=live, other=0.0)
+        first = (block * 4 + j) * PLANE
+        live = live & (first < inputs)
+        wide = tl.load(outer + (n.to(tl.int64) * inputs + first) // (BLOCK * OUTER), mask=live, other=0.0)
         scale = tl.where(live, tl.load(codebook + code) * wide + shift, 0.0)
     else:
-        wide = tl.load(outer + (plane * PLANE // OUTER) * outputs + n, mask=live, other=0.0).to(tl.float32)
-        scale = _byte(scales, at, live, j) * wide
+        tl.static_assert(SCALE == "two_level")
+        scale = _two_level(scales, block, outputs, n, live, j, 0)
     return scale
 
 
 @triton.jit
-def _added(offsets, outer_offsets, at, live, n, plane, outputs, j: tl.constexpr, OFFSET: tl.constexpr,
-           PLANE: tl.constexpr, OUTER: tl.constexpr):  # fmt: skip
+def _added(scales, offsets, block, live, n, outputs, j: tl.constexpr, OFFSET: tl.constexpr):
     if OFFSET == "added":
-        added = _half(offsets, at, live, j, tl.float16)
+        added = _half(offsets, block * outputs + n, live, j, tl.float16)
     else:
-        wide = tl.load(outer_offsets + (plane * PLANE // OUTER) * outputs + n, mask=live, other=0.0).to(tl.float32)
-        added = -(_byte(offsets, at, live, j) * wide)
+        tl.static_assert(OFFSET == "two_level")
+        added = -_two_level(scales, block, outputs, n, live, j, 1)
     return added
 
 
-@triton.jit(do_not_specialize=["rows"])
-def multiply(x, words, scales, offsets, outer, outer_offsets, codebook, table, bias, out,
+@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
+def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
              rows, outputs, inputs, blocks, shift,
              PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
              OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
@@ -103,8 +115,7 @@ def multiply(x, words, scales, offsets, outer, outer_offsets, codebook, table, b
             )
         at = block[:, None] * outputs + row[None, :]
         for j in tl.static_range(4):
-            plane = (block * 4 + j)[:, None]
-            k = (plane * PLANE)[:, :, None] + p[None, :, None]
+            k = ((block * 4 + j) * PLANE)[:, None, None] + p[None, :, None]
             if PADDED:
                 k = tl.minimum(k, inputs - 1)
             part_of_x = tl.load(x_at + k, mask=(m < rows)[None, None, :], other=0.0)
@@ -117,8 +128,8 @@ def multiply(x, words, scales, offsets, outer, outer_offsets, codebook, table, b
                 else:
                     part_of_w = code.to(x.dtype.element_ty)
             part = tl.dot(part_of_w, part_of_x, input_precision="ieee")
-            scale = _scale(scales, outer, codebook, at, live, row[None, :], plane, outputs, inputs, shift, j, SCALE,
-                           PLANE, OUTER, BLOCK)[:, :, None]  # fmt: skip
+            scale = _scale(scales, outer, codebook, block[:, None], live, row[None, :], outputs, inputs, shift, j,
+                           SCALE, PLANE, OUTER, BLOCK)[:, :, None]  # fmt: skip
             if OFFSET == "none":
                 acc += part * scale
             else:
@@ -131,12 +142,9 @@ def multiply(x, words, scales, offsets, outer, outer_offsets, codebook, table, b
                     zero = (_bits(offsets, at, live, j, 8, 4) & 255).to(tl.float32) + MAGIC
                     acc += (part - zero[:, :, None] * total) * scale
                 else:
-                    added = _added(
-                        offsets, outer_offsets, at, live, row[None, :], plane, outputs, j, OFFSET, PLANE, OUTER
-                    )
-                    if MAGIC != 0.0:
-                        part -= MAGIC * total
-                    acc += part * scale + added[:, :, None] * total
+                    added = _added(scales, offsets, block[:, None], live, row[None, :], outputs, j, OFFSET)
+                    acc += part * scale
+                    acc += (added[:, :, None] - MAGIC * scale) * total
     result = tl.sum(acc, 0)
     if BIAS:
         result += tl.load(bias + row).to(tl.float32)[:, None]
@@ -144,8 +152,8 @@ def multiply(x, words, scales, offsets, outer, outer_offsets, codebook, table, b
     tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
 
 
-@triton.jit
-def dequantise(words, scales, offsets, outer, outer_offsets, codebook, table, out,
+@triton.jit(do_not_specialize=["start", "stop", "outputs", "blocks"])
+def dequantise(words, scales, offsets, outer, codebook, table, out,
                start, stop, outputs, inputs, blocks, shift,
                PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
                OUTER: tl.constexpr, BLOCK: tl.constexpr, BN: tl.constexpr):  # fmt: skip
@@ -163,9 +171,8 @@ def dequantise(words, scales, offsets, outer, outer_offsets, codebook, table, ou
             value = tl.load(table + code)
         else:
             value = code.to(tl.float32)
-        plane = block * 4 + j
-        scale = _scale(scales, outer, codebook, at, live, row, plane, outputs, inputs, shift, j, SCALE,
-                       PLANE, OUTER, BLOCK)  # fmt: skip
+        scale = _scale(scales, outer, codebook, block, live, row, outputs, inputs, shift, j, SCALE, PLANE, OUTER,
+                       BLOCK)  # fmt: skip
         if OFFSET == "eight":
             value = (value - 8.0) * scale
         elif OFFSET == "zeros":
@@ -173,8 +180,7 @@ def dequantise(words, scales, offsets, outer, outer_offsets, codebook, table, ou
         elif OFFSET == "none":
             value = value * scale
         else:
-            added = _added(offsets, outer_offsets, at, live, row, plane, outputs, j, OFFSET, PLANE, OUTER)
-            value = value * scale + added
-        k = plane * PLANE + p
+            value = value * scale + _added(scales, offsets, block, live, row, outputs, j, OFFSET)
+        k = (block * 4 + j) * PLANE + p
         place = out + (n - start).to(tl.int64) * inputs + k
         tl.store(place, value.to(out.dtype.element_ty), mask=(n < stop) & (k < inputs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable
 from typing import NamedTuple
@@ -82,12 +83,19 @@ class Trial(NamedTuple):
 
 
 def disagrees(trial: Callable[[], Trial], dtype: torch.dtype, device: torch.device) -> str | None:
-    """Compute small products on the device and compare them with the definition: a wrong kernel must not be used."""
+    """Compute small products on the device and compare them with the definition: a wrong kernel must not be used.
+
+    Raises only torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason.
+    """
     try:
         return _compare(trial(), dtype, device)
+    except torch.OutOfMemoryError:
+        raise
+    except subprocess.CalledProcessError:  # ptxas's failures are Triton's own errors
+        return "the C compiler fails on Triton's launcher (Python's headers may be missing: the package python3-dev)"
     except Exception as error:  # Triton, its compilers and the driver raise as they please.
         text = str(error).strip() or type(error).__name__
-        return f"it fails here ({text.splitlines()[0]})"
+        return f"it fails here ({text.splitlines()[0][:300]})"
 
 
 def _compare(trial: Trial, dtype: torch.dtype, device: torch.device) -> str | None:

@@ -110,7 +110,8 @@ def test_a_vocabulary_is_not_kept_beside_the_tokenizer(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[0] > 15e6
         tokenizer = opened.tokenizer()
         gc.collect()
-        assert tracemalloc.get_traced_memory()[0] < 2e6
+        # Modules that are first imported here count too.
+        assert tracemalloc.get_traced_memory()[0] < 5e6
     finally:
         tracemalloc.stop()
     assert opened.tokenizer() is tokenizer

@@ -17,10 +17,11 @@ from torch import Tensor
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.checkpoints.layouts import CodedLayout, RowsLayout, TableLayout, Target
 from engine.layers.linear import int4
-from engine.layers.linear.ggml_blocks import BLOCKS, MXFP4, Q6_K, Q8_0, dequantise
+from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_1, Q4_K, Q8_0, dequantise
 from engine.layers.linear.table import Nested
-from engine.layers.linear.triton import bytes8, ggml, int8, plane_layer, planes, table
+from engine.layers.linear.triton import bytes8, ggml, ggml_planes, int8, plane_layer, planes, table
 from engine.layers.linear.triton import int4 as triton_int4
+from engine.layers.linear.triton import layer as triton_layer
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import MANY_ROWS, aligned, machine_declines
 from engine.layers.numerics import Numerics
@@ -92,7 +93,26 @@ def test_rows_that_are_no_whole_turns(type: int) -> None:
         check(make(type, data, None, FLOAT, Numerics()), dequantise(type, data), None, (1, 5))
 
 
-@pytest.mark.parametrize("name", ["int4 g64 zeros", "int8 g128 zeros", BLOCKS[Q6_K].name])
+def test_blocks_of_4_bits_are_held_in_planes_in_as_many_bytes() -> None:
+    for type in (Q4_1, Q4_K, IQ4_NL, MXFP4):
+        data = ggml.sample(type, 24, 512)
+        layer = ggml.make(type, data, None, FLOAT, Numerics())
+        assert isinstance(layer, ggml_planes.TritonGgmlPlanes)
+        table = 0 if layer.table is None else layer.table.nbytes
+        assert layer.storage_size() - table == data.numel()
+
+
+def test_every_bit_of_two_level_scales(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All numbers of 6 bits at every place, under units of either sign, packed in several goes."""
+    monkeypatch.setattr(ggml_planes, "CHUNK_WEIGHTS", 5 * 512)
+    data = torch.randint(0, 256, (24, 288), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
+    units = torch.tensor([-65504.0, 6e-8, -0.0, 0.5, -1e-5, 3.0]).half().view(torch.uint8).view(-1, 4)
+    data.view(-1, 144)[:, :4] = units.repeat(16, 1)
+    layer = ggml.make(Q4_K, data, None, FLOAT, Numerics())
+    assert torch.equal(layer.dequantised(FLOAT), dequantise(Q4_K, data))
+
+
+@pytest.mark.parametrize("name", ["int4 g64 zeros", "int8 g128 zeros", "Q4_K", "Q6_K"])
 def test_a_row_has_the_same_bits_whatever_its_neighbours(name: str) -> None:
     numerics = Numerics()
     layer, _ = KINDS[name](40, 512, FLOAT, CPU, numerics)
@@ -102,6 +122,13 @@ def test_a_row_has_the_same_bits_whatever_its_neighbours(name: str) -> None:
     for start, stop in [(0, 1), (5, 21)]:
         assert torch.equal(layer.forward(x[start:stop]), whole[start:stop])
         assert torch.equal(layer.forward_float32(x[start:stop]), floats[start:stop])
+
+
+@pytest.mark.parametrize("name", ["int4 g64 zeros", "int8 g128 zeros", "Q4_K", "Q6_K"])
+def test_a_matrix_is_dequantised_in_several_goes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(triton_layer, "BLOCK_WEIGHTS", 1)
+    monkeypatch.setattr(triton_layer, "ROWS", 16)
+    check(*KINDS[name](40, 512, FLOAT, CPU, Numerics()), None, (70,))
 
 
 def test_no_rows() -> None:
