@@ -50,13 +50,13 @@ class LoadTimes:
         """``source`` with the time of its packed layers counted."""
         return cast(WeightSource, _TimedSource(source, self))
 
-    def packed(self, make: Callable[[], Linear]) -> Linear:
-        """``make()``, whose time is counted as packing where it gives a packed layer."""
+    def packed(self, make: Callable[[], list[Linear]]) -> list[Linear]:
+        """``make()``, whose time is counted as packing where it gives packed layers."""
         before, start = self._total(), time.perf_counter()
-        layer = make()
-        if layer.kind != "dense":
+        layers = make()
+        if any(layer.kind != "dense" for layer in layers):
             self._count("packing", time.perf_counter() - start - (self._total() - before))
-        return layer
+        return layers
 
     @contextmanager
     def _of(self, what: str) -> Iterator[None]:
@@ -81,7 +81,10 @@ class _TimedSource:
         self._source, self._times = source, times
 
     def linear(self, *arguments: Any) -> Linear:
-        return self._times.packed(lambda: self._source.linear(*arguments))
+        return self._times.packed(lambda: [self._source.linear(*arguments)])[0]
+
+    def experts(self, *arguments: Any) -> list[Linear]:
+        return self._times.packed(lambda: self._source.experts(*arguments))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._source, name)
