@@ -104,7 +104,7 @@ class RawConfig:
         return value
 
     def dtype(self) -> torch.dtype:
-        """The file's own dtype; float32 where it is silent."""
+        """The checkpoint's own dtype; float32 where config.json is silent (:meth:`Checkpoint.open` looks further)."""
         name = self.values.get("dtype") or self.values.get("torch_dtype") or "float32"
         name = str(name).removeprefix("torch.")
         if name not in DTYPES:

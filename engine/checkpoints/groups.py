@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import torch
@@ -47,6 +48,7 @@ def _constant_in_runs(of_row: Tensor, run: int) -> bool:
     return bool((runs == runs[:, :1]).all())
 
 
+@functools.lru_cache
 def planned_group(in_features: int, group_size: int) -> int:
     """The group that :class:`AffineRuns` will have, from the configuration alone (act-order permitting)."""
     size = group_size if group_size > 0 else in_features

@@ -13,7 +13,7 @@ import logging
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -69,6 +69,8 @@ class Checkpoint:
     """What a person should know about how the model is served."""
     quantise: Method | None = None
     """How to pack linear layers while they are loaded; see :meth:`quantised`."""
+    _sizes: dict[tuple[torch.dtype, Packing], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """:meth:`resident_bytes` that are known."""
 
     @classmethod
     def open(cls, path: str | Path, need_tokenizer: bool = True) -> Checkpoint:
@@ -96,6 +98,10 @@ class Checkpoint:
         config = replace(config, quantisation=read_quantisation(raw, folder))
         files = TensorFiles.open(folder)
         files.entries = text_entries(files.entries, nested=raw is not whole)
+        if not (raw.values.get("dtype") or raw.values.get("torch_dtype")):
+            # gpt-oss' config.json, for one, is silent.
+            stored = (entry.dtype for entry in files.entries.values() if entry.dtype in _TITLES)
+            config = replace(config, dtype=next(stored, config.dtype))
         if raw is not whole and not any(name.startswith("lm_head.") for name in files.entries):
             # Which of the two configurations says so differs between versions of transformers.
             config = replace(config, tie_word_embeddings=True)
@@ -186,7 +192,9 @@ class Checkpoint:
 
     def resident_bytes(self, dtype: torch.dtype, weights: Packing = "4bit") -> int:
         """Bytes that the loaded model will hold."""
-        return self.planned(dtype, weights).storage_size()
+        if (dtype, weights) not in self._sizes:
+            self._sizes[dtype, weights] = self.planned(dtype, weights).storage_size()
+        return self._sizes[dtype, weights]
 
 
 def load_model(

@@ -77,16 +77,15 @@ def content_key(entries: Iterable[StoredTensor], *what: str) -> str:
     digest = hashlib.sha256(repr((VERSION, what)).encode())
     ordered = sorted(entries, key=lambda entry: (str(entry.file), entry.start, entry.name))
     try:
-        for file in sorted({entry.file for entry in ordered}):
+        for file, within in itertools.groupby(ordered, key=lambda entry: entry.file):
             status = file.stat()
             digest.update(repr((file.name, status.st_size, status.st_mtime_ns)).encode())
             with file.open("rb") as stream:
-                for entry in ordered:
-                    if entry.file == file:
-                        digest.update(repr((*entry[:3], entry.start, entry.size)).encode())  # type: ignore[index]
-                        for share in (0.0, 0.5, 1.0):
-                            stream.seek(entry.start + int(share * max(0, entry.size - _SAMPLE)))
-                            digest.update(stream.read(min(_SAMPLE, entry.size)))
+                for entry in within:
+                    digest.update(repr((*entry[:3], entry.start, entry.size)).encode())  # type: ignore[index]
+                    for share in (0.0, 0.5, 1.0):
+                        stream.seek(entry.start + int(share * max(0, entry.size - _SAMPLE)))
+                        digest.update(stream.read(min(_SAMPLE, entry.size)))
     except OSError as error:
         raise CheckpointError(f"The weights cannot be read ({error.strerror}). Check the files.") from error
     return digest.hexdigest()[:32]

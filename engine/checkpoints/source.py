@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,17 +104,12 @@ class CheckpointSource:
         return self.linear("", ("lm_head",), [rows], columns, False)
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
-        modules = [
-            self._module(prefix + name, size, in_features, bias) for name, size in zip(names, sizes, strict=True)
-        ]
-        layer = self._layer(modules, in_features)
-        self._used(*(name for module in modules for name in self._tensors_of(module.name)))
-        return layer
+        return self._linear(self._modules(prefix, names, sizes, in_features, bias), in_features)
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
-        modules = [self._module(prefix, rows, columns, False)]
+        modules = self._modules("", [prefix], [rows], columns, False)
         weight = self._dense(modules, columns)
-        self._used(*self._tensors_of(prefix))
+        self._used_modules(modules)
         return weight
 
     def experts(
@@ -122,8 +117,11 @@ class CheckpointSource:
     ) -> list[Linear]:
         found = StackedExperts.find(self._tensors, prefix, names)
         if found is None:
-            return [self.linear(f"{prefix}{expert}.", names, sizes, in_features, bias) for expert in range(count)]
+            modules = (self._modules(f"{prefix}{expert}.", names, sizes, in_features, bias) for expert in range(count))
+            return self._experts(modules, in_features)
         stacked = StackedExperts(self._tensors, found, count, sizes, in_features, bias)
+        if self._planning:
+            return [self._stacked(stacked, 0)] * count
         share = sum(self.files.entries[name].size for name in stacked.names()) // count
         layers = []
         for expert in range(count):
@@ -132,6 +130,22 @@ class CheckpointSource:
         return layers
 
     # --- layers ------------------------------------------------------------------------------------------------
+
+    def _linear(self, modules: list[_Module], in_features: int) -> Linear:
+        layer = self._layer(modules, in_features)
+        self._used_modules(modules)
+        return layer
+
+    def _experts(self, experts: Iterator[list[_Module]], in_features: int) -> list[Linear]:
+        """A layer for each; while planning those that are alike share one, because there may be thousands."""
+        layers: list[Linear] = []
+        before: list[Any] | None = None
+        for modules in experts:
+            kind = [(module.out_features, module.packed and module.packed.layout, module.bias) for module in modules]
+            alike = self._planning and kind == before
+            layers.append(layers[-1] if alike else self._linear(modules, in_features))
+            before = kind
+        return layers
 
     def _layer(self, modules: list[_Module], in_features: int) -> Linear:
         """One layer of the modules where their formats and groups agree, side by side otherwise."""
@@ -158,12 +172,26 @@ class CheckpointSource:
         if stacked.packed and self.weights != "16bit":
             part = stacked.planned() if self._planning else stacked.weights(expert)
             return ggml.build([part], bias, self.dtype, self.device, self.numerics, self.weights == "4bit")
+        made = self._quantised(stacked, expert)
+        if made is not None:
+            target = Target(self.dtype, self.device, self.numerics, native=self.weights == "4bit")
+            if self._planning:
+                return made.layout.planned(stacked.out_features, bias, target)
+            return made.layout.built([made.read()], bias, target)
         weight = self._empty(stacked.out_features, stacked.in_features)
         if not self._planning and stacked.packed:
             ggml.write_dense(stacked.weights(expert), weight)
         elif not self._planning:
             weight.copy_(stacked.dense(expert))
         return Dense(weight, bias, self.numerics)
+
+    def _quantised(self, stacked: StackedExperts, expert: int) -> Packed | None:
+        """What the plain matrix of one expert is packed to while it is loaded; None where it stays as it is."""
+        if self._quantiser is None or stacked.packed or self.weights == "16bit":
+            return None
+        view = functools.partial(stacked.dense, expert)
+        name, sizes = f"{stacked.name}.{expert}", (stacked.out_features, stacked.in_features)
+        return self._quantiser.packed(Module(name, *sizes, view))
 
     def _apart(self, modules: list[_Module], in_features: int) -> Linear:
         layers = [self._layer([module], in_features) for module in modules]
@@ -201,6 +229,11 @@ class CheckpointSource:
 
     # --- checks ------------------------------------------------------------------------------------------------
 
+    def _modules(
+        self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[_Module]:
+        return [self._module(prefix + name, size, in_features, bias) for name, size in zip(names, sizes, strict=True)]
+
     def _module(self, name: str, out_features: int, in_features: int, bias: bool) -> _Module:
         packed = self._packed(name, out_features, in_features)
         if packed is None:
@@ -232,6 +265,10 @@ class CheckpointSource:
         while at < len(self._names) and self._names[at].startswith(f"{module}."):
             yield self._names[at]
             at += 1
+
+    def _used_modules(self, modules: list[_Module]) -> None:
+        if not self._planning:
+            self._used(*(name for module in modules for name in self._tensors_of(module.name)))
 
     def _used(self, *names: str) -> None:
         self._on_module(sum(self.files.entries[name].size for name in names))

@@ -79,8 +79,8 @@ class StackedExperts:
         return GgmlWeights(MXFP4, torch.empty(size, dtype=torch.uint8, device="meta"), self.in_features)
 
     def dense(self, expert: int) -> Tensor:
-        """The plain matrix of one expert ``[N, K]``, a view of the file or a copy."""
-        return self._in_order(self._tensors.view(self.name)[expert].t())
+        """The plain matrix of one expert ``[N, K]``, a contiguous copy: the file holds it the other way round."""
+        return self._in_order(self._tensors.view(self.name)[expert].t()).contiguous()
 
     def bias_of(self, expert: int) -> Tensor:
         """``[N]``, a view of the file or a copy."""

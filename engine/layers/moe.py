@@ -57,18 +57,18 @@ class SparseMLP:
         asked = chosen.flatten()
         order = asked.argsort(stable=True)
         rows, shares = order // chosen.shape[1], shares.flatten()[order, None]
-        counts = asked.new_zeros(len(self.down)).scatter_add_(0, asked, torch.ones_like(asked))
+        counts = on_host(asked, len(self.down))
         out = torch.zeros_like(x, dtype=torch.float32)
-        start = 0
-        for expert, count in enumerate(on_host(counts)):
-            if not count:
-                continue
-            own = rows[start : start + count]
+        running, sizes = [expert for expert, count in enumerate(counts) if count], [count for count in counts if count]
+        for expert, own, share in zip(running, rows.split(sizes), shares.split(sizes), strict=True):
             # A row asks an expert once at most, and rows are in order.
-            taken = x if count == x.shape[0] else x.index_select(0, own)
-            result = self.down[expert](self.gated(self.gate_up[expert](taken)))
-            out.index_add_(0, own, result * shares[start : start + count])
-            start += count
+            whole = own.shape[0] == x.shape[0]
+            gate_up = self.gate_up[expert](x if whole else x.index_select(0, own))
+            added = self.down[expert](self.gated(gate_up)) * share
+            if whole:
+                out.add_(added)
+            else:
+                out.index_add_(0, own, added)
         if self.shared is not None:
             out.add_(self.shared.forward(x))
         return out.to(x.dtype)
@@ -105,7 +105,8 @@ class Router:
         scores = self.linear.forward(x.float()) if dense else self.linear.forward_float32(x)
         if moe.routing == "all":
             scores = self._by_row(_softmax, scores)
-        chosen = best(self._within_groups(scores), moe.experts_per_token)
+        scores = self._within_groups(scores)
+        chosen = best(scores, moe.experts_per_token)
         shares = scores.gather(1, chosen)
         if moe.routing == "chosen":
             shares = self._by_row(_softmax, shares)
@@ -126,9 +127,9 @@ class Router:
         return by_row(function, x) if self.numerics.batch_invariant else function(x)
 
 
-def on_host(counts: Tensor) -> list[int]:
-    """How many rows asked each expert. The block's one wait for the device."""
-    return counts.tolist()
+def on_host(asked: Tensor, experts: int) -> list[int]:
+    """How often each of the experts is in ``asked [n]``. The block's one wait for the device."""
+    return asked.new_zeros(experts).scatter_add_(0, asked, torch.ones_like(asked)).tolist()
 
 
 def best(scores: Tensor, count: int) -> Tensor:

@@ -57,11 +57,12 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     float32 copy that sampling makes. Native products keep a copy of their input, in float32 at most and once for all
     layers.
     """
-    inner, moe, feeds = 3 * config.intermediate_size, config.moe, config.intermediate_size
+    read, moe = config.intermediate_size, config.moe
+    inner = 3 * read
     if moe is not None:
-        feeds = max(feeds, moe.intermediate_size, moe.shared_size)
-        asked = 3 * max(moe.intermediate_size, moe.shared_size) + EXPERT_HIDDEN * config.hidden_size
-        inner = asked if all(moe.sparse) else max(inner, asked)
+        most = max(moe.intermediate_size, moe.shared_size)
+        asked = 3 * most + EXPERT_HIDDEN * config.hidden_size
+        inner, read = (asked, most) if all(moe.sparse) else (max(inner, asked), max(read, most))
     attention, latent = 3 * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim, config.latent
     scratch = SCRATCH_BYTES
     if latent is not None:
@@ -70,7 +71,7 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
         attention = 2 * config.num_heads * (config.head_dim + latent.rank + latent.rope)
         scratch += 3 * EXPANDED_BYTES
     widest = 3 * config.hidden_size + max(inner, attention)
-    copied = 4 * max(config.hidden_size, feeds, config.num_heads * config.head_dim)
+    copied = 4 * max(config.hidden_size, read, config.num_heads * config.head_dim)
     logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
 

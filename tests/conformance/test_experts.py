@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 import transformers
-from engine_support import Ours
+from engine_support import Ours, relative
 from gptq_packer import Packing, quantise
 from packed_support import (
     TOLERANCE,
@@ -24,6 +24,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.stacked import mxfp4_rows
+from engine.core.runner import SequenceRows
 from engine.layers.linear.ggml_blocks import MXFP4, dequantise
 from engine.memory.estimate import SCRATCH_BYTES, activation_bytes
 
@@ -244,4 +245,31 @@ def test_activations_of_experts_are_counted(tmp_path: Path) -> None:
     save_gptq(tmp_path, "Mixtral", Packing())
     config = Checkpoint.open(tmp_path, need_tokenizer=False).config
     rows = activation_bytes(config, torch.bfloat16, 10, 0) - SCRATCH_BYTES
-    assert rows == 10 * (2 * (3 * 64 + 3 * 96 + 6 * 64) + 4 * 96)
+    copied = 4 * 96  # of the widest input of a product, in float32
+    assert rows == 10 * (2 * (3 * 64 + 3 * 96 + 6 * 64) + copied)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_drafted_trees_beside_prompts_and_single_rows(dtype: torch.dtype, tmp_path: Path) -> None:
+    """Each path of a tree is as its chain of tokens, past the window and with sinks, whatever else the step has."""
+    save_gpt_oss(tmp_path)
+    texts = torch.randint(3, 160, (3, 40), generator=torch.Generator().manual_seed(4)).tolist()
+    prompt, tree, parents = texts[0][:20], texts[0][20:26], [-1, 0, 0, 1, 2, -1]
+    paths = [[0, 1, 3], [0, 2, 4], [5]]
+    for invariant in (False, True):
+        ours = Ours(tmp_path, dtype, invariant=invariant)
+        chains = [ours.logits([prompt + [tree[i] for i in path]])[0][len(prompt) :] for path in paths]
+        ours.chunked(prompt, 64)
+        ours.chunked(texts[1], 64, sequence=1)
+        rows = [
+            SequenceRows(tree, len(prompt), ours.pages(0), len(tree), parents),
+            SequenceRows([7], 40, ours.pages(1), 1),
+            SequenceRows(texts[2], 0, ours.pages(2), 40),
+        ]
+        found = ours.runner.forward(rows).logits
+        for path, chain in zip(paths, chains, strict=True):
+            if invariant:
+                assert torch.equal(found[path], chain)
+            elif dtype == torch.float32:
+                assert relative(found[path], chain) <= 1e-5

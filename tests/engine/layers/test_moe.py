@@ -158,9 +158,25 @@ def test_a_rows_bits_do_not_depend_on_its_neighbours(moe: MoEConfig, dtype: torc
     assert torch.equal(ours.forward(x[turned]), whole[turned])
 
 
+def test_no_rows_ask_nobody() -> None:
+    for invariant in (False, True):
+        assert block(invariant=invariant)[0].forward(rows(0)).shape == (0, HIDDEN)
+
+
 def test_of_equal_scores_the_first_are_taken() -> None:
     scores = torch.tensor([[1.0, 3.0, 3.0, 0.0, 3.0], [2.0, 2.0, 2.0, 2.0, 2.0]])
     assert best(scores, 2).tolist() == [[1, 2], [0, 1]]
+
+
+def test_an_expert_outside_the_best_groups_has_no_share() -> None:
+    """Not even where all others in those groups have come to 0 in float32."""
+    router = block(replace(MOE, groups=4, groups_per_token=2))[0].router
+    scores = torch.tensor([[8.0, -200.0, 10.0, -200.0, 9.0, -200.0, -200.0, -200.0]])
+    router.linear = SimpleNamespace(forward_float32=lambda x: scores)  # type: ignore[assignment]
+    chosen, shares = router.route(rows(1))
+    assert chosen.tolist() == [[2, 4, 0]]
+    assert shares[0, 2] == 0
+    assert torch.equal(shares[0, :2], scores.softmax(1)[0, [2, 4]])
 
 
 def test_a_packed_router_is_not_rounded() -> None:

@@ -156,7 +156,7 @@ def _a_modern_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
     monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: None)
     # The one thing that a forward waits for: which experts its rows chose. Fakes have no contents.
-    monkeypatch.setattr(moe, "on_host", lambda counts: [1, 0, 1, 0])
+    monkeypatch.setattr(moe, "on_host", lambda asked, experts: [1, 0, asked.shape[0] - 1, 0])
     # What is kept from call to call must not outlive the test: it is fake.
     scratch = blocks._Scratch()
     for module in (blocks, int4):

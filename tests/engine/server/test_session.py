@@ -260,7 +260,7 @@ def test_count_and_estimate(client: Client, running: Running) -> None:
     assert counted.tokens == len(running.engine.loaded.tokenizer.encode(text, special=False))
     client.send(p.Estimate(id="e", model="tiny"))
     estimated = client.until(p.Estimated)
-    assert (estimated.id, estimated.fits, estimated.sentence) == ("e", True, "Fits 4bit.")
+    assert (estimated.id, estimated.fits, estimated.sentence) == ("e", True, "Fits packed.")
     client.send(p.Estimate(id="e", model="huge"))
     assert not client.until(p.Estimated).fits
     client.send(p.Estimate(id="e2", model="none of these"))
