@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import secrets
@@ -45,6 +46,11 @@ def run_server(host: str, port: int, chosen: Chosen, device: str, options: LoadO
     folders = config.resolve(*(chosen or ("", None)))
     token = secrets.token_urlsafe(32)
     server = _server(host, port, token, device)
+    with contextlib.closing(server.listener):
+        return _serve(server, token, host, folders, options)
+
+
+def _serve(server: Server, token: str, host: str, folders: tuple[str, str], options: LoadOptions) -> int:
     file = config.token_file(server.port)
     write_token(file, token)
     server.load(*folders, options, needed=True)
