@@ -22,8 +22,8 @@ from torch import Tensor
 from engine.checkpoints.config import read_json
 from engine.checkpoints.errors import CheckpointError
 
-MAX_HEADER = 16_000_000
-"""Some 120,000 tensors a file: 128 packed experts in each of 48 layers have 75,000. (The format allows 100 MB,
+MAX_HEADER = 10_000_000
+"""Some 80,000 tensors a file: 128 packed experts in each of 48 layers have 75,000. (The format allows 100 MB,
 which no model has, and whose parsing takes 700 MB.)"""
 MAX_NAME = 1000
 AGAIN = "Download it again."
