@@ -24,6 +24,8 @@ from engine.config import bundled_model, cache_folder
 from engine.core.loading import release_memory
 from engine.protocol import ChatMessage, LoadOptions, Quantise
 
+_PAGE = 130
+"""Columns of the tables in a file or a pipe."""
 QUESTIONS = (
     "What is a page?",
     "Why is decoding bound by memory?",
@@ -63,6 +65,8 @@ def run(
     :data:`engine.bench.formats.KNOWN`) the shapes are measured in those instead of by themselves.
     """
     console = Console()
+    if not console.is_terminal:
+        console = Console(width=_PAGE)
     threads = threads or torch.get_num_threads()
     torch.set_num_threads(threads)
 
