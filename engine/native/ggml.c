@@ -22,30 +22,25 @@ static int64_t runs_of(const Ggml *w) { return (w->in_features + STEP - 1) / STE
 typedef struct { __m512 sums[2]; } Total;
 
 /* ``rows`` rows of x, each ``length`` long, times as much of a row of weights from ``p`` on, of which ``left`` are left;
- * type (ANY: whatever it is, by way of ggml_unpack) and rows are constants after inlining. */
-AVX512 INLINE void bf16_product(const int type, const int rows, const Ggml *w, const uint8_t *p, int64_t left,
-                                const uint16_t *x, const float *sums, int64_t length, Total *totals) {
-    const int64_t bytes = step_bytes(type == ANY ? w->type : type), runs = length / 16;
+ * type and rows are constants after inlining. */
+AVX512 INLINE void bf16_product(const int type, const int rows, const uint8_t *p, int64_t left, const uint16_t *x,
+                                const float *sums, int64_t length, Total *totals) {
+    const int64_t bytes = step_bytes(type), runs = length / 16;
     /* Where the next piece is, whose turn comes after those of the tile's other features; one row has no pieces. */
     const int64_t ahead = bytes * (PIECE / STEP);
-    const int offsets = type == Q4_K || type == Q5_K || (type == ANY && sums);
-    const __m512i run = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
+    const int offsets = has_offsets(type);
     __m512 total[MOST_ROWS][2];
     for (int r = 0; r < rows; r++) total[r][0] = totals[r].sums[0], total[r][1] = totals[r].sums[1];
     for (int64_t k = 0; k < length && k < left; k += STEP, p += bytes) {
-        const int whole = type == Q4_K || type == Q5_K || type == Q6_K || left - k >= STEP;
+        const int whole = (type >= Q2_K && type <= Q6_K) || type == IQ4_XS || left - k >= STEP;
         const int parts = whole ? 8 : (int)(left - k) / 32;
         for (int64_t line = 0; rows > 1 && line < bytes; line += 64)
             _mm_prefetch((const char *)p + ahead + line, _MM_HINT_T0);
-        Unpacked unpacked;
-        if (type == ANY) ggml_unpack(w->type, p, left - k, &unpacked);
-        const Head head = head_of(type, p, &unpacked);
+        const Head head = head_of(type, p, parts);
         _Pragma("GCC unroll 8") for (int i = 0; i < 8; i++) {
             if (i >= parts) break;
-            const __m512bh codes = codes_of(type, p, i, &unpacked);
-            const __m512 scale = type == Q8_0
-                                     ? _mm512_set1_ps(half(p + 34 * i))
-                                     : _mm512_permutexvar_ps(_mm512_add_epi32(run, _mm512_set1_epi32(2 * i)), head.scales);
+            const __m512bh codes = codes_of(type, p, i);
+            const __m512 scale = scale_of(type, p, i, &head);
             for (int r = 0; r < rows; r++) {
                 const __m512i values = _mm512_loadu_si512(x + r * length + k + 32 * i);
                 const __m512 part = _mm512_dpbf16_ps(_mm512_setzero_ps(), codes, (__m512bh)values);
@@ -60,9 +55,9 @@ AVX512 INLINE void bf16_product(const int type, const int rows, const Ggml *w, c
 }
 
 #define DEFINE_BF16(TYPE, ROWS)                                                                                     \
-    AVX512 static void bf16_##TYPE##_##ROWS(const Ggml *w, const uint8_t *p, int64_t left, const uint16_t *x,       \
-                                            const float *sums, int64_t length, Total *totals) {                     \
-        bf16_product(TYPE, ROWS, w, p, left, x, sums, length, totals);                                              \
+    AVX512 static void bf16_##TYPE##_##ROWS(const uint8_t *p, int64_t left, const uint16_t *x, const float *sums,   \
+                                            int64_t length, Total *totals) {                                        \
+        bf16_product(TYPE, ROWS, p, left, x, sums, length, totals);                                                 \
     }
 #define DEFINE_TYPE(TYPE)                                                                                           \
     DEFINE_BF16(TYPE, 1) DEFINE_BF16(TYPE, 2) DEFINE_BF16(TYPE, 3) DEFINE_BF16(TYPE, 4)                             \
@@ -71,16 +66,33 @@ DEFINE_TYPE(Q8_0)
 DEFINE_TYPE(Q4_K)
 DEFINE_TYPE(Q5_K)
 DEFINE_TYPE(Q6_K)
-DEFINE_TYPE(ANY)
+DEFINE_TYPE(Q2_K)
+DEFINE_TYPE(Q3_K)
+DEFINE_TYPE(Q4_1)
+DEFINE_TYPE(Q5_0)
+DEFINE_TYPE(Q5_1)
+DEFINE_TYPE(IQ4_NL)
+DEFINE_TYPE(IQ4_XS)
+DEFINE_TYPE(MXFP4)
+DEFINE_TYPE(Q4_0)
 
-typedef void (*Product)(const Ggml *, const uint8_t *, int64_t, const uint16_t *, const float *, int64_t, Total *);
+typedef void (*Product)(const uint8_t *, int64_t, const uint16_t *, const float *, int64_t, Total *);
 #define ROW_OF(TYPE)                                                                                                \
     {bf16_##TYPE##_1, bf16_##TYPE##_2, bf16_##TYPE##_3, bf16_##TYPE##_4,                                            \
      bf16_##TYPE##_5, bf16_##TYPE##_6, bf16_##TYPE##_7, bf16_##TYPE##_8}
-static const Product PRODUCTS[5][MOST_ROWS] = {ROW_OF(Q8_0), ROW_OF(Q4_K), ROW_OF(Q5_K), ROW_OF(Q6_K), ROW_OF(ANY)};
-
 static const Product *products_for(int64_t type) {
-    return PRODUCTS[type == Q8_0 ? 0 : type == Q4_K ? 1 : type == Q5_K ? 2 : type == Q6_K ? 3 : 4];
+#define CASE_OF(TYPE)                                                                                               \
+    case TYPE: {                                                                                                    \
+        static const Product products[MOST_ROWS] = ROW_OF(TYPE);                                                    \
+        return products;                                                                                            \
+    }
+    switch (type) {
+        CASE_OF(Q8_0) CASE_OF(Q2_K) CASE_OF(Q3_K) CASE_OF(Q4_K) CASE_OF(Q5_K) CASE_OF(Q6_K)
+        CASE_OF(Q4_1) CASE_OF(Q5_0) CASE_OF(Q5_1) CASE_OF(IQ4_NL) CASE_OF(IQ4_XS) CASE_OF(MXFP4)
+        default: break;
+    }
+    static const Product others[MOST_ROWS] = ROW_OF(Q4_0);
+    return others;
 }
 
 /* Row r of piece c of x begins at (c * rows + r) * length, and so do, by sixteenths, the sums of its runs. */
@@ -117,7 +129,7 @@ AVX512 static void bf16_tile(const Ggml *w, const Pieces *in, int64_t n, int64_t
             const int64_t at = (c * in->rows + r) * in->length;
             const float *sums = in->sums ? in->sums + at / 16 : NULL;
             for (int64_t i = n; i < stop; i++)
-                products[now - 1](w, w->data + i * w->row_bytes + c * bytes, w->in_features - c * in->length, in->x + at,
+                products[now - 1](w->data + i * w->row_bytes + c * bytes, w->in_features - c * in->length, in->x + at,
                                   sums, in->length, totals[i - n]);
         }
         for (int64_t i = n; i < stop; i++)

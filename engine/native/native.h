@@ -36,14 +36,14 @@ static inline void *scratch(size_t size) {
 /* Threads for a product with so many weights: below a few a second thread costs more than it gives. */
 static inline int product_threads(int64_t weights, int threads) { return weights < 1 << 18 ? 1 : threads; }
 
-/* A float16 given by its bits; exact, and in C that every compiler has. */
+/* A float16 given by its bits; exact, and in C that every compiler has. No operand is subnormal: processors are slow with
+ * those, and the outer scales of K-quants usually are, as float16. */
 INLINE float half_value(uint16_t half) {
-    uint32_t bits = (uint32_t)(half & 0x7FFF) << 13;
-    float value;
-    memcpy(&value, &bits, 4);
-    value *= 0x1p112f; /* the exponents' biases differ by 112; subnormal numbers come out right, too */
-    memcpy(&bits, &value, 4);
-    if ((half & 0x7C00) == 0x7C00) bits |= 0x7F800000; /* infinite, or not a number */
+    const uint32_t exponent = half & 0x7C00;
+    uint32_t bits = ((uint32_t)(half & 0x7FFF) << 13) + (112u << 23); /* the exponents' biases differ by 112 */
+    float value = (float)(half & 0x3FF) * 0x1p-24f;
+    if (!exponent) memcpy(&bits, &value, 4);
+    if (exponent == 0x7C00) bits |= 0x7F800000; /* infinite, or not a number */
     bits |= (uint32_t)(half & 0x8000) << 16;
     memcpy(&value, &bits, 4);
     return value;
