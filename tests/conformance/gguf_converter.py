@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import gguf
 import numpy as np
+import pytest
 import torch
 import transformers
 from torch import Tensor
@@ -168,7 +169,7 @@ def by_llama_cpp(file: Path, prompts: Sequence[Sequence[int]]) -> list[Tensor]:
 
     Of LongRoPE's factors it takes those that its context asks for, here the short ones up to 256 tokens.
     """
-    import llama_cpp
+    llama_cpp = pytest.importorskip("llama_cpp", reason="llama.cpp is installed for `kvasir bench` only")
 
     model = llama_cpp.Llama(
         str(file), n_ctx=256, n_batch=256, logits_all=True, verbose=False, n_threads=1, n_threads_batch=1,
