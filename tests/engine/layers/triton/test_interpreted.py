@@ -24,6 +24,7 @@ def test_the_kernels_compute_what_the_definitions_say() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_the_kernels_at_more_sizes() -> None:
     pytest.importorskip("triton")
     run("long")
