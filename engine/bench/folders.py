@@ -17,6 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.bench.shapes import Shape
+from engine.checkpoints.quantise import NF4
 
 Module = Callable[[int, int, int, torch.Generator], dict[str, Tensor]]
 """(input features, output features, group, generator) -> the tensors of one module, by the ends of their names."""
@@ -24,8 +25,6 @@ _SYMMETRIC_V1 = 0x77777777
 """A word of eight zero points 8, as GPTQ v1 stores them (less one)."""
 _SPREAD = 4.6
 """The standard deviation of random codes -8..7, which scales undo."""
-NF4 = (-1.0, -0.6961928, -0.5250731, -0.3949175, -0.2844414, -0.1847734, -0.0910500, 0.0,
-       0.0795803, 0.1609302, 0.2461123, 0.3379152, 0.4407098, 0.5626170, 0.7229568, 1.0)  # fmt: skip
 
 
 def gptq_folder(shape: Shape, root: Path) -> Path:
