@@ -51,10 +51,10 @@ class LoadTimes:
         return cast(WeightSource, _TimedSource(source, self))
 
     def packed(self, make: Callable[[], list[Linear]]) -> list[Linear]:
-        """``make()``, whose time is counted as packing where it gives packed layers."""
+        """``make()``, whose time is counted as packing where a layer has another layout than its file."""
         before, start = self._total(), time.perf_counter()
         layers = make()
-        if any(layer.kind != "dense" for layer in layers):
+        if not all(layer.as_in_file for layer in layers):
             self._count("packing", time.perf_counter() - start - (self._total() - before))
         return layers
 

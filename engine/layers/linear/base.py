@@ -27,6 +27,8 @@ class Linear(ABC):
     kind: str
     path: str
     declined: list[Declined]
+    as_in_file: bool = False
+    """Whether the weights are held as the file has them, so that loading is copying."""
 
     @abstractmethod
     def forward(self, x: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ class Dense(Linear):
     """``weight [out_features, in_features]`` in the model's dtype, ``bias [out_features]`` or None."""
 
     kind = "dense"
+    as_in_file = True
 
     def __init__(self, weight: Tensor, bias: Tensor | None, numerics: Numerics) -> None:
         self.weight, self.bias, self.numerics = weight, bias, numerics
@@ -58,6 +59,7 @@ class Concatenated(Linear):
         self.parts = parts
         self.in_features = parts[0].in_features
         self.out_features = sum(part.out_features for part in parts)
+        self.as_in_file = all(part.as_in_file for part in parts)
         self.path = " | ".join(dict.fromkeys(part.path for part in parts))
         self.declined = list(dict.fromkeys(declined for part in parts for declined in part.declined))
 

@@ -160,6 +160,8 @@ class AffineQ4:
 class GgmlLinear(Linear):
     """``data [out_features, row_bytes]`` uint8: rows of blocks, all of one type."""
 
+    as_in_file = True
+
     def __init__(
         self,
         type: int,

@@ -41,6 +41,7 @@ class TableLinear(BlockwiseLinear):
     """
 
     kind = "table4"
+    as_in_file = True
     held = ("packed", "table", "absmax", "nested_absmax", "nested_table")
 
     def __init__(

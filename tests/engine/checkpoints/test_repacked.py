@@ -225,15 +225,15 @@ def test_progress_rises_and_the_seconds_add_up(model: Path, store: Path, method:
         assert 0 < sum(times.seconds.values()) <= wall
 
 
-@pytest.mark.parametrize(("kind", "what"), [("table4", "packing"), ("dense", "copying")])
-def test_the_seconds_of_experts_are_packing_too(kind: str, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("as_in_file", "what"), [(False, "packing"), (True, "copying")])
+def test_the_seconds_of_experts_are_packing_too(as_in_file: bool, what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr("engine.checkpoints.times.time.perf_counter", lambda: now[0])
 
     class Source:
         def experts(self, *_: object) -> list[Any]:
             now[0] += 2
-            return [SimpleNamespace(kind=kind)]
+            return [SimpleNamespace(as_in_file=as_in_file)]
 
     times = LoadTimes()
     with times.whole():

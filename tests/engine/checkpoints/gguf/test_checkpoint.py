@@ -13,11 +13,13 @@ from pathlib import Path
 
 import gguf
 import pytest
+import torch
 from gguf_files import write as write_bytes
 from test_container import mutated
 
 from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.times import LoadTimes
 from tests.conformance.gguf_converter import convert
 from tests.conformance.gguf_families import OPTIONS, random_model
 from tests.conformance.gguf_models import KIND, Shape, write
@@ -52,6 +54,15 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     file = tmp_path_factory.mktemp("converted") / "model.gguf"
     convert(random_model(request.param, **(OPTIONS[request.param] | options)), file, lambda name: KIND.Q4_0)
     return file.read_bytes()
+
+
+@pytest.mark.parametrize(("kind", "packs"), [(KIND.Q8_0, False), (KIND.Q4_0, True)])
+def test_blocks_that_stay_as_they_are_are_copied(kind: gguf.GGMLQuantizationType, packs: bool, tmp_path: Path) -> None:
+    """And what gets another layout is told apart."""
+    write(tmp_path / "model.gguf", replace(SHAPE, types={"": kind}))
+    times = LoadTimes()
+    load_model(Checkpoint.open(tmp_path / "model.gguf"), torch.device("cpu"), torch.bfloat16, times=times)
+    assert set(times.seconds) == ({"copying", "packing"} if packs else {"copying"})
 
 
 def with_other_values(rng: random.Random, data: bytes) -> bytes:
