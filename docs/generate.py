@@ -10,7 +10,7 @@ TARGET = Path(__file__).parent / "optimisations.md"
 
 HEAD = """# The optimisations
 
-Made from `engine/catalogue.py` by `python docs/generate.py`. Each row of the panel, each `--set KEY=VALUE` of
+Made from `engine/catalogue` by `python docs/generate.py`. Each row of the panel, each `--set KEY=VALUE` of
 `kvasir chat` and each row of `kvasir bench` is one of these.
 
 *Lossless* means the same mathematics: under "batch-invariant arithmetic" the text is equal to the token; in fast mode

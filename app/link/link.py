@@ -23,7 +23,7 @@ DRAIN_S = 0.006
 
 
 class EngineLink(QObject):
-    """Every signal carries one message of engine/protocol.py and is emitted in the thread of this object.
+    """Every signal carries one message of engine/protocol and is emitted in the thread of this object.
 
     ``state_changed`` carries a :class:`LinkState` and a sentence for people. After a restart the model that was
     loaded last is loaded again, and the values given to Set that differ from the defaults are set again.

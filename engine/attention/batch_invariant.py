@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, merge
+from engine.cache.packed import PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import PLAIN_KINDS, PackedKV
 from engine.core.batch import Batch
 
 QUERY_TILE = 8

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from engine.cache.store import PackedKV
+from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.sdpa import SdpaAttention
-from engine.cache.store import PackedKV
+from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
 from engine.native.library import BFLOAT16, find
 

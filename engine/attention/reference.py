@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec
+from engine.cache.packed import PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import PLAIN_KINDS, PackedKV
 from engine.core.batch import MAX_TREE_ROWS, Batch
 
 

@@ -12,7 +12,7 @@ from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec
 from engine.attention.native import NativeAttention
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
-from engine.cache.store import PackedKV
+from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
 
 

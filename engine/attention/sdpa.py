@@ -14,8 +14,8 @@ from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, merge
 from engine.attention.plan import Block, Padded, Plan, Source, make_plan
+from engine.cache.packed import PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.store import PLAIN_KINDS, PackedKV
 from engine.core.batch import Batch
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default

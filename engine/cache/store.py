@@ -4,29 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from engine.cache.packed import PackedKV, Placement
 from engine.cache.pool import PAGE_SIZE
-
-PLAIN_KINDS = ("dense", "latent", "wide")
-"""The kinds of `PackedKV` whose elements are numbers as they are."""
-
-
-class PackedKV(NamedTuple):
-    """Arenas of one layer: k [pages * 16, H_kv, d_k] and v [pages * 16, H_kv, d_v].
-
-    Kind "dense": as written, each contiguous. "latent": v is the first d_v columns of k. "wide": both are views whose
-    last dimension is contiguous, and what follows each head's values in memory is finite and may be read along with
-    them, up to d_k columns.
-    """
-
-    k: Tensor
-    v: Tensor
-    kind: str = "dense"
 
 
 class KVStore(Protocol):
@@ -35,11 +20,11 @@ class KVStore(Protocol):
     A sequence owns its length: there is nothing to truncate here, a stale slot is overwritten when it is written again.
     """
 
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
-        """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] at `slots` [T] (`batch.slots[group]`).
+    num_groups: int
+    """Layer groups of a batch that it addresses: 1, or 2 where recent tokens have pages of their own."""
 
-        `first_slot` is `batch.host.first_slot[group]`: >= 0 promises that the slots are consecutive from there.
-        """
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+        """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`)."""
 
     def view(self, layer: int) -> PackedKV:
         """The arenas of one layer."""
@@ -65,6 +50,8 @@ class KVStore(Protocol):
 
 class _ArenaStore:
     """What all stores in the model's dtype do: their arenas, layer by layer, are [pages * 16, H_kv, d]."""
+
+    num_groups = 1
 
     def __init__(self, pages: int, arenas: list[Tensor], views: list[PackedKV]) -> None:
         self.layers, self.pages = len(views), pages
@@ -139,11 +126,11 @@ class DenseKVStore(_ArenaStore):
         pairs = zip(arenas[::2], arenas[1::2], strict=True)
         super().__init__(pages, arenas, [PackedKV(k, v) for k, v in pairs])
 
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """See `KVStore.write`."""
         arenas = self._views[layer]
-        _store(arenas.k, slots, k, first_slot)
-        _store(arenas.v, slots, v, first_slot)
+        _store(arenas.k, k, to)
+        _store(arenas.v, v, to)
 
 
 class LatentKVStore(_ArenaStore):
@@ -167,16 +154,16 @@ class LatentKVStore(_ArenaStore):
         arenas = [_arena(shape, dtype, torch.device(device)) for _ in range(layers)]
         super().__init__(pages, arenas, [PackedKV(k, k[..., :rank], "latent") for k in arenas])
 
-    def write(self, layer: int, slots: Tensor, k: Tensor, v: Tensor, first_slot: int = -1) -> None:
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """See `KVStore.write`; `v` is what `k` begins with, and is not looked at."""
-        _store(self._arenas[layer], slots, k, first_slot)
+        _store(self._arenas[layer], k, to)
 
 
-def _store(arena: Tensor, slots: Tensor, rows: Tensor, first_slot: int) -> None:
-    if first_slot >= 0:
-        arena.narrow(0, first_slot, rows.shape[0]).copy_(rows)
+def _store(arena: Tensor, rows: Tensor, to: Placement) -> None:
+    if to.first_slot[0] >= 0:
+        arena.narrow(0, to.first_slot[0], rows.shape[0]).copy_(rows)
     else:
-        arena.index_copy_(0, slots, rows)
+        arena.index_copy_(0, to.slots[0], rows)
 
 
 def _arena(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from engine.cache.packed import Placement
+
 MAX_TREE_ROWS = 64  # `ancestors` has one bit for each new row of the sequence
 
 
@@ -22,7 +24,7 @@ class HostShape:
 
     T, S and L count what is real; the tensors of the batch may be padded beyond them. `pages[g][s]` are the pages of
     sequence s in layer group g, `first_page[g][s]` is its first page if they are consecutive up to kv_len and else
-    -1. `first_slot[g]` is the slot of row 0 if the slots of all rows, padding included, are consecutive and else -1.
+    -1.
     `trees[s]` says that the rows of sequence s are a tree (empty when no sequence has one).
     """
 
@@ -33,7 +35,6 @@ class HostShape:
     kv_len: Sequence[int]
     pages: Sequence[Sequence[Sequence[int]]]
     first_page: Sequence[Sequence[int]]
-    first_slot: Sequence[int]
     max_rows: int
     max_kv: int
     trees: Sequence[bool] = ()
@@ -48,7 +49,7 @@ class Batch:
 
     tokens: Tensor  # [T] int64
     positions: Tensor  # [T] int64: what the rotary embedding sees
-    slots: Tensor  # [G, T] int64: the row's place in the arenas, page * 16 + index % 16
+    placement: Placement  # where the rows' keys and values go
     row_start: Tensor  # [S + 1] int32
     kv_len: Tensor  # [S] int32: keys of the sequence, the rows of this step included
     page_table: Tensor  # [G, S, P] int32

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttentionBackend
+from engine.cache.packed import Placement
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import KVStore
 from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape
@@ -56,7 +57,8 @@ class Runner:
         """`policy` rounds shapes to buckets; None takes the device's own."""
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
-        self._buffers = Buffers(model.num_groups, torch.device(device), policy)
+        self._groups = max(model.num_groups, kv.num_groups)
+        self._buffers = Buffers(self._groups, torch.device(device), policy)
 
     def forward(
         self,
@@ -86,7 +88,7 @@ class Runner:
         """The batch of these rows, in static buffers: valid until the next one is built."""
         shape, row_start, kv_len = _shape(rows)
         buffers = self._buffers.take(shape)
-        groups = range(self.model.num_groups)
+        groups = range(self._groups)
         tables = [[row.pages if g == 0 else row.more_pages[g - 1] for row in rows] for g in groups]
         positions, ancestors = _positions(rows, shape.tree)
         tokens: list[int] = []
@@ -116,7 +118,6 @@ class Runner:
                 [pages[0] if run >= n else -1 for pages, run, n in zip(table, run_of, kv_len, strict=True)]
                 for table, run_of in zip(tables, runs, strict=True)
             ],
-            first_slot=first_slot,
             max_rows=max(len(row.tokens) for row in rows),
             max_kv=max(kv_len),
             trees=[row.parents is not None for row in rows] if shape.tree else (),
@@ -124,7 +125,7 @@ class Runner:
         return Batch(
             tokens=buffers.tokens,
             positions=buffers.positions,
-            slots=buffers.slots,
+            placement=Placement(buffers.slots, first_slot),
             row_start=buffers.row_start,
             kv_len=buffers.kv_len,
             page_table=buffers.page_table,

@@ -53,7 +53,7 @@ class Attention:
         if self.rotary:
             qk = rotate(qk, step.ropes[self.rope])
         q, k = qk.split((self.heads, self.kv_heads), 1)
-        step.kv.write(self.index, batch.slots[0], k, v, batch.host.first_slot[0])
+        step.kv.write(self.index, k, v, batch.placement)
         need_lse = self.sinks is not None
         out, lse = step.attention.attend(q, step.kv.view(self.index), self.spec, batch, 0, need_lse)
         if self.sinks is not None and lse is not None:

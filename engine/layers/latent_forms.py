@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.plan import on_device
+from engine.cache.packed import Placement
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 from engine.layers.numerics import Numerics
@@ -104,7 +105,7 @@ def subset(batch: Batch, sequences: Sequence[int]) -> Part:
         batch,
         tokens=batch.tokens[rows],
         positions=batch.positions[rows],
-        slots=batch.slots[:, rows],
+        placement=Placement(batch.placement.slots[:, rows], [-1] * len(batch.placement.first_slot)),
         row_start=on_device(device, starts).int(),
         kv_len=on_device(device, kv_len).int(),
         page_table=batch.page_table[:, chosen],
@@ -119,7 +120,6 @@ def subset(batch: Batch, sequences: Sequence[int]) -> Part:
             kv_len=kv_len,
             pages=[[group[s] for s in sequences] for group in host.pages],
             first_page=[[group[s] for s in sequences] for group in host.first_page],
-            first_slot=[-1] * len(host.first_slot),
             max_rows=max(stop - start for start, stop in spans),
             max_kv=max(kv_len),
             trees=trees if any(trees) else (),

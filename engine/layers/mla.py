@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.cache.store import PackedKV
+from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
 from engine.layers import latent_forms
 from engine.layers.latent_forms import Expansion, FormPlanner
@@ -72,7 +72,7 @@ class LatentAttention:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
         batch, rank = step.batch, self.shape.rank
         q, latent = self._project(x, step)
-        step.kv.write(self.index, batch.slots[0], latent, latent[..., :rank], batch.host.first_slot[0])
+        step.kv.write(self.index, latent, latent[..., :rank], batch.placement)
         kv, forms = step.kv.view(self.index), self.forms.plan(batch)
         if forms.expanded is None:
             out = self._absorbed(q, kv, batch, step)

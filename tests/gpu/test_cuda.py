@@ -29,6 +29,7 @@ from engine.attention.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttentionBackend, AttnSpec
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
+from engine.cache.packed import Placement
 from engine.cache.store import DenseKVStore
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.linear import int4
@@ -265,7 +266,7 @@ def _no_waiting() -> Iterator[None]:
 
 def test_batches_survive_a_host_that_runs_ahead() -> None:
     """The pinned memory of a bucket is filled again only after its transfer has read it."""
-    runner = Runner(_OneGroup(), None, None, DEVICE)  # type: ignore[arg-type]
+    runner = Runner(_OneGroup(), _OneGroup(), None, DEVICE)  # type: ignore[arg-type]
     seen = []
     for step in range(100):
         if ON_GPU and step % 10 == 0:
@@ -299,7 +300,8 @@ def test_pages_travel() -> None:
     exported = []
     for store, device in zip(stores, (CPU, DEVICE), strict=True):
         for layer in range(2):
-            store.write(layer, torch.arange(PAGES * 16, device=device), (k + layer).to(device), (v - layer).to(device))
+            everywhere = Placement(torch.arange(PAGES * 16, device=device)[None], [-1])
+            store.write(layer, (k + layer).to(device), (v - layer).to(device), everywhere)
         store.copy_page(3, 5)
         store.move_slots(torch.tensor([17, 18, 40], device=device), torch.tensor([18, 19, 17], device=device))
         data = store.export_pages([3, 5, 1, 2])

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.cache.store import DenseKVStore, KVStore, LatentKVStore, PackedKV
+from engine.cache.packed import PackedKV, Placement
+from engine.cache.store import DenseKVStore, KVStore, LatentKVStore
 from engine.core.batch import Batch
 from engine.core.buffers import BucketPolicy
 from engine.core.runner import Runner, SequenceRows
@@ -95,7 +96,7 @@ def place(
     for case, count in zip(cases, counts, strict=True):
         pages, at = numbers[at : at + count], at + count
         slots = torch.tensor([pages[i // 16] * 16 + i % 16 for i in range(case.length)])
-        store.write(0, slots, case.k, case.v)
+        store.write(0, case.k, case.v, Placement(slots[None], [-1]))
         rows.append(SequenceRows([0] * case.rows, case.start, pages, 0, case.parents))
     batch = Runner(OneGroup(), store, None, policy=policy).batch(rows)  # type: ignore[arg-type]
     q = torch.cat([case.q for case in cases])

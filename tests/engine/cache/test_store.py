@@ -7,6 +7,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from engine.cache.packed import Placement
 from engine.cache.store import DenseKVStore, LatentKVStore
 
 
@@ -28,7 +29,7 @@ def test_rows_are_written_to_their_slots_only(first_slot: int) -> None:
     before = store.view(1).k.clone(), store.view(1).v.clone(), store.view(0).k.clone()
     slots = torch.arange(37, 42) if first_slot >= 0 else torch.tensor([90, 3, 40, 17, 41])
     k, v = torch.randn(5, 3, 4)[:, :2], torch.randn(5, 3, 4)[:, 1:]  # strided, as slices of a fused projection are
-    store.write(1, slots, k, v, first_slot)
+    store.write(1, k, v, Placement(slots[None], [first_slot]))
     kv = store.view(1)
     assert torch.equal(kv.k[slots], k)
     assert torch.equal(kv.v[slots], v)
@@ -102,7 +103,7 @@ def test_rows_of_latents_are_written_to_their_slots_only(first_slot: int) -> Non
     before = [store.view(layer).k.clone() for layer in range(3)]
     slots = torch.arange(37, 42) if first_slot >= 0 else torch.tensor([90, 3, 40, 17, 41])
     k = torch.randn(5, 2, 7)[:, :1]
-    store.write(1, slots, k, torch.full((5, 1, 5), torch.nan), first_slot)
+    store.write(1, k, torch.full((5, 1, 5), torch.nan), Placement(slots[None], [first_slot]))
     assert torch.equal(store.view(1).k[slots], k)
     before[1][slots] = k
     assert all(torch.equal(store.view(layer).k, before[layer]) for layer in range(3))
@@ -132,7 +133,7 @@ def test_latents_do_as_keys_of_a_plain_store_do(steps: list[tuple[str, list[int]
         if kind == "write":
             k, slots = torch.randn(count, 1, 7), torch.tensor(order[:count])
             for one in (store, plain):
-                one.write(layer, slots, k, k[..., :5])
+                one.write(layer, k, k[..., :5], Placement(slots[None], [-1]))
         for one in (store, plain):
             if kind == "move":
                 one.move_slots(torch.tensor(order[:count]), torch.tensor(order[-count:]))

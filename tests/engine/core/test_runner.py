@@ -53,7 +53,7 @@ class ToyModel:
             if layer in batch.want_hidden:
                 hidden[layer] = x
             q, k, v = (x @ self.projections[layer]).split([16, 8, 8], dim=1)
-            kv.write(layer, batch.slots[0], k.view(-1, 1, 8), v.view(-1, 1, 8), batch.host.first_slot[0])
+            kv.write(layer, k.view(-1, 1, 8), v.view(-1, 1, 8), batch.placement)
             o, _ = attention.attend(q.view(-1, 2, 8), kv.view(layer), AttnSpec(0.35), batch)
             x = x + o.reshape(-1, 16)
         if layers[1] < 2:
@@ -238,13 +238,15 @@ def test_a_bucket_keeps_its_addresses_and_forgets_its_past() -> None:
     runner = toy(powers_of_two)
     long = runner.batch([SequenceRows([1], 40, [3, 4, 5], 1), SequenceRows([1], 20, [7, 8], 1)])
     assert long.page_table[0, :, :4].tolist() == [[3, 4, 5, 0], [7, 8, 0, 0]]
-    addresses = [part.data_ptr() for part in (long.tokens, long.slots, long.page_table, long.kv_len)]
+    addresses = [part.data_ptr() for part in (long.tokens, long.placement.slots, long.page_table, long.kv_len)]
     grown = runner.batch([SequenceRows([1], 48, [3, 4, 5, 6], 1), SequenceRows([1], 21, [7, 8], 1)])
     assert grown.page_table[0, :, :5].tolist() == [[3, 4, 5, 6, 0], [7, 8, 0, 0, 0]]
-    assert [part.data_ptr() for part in (grown.tokens, grown.slots, grown.page_table, grown.kv_len)] == addresses
+    assert [
+        part.data_ptr() for part in (grown.tokens, grown.placement.slots, grown.page_table, grown.kv_len)
+    ] == addresses
     other = runner.batch([SequenceRows([1], 3, [9], 1), SequenceRows([1], 21, [7, 8], 1)])
     assert other.page_table[0, 0, 0] == 9
-    assert other.slots.tolist() == [[9 * 16 + 3, 8 * 16 + 5]]
+    assert other.placement.slots.tolist() == [[9 * 16 + 3, 8 * 16 + 5]]
     three = runner.batch([SequenceRows([1], 3, [9], 1)] * 3)
     assert three.page_table[0, 3].tolist() == [0] * 16
     assert three.tokens.shape[0] == 4
@@ -257,11 +259,11 @@ def test_the_host_mirror_says_what_the_tensors_say() -> None:
     assert (host.T, host.S, host.L, host.max_rows, host.max_kv) == (21, 2, 3, 20, 32)
     assert (list(host.row_start), list(host.kv_len)) == (batch.row_start.tolist(), batch.kv_len.tolist())
     assert [list(row) for row in host.first_page] == [[6, -1]]
-    assert host.first_slot == [-1]
+    assert batch.placement.first_slot == [-1]
     assert batch.positions.tolist() == [*range(10, 30), 31]
-    assert batch.slots.tolist() == [[*range(6 * 16 + 10, 7 * 16 + 14), 3 * 16 + 15]]
+    assert batch.placement.slots.tolist() == [[*range(6 * 16 + 10, 7 * 16 + 14), 3 * 16 + 15]]
     assert batch.want_logits.tolist() == [18, 19, 20]
-    assert runner.batch([SequenceRows(tokens(20), 10, [6, 7])]).host.first_slot == [6 * 16 + 10]
+    assert runner.batch([SequenceRows(tokens(20), 10, [6, 7])]).placement.first_slot == [6 * 16 + 10]
     assert batch.ancestors is None
 
 
@@ -293,8 +295,8 @@ def test_layer_groups_have_tables_of_their_own() -> None:
     runner = Runner(model, DenseKVStore(2, PAGES, 1, 8, torch.float32), Attention())
     batch = runner.batch([SequenceRows([1, 2], 15, [4, 5], 0, None, ([0, 8],))])
     assert batch.page_table[:, 0, :2].tolist() == [[4, 5], [0, 8]]
-    assert batch.slots.tolist() == [[79, 80], [15, 128]]
-    assert batch.host.first_slot == [79, -1]
+    assert batch.placement.slots.tolist() == [[79, 80], [15, 128]]
+    assert batch.placement.first_slot == [79, -1]
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ class _OneGroup:
 
 def padded_batch(rows: Sequence[SequenceRows], wanted: frozenset[int] = frozenset()) -> Batch:
     """The batch that a GPU would get of these rows, with its padding: call it outside of :func:`fake_cuda`."""
-    return Runner(_OneGroup(), None, None, policy=powers_of_two).batch(rows, wanted)  # type: ignore[arg-type]
+    return Runner(_OneGroup(), _OneGroup(), None, policy=powers_of_two).batch(rows, wanted)  # type: ignore[arg-type]
 
 
 def on_cuda(batch: Batch) -> Batch:
@@ -118,4 +118,5 @@ def on_cuda(batch: Batch) -> Batch:
         for field in fields(batch)
         if isinstance(value := getattr(batch, field.name), Tensor)
     }
-    return replace(batch, **moved)
+    slots = torch.empty(tuple(batch.placement.slots.shape), dtype=torch.int64, device=CUDA)
+    return replace(batch, placement=batch.placement._replace(slots=slots), **moved)

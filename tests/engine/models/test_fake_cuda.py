@@ -247,9 +247,9 @@ def attend(backend: AttentionBackend, batch: Batch, spec: AttnSpec, need_lse: bo
 def test_padding_rows_write_to_page_0() -> None:
     """Their slots do not follow those of the real rows, which a next sequence may own, or nobody."""
     batch = padded_batch([rows(5, 11, 1)])
-    assert batch.host.first_slot == [-1]
-    assert batch.slots[0, 5:].tolist() == [0, 0, 0]
-    assert padded_batch([rows(8, 11, 1)]).host.first_slot == [1 * 16 + 11]
+    assert batch.placement.first_slot == [-1]
+    assert batch.placement.slots[0, 5:].tolist() == [0, 0, 0]
+    assert padded_batch([rows(8, 11, 1)]).placement.first_slot == [1 * 16 + 11]
 
 
 TREE = SequenceRows([1, 2, 3, 4], 20, [1, 2], 4, (-1, 0, 0, 2))

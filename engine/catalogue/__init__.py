@@ -1,0 +1,142 @@
+"""The optimisations, one declarative entry each.
+
+The panel, the command line, the wire, ``kvasir bench`` and the documentation are all built from this list. An entry
+says what a switch is called, what it may be set to, when a change takes effect, how exact it is, and what must hold
+for it to apply; nothing else in the program repeats any of that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from engine.catalogue.cache import CACHE
+from engine.catalogue.numerics import NUMERICS
+from engine.catalogue.option import MISSING, Capability, Choice, Conflict, Option, OptionError
+from engine.catalogue.scheduling import SCHEDULING
+from engine.catalogue.speculation import SPECULATION
+from engine.catalogue.weights import WEIGHTS
+from engine.protocol import OptionSpec, Value
+
+__all__ = [
+    "BY_KEY",
+    "CATALOGUE",
+    "Capability",
+    "Choice",
+    "Conflict",
+    "Option",
+    "OptionError",
+    "conflict",
+    "defaults",
+    "option",
+    "state",
+    "validated",
+]
+
+CATALOGUE: tuple[Option, ...] = (
+    *CACHE,
+    *SCHEDULING,
+    *SPECULATION,
+    *WEIGHTS,
+    *NUMERICS,
+)
+
+BY_KEY: Mapping[str, Option] = {option.key: option for option in CATALOGUE}
+
+
+def option(key: str) -> Option:
+    """The entry called ``key``. Raises :class:`OptionError` naming the known ones."""
+    try:
+        return BY_KEY[key]
+    except KeyError:
+        raise OptionError(f"There is no optimisation called {key!r}: the known ones are {', '.join(BY_KEY)}.") from None
+
+
+def defaults() -> dict[str, Value]:
+    """Every key with its default value."""
+    return {entry.key: entry.default for entry in CATALOGUE}
+
+
+def validated(
+    changes: Mapping[str, Value], current: Mapping[str, Value], capabilities: Collection[Capability]
+) -> dict[str, Value]:
+    """``current`` with ``changes`` applied, every value of its own type.
+
+    Raises :class:`OptionError` with one sentence when a key is unknown, a value does not fit, a capability is missing,
+    or two values exclude each other. A value equal to the present one is never refused.
+    """
+    values = dict(current)
+    for key, raw in changes.items():
+        entry = option(key)
+        value = entry.parse(raw)
+        if value != values[key]:
+            reason = _unavailable(entry, value, capabilities)
+            if reason:
+                raise OptionError(reason)
+        values[key] = value
+    reason = conflict(values)
+    if reason:
+        raise OptionError(reason)
+    return values
+
+
+def conflict(values: Mapping[str, Value]) -> str:
+    """Why the values exclude each other, or an empty string."""
+    for entry in CATALOGUE:
+        for rule in entry.conflicts:
+            if values[entry.key] == rule.value and values[rule.key] in rule.others:
+                return rule.reason
+    return ""
+
+
+def state(values: Mapping[str, Value], capabilities: Collection[Capability]) -> list[OptionSpec]:
+    """The catalogue as it stands: every entry with its value and why it, or a choice of it, cannot apply now."""
+    return [_spec(entry, values, capabilities) for entry in CATALOGUE]
+
+
+def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability]) -> OptionSpec:
+    disabled = {
+        choice.key: reason for choice in entry.choices if (reason := _why_not(entry, choice.key, values, capabilities))
+    }
+    compare = [value for value in entry.compare if value not in disabled]
+    reason = _missing(entry.needs, capabilities)
+    if entry.kind == "bool":
+        reason = reason or _why_not(entry, not values[entry.key], values, capabilities)
+    return OptionSpec(
+        key=entry.key,
+        title=entry.title,
+        group=entry.group,
+        kind=entry.kind,
+        default=entry.default,
+        value=values[entry.key],
+        scope=entry.scope,
+        applies=entry.applies,
+        exactness=entry.exactness,
+        explains=entry.explains,
+        shows=entry.shows,
+        reference=entry.reference,
+        choices=[choice.key for choice in entry.choices],
+        choice_titles=[choice.title for choice in entry.choices],
+        minimum=entry.minimum,
+        maximum=entry.maximum,
+        zero_means=entry.zero_means,
+        disabled_reason=reason,
+        disabled_choices=disabled,
+        compare=compare if len(compare) == 2 else [],
+    )
+
+
+def _why_not(entry: Option, value: Value, values: Mapping[str, Value], capabilities: Collection[Capability]) -> str:
+    """Why ``entry`` cannot be set to ``value`` beside the other present values, or an empty string."""
+    return _unavailable(entry, value, capabilities) or conflict({**values, entry.key: value})
+
+
+def _unavailable(entry: Option, value: Value, capabilities: Collection[Capability]) -> str:
+    needs: Iterable[Capability] = entry.needs
+    for choice in entry.choices:
+        if choice.key == value:
+            needs = (*entry.needs, *choice.needs)
+    return _missing(needs, capabilities)
+
+
+def _missing(needs: Iterable[Capability], capabilities: Collection[Capability]) -> str:
+    return next((MISSING[need] for need in needs if need not in capabilities), "")

@@ -1,0 +1,197 @@
+"""Every message on the wire between the window and the engine, version 1.
+
+Text frames over a websocket; each frame is one JSON object with a ``type`` tag. Unknown fields are
+ignored; an unknown type gets an :class:`Error` with code ``unknown_message`` and the connection stays.
+This module imports nothing but msgspec and the standard library: it is all that the window knows of the engine.
+
+Units: times are milliseconds unless a name says seconds, sizes are bytes, rates are per second.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from engine.protocol.base import (
+    MAX_FRAME,
+    PROTOCOL,
+    Channel,
+    Exactness,
+    FinishReason,
+    Message,
+    Overflow,
+    Part,
+    Quantise,
+    Source,
+    Value,
+)
+from engine.protocol.cache import (
+    PAGE_STATES,
+    CacheStats,
+    ContextCut,
+    Cost,
+    DescribePage,
+    ForgetChat,
+    MeasureCost,
+    PageDescribed,
+    PageMap,
+    PageOwner,
+    PageState,
+    RadixTree,
+    TreeNode,
+)
+from engine.protocol.from_engine import (
+    Acceptance,
+    Compared,
+    CompareProgress,
+    Counted,
+    Delta,
+    Error,
+    Estimated,
+    Finished,
+    FromEngine,
+    KnownModel,
+    Loaded,
+    Loading,
+    MemoryByOwner,
+    Options,
+    PageCounts,
+    Prefill,
+    QueueCounts,
+    Ready,
+    Run,
+    Telemetry,
+    Unloaded,
+    Welcome,
+)
+from engine.protocol.records import (
+    ChatMessage,
+    Device,
+    Fit,
+    LoadOptions,
+    ModelCard,
+    OptionSpec,
+    Sampling,
+    Thinking,
+    ThinkingModes,
+    Timings,
+    TokenInfo,
+    Usage,
+)
+from engine.protocol.to_engine import (
+    Cancel,
+    CancelLoad,
+    Compare,
+    CountTokens,
+    Estimate,
+    Generate,
+    Hello,
+    Load,
+    Set,
+    Subscribe,
+    ToEngine,
+    Unload,
+)
+
+__all__ = [
+    "PAGE_STATES",
+    "PageState",
+    "PageOwner",
+    "PageMap",
+    "DescribePage",
+    "PageDescribed",
+    "TreeNode",
+    "RadixTree",
+    "CacheStats",
+    "ContextCut",
+    "MeasureCost",
+    "Cost",
+    "ForgetChat",
+    "Overflow",
+    "Acceptance",
+    "Cancel",
+    "CancelLoad",
+    "Channel",
+    "ChatMessage",
+    "Compare",
+    "CompareProgress",
+    "Compared",
+    "CountTokens",
+    "Counted",
+    "Delta",
+    "Device",
+    "Error",
+    "Estimate",
+    "Estimated",
+    "Exactness",
+    "FinishReason",
+    "Finished",
+    "Fit",
+    "FromEngine",
+    "Generate",
+    "Hello",
+    "KnownModel",
+    "Load",
+    "LoadOptions",
+    "Loaded",
+    "Loading",
+    "MAX_FRAME",
+    "MemoryByOwner",
+    "Message",
+    "ModelCard",
+    "OptionSpec",
+    "Options",
+    "PROTOCOL",
+    "PageCounts",
+    "Part",
+    "Prefill",
+    "Quantise",
+    "QueueCounts",
+    "Ready",
+    "Run",
+    "Sampling",
+    "Set",
+    "Source",
+    "Subscribe",
+    "Telemetry",
+    "Thinking",
+    "ThinkingModes",
+    "Timings",
+    "ToEngine",
+    "TokenInfo",
+    "Unload",
+    "Unloaded",
+    "Usage",
+    "Value",
+    "Welcome",
+    "decode_from_engine",
+    "decode_ready",
+    "decode_to_engine",
+    "encode",
+]
+
+_encoder = msgspec.json.Encoder()
+_to_engine = msgspec.json.Decoder(ToEngine)
+_from_engine = msgspec.json.Decoder(FromEngine)
+_ready = msgspec.json.Decoder(Ready)
+
+
+def encode(message: Message) -> str:
+    """One frame's text."""
+    return _encoder.encode(message).decode()
+
+
+def decode_to_engine(frame: str | bytes) -> Any:
+    """A :data:`ToEngine` message. Raises msgspec.ValidationError (or DecodeError) with a sentence on anything else."""
+    return _to_engine.decode(frame)
+
+
+def decode_from_engine(frame: str | bytes) -> Any:
+    """A :data:`FromEngine` message. Raises msgspec.ValidationError (or DecodeError) on anything else."""
+    return _from_engine.decode(frame)
+
+
+def decode_ready(line: str | bytes) -> Ready:
+    """The ready line. Raises msgspec.DecodeError when the line is something else."""
+    return _ready.decode(line)

@@ -1,0 +1,31 @@
+"""What every message is made of: the version, the words that may stand in a field, the two bases."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+PROTOCOL = 1
+MAX_FRAME = 32 * 1024 * 1024
+"""Largest frame either side accepts, bytes (a long chat with its system prompt is far below)."""
+
+Value = bool | int | float | str
+Source = Literal["target", "draft", "ngram", "corrected", "bonus"]
+"""Where a generated token came from: plain decoding, an accepted guess of a proposer, or the verifier's own token
+after a rejected guess (``corrected``) or after a fully accepted run (``bonus``)."""
+FinishReason = Literal["stop", "length", "context", "cancelled", "memory", "error"]
+Quantise = Literal["none", "nf4", "int4", "int8"]
+Channel = Literal["content", "thinking"]
+Overflow = Literal["stop", "drop_middle", "window"]
+"""When a chat outgrows the context: stop; leave out the middle (the first turn and the last ones stay); or let the
+model see the first tokens and a sliding window of the last ones."""
+Exactness = Literal["lossless", "same distribution", "approximate", "model property"]
+
+
+class Message(msgspec.Struct, tag_field="type", kw_only=True, omit_defaults=True, frozen=True):
+    """Base of all messages."""
+
+
+class Part(msgspec.Struct, kw_only=True, omit_defaults=True, frozen=True):
+    """Base of the records inside messages."""

@@ -1,0 +1,228 @@
+"""Messages from the engine to the window."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.protocol.base import Channel, FinishReason, Message, Part, Value
+from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
+from engine.protocol.records import Device, Fit, ModelCard, OptionSpec, Timings, TokenInfo, Usage
+
+
+class KnownModel(Part, frozen=True):
+    name: str
+    path: str
+    draft: str = ""
+
+
+class Welcome(Message, tag="welcome", frozen=True):
+    protocol: int
+    version: str
+    device: Device
+    catalogue: list[OptionSpec]
+    models: list[KnownModel] = []
+    loaded: ModelCard | None = None
+
+
+class Loading(Message, tag="loading", frozen=True):
+    """``stage`` is a short phrase such as "reading weights"; ``fraction`` 0..1 of the whole load."""
+
+    model: str
+    stage: str
+    fraction: float
+
+
+class Loaded(Message, tag="loaded", frozen=True):
+    card: ModelCard
+    fit: Fit
+
+
+class Unloaded(Message, tag="unloaded", frozen=True):
+    reason: str = ""
+
+
+class Options(Message, tag="options", frozen=True):
+    """The catalogue's state, sent whenever a value or an availability changed."""
+
+    catalogue: list[OptionSpec]
+
+
+class Prefill(Message, tag="prefill", frozen=True):
+    """How much of a prompt has been read, ``cached`` of it not again.
+
+    ``diverged`` is the first token at which the prompt leaves the conversation that it goes on from, and ``divergence``
+    says why; None where it begins with all of it (or goes on from none).
+    """
+
+    id: str
+    done: int
+    cached: int
+    total: int
+    diverged: int | None = None
+    divergence: str = ""
+
+
+class Delta(Message, tag="delta", frozen=True):
+    id: str
+    text: str
+    answer: int = 0
+    channel: Channel = "content"
+    tokens: list[TokenInfo] = []
+
+
+class Finished(Message, tag="finished", frozen=True):
+    id: str
+    reason: FinishReason
+    usage: Usage
+    timings: Timings
+    answer: int = 0
+    detail: str = ""
+
+
+class Run(Part, frozen=True):
+    """One run of a comparison."""
+
+    value: Value
+    tokens_per_second: float
+    ttft_ms: float
+    tokens: int
+    tokens_per_step: float
+    prefill_ms: float = 0.0
+
+
+class CompareProgress(Message, tag="compare_progress", frozen=True):
+    id: str
+    done: int
+    total: int
+
+
+class Compared(Message, tag="compared", frozen=True):
+    """``before`` and ``after`` are medians of tokens per second over the runs with values[0] and values[1].
+
+    ``same`` says whether all answers were equal token for token. When they were not, ``ratio`` is None (unlike
+    answers are never compared) and ``first_difference`` is the index of the first differing token.
+    """
+
+    id: str
+    key: str
+    values: list[Value]
+    runs: list[Run]
+    same: bool
+    before: float
+    after: float
+    ratio: float | None = None
+    ttft_before: float = 0.0
+    ttft_after: float = 0.0
+    first_difference: int | None = None
+    near_tie: bool | None = None
+    note: str = ""
+
+
+class Estimated(Message, tag="estimated", frozen=True):
+    id: str
+    fits: bool
+    fit: Fit | None = None
+    sentence: str = ""
+
+
+class Counted(Message, tag="counted", frozen=True):
+    id: str
+    tokens: int
+
+
+class MemoryByOwner(Part, frozen=True):
+    """``scope`` "device": GPU memory. "process" (a CPU engine): this process within the machine's RAM, labelled so."""
+
+    scope: Literal["device", "process"]
+    weights: int
+    kv_used: int
+    kv_reserved: int
+    other_kvasir: int
+    other_programs: int
+    total: int
+
+
+class PageCounts(Part, frozen=True):
+    total: int
+    used: int
+    live_tokens: int
+    """Tokens held in used pages: used * 16 - live_tokens slots are waste."""
+
+
+class QueueCounts(Part, frozen=True):
+    waiting: int
+    running: int
+    prefilling: int
+
+
+class Acceptance(Part, frozen=True):
+    """Of one proposer, over the last seconds. ``by_depth[i]``: share of the guesses proposed at depth i+1 accepted."""
+
+    proposer: str
+    proposed: int
+    accepted: int
+    by_depth: list[float]
+    draft_length: int
+    off_reason: str = ""
+
+
+class Telemetry(Message, tag="telemetry", frozen=True):
+    """One frame, from the step records since the last. Percentiles cover 10 seconds; None: nothing happened."""
+
+    time: float
+    generated_per_second: float
+    prefilled_per_second: float
+    memory: MemoryByOwner
+    pages: PageCounts
+    queue: QueueCounts
+    acceptance: list[Acceptance] = []
+    ttft_ms: float | None = None
+    itl_p50_ms: float | None = None
+    itl_p95_ms: float | None = None
+    step_ms: float | None = None
+    host_ms: float | None = None
+    """Median host bookkeeping per step: the step less its tensor operations."""
+    bytes_per_token: float | None = None
+    bandwidth_share: float | None = None
+    preemptions: int = 0
+    cache: CacheStats = CacheStats()
+
+
+class Error(Message, tag="error", frozen=True):
+    """``message`` is for people: what happened, then what to do. ``code`` is for programs, in snake_case."""
+
+    code: str
+    message: str
+    id: str = ""
+
+
+FromEngine = (
+    Welcome
+    | Loading
+    | Loaded
+    | Unloaded
+    | Options
+    | Prefill
+    | Delta
+    | Finished
+    | CompareProgress
+    | Compared
+    | Estimated
+    | Counted
+    | Telemetry
+    | PageMap
+    | PageDescribed
+    | RadixTree
+    | ContextCut
+    | Cost
+    | Error
+)
+
+
+class Ready(Message, tag="ready", frozen=True):
+    """The line that the engine process prints on standard output once it listens."""
+
+    port: int
+    protocol: int
+    version: str
+    pid: int

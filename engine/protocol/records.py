@@ -1,0 +1,176 @@
+"""Records inside messages."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.protocol.base import Exactness, Part, Quantise, Source, Value
+
+
+class ChatMessage(Part, frozen=True):
+    role: Literal["system", "user", "assistant"]
+    content: str
+    thinking: str = ""
+    """Of an assistant, for chat templates that show a model its earlier thinking; most leave it out."""
+
+
+class Thinking(Part, frozen=True):
+    """How a prompt's chat template is to let the model think; ``None`` and "" leave it to the template."""
+
+    on: bool | None = None
+    effort: str = ""
+
+
+class ThinkingModes(Part, frozen=True):
+    """What a model's chat template allows. ``default``: whether a switchable one thinks unless told otherwise."""
+
+    kind: Literal["none", "always", "switchable"] = "none"
+    default: bool = True
+    efforts: list[str] = []
+
+
+class Sampling(Part, frozen=True):
+    """Sampling settings; ``None`` means the model's generation_config.json, else the neutral value.
+
+    ``temperature`` 0 is greedy. ``top_k`` 0, ``top_p`` 1, ``min_p`` 0, ``typical_p`` 1, penalties 1/0/0 and
+    ``dry_multiplier`` 0 are neutral. ``seed`` ``None`` draws one, which comes back in :class:`Usage`.
+    ``logprobs`` asks for that many alternatives per token, from the raw logits (0: the chosen token's alone).
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    typical_p: float | None = None
+    repetition_penalty: float | None = None
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    logit_bias: dict[int, float] = {}
+    seed: int | None = None
+    max_tokens: int | None = None
+    stop: list[str] = []
+    ignore_eos: bool = False
+    logprobs: int | None = None
+
+
+class OptionSpec(Part, frozen=True):
+    """One optimisation switch as the engine declares it (engine/catalogue), with its present state."""
+
+    key: str
+    title: str
+    group: str
+    kind: Literal["bool", "choice", "int", "float"]
+    default: Value
+    value: Value
+    scope: Literal["request", "engine"]
+    applies: Literal["live", "next request", "cache", "reload"]
+    exactness: Exactness
+    explains: str
+    shows: str
+    reference: str = ""
+    choices: list[str] = []
+    choice_titles: list[str] = []
+    minimum: float | None = None
+    maximum: float | None = None
+    zero_means: str = ""
+    """For an int whose 0 is special: the word the window shows instead, such as "automatic"."""
+    disabled_reason: str = ""
+    """Not empty: the setting cannot apply now, and why."""
+    disabled_choices: dict[str, str] = {}
+    """Choices that cannot apply now -> the reason."""
+    compare: list[Value] = []
+    """The two values (off, on) that "measure" replays; empty when there is nothing to measure."""
+
+
+class Device(Part, frozen=True):
+    kind: Literal["cpu", "cuda"]
+    name: str
+    total_bytes: int
+    free_bytes: int
+    bandwidth: float | None = None
+    """Measured read bandwidth, bytes a second; None until measured."""
+
+
+class ModelCard(Part, frozen=True):
+    name: str
+    path: str
+    architecture: str
+    parameters: int
+    quantisation: str
+    """For people: "GPTQ 4-bit, groups of 64", "bf16"."""
+    context: int
+    """Longest sequence in tokens that can be served now (the model's limit, or less where memory sets it)."""
+    vocabulary: int
+    eos_ids: list[int]
+    has_chat_template: bool
+    sampling: Sampling
+    """generation_config.json's defaults, neutral where it is silent."""
+    draft: str = ""
+    draft_refused: str = ""
+    """Why the draft model asked for is not in use."""
+    notices: list[str] = []
+    """Fallbacks, each a sentence with its reason."""
+    load_seconds: dict[str, float] = {}
+    """What the weights' load took, by what for: "copying", "packing", "quantising", "reading kept weights"."""
+    thinking: ThinkingModes = ThinkingModes()
+
+
+class Fit(Part, frozen=True):
+    """What the load takes, in bytes, against what was free at that moment."""
+
+    weights: int
+    draft_weights: int
+    kv: int
+    kv_tokens: int
+    activations: int
+    budget: int
+    free: int
+
+
+class LoadOptions(Part, frozen=True):
+    """``memory`` is a fraction of what is free now when at most 1, else bytes; None takes the default (0.85).
+
+    ``quantise``: how the linear layers of a 16- or 32-bit model are packed while it is loaded, the draft's too. Models
+    that are packed in their files ignore it, with a notice.
+    """
+
+    memory: float | None = None
+    context: int | None = None
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    quantise: Quantise = "none"
+
+
+class TokenInfo(Part, frozen=True):
+    id: int
+    source: Source = "target"
+    chars: int = 0
+    """How many characters of this delta's text the token completed; inside a UTF-8 character, none."""
+    logprob: float | None = None
+    top: list[tuple[int, float]] = []
+
+
+class Usage(Part, frozen=True):
+    prompt_tokens: int
+    cached_tokens: int
+    generated_tokens: int
+    seed: int
+    thinking_tokens: int = 0
+    """How many of the generated ones were thinking, its marks included."""
+
+
+class Timings(Part, frozen=True):
+    """Of one answer. ``ttft_ms`` counts from its arrival; ``tokens_per_second`` leaves the first token out."""
+
+    queued_ms: float
+    ttft_ms: float
+    total_ms: float
+    tokens_per_second: float
+    tokens_per_step: float
+    steps: int
+    proposed: int = 0
+    accepted: int = 0
+    preemptions: int = 0

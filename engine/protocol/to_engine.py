@@ -1,0 +1,104 @@
+"""Messages from the window to the engine."""
+
+from __future__ import annotations
+
+from engine.protocol.base import Message, Overflow, Value
+from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
+from engine.protocol.records import ChatMessage, LoadOptions, Sampling, Thinking
+
+
+class Hello(Message, tag="hello", frozen=True):
+    token: str
+    protocol: int
+
+
+class Load(Message, tag="load", frozen=True):
+    """Load a model by path or by a name of Welcome.models. ``draft``: "" is none, None the model's own if bundled."""
+
+    model: str
+    draft: str | None = None
+    options: LoadOptions = LoadOptions()
+
+
+class Unload(Message, tag="unload", frozen=True):
+    pass
+
+
+class CancelLoad(Message, tag="cancel_load", frozen=True):
+    pass
+
+
+class Generate(Message, tag="generate", frozen=True):
+    """Ask for an answer. ``prompt`` is a conversation (the chat template is applied) or plain text to continue."""
+
+    id: str
+    prompt: list[ChatMessage] | str
+    parent: str = ""
+    n: int = 1
+    sampling: Sampling = Sampling()
+    optimisations: dict[str, Value] = {}
+    thinking: Thinking = Thinking()
+    chat: str = ""
+    """The conversation that the prompt belongs to, as the client calls it."""
+    overflow: Overflow = "stop"
+
+
+class Cancel(Message, tag="cancel", frozen=True):
+    id: str
+
+
+class Set(Message, tag="set", frozen=True):
+    key: str
+    value: Value
+
+
+class Compare(Message, tag="compare", frozen=True):
+    """Replay a prompt with one switch both ways, same seed, interleaved ``rounds`` times -> :class:`Compared`."""
+
+    id: str
+    key: str
+    prompt: list[ChatMessage] | str
+    sampling: Sampling = Sampling()
+    rounds: int = 3
+    values: list[Value] = []
+    thinking: Thinking = Thinking()
+
+
+class Estimate(Message, tag="estimate", frozen=True):
+    id: str
+    model: str
+    draft: str | None = None
+    options: LoadOptions = LoadOptions()
+
+
+class CountTokens(Message, tag="count_tokens", frozen=True):
+    """How many tokens a conversation takes once rendered (for the context bar)."""
+
+    id: str
+    prompt: list[ChatMessage] | str
+    thinking: Thinking = Thinking()
+
+
+class Subscribe(Message, tag="subscribe", frozen=True):
+    """Topics: "telemetry", "pages", "tree". ``rate`` at most 10 frames a second; a map is sent when it changed."""
+
+    topics: list[str]
+    rate: float = 10.0
+
+
+ToEngine = (
+    Hello
+    | Load
+    | Unload
+    | CancelLoad
+    | Generate
+    | Cancel
+    | Set
+    | Compare
+    | Estimate
+    | CountTokens
+    | Subscribe
+    | DescribePage
+    | MeasureCost
+    | ForgetChat
+)
