@@ -41,4 +41,19 @@ CACHE = (
         choices=(Choice("on_demand", "on demand"), Choice("whole_context", "whole context")),
         compare=("whole_context", "on_demand"),
     ),
+    Option(
+        key="prefix_cache",
+        title="Prefix reuse",
+        group="Cache",
+        default=True,
+        scope="request",
+        applies="next request",
+        exactness="lossless",
+        explains="Keeps the pages of finished answers in a tree by their text, so that a conversation that goes on, "
+        "a changed last question or a shared system prompt is read from memory. "
+        "Without it every prompt is computed from its first token.",
+        shows="time to first token, and share of prompt tokens found",
+        reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
+        compare=(False, True),
+    ),
 )

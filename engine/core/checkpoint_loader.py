@@ -12,6 +12,7 @@ import torch
 from engine import config
 from engine.attention.registry import Attention
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.store import KVStore
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.repacked import Kept
@@ -130,10 +131,13 @@ class OpenedCheckpoint:
             self._plan = self._planned(free_bytes(self.device))
             runner = self._runner(model, self._plan.pages)
             proposers: list[Proposer] = [NgramProposer()]
+            stores = [runner.kv]
             if draft is not None:
+                draft_runner = self._runner(draft, self._plan.pages)
+                stores.append(draft_runner.kv)
                 proposers.append(
                     DraftModelProposer(
-                        self._runner(draft, self._plan.pages),
+                        draft_runner,
                         model.config.vocab_size,
                         self.target.eos_ids,
                         draft.bytes_read_per_step(),
@@ -142,7 +146,7 @@ class OpenedCheckpoint:
                 )
             progress("first pass", 0.99)
             runner.forward([SequenceRows([0], 0, [1], want_logits=1)])
-        return self._loaded(model, draft, runner, tuple(proposers))
+        return self._loaded(model, draft, runner, tuple(stores), tuple(proposers))
 
     def _load(self, part: Part, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
         kept = self._kept(part.checkpoint)
@@ -173,7 +177,12 @@ class OpenedCheckpoint:
         return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
 
     def _loaded(
-        self, model: CausalLM, draft: CausalLM | None, runner: Runner, proposers: tuple[Proposer, ...]
+        self,
+        model: CausalLM,
+        draft: CausalLM | None,
+        runner: Runner,
+        stores: tuple[KVStore, ...],
+        proposers: tuple[Proposer, ...],
     ) -> LoadedModel:
         assert self._plan is not None
         checkpoint = self.target.checkpoint
@@ -206,6 +215,7 @@ class OpenedCheckpoint:
             limit=self.limit,
             weight_bytes=model.bytes_read_per_step(),
             kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype),
+            stores=stores,
             proposers=proposers,
             sampling=checkpoint.generation_config.sampling,
             checkpoint=checkpoint,

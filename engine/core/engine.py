@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from engine.cache.radix_node import TREE
 from engine.catalogue import BY_KEY, Capability, OptionError
 from engine.checkpoints.errors import LoadCancelled
 from engine.core.checkpoint_loader import CheckpointLoader
@@ -128,8 +129,10 @@ class Engine:
             return
         try:
             self._stepper.pool.check()
-            if self._stepper.pool.used_count:
-                raise AssertionError(f"{self._stepper.pool.used_count} pages are owned by nobody who runs")
+            self._stepper.tree.check()
+            strays = [owner for owner in self._stepper.pool.owners() if owner != TREE]
+            if strays or self._stepper.tree.evictable != self._stepper.tree.pages:
+                raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
         except AssertionError as error:
             _log.exception("the page pool does not add up")
             self._emit(ErrorEvent("internal", f"The page ledger does not add up ({error}). Load the model again."))
@@ -171,21 +174,22 @@ class Engine:
         params = resolve(command.sampling, model.sampling)
         options = self._options.for_request(command.optimisations)
         now = self._clock()
+        first: Request | None = None
         for answer in range(command.n):
             self._arrivals += 1
-            stepper.add(
-                Request(
-                    command.id,
-                    answer,
-                    self._arrivals,
-                    list(command.prompt_ids),
-                    params,
-                    options,
-                    model.limit,
-                    model.open_stream(params.stop, command.continues, command.prompt_ids),
-                    now,
-                )
+            request = Request(
+                command.id,
+                answer,
+                self._arrivals,
+                list(command.prompt_ids),
+                params,
+                options,
+                model.limit,
+                model.open_stream(params.stop, command.continues, command.prompt_ids),
+                now,
             )
+            request.fork_of, first = first, first or request
+            stepper.add(request)
 
     def _refusal(self, command: AddRequest) -> ErrorEvent | None:
         """Why the request cannot be served, before anything is made for it."""
@@ -224,6 +228,8 @@ class Engine:
         if key == "batch_invariant" and model is not None:
             for numerics in model.numerics:
                 numerics.batch_invariant = self._options.batch_invariant
+            if self._stepper is not None:
+                self._stepper.stop_sharing()
         if BY_KEY[key].applies == "reload" and model is not None:
             try:
                 self._load_cancelled = threading.Event()

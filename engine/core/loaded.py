@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from engine.cache.store import KVStore
 from engine.core.batch import ForwardOutput
 from engine.core.runner import SequenceRows
 from engine.layers.numerics import Numerics
@@ -40,7 +41,8 @@ class LoadedModel:
 
     ``limit`` is the longest sequence that the model may serve, in tokens; ``card.context`` is smaller where memory sets
     it. ``pages`` counts the pool's pages, page 0 included. ``weight_bytes`` is what one forward pass reads of weights.
-    ``numerics`` are the switches that batch_invariant sets; a draft needs none, since guesses change no text.
+    ``stores`` are the arenas behind ``runner`` and the draft model's. ``numerics`` are the switches that
+    batch_invariant sets; a draft needs none, since guesses change no text.
     """
 
     card: ModelCard
@@ -51,6 +53,7 @@ class LoadedModel:
     limit: int
     weight_bytes: int
     kv_bytes_per_token: float
+    stores: tuple[KVStore, ...] = ()
     proposers: tuple[Proposer, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     checkpoint: Checkpoint | None = None

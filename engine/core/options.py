@@ -18,6 +18,7 @@ class RequestOptions(NamedTuple):
     kv_cache: bool = True
     speculation: str = "off"
     draft_length: int = 0
+    prefix_cache: bool = True
 
 
 class EngineOptions:
@@ -59,6 +60,7 @@ class EngineOptions:
             kv_cache=bool(values["kv_cache"]),
             speculation=str(values["speculation"]),
             draft_length=int(values["draft_length"]),
+            prefix_cache=bool(values["prefix_cache"]),
         )
 
     @property
@@ -74,6 +76,11 @@ class EngineOptions:
     def token_budget(self) -> int:
         """The most rows of one step."""
         return int(self.values["token_budget"])
+
+    @property
+    def admission(self) -> str:
+        """The order of admission: "longest_prefix" or "first_come"."""
+        return str(self.values["admission"])
 
     @property
     def batch_invariant(self) -> bool:

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 import torch
 
-from engine.cache.pool import PagePool
+from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.radix import PrefixTree
 from engine.core.answers import Drawn, Outcome, extend, flushed
+from engine.core.arenas import Arenas, CacheCounts
 from engine.core.events import Event, FinishedEvent, PrefillEvent, StepRecord
 from engine.core.loaded import LoadedModel
 from engine.core.options import EngineOptions
@@ -18,7 +20,8 @@ from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.protocol import FinishReason, Source
 from engine.sampling.sampler import Draw, LogProbs, log_probs, new_history, sample
-from engine.scheduling.policy import FirstComeFirstServed
+from engine.scheduling.memory import Memory
+from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.speculation.base import DraftTree, Work
 from engine.speculation.pilot import Pilot
@@ -51,7 +54,11 @@ class Stepper:
     ) -> None:
         self.model, self._options, self._emit, self._clock = model, options, emit, clock
         self.pool = PagePool(model.pages)
-        self.scheduler: Scheduler[Request] = Scheduler(self.pool, FirstComeFirstServed())
+        self.tree = PrefixTree(self.pool)
+        memory: Memory[Request] = Memory(self.pool, self.tree, Arenas(model.stores))
+        self.scheduler: Scheduler[Request] = Scheduler(self.pool, LongestPrefixFirst(), memory=memory)
+        self._policies = {"longest_prefix": LongestPrefixFirst(), "first_come": FirstComeFirstServed()}
+        self.counts = CacheCounts()
         self.pilot = Pilot(model.proposers)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
@@ -61,13 +68,31 @@ class Stepper:
     def busy(self) -> bool:
         return bool(self.requests)
 
+    @property
+    def live_tokens(self) -> int:
+        """Different tokens that pages hold."""
+        own = (request.num_computed - request.shared * PAGE_SIZE for request in self.scheduler.running)
+        return self.tree.pages * PAGE_SIZE + sum(max(0, tokens) for tokens in own)
+
     def add(self, request: Request) -> None:
         """Queue the request. Its prompt fits the context: that was checked before it was made."""
+        request.namespace = self._namespace(request)
         request.history = new_history(
             request.params, self.model.card.vocabulary, request.prompt_length, self.model.device
         )
         self.requests[request.owner] = request
         self.scheduler.add(request)
+
+    def _namespace(self, request: Request) -> Hashable:
+        """What must agree for two texts to share pages; None: nothing is shared."""
+        if not request.options.prefix_cache or not request.cached:
+            return None
+        return ("batch invariant" if self._options.batch_invariant else "fast",)
+
+    def stop_sharing(self) -> None:
+        """The arithmetic changed: what runs now goes on with mixed pages, which nobody else may have."""
+        for request in self.requests.values():
+            request.namespace = None
 
     def cancel(self, id: str) -> None:
         """End all answers of a request now; unknown ids are none of our business (it may just have ended)."""
@@ -105,7 +130,9 @@ class Stepper:
         plan = self.scheduler.plan(limits, self.pilot.wanted)
         now = self._clock()
         for request in plan.admitted:
-            request.admitted_at = request.admitted_at if request.admitted_at is not None else now
+            if request.admitted_at is None:
+                request.admitted_at, request.cached_tokens = now, request.num_computed
+                self.counts.found(request.prompt_length, request.num_computed)
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
         if not plan.slices:
@@ -128,6 +155,7 @@ class Stepper:
 
     def _limits(self) -> Limits:
         options = self._options
+        self.scheduler.policy = self._policies[options.admission]
         return Limits(options.token_budget, options.chunked_prefill, options.whole_context)
 
     def _forward(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree]) -> _Forwarded:
@@ -154,8 +182,9 @@ class Stepper:
             request.num_computed += piece.rows
             if reading and request.answer == 0:
                 done = min(request.num_computed, request.prompt_length)
-                self._emit(PrefillEvent(request.id, done, 0, request.prompt_length))
+                self._emit(PrefillEvent(request.id, done, request.cached_tokens or 0, request.prompt_length))
             if not piece.last:
+                self.scheduler.read(request)
                 continue
             stop = place + 1 + len(tree.tokens)
             drawn = forwarded.tokens[place:stop], forwarded.logprobs[place:stop]
@@ -181,10 +210,10 @@ class Stepper:
         self._count(request, tree, verdict, outcome)
         for event in outcome.events:
             self._emit(event)
+        request.num_computed += min(len(verdict.nodes), outcome.kept)
         if outcome.reason is not None:
             self.finish(request, outcome.reason, outcome=outcome)
         else:
-            request.num_computed += len(verdict.nodes)
             self.scheduler.settle(request, limits)
         return outcome.kept
 
@@ -233,7 +262,8 @@ class Stepper:
                 guesses=self.pilot.records(),
                 pages_total=self.pool.total,
                 pages_used=self.pool.used_count,
-                live_tokens=sum(request.num_computed for request in running),
+                live_tokens=self.live_tokens,
+                pages_cached=self.tree.evictable,
                 waiting=len(self.scheduler.waiting),
                 running=len(running),
                 prefilling=sum(1 for request in running if request.pending > 1),
