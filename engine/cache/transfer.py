@@ -67,8 +67,9 @@ class PageTransfer:
             return
         words = data.view(self._word)
         if self.device.type == "cpu":  # by NumPy, whose assignment to rows is twice as fast as torch's
+            places = np.array(pages, dtype=np.int64)
             for row, part in zip(self._rows, words.split(self._widths, dim=1), strict=True):
-                row.numpy()[list(pages)] = part.numpy()
+                row.numpy()[places] = part.numpy()
             return
         index = self._index(pages)
         for start, stop in self._stages(len(pages)):
