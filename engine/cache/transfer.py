@@ -25,6 +25,8 @@ class PageTransfer:
         """Each arena is contiguous and holds `pages` pages in order."""
         rows = [arena.view(pages, -1).view(torch.uint8) for arena in arenas]
         self.device = arenas[0].device
+        self._direct = self.device.type == "cpu"
+        """Whether pages are copied between the arenas and the host's buffer, with nothing between."""
         self.page_bytes = sum(row.shape[1] for row in rows)
         """Bytes of a page in all arenas."""
         shapes = (f"{str(arena.dtype)[6:]}{[arena.shape[0] // pages, *arena.shape[1:]]}" for arena in arenas)
@@ -47,7 +49,7 @@ class PageTransfer:
         if not pages:
             return out
         words, index = out.view(self._word), self._index(pages)
-        if self.device.type == "cpu":
+        if self._direct:
             for row, part in zip(self._rows, words.split(self._widths, dim=1), strict=True):
                 torch.index_select(row, 0, index, out=part)
             return out
@@ -66,7 +68,7 @@ class PageTransfer:
         if not pages:
             return
         words = data.view(self._word)
-        if self.device.type == "cpu":  # by NumPy, whose assignment to rows is twice as fast as torch's
+        if self._direct:  # by NumPy, whose assignment to rows is twice as fast as torch's
             places = np.array(pages, dtype=np.int64)
             for row, part in zip(self._rows, words.split(self._widths, dim=1), strict=True):
                 row.numpy()[places] = part.numpy()
