@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.cache.packed import PackedKV, Placement
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.transfer import PageTransfer
 
 
 class KVStore(Protocol):
@@ -35,11 +36,26 @@ class KVStore(Protocol):
     def copy_page(self, src: int, dst: int) -> None:
         """Copy one page in every layer."""
 
-    def export_pages(self, pages: Sequence[int]) -> Tensor:
-        """The content of the pages, on the host: an opaque tensor that `import_pages` reads."""
+    def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
+        """The content of the pages, on the host: uint8 [n, page_bytes], in `out` if given. Ready when it returns."""
 
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
-        """Write what `export_pages` gave to the pages (other numbers, the same count)."""
+        """Write what `export_pages` gave to the pages (other numbers, the same count).
+
+        Raises ValueError if it is of another shape.
+        """
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of an exported page."""
+
+    @property
+    def page_layout(self) -> str:
+        """What they are, in words: pages travel between stores that agree in it, in kind and in model."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arenas are."""
 
     def bytes_per_token(self) -> float:
         """Bytes of one token in all layers, keys and values, scales included."""
@@ -56,6 +72,7 @@ class _ArenaStore:
     def __init__(self, pages: int, arenas: list[Tensor], views: list[PackedKV]) -> None:
         self.layers, self.pages = len(views), pages
         self._arenas, self._views = arenas, views
+        self._transfer = PageTransfer(arenas, pages)
 
     def view(self, layer: int) -> PackedKV:
         """See `KVStore.view`."""
@@ -71,20 +88,28 @@ class _ArenaStore:
         for arena in self._arenas:
             arena.narrow(0, dst * PAGE_SIZE, PAGE_SIZE).copy_(arena.narrow(0, src * PAGE_SIZE, PAGE_SIZE))
 
-    def export_pages(self, pages: Sequence[int]) -> Tensor:
-        """See `KVStore.export_pages`: [pages, elements] in the dtype of the store, each layer's keys, then values."""
-        index = torch.tensor(list(pages), dtype=torch.int64, device=self._device)
-        return torch.cat([arena.index_select(0, index) for arena in self._by_page()], dim=1).cpu()
+    def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
+        """See `KVStore.export_pages`: of each page each layer's keys, then values."""
+        return self._transfer.export(pages, out)
 
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
-        """See `KVStore.import_pages`. Raises ValueError if the data has another shape."""
-        arenas = self._by_page()
-        widths = [arena.shape[1] for arena in arenas]
-        if tuple(data.shape) != (len(pages), sum(widths)):
-            raise ValueError(f"exported pages have the shape {tuple(data.shape)}, not {(len(pages), sum(widths))}")
-        index = torch.tensor(list(pages), dtype=torch.int64, device=self._device)
-        for arena, part in zip(arenas, data.to(self._device).split(widths, dim=1), strict=True):
-            arena.index_copy_(0, index, part)
+        """See `KVStore.import_pages`."""
+        self._transfer.import_(pages, data)
+
+    @property
+    def page_bytes(self) -> int:
+        """See `KVStore.page_bytes`."""
+        return self._transfer.page_bytes
+
+    @property
+    def page_layout(self) -> str:
+        """See `KVStore.page_layout`."""
+        return self._transfer.layout
+
+    @property
+    def device(self) -> torch.device:
+        """See `KVStore.device`."""
+        return self._transfer.device
 
     def bytes_per_token(self) -> float:
         """See `KVStore.bytes_per_token`."""
@@ -93,14 +118,6 @@ class _ArenaStore:
     def storage_size(self) -> int:
         """See `KVStore.storage_size`."""
         return sum(arena.numel() * arena.element_size() for arena in self._arenas)
-
-    @property
-    def _device(self) -> torch.device:
-        return self._arenas[0].device
-
-    def _by_page(self) -> list[Tensor]:
-        """Every arena as [pages, 16 * H_kv * d]."""
-        return [arena.view(self.pages, -1) for arena in self._arenas]
 
 
 class DenseKVStore(_ArenaStore):

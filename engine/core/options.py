@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple, cast, get_args
 
 from engine import catalogue
 from engine.catalogue import Capability
 from engine.protocol import OptionSpec, Value
+from engine.scheduling.preemption import Mode
 
 _ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
@@ -81,6 +82,19 @@ class EngineOptions:
     def admission(self) -> str:
         """The order of admission: "longest_prefix" or "first_come"."""
         return str(self.values["admission"])
+    def preemption(self) -> Mode:
+        """What becomes of a preempted answer's keys and values."""
+        return cast(Mode, self.values["preemption"])
+
+    @property
+    def host_cache_bytes(self) -> int:
+        """Bytes of host memory for what the cache has no room for."""
+        return int(float(self.values["host_cache"]) * 1e9)
+
+    @property
+    def disk_cache_bytes(self) -> int:
+        """Bytes of files for saved chats; 0: none are saved."""
+        return int(float(self.values["disk_cache"]) * 1e9)
 
     @property
     def batch_invariant(self) -> bool:
