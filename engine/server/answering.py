@@ -34,7 +34,8 @@ from engine.protocol import (
     Usage,
 )
 from engine.server.hub import EngineHub, RequestEvent
-from engine.server.turns import Turns, continued_ids
+from engine.server.continuing import continued_ids
+from engine.server.turns import Turns
 from engine.text.prompt import PromptText, prompt_ids, rendered
 from engine.text.tokenizer import Tokenizer
 
