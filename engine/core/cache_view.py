@@ -145,7 +145,7 @@ def radix_tree(seen: TreeView, reads: Reads, most: int = MOST_NODES) -> RadixTre
         if len(shown) + len(path) <= most:
             shown.update((step.id, step) for step in reversed(path))
     return RadixTree(
-        nodes=[_tree_node(node, seen.now, reads) for node in shown.values()],
+        nodes=[_tree_node(node, seen.now, reads, node.parent in by_id) for node in shown.values()],
         total_nodes=len(seen.nodes),
         total_tokens=sum(node.length for node in seen.nodes),
     )
@@ -164,10 +164,10 @@ def page_described(id: str, page: int, seen: PageView, reads: Reads) -> PageDesc
     )
 
 
-def _tree_node(node: NodeView, now: float, reads: Reads) -> TreeNode:
+def _tree_node(node: NodeView, now: float, reads: Reads, inner: bool) -> TreeNode:
     return TreeNode(
         id=node.id,
-        parent=node.parent,
+        parent=node.parent if inner else -1,
         tokens=node.length,
         place=node.place,
         locks=node.locks,

@@ -69,8 +69,7 @@ def score(
         divergence += float(_divergence(p, q).double().sum())
         yield
     count = len(ids) - 1
-    means = (_perplexity(nll / count) for nll in (nll_exact, nll_present))
-    return Scores(count, *means, divergence / count, setting)
+    return Scores(count, _perplexity(nll_exact / count), _perplexity(nll_present / count), divergence / count, setting)
 
 
 def reader(runner: ForwardRunner) -> Reader:

@@ -24,6 +24,7 @@ THINKING = "The prompt leaves out what the model thought before its earlier answ
 TRIMMED = "The chat template drops spaces or lines around the earlier answer."
 CUT = "The earlier answer was cut at a stop string or within a character, and the model had written more."
 SPELLED = "The tokenizer joins the end of the earlier answer with the text that follows it."
+MARKED = "The earlier answer has marks without text, which the conversation does not repeat."
 ANOTHER_KIND = "The text before was read without the chat template, or with it."
 
 
@@ -93,7 +94,8 @@ def _joined(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int]
         return joined
     # The window drops the space that such a model drew before its answer, and some templates do not give it back: it
     # stays in the ids of this answer, as in those of earlier ones.
-    base, rest = _reads(tokenizer, before.prompt_ids), prompt.text[len(before.prompt.text) :]
+    base = _reads(tokenizer, before.prompt_ids)
+    rest = _reads(tokenizer, tokenizer.encode(prompt.text[len(before.prompt.text) :], special=False))
     return joined if kept and reads in (base + rest, f"{base} {rest}") else None
 
 
@@ -125,6 +127,8 @@ def _why(
         return THINKING
     if len(tokenizer.decode(before.ids).strip()) > len(before.text.strip()):
         return CUT
+    if tokenizer.special_ids & set(before.ids[:-1]):
+        return MARKED
     return SPELLED if rest.startswith((before.text, f" {before.text}")) else TRIMMED
 
 

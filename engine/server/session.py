@@ -7,6 +7,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +15,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine import config
 from engine.config import ModelNotFound
-from engine.core.commands import LoadModel, SetOption, UnloadModel
+from engine.core.commands import DropChat, LoadModel, SetOption, UnloadModel
 from engine.core.events import ErrorEvent, Event, FinishedEvent, TokensEvent
 from engine.protocol import (
     PROTOCOL,
@@ -23,12 +24,15 @@ from engine.protocol import (
     Compare,
     Counted,
     CountTokens,
+    DescribePage,
     Error,
     Estimate,
     Estimated,
+    ForgetChat,
     Generate,
     Hello,
     Load,
+    MeasureCost,
     Message,
     Set,
     Subscribe,
@@ -38,6 +42,7 @@ from engine.protocol import (
     encode,
 )
 from engine.server.answering import (
+    Asked,
     Refused,
     broadcast_message,
     cancelled_before_start,
@@ -46,6 +51,7 @@ from engine.server.answering import (
     tokenised,
 )
 from engine.server.compare import compare
+from engine.server.cache_messages import CacheMessages
 from engine.server.frames import UNREADABLE, explained, refused_greeting, unreadable
 from engine.server.hub import EngineHub, RequestEvent
 from engine.server.outbox import Outbox
@@ -69,7 +75,8 @@ class Session:
         self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
-        self._telemetry: asyncio.Task[None] | None = None
+        self._cache = CacheMessages(hub, self._outbox.put)
+        self._subscribed: list[asyncio.Task[None]] = []
 
     async def run(self) -> None:
         await self._socket.accept()
@@ -191,6 +198,13 @@ class Session:
                 self._begin(message.id, self._estimate(message))
             case Subscribe():
                 self._subscribe(message)
+            case DescribePage():
+                self._begin(message.id, self._cache.describe(message))
+            case MeasureCost():
+                self._begin(message.id, self._cache.measure(message, self._turns))
+            case ForgetChat(chat=chat):
+                self._turns.forget(chat)
+                hub.submit(DropChat(chat))
             case Hello():
                 raise Refused("already_greeted", "The greeting came twice. Send it once, as the first message.")
 
@@ -224,18 +238,21 @@ class Session:
 
     async def _generate(self, message: Generate, active: _Active) -> None:
         try:
-            prompt = await prepared(self._hub, message.prompt, self._turns, message.parent, message.thinking)
+            asked = Asked(message.prompt, message.thinking, message.overflow, message.sampling.max_tokens)
+            prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
             if active.cancelled:
                 for answer in range(min(message.n, MAX_ACTIVE)):
                     self._outbox.put(cancelled_before_start(message.id, answer))
                 return
             ended = asyncio.Event()
             left = message.n
-            first = Answer(prompt.text, prompt.ids)
+            first = Answer(prompt.text, prompt.ids, message.prompt, message.parent, message.chat)
+            if (cut := prompt.context_cut(message.id)) is not None:
+                self._outbox.put(cut)
 
             def listener(event: RequestEvent) -> None:
                 nonlocal left
-                self._outbox.put(request_message(event, message.id))
+                self._outbox.put(request_message(event, message.id, prompt.continued))
                 match event:
                     case TokensEvent(answer=0):
                         first.take(event)
@@ -247,7 +264,15 @@ class Session:
                     ended.set()
 
             active.name = self._hub.add(
-                prompt.ids, listener, message.sampling, message.n, message.optimisations, prompt.text.continues
+                prompt.ids,
+                listener,
+                message.sampling,
+                message.n,
+                message.optimisations,
+                prompt.text.continues,
+                prompt.window,
+                message.chat,
+                message.id,
             )
             await ended.wait()
         finally:
@@ -287,14 +312,19 @@ class Session:
         self._outbox.put(Estimated(id=message.id, fits=fits, fit=fit, sentence=sentence))
 
     def _subscribe(self, message: Subscribe) -> None:
-        if self._telemetry is not None:
-            self._telemetry.cancel()
-            self._telemetry = None
+        """The new list of topics takes the place of the one before."""
+        for task in self._subscribed:
+            task.cancel()
+        rate = min(MAX_RATE, max(0.1, message.rate)) if message.rate == message.rate else MAX_RATE
+        works: list[Coroutine[Any, Any, None]] = []
         if "telemetry" in message.topics:
-            rate = min(MAX_RATE, max(0.1, message.rate)) if message.rate == message.rate else MAX_RATE
-            self._telemetry = asyncio.create_task(self._measure(1.0 / rate))
-            self._tasks.add(self._telemetry)
-            self._telemetry.add_done_callback(self._tasks.discard)
+            works.append(self._measure(1.0 / rate))
+        if {"pages", "tree"} & set(message.topics):
+            works.append(self._cache.watch(message.topics, 1.0 / rate))
+        self._subscribed = [asyncio.create_task(work) for work in works]
+        for task in self._subscribed:
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     async def _measure(self, interval: float) -> None:
         since = time.monotonic()

@@ -117,6 +117,11 @@ class Turns:
             return None
         return next((turn for turn in reversed(self._turns.values()) if turn.chat == chat), None)
 
+    def forget(self, chat: str) -> None:
+        """Drop the turns of a conversation that was deleted."""
+        for name in [name for name, turn in self._turns.items() if turn.chat == chat]:
+            del self._turns[name]
+
     def match(self, prompt: Sequence[ChatMessage] | str, tokenizer: Tokenizer) -> str:
         """The name of the longest remembered turn that ``prompt`` goes on from, for clients that name none; or "".
 
