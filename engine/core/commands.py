@@ -7,7 +7,6 @@ from typing import Literal, NamedTuple
 
 from engine.core.cache_view import CacheView, PageView, TreeView
 from engine.core.score import Scores
-
 from engine.protocol import LoadOptions, Sampling, Value
 
 
@@ -84,14 +83,4 @@ class Shutdown(NamedTuple):
     pass
 
 
-Command = (
-    AddRequest
-    | CancelRequest
-    | SetOption
-    | LoadModel
-    | UnloadModel
-    | Inspect
-    | MeasureText
-    | DropChat
-    | Shutdown
-)
+Command = AddRequest | CancelRequest | SetOption | LoadModel | UnloadModel | Inspect | MeasureText | DropChat | Shutdown

@@ -100,7 +100,7 @@ def _joined(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int]
 
 
 def _continuation(prompt: PromptText, before: Turn) -> str | None:
-    """The turn's answer as it stands in ``prompt``: some templates trim it, or give it the space that the window drops."""
+    """The turn's answer as it stands in ``prompt``: some templates trim it or give back the space that is not shown."""
     if before.thinks:
         return None
     text, rest = before.text, prompt.text[len(before.prompt.text) :]

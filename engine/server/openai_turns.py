@@ -39,9 +39,7 @@ class Conversations:
         return Found(prompt, self._listener(asked, prompt, parent))
 
     def _listener(self, asked: Asked, prompt: Prepared, parent: str) -> Callable[[RequestEvent], None]:
-        answers: defaultdict[int, Answer] = defaultdict(
-            lambda: Answer(prompt.text, prompt.ids, asked.prompt, parent)
-        )
+        answers: defaultdict[int, Answer] = defaultdict(lambda: Answer(prompt.text, prompt.ids, asked.prompt, parent))
 
         def hear(event: RequestEvent) -> None:
             match event:

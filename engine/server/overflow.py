@@ -3,12 +3,13 @@
 Leaving out the middle keeps the system prompt, the first turn and the last ones, in whole turns. Dropping one turn more
 each time would make every prompt a new one to the cache. So the places where a cut may end lie apart, at the first turn
 behind each quarter of a context's worth of messages: a cut stays where it is until what follows it has grown by a
-quarter, and until then each prompt begins with all of the one before. The places follow from the messages alone, so that
-clients which send the whole conversation each time, and a server that was started anew, find the same.
+quarter, and until then each prompt begins with all of the one before. The places follow from the messages alone, so
+that clients which send the whole conversation each time, and a server that was started anew, find the same.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -70,7 +71,7 @@ def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context:
     first, newest = starts[1], starts[-1]
     step = max(1, context // 4)
     size, due = 0, step
-    for start, end in zip(starts[1:-1], starts[2:], strict=True):
+    for start, end in itertools.pairwise(starts):
         size += sum(tokens(message.content) + _OVERHEAD for message in messages[start:end])
         if size >= due:
             due = (size // step + 1) * step

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -50,11 +49,12 @@ from engine.server.answering import (
     request_message,
     tokenised,
 )
-from engine.server.compare import compare
 from engine.server.cache_messages import CacheMessages
+from engine.server.compare import compare
 from engine.server.frames import UNREADABLE, explained, refused_greeting, unreadable
 from engine.server.hub import EngineHub, RequestEvent
 from engine.server.outbox import Outbox
+from engine.server.subscriptions import Subscriptions
 from engine.server.turns import Answer, Turns
 from engine.text.template import PromptError
 
@@ -63,7 +63,6 @@ log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 MAX_ACTIVE = 64
 """Requests that one client may have in progress."""
-MAX_RATE = 10.0
 
 
 class Session:
@@ -76,7 +75,7 @@ class Session:
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
         self._cache = CacheMessages(hub, self._outbox.put)
-        self._subscribed: list[asyncio.Task[None]] = []
+        self._subscriptions = Subscriptions(hub, self._cache, self._outbox.put)
 
     async def run(self) -> None:
         await self._socket.accept()
@@ -132,7 +131,7 @@ class Session:
                 active.cancel(self._hub)
             for task in [sender, *self._tasks]:
                 task.cancel()
-            await asyncio.gather(sender, *self._tasks, return_exceptions=True)
+            await asyncio.gather(sender, *self._tasks, self._subscriptions.end(), return_exceptions=True)
 
     async def _send(self) -> None:
         while True:
@@ -197,7 +196,7 @@ class Session:
             case Estimate():
                 self._begin(message.id, self._estimate(message))
             case Subscribe():
-                self._subscribe(message)
+                self._subscriptions.change(message)
             case DescribePage():
                 self._begin(message.id, self._cache.describe(message))
             case MeasureCost():
@@ -310,30 +309,6 @@ class Session:
             self._hub.probes.estimate, path, draft, message.options, self._hub.loaded, switches
         )
         self._outbox.put(Estimated(id=message.id, fits=fits, fit=fit, sentence=sentence))
-
-    def _subscribe(self, message: Subscribe) -> None:
-        """The new list of topics takes the place of the one before."""
-        for task in self._subscribed:
-            task.cancel()
-        rate = min(MAX_RATE, max(0.1, message.rate)) if message.rate == message.rate else MAX_RATE
-        works: list[Coroutine[Any, Any, None]] = []
-        if "telemetry" in message.topics:
-            works.append(self._measure(1.0 / rate))
-        if {"pages", "tree"} & set(message.topics):
-            works.append(self._cache.watch(message.topics, 1.0 / rate))
-        self._subscribed = [asyncio.create_task(work) for work in works]
-        for task in self._subscribed:
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
-
-    async def _measure(self, interval: float) -> None:
-        since = time.monotonic()
-        due = since
-        while True:
-            self._outbox.put(await self._hub.frame(since))
-            since = time.monotonic()
-            due = max(due + interval, since)
-            await asyncio.sleep(due - since)
 
     def _on_broadcast(self, event: Event) -> None:
         message = broadcast_message(event)

@@ -42,7 +42,14 @@ def test_states_and_owners() -> None:
     message = page_map(view(7, refs, held, kept, swapped=3, saved=1), {"r1": "one", "r2": "two", "": ""}.__getitem__)
     states, owners = shown(message)
     assert states == ["private", "shared", "locked", "cached", "private", "free"]
-    assert [message.legend[owner - 1].id if owner else None for owner in owners] == ["one", "one", "one", "", None, None]
+    assert [message.legend[owner - 1].id if owner else None for owner in owners] == [
+        "one",
+        "one",
+        "one",
+        "",
+        None,
+        None,
+    ]
     assert message.legend[owners[3] - 1].chat == "a"
     assert (message.total, message.swapped, message.saved, message.page_tokens) == (6, 3, 1, 16)
     assert decode_from_engine(encode(message)) == message

@@ -114,7 +114,11 @@ class FakeEngine:
     def _model(self, path: str, draft: str = "") -> Any:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
         return SimpleNamespace(
-            card=card(path, draft, self.context), fit=FIT, path=path, tokenizer=tokenizer, chat_template=ChatTemplate(self.template)
+            card=card(path, draft, self.context),
+            fit=FIT,
+            path=path,
+            tokenizer=tokenizer,
+            chat_template=ChatTemplate(self.template),
         )
 
     # --- what the server uses ------------------------------------------------------------------------------------
@@ -194,7 +198,9 @@ class FakeEngine:
         for name, pages in self.pages.items():
             if page in pages:
                 first = 16 * pages.index(page)
-                return PageView(page, "private", (self.chats[name],), first, tuple(self.texts[name][first : first + 16]))
+                return PageView(
+                    page, "private", (self.chats[name],), first, tuple(self.texts[name][first : first + 16])
+                )
         return PageView(page, "free") if 1 <= page <= 6 else None
 
     # --- scripts -------------------------------------------------------------------------------------------------

@@ -67,9 +67,7 @@ def test_a_model_that_goes_leaves_an_empty_map(client: Client) -> None:
     assert (empty.total, states(empty)) == (0, [])
 
 
-def test_a_busy_engine_only_delays_the_maps(
-    client: Client, running: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_busy_engine_only_delays_the_maps(client: Client, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub, "INSPECT_SECONDS", 0.05)
     running.engine.silent = True
     client.send(p.Subscribe(topics=["pages"], rate=10))
