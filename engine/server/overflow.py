@@ -71,7 +71,7 @@ def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context:
     first, newest = starts[1], starts[-1]
     step = max(1, context // 4)
     size, due = 0, step
-    for start, end in itertools.pairwise(starts):
+    for start, end in itertools.pairwise(starts[1:]):
         size += sum(tokens(message.content) + _OVERHEAD for message in messages[start:end])
         if size >= due:
             due = (size // step + 1) * step
