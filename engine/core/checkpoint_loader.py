@@ -19,11 +19,13 @@ from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
+from engine.core.inspecting import Readers
 from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed, Progress
 from engine.core.options import EngineOptions
 from engine.core.parts import Part, fallbacks, open_draft, prove
 from engine.core.runner import RunnableModel, Runner, SequenceRows
+from engine.core.score import Reader, pages_for, reader
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
@@ -173,8 +175,7 @@ class OpenedCheckpoint:
         return model
 
     def _runner(self, model: CausalLM, pages: int) -> Runner:
-        store = new_store(model.config, pages, model.dtype, self.device)
-        return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
+        return _runner(model, pages, self.device)
 
     def _loaded(
         self,
@@ -229,6 +230,7 @@ class OpenedCheckpoint:
             path=self.command.path,
             draft_path=self.command.draft,
             options=self.command.options,
+            readers=_readers(model, self.device),
         )
 
     def _planned(self, free: int) -> estimate.Plan:
@@ -248,6 +250,20 @@ class OpenedCheckpoint:
     def _bytes_on_disk(self) -> int:
         draft = self.draft.checkpoint.weight_bytes if self.draft is not None else 0
         return self.target.checkpoint.weight_bytes + draft
+
+
+def _runner(model: CausalLM, pages: int, device: torch.device) -> Runner:
+    store = new_store(model.config, pages, model.dtype, device)
+    return Runner(cast(RunnableModel, model), store, Attention(model.numerics), device)
+
+
+def _readers(model: CausalLM, device: torch.device) -> Readers:
+    """Readers with arenas as those of the answers, and with exact ones."""
+
+    def exact(length: int) -> Reader:
+        return reader(_runner(model, pages_for(length) + 1, device))
+
+    return Readers(exact, exact, f"{str(model.dtype).removeprefix('torch.')}, all pages")
 
 
 def _check(options: LoadOptions) -> None:

@@ -16,8 +16,20 @@ from engine.cache.radix_node import TREE
 from engine.catalogue import BY_KEY, Capability, OptionError
 from engine.checkpoints.errors import LoadCancelled
 from engine.core.checkpoint_loader import CheckpointLoader
-from engine.core.commands import AddRequest, CancelRequest, Command, LoadModel, SetOption, Shutdown, UnloadModel
+from engine.core.commands import (
+    AddRequest,
+    CancelRequest,
+    Command,
+    DropChat,
+    Inspect,
+    LoadModel,
+    MeasureText,
+    SetOption,
+    Shutdown,
+    UnloadModel,
+)
 from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent, OptionsEvent, UnloadedEvent
+from engine.core.inspecting import Measuring, inspected
 from engine.core.loaded import LoadedModel
 from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
 from engine.core.options import EngineOptions
@@ -25,7 +37,7 @@ from engine.core.request import Request
 from engine.core.stepper import Stepper, is_out_of_memory
 from engine.layers.linear.triton.runtime import machine_declines
 from engine.native.library import declines as native_declines
-from engine.protocol import OptionSpec
+from engine.protocol import CacheStats, OptionSpec
 from engine.sampling.params import SamplingError, resolve
 
 _log = logging.getLogger(__name__)
@@ -54,6 +66,8 @@ class Engine:
         self._submitting = threading.Lock()
         self._stopping = False
         self._arrivals = 0
+        self._version = 0
+        self._measuring = Measuring()
 
     # --- from any thread -----------------------------------------------------------------------------------------
 
@@ -79,6 +93,14 @@ class Engine:
     def catalogue_state(self) -> list[OptionSpec]:
         return self._options.state()
 
+    def cache_version(self) -> int:
+        """Another number whenever pages may have changed hands; for any thread."""
+        return self._version
+
+    def cache_stats(self) -> CacheStats:
+        """What the cache did since the model was loaded; for any thread."""
+        return CacheStats()
+
     # --- the engine thread ---------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -102,10 +124,12 @@ class Engine:
             worked = True
         if self._stepper is not None and not self._stopping:
             worked = self._step(self._stepper) or worked
+            worked = self._measuring.step() or worked
         return worked
 
     def _step(self, stepper: Stepper) -> bool:
         """One step; a fault in the loop itself ends all answers, and the model goes on with clean books."""
+        self._version += stepper.busy
         try:
             return stepper.step()
         except Exception as error:
@@ -117,6 +141,7 @@ class Engine:
     def install(self, model: LoadedModel) -> None:
         """Serve this model from now on (the end of a load)."""
         self._stepper = Stepper(model, self._options, self._emit, self._clock)
+        self._version += 1
         for numerics in model.numerics:
             numerics.batch_invariant = self._options.batch_invariant
         self._options.adopt(_capabilities(model))
@@ -145,6 +170,7 @@ class Engine:
                 case CancelRequest(id):
                     if self._stepper is not None:
                         self._stepper.cancel(id)
+                        self._version += 1
                 case SetOption(key, value):
                     self._set(key, value)
                 case LoadModel():
@@ -153,6 +179,13 @@ class Engine:
                     self._load(command)
                 case UnloadModel():
                     self._unload("")
+                case Inspect():
+                    command.reply(inspected(self._stepper, command, self._version))
+                case MeasureText():
+                    model = self.loaded
+                    self._measuring.add(model, model.readers if model is not None else None, command)
+                case DropChat():
+                    pass  # nothing of a chat outlives its requests
                 case Shutdown():
                     self._stopping = True
         except (OptionError, SamplingError, LoadFailed) as refused:
@@ -290,6 +323,8 @@ class Engine:
     def _drop(self) -> None:
         """Let go of the model without a word: its successor is about to take its place."""
         self._stepper = None
+        self._version += 1
+        self._measuring.drop()
         release_memory()
 
     def _unload(self, reason: str) -> None:

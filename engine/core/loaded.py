@@ -19,6 +19,7 @@ from engine.text.stream import TextStream
 
 if TYPE_CHECKING:
     from engine.checkpoints.load import Checkpoint
+    from engine.core.inspecting import Readers
     from engine.models.base import CausalLM
     from engine.text.channels import ChannelStyle
     from engine.text.template import ChatTemplate
@@ -67,6 +68,8 @@ class LoadedModel:
     path: str = ""
     draft_path: str = ""
     options: LoadOptions = field(default_factory=LoadOptions)
+    readers: Readers | None = None
+    """How a text is scored with the model beside its answers."""
 
     def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> TextStream:
         """The text of a new answer; one that goes on from plain text has no channels."""
