@@ -51,6 +51,12 @@ class KeepAll:
 
     name = "keep_all"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeepAll)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def restricts(self, stop: int) -> bool:
         """See `PagePolicy.restricts`."""
         return False
@@ -113,3 +119,12 @@ class WindowWithSinks:
         """See `PagePolicy.kept_pages`: the sinks', and those of the window wherever on its pages it begins."""
         most = -(-self.sinks // PAGE_SIZE) + -(-(self.window - 1) // PAGE_SIZE) + 1
         return min(-(-length // PAGE_SIZE), most)
+
+
+def policy_of(name: str, window: int) -> PagePolicy:
+    """The policy of a catalogue value, with `window` tokens where it has one. Raises ValueError for an unknown name."""
+    if name == KeepAll.name:
+        return KeepAll()
+    if name == WindowWithSinks.name:
+        return WindowWithSinks(window)
+    raise ValueError(f"no page policy is called {name!r}")

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
 from engine import catalogue
+from engine.cache.policies import KeepAll, PagePolicy, policy_of
 from engine.catalogue import Capability
 from engine.protocol import OptionSpec, Value
 
@@ -13,11 +14,12 @@ _ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 class RequestOptions(NamedTuple):
-    """The request-scope switches, as they hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
+    """The switches that hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
 
     kv_cache: bool = True
     speculation: str = "off"
     draft_length: int = 0
+    policy: PagePolicy = KeepAll()
 
 
 class EngineOptions:
@@ -59,6 +61,7 @@ class EngineOptions:
             kv_cache=bool(values["kv_cache"]),
             speculation=str(values["speculation"]),
             draft_length=int(values["draft_length"]),
+            policy=policy_of(str(values["page_policy"]), int(values["window_tokens"])),
         )
 
     @property
@@ -78,6 +81,10 @@ class EngineOptions:
     @property
     def batch_invariant(self) -> bool:
         return bool(self.values["batch_invariant"])
+
+    @property
+    def cascade(self) -> bool:
+        return bool(self.values["cascade"])
 
     @property
     def packing(self) -> str:
