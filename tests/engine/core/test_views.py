@@ -138,4 +138,6 @@ def test_a_request_takes_the_policy_of_its_arrival() -> None:
     assert (before.policy, options.for_request({}).policy) == (WindowWithSinks(1024), WindowWithSinks(300))
     assert options.cascade
     options.set("cascade", False)
-    assert not options.cascade
+    numerics = Numerics()
+    options.apply_to(numerics)
+    assert (numerics.cascade, numerics.batch_invariant) == (False, False)
