@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from typing import NamedTuple, cast, get_args
 
 from engine import catalogue
+from engine.cache.policies import KeepAll, PagePolicy, policy_of
 from engine.catalogue import Capability
+from engine.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value
 from engine.scheduling.preemption import Mode
 
@@ -14,12 +16,13 @@ _ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 class RequestOptions(NamedTuple):
-    """The request-scope switches, as they hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
+    """The switches that hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
 
     kv_cache: bool = True
     speculation: str = "off"
     draft_length: int = 0
     prefix_cache: bool = True
+    policy: PagePolicy = KeepAll()
 
 
 class EngineOptions:
@@ -62,6 +65,7 @@ class EngineOptions:
             speculation=str(values["speculation"]),
             draft_length=int(values["draft_length"]),
             prefix_cache=bool(values["prefix_cache"]),
+            policy=policy_of(str(values["page_policy"]), int(values["window_tokens"])),
         )
 
     @property
@@ -82,6 +86,7 @@ class EngineOptions:
     def admission(self) -> str:
         """The order of admission: "longest_prefix" or "first_come"."""
         return str(self.values["admission"])
+
     def preemption(self) -> Mode:
         """What becomes of a preempted answer's keys and values."""
         return cast(Mode, self.values["preemption"])
@@ -99,6 +104,14 @@ class EngineOptions:
     @property
     def batch_invariant(self) -> bool:
         return bool(self.values["batch_invariant"])
+
+    @property
+    def cascade(self) -> bool:
+        return bool(self.values["cascade"])
+
+    def apply_to(self, numerics: Numerics) -> None:
+        """Set the live modes of a model."""
+        numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
 
     @property
     def packing(self) -> str:
