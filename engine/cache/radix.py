@@ -24,6 +24,7 @@ class PrefixTree:
         self.roots: dict[Hashable, Node] = {}
         self.version = 0  # changes with every page that comes or goes
         self.pages = self.evictable = self.evicted = 0
+        self.gone: set[int] = set()  # pages given up, until they are used again: only shown
         self._ids = 0
         self._order = 0
         self._leaves: list[tuple[int, int, Node]] = []  # a heap with stale entries, see _offer
@@ -145,15 +146,19 @@ class PrefixTree:
             node = child
         return Inserted(node, kept)
 
-    def adopt(self, namespace: Hashable, keys: Sequence[Key], held: Held) -> bool:
-        """Know of a text that a tier holds from its beginning on. False where the tree has its first page already."""
-        root = self._root(namespace)
-        if not keys or keys[0] in root.children:
-            return False
-        node = self._new(root, list(keys), [], bytearray(len(keys)))
-        self._hold(node, held)
-        self._touch(node)
-        return True
+    def adopt(self, namespace: Hashable, keys: Sequence[Key], held: Callable[[int, int], Held]) -> None:
+        """Know of a text that a tier holds: ``held(first, stop)`` are those of its pages that the tree lacks."""
+        node, at = self._root(namespace), 0
+        while at < len(keys):
+            child = node.children.get(keys[at])
+            if child is None:
+                node = self._new(node, list(keys[at:]), [], bytearray(len(keys) - at))
+                self._hold(node, held(at, len(keys)))
+                self._touch(node)
+                return
+            shared = common(child.keys, keys, at)
+            at += shared
+            node = self._split(child, shared) if shared < len(child.keys) and at < len(keys) else child
 
     def restore(self, node: Node, pages: list[int]) -> bool:
         """Bring a held node, whose parent is on the device, into these pages, of which the tree takes a reference.
@@ -194,6 +199,7 @@ class PrefixTree:
         assert parent is not None
         held = self.tier.put(pages) if self.tier is not None else None
         node.pages = []
+        self.gone.update(pages)
         self.pool.release(pages, TREE)
         self.pages -= len(pages)
         self.evictable -= len(pages)

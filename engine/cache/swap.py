@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from engine.cache.pool import PAGE_SIZE
 from engine.cache.transfer import host_buffer, host_cost, pages_per_stage
 
 _log = logging.getLogger(__name__)
@@ -48,6 +49,10 @@ class Swapped:
     locks: int = 0
     blobs: list[list[Tensor]] = field(default_factory=list, repr=False)
     """Of each store, in pieces: uint8 [pages, page_bytes]."""
+
+    @property
+    def pinned(self) -> bool:
+        return any(piece.is_pinned() for pieces in self.blobs for piece in pieces[:1])
 
     @property
     def evictable(self) -> bool:
@@ -168,6 +173,30 @@ class SwapSpace:
         self._expect(handles)
         self._forget(handles)
 
+    def split(self, handle: Swapped, pages: int) -> tuple[Swapped, Swapped]:
+        """The same as two handles, the first of so many pages; each has memory of its own, for a moment twice.
+
+        Raises ValueError for a handle that is not held, is locked, or has no more pages.
+        """
+        self._expect([handle])
+        if not 0 < pages < handle.pages or handle.locks:
+            raise ValueError(f"a handle of {handle.pages} pages cannot be split after {pages}")
+        parts = []
+        for first, stop in ((0, pages), (pages, handle.pages)):
+            blobs = [[_cut(pieces, first, stop, handle)] for pieces in handle.blobs]
+            size = sum(host_cost(stop - first, pieces[0].shape[1], handle.pinned) for pieces in blobs)
+            tokens = max(0, min(handle.tokens, stop * PAGE_SIZE) - first * PAGE_SIZE)
+            parts.append(Swapped(handle.owner, stop - first, tokens, size, handle.used, blobs=blobs))
+        held = list(self._held)
+        place = held.index(handle)
+        self._forget([handle])
+        for part in parts:
+            self._count(part, 1)
+        # Both take the place of what they were, lest the order of use be lost.
+        self._held = dict.fromkeys([*held[:place], *reversed(parts), *held[place + 1 :]])
+        self._evict(0)
+        return parts[0], parts[1]
+
     def touch(self, handles: Sequence[Swapped]) -> None:
         """They were of use now, the last of them the most. Raises ValueError if one is not held."""
         self._expect(handles)
@@ -284,6 +313,18 @@ class SwapSpace:
 
 def _pinned(store: PageStore) -> bool:
     return store.device.type == "cuda"
+
+
+def _cut(pieces: Sequence[Tensor], first: int, stop: int, handle: Swapped) -> Tensor:
+    """The pages [first, stop) of what was put in pieces, in memory of their own."""
+    part = host_buffer(stop - first, pieces[0].shape[1], handle.pinned)
+    at = 0
+    for piece in pieces:
+        low, high = max(first, at), min(stop, at + len(piece))
+        if low < high:
+            part[low - first : high - first] = piece[low - at : high - at]
+        at += len(piece)
+    return part
 
 
 def _pieces(store: PageStore, pages: int) -> list[int]:

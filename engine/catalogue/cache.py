@@ -117,7 +117,7 @@ CACHE = (
         "an answer gets. What lies between is forgotten, and the model cannot quote it.",
         shows="pages of a long answer, and the tokens it no longer sees",
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",
-        choices=(Choice("keep_all", "keep all"), Choice("window_sinks", "window + sinks")),
+        choices=(Choice("keep_all", "keep all"), Choice("window_sinks", "window + sinks", needs=("sliding window",))),
         compare=("keep_all", "window_sinks"),
     ),
     Option(

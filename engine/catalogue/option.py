@@ -8,13 +8,14 @@ from typing import Literal
 
 from engine.protocol import Exactness, Value
 
-Capability = Literal["model", "draft model", "packed weights", "native kernel"]
+Capability = Literal["model", "draft model", "packed weights", "native kernel", "sliding window"]
 """What a switch may need before it can apply."""
 
 MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "draft model": "Needs a draft model: load one beside the model.",
     "packed weights": "This model's weights are not packed: each has 16 or 32 bits.",
+    "sliding window": "This model's positions or its cache allow no window.",
     "native kernel": "Kvasir's own kernel does not serve this device: kvasir doctor says why.",
 }
 

@@ -85,16 +85,23 @@ class Holding(NamedTuple):
 
 
 def view(
-    version: int, refs: Sequence[int], holdings: Sequence[Holding], kept: Sequence[Holding] = (), **more: int
+    version: int,
+    refs: Sequence[int],
+    holdings: Sequence[Holding],
+    kept: Sequence[Holding] = (),
+    gone: Sequence[int] = (),
+    **more: int,
 ) -> CacheView:
     """A view from the ledger's reference counts [pages of the pool, page 0 included] and from who holds what.
 
     A held page is in the state that its holder says, and "shared" where several answers hold it. ``kept`` is the
     prefix tree's: it says what is "cached" or "locked" and who filled it, and answers that hold such pages besides
-    change nothing. Pages with references whose holder is not named are "private" of nobody.
+    change nothing. ``gone`` are free pages that it gave up. Pages with references whose holder is not named are
+    "private" of nobody.
     """
     counts = np.asarray(refs, dtype=np.int64)
     states = np.where(counts > 0, STATE["private"], STATE["free"]).astype(np.uint8)
+    states[np.asarray(gone, dtype=np.int64)] = STATE["evicted"]
     owners = np.zeros(len(counts), dtype=np.uint16)
     readers = np.zeros(len(counts), dtype=np.int64)
     legend: dict[PageOwner, int] = {}

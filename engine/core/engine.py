@@ -12,7 +12,8 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from engine.cache.radix_node import TREE
+from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
+from engine.cache.saved import SavedChats
 from engine.catalogue import BY_KEY, Capability, OptionError
 from engine.checkpoints.errors import LoadCancelled
 from engine.core.checkpoint_loader import CheckpointLoader
@@ -36,6 +37,7 @@ from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.stepper import Stepper, is_out_of_memory
 from engine.layers.linear.triton.runtime import machine_declines
+from engine.models.restrictions import refuses
 from engine.native.library import declines as native_declines
 from engine.protocol import CacheStats, OptionSpec
 from engine.sampling.params import SamplingError, resolve
@@ -43,6 +45,8 @@ from engine.sampling.params import SamplingError, resolve
 _log = logging.getLogger(__name__)
 
 MAX_ANSWERS = 64
+ENDLESS = 1 << 40
+"""The context of a chat over whose text a window slides, in tokens."""
 
 
 class Engine:
@@ -54,9 +58,13 @@ class Engine:
         device: str = "auto",
         clock: Callable[[], float] = time.monotonic,
         loader: Loader | None = None,
+        saved: SavedChats | None = None,
     ) -> None:
-        """``device`` is what "auto" in a load means: "auto", "cpu" or "cuda". ``loader`` brings models into memory."""
-        self._emit, self._clock = emit, clock
+        """``device`` is what "auto" in a load means: "auto", "cpu" or "cuda". ``loader`` brings models into memory.
+
+        ``saved`` keeps chats in files while the quota (``disk_cache``) is above 0; None: never.
+        """
+        self._emit, self._clock, self._saved = emit, clock, saved
         self._loader: Loader = loader or CheckpointLoader(device)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._options = EngineOptions()
@@ -99,7 +107,8 @@ class Engine:
 
     def cache_stats(self) -> CacheStats:
         """What the cache did since the model was loaded; for any thread."""
-        return CacheStats()
+        stepper = self._stepper
+        return stepper.cache.stats if stepper is not None else CacheStats()
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 
@@ -111,6 +120,8 @@ class Engine:
             self._check()
             self._obey(self._commands.get())
         self._unload("")
+        if self._saved is not None:
+            self._saved.close()
 
     def step(self) -> bool:
         """Obey all commands that wait, then do one step; whether anything was done."""
@@ -135,16 +146,16 @@ class Engine:
         except Exception as error:
             _log.exception("the step loop failed")
             stepper.abandon(f"The engine failed ({error}). Try again; the log has the details.")
-            self._stepper = Stepper(stepper.model, self._options, self._emit, self._clock)
+            self._stepper = Stepper(stepper.model, self._options, self._emit, self._clock, self._saved)
             return True
 
     def install(self, model: LoadedModel) -> None:
         """Serve this model from now on (the end of a load)."""
-        self._stepper = Stepper(model, self._options, self._emit, self._clock)
+        self._stepper = Stepper(model, self._options, self._emit, self._clock, self._saved)
         self._version += 1
-        for numerics in model.numerics:
-            numerics.batch_invariant = self._options.batch_invariant
         self._options.adopt(_capabilities(model))
+        for numerics in model.numerics:
+            self._options.apply_to(numerics)
         self._emit(LoadedEvent(model.card, model.fit))
         self._emit(OptionsEvent(self._options.state()))
 
@@ -153,11 +164,7 @@ class Engine:
         if self._stepper is None:
             return
         try:
-            self._stepper.pool.check()
-            self._stepper.tree.check()
-            strays = [owner for owner in self._stepper.pool.owners() if owner != TREE]
-            if strays or self._stepper.tree.evictable != self._stepper.tree.pages:
-                raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
+            self._stepper.cache.check(idle=True)
         except AssertionError as error:
             _log.exception("the page pool does not add up")
             self._emit(ErrorEvent("internal", f"The page ledger does not add up ({error}). Load the model again."))
@@ -184,8 +191,9 @@ class Engine:
                 case MeasureText():
                     model = self.loaded
                     self._measuring.add(model, model.readers if model is not None else None, command)
-                case DropChat():
-                    pass  # nothing of a chat outlives its requests
+                case DropChat(chat):
+                    if self._saved is not None:
+                        self._saved.forget(chat)
                 case Shutdown():
                     self._stopping = True
         except (OptionError, SamplingError, LoadFailed) as refused:
@@ -206,6 +214,9 @@ class Engine:
         model = stepper.model
         params = resolve(command.sampling, model.sampling)
         options = self._options.for_request(command.optimisations)
+        context = model.limit
+        if command.window is not None:
+            options, context = options._replace(policy=self._window(model, command.window)), ENDLESS
         now = self._clock()
         first: Request | None = None
         for answer in range(command.n):
@@ -217,12 +228,22 @@ class Engine:
                 list(command.prompt_ids),
                 params,
                 options,
-                model.limit,
+                context,
                 model.open_stream(params.stop, command.continues, command.prompt_ids),
                 now,
             )
+            request.chat = command.chat
             request.fork_of, first = first, first or request
             stepper.add(request)
+
+    @staticmethod
+    def _window(model: LoadedModel, window: int) -> WindowWithSinks:
+        """The policy of a chat over whose text a window slides. Raises OptionError where the model allows none."""
+        policy = WindowWithSinks(max(window, LEAST_WINDOW))
+        reason = refuses(policy, model.model.config) if model.model is not None else ""
+        if reason:
+            raise OptionError(f"{reason} Choose what else is to happen when the chat outgrows the context.")
+        return policy
 
     def _refusal(self, command: AddRequest) -> ErrorEvent | None:
         """Why the request cannot be served, before anything is made for it."""
@@ -239,7 +260,7 @@ class Engine:
             return ErrorEvent("bad_request", text, command.id)
         if prompt == 0:
             return ErrorEvent("bad_request", "The prompt is empty. Write something first.", command.id)
-        if prompt >= card.context:
+        if prompt >= card.context and command.window is None:
             text = (
                 f"The prompt has {prompt:,} tokens and the context holds {card.context:,}, the answer included. "
                 "Shorten the conversation, or load the model with a longer context."
@@ -258,11 +279,12 @@ class Engine:
         if self._options.values == before:
             return
         model = self.loaded
-        if key == "batch_invariant" and model is not None:
-            for numerics in model.numerics:
-                numerics.batch_invariant = self._options.batch_invariant
-            if self._stepper is not None:
-                self._stepper.stop_sharing()
+        for numerics in model.numerics if model is not None else ():
+            self._options.apply_to(numerics)
+        if key == "batch_invariant" and self._stepper is not None:
+            self._stepper.stop_sharing()
+        if key == "disk_cache" and self._saved is not None:
+            self._saved.resize(self._options.disk_cache_bytes)
         if BY_KEY[key].applies == "reload" and model is not None:
             try:
                 self._load_cancelled = threading.Event()
@@ -344,6 +366,9 @@ def _capabilities(model: LoadedModel) -> frozenset[Capability]:
     found: set[Capability] = {"model"}
     if any(proposer.name == "draft" for proposer in model.proposers):
         found.add("draft model")
+    config = model.model.config if model.model is not None else None
+    if config is None or not refuses(WindowWithSinks(1024), config):
+        found.add("sliding window")
     if model.packed:
         found.add("packed weights")
     own_code_declines = machine_declines if model.device.type == "cuda" else native_declines

@@ -8,10 +8,11 @@ from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
-from engine.core.cache_view import CacheView, Holding, PageView, TreeView, view
+from engine.cache.radix_node import tokens_of
+from engine.core.cache_view import SHOWN_TOKENS, CacheView, Holding, NodeView, PageView, TreeView, view
 from engine.core.commands import Inspect, MeasureText
 from engine.core.score import ReaderFactory, Scores, score
-from engine.protocol import PageOwner
+from engine.protocol import PageOwner, PageState
 
 if TYPE_CHECKING:
     from engine.core.loaded import LoadedModel
@@ -22,26 +23,71 @@ _log = logging.getLogger(__name__)
 
 def inspected(stepper: Stepper | None, command: Inspect, version: int) -> CacheView | TreeView | PageView | None:
     """The answer to the command; see there."""
-    if stepper is None or command.kind == "tree":
+    if stepper is None:
         return None
-    if command.kind == "page":
-        return _page(stepper, command.page)
-    pool = stepper.pool
-    held = [Holding(PageOwner(chat="", id=request.id), request.pages) for request in stepper.requests.values()]
-    return view(version, [pool.refs(page) for page in range(pool.total + 1)], held)
+    match command.kind:
+        case "tree":
+            return _tree(stepper, version)
+        case "page":
+            return _page(stepper, command.page)
+    return _pages(stepper, version)
+
+
+def _pages(stepper: Stepper, version: int) -> CacheView:
+    cache = stepper.cache
+    held = [
+        Holding(PageOwner(chat=request.chat, id=request.id), [page for page in request.pages if page], cache.used_state)
+        for request in stepper.requests.values()
+    ]
+    kept = [
+        Holding(PageOwner(chat=node.chat, id=""), node.pages, "locked" if node.locks else "cached")
+        for node in cache.tree.nodes()
+        if node.pages
+    ]
+    refs = cache.pool.all_refs()
+    gone = cache.tree.gone
+    gone -= {page for page in gone if refs[page]}
+    saved = cache.stats.disk_bytes // max(1, cache.page_bytes)
+    return view(version, refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
+
+
+def _tree(stepper: Stepper, version: int) -> TreeView:
+    nodes = tuple(
+        NodeView(
+            id=node.id,
+            parent=node.parent.id if node.parent is not None and node.parent.parent is not None else -1,
+            length=len(node.keys) * PAGE_SIZE,
+            head=tuple(token for key in node.keys[: SHOWN_TOKENS // PAGE_SIZE] for token in tokens_of(key)),
+            last_used=node.used_at,
+            locks=node.locks,
+            hits=node.hits,
+            place="device" if node.held is None else "disk" if node.held.place == "disk" else "host",
+            chat=node.chat,
+        )
+        for node in stepper.cache.tree.nodes()
+    )
+    return TreeView(version, stepper.now, nodes)
 
 
 def _page(stepper: Stepper, page: int) -> PageView | None:
-    if not 1 <= page <= stepper.pool.total:
+    cache = stepper.cache
+    if not 1 <= page <= cache.pool.total:
         return None
-    if not stepper.pool.refs(page):
-        return PageView(page, "free")
+    if not cache.pool.refs(page):
+        return PageView(page, "evicted" if page in cache.tree.gone else "free")
     readers = [request for request in stepper.requests.values() if page in request.pages]
+    node = next((node for node in cache.tree.nodes() if page in node.pages), None)
+    chats = dict.fromkeys(chat for chat in [node.chat if node else "", *(r.chat for r in readers)] if chat)
+    if node is not None:
+        at = node.pages.index(page)
+        first = node.depth - (len(node.keys) - at) * PAGE_SIZE
+        state: PageState = "locked" if node.locks else "cached"
+        return PageView(page, state, tuple(chats), first, tuple(tokens_of(node.keys[at])))
     if not readers:
         return PageView(page, "private")
     first = readers[0].pages.index(page) * PAGE_SIZE
     tokens = readers[0].tokens[: readers[0].num_computed][first : first + PAGE_SIZE]
-    return PageView(page, "shared" if len(readers) > 1 else "private", (), first, tuple(tokens))
+    return PageView(page, "shared" if len(readers) > 1 else cache.used_state, tuple(chats), first, tuple(tokens))
 
 
 class Readers(NamedTuple):

@@ -55,6 +55,11 @@ class LoadedModel:
     weight_bytes: int
     kv_bytes_per_token: float
     stores: tuple[KVStore, ...] = ()
+    kv_title: str = "16-bit"
+    """How the target's keys and values are kept, and what an element of them takes with its share of scales."""
+    kv_bits: float = 16.0
+    fingerprint: str = ""
+    """Of model, device and kernels: saved pages of another are of no use. "" saves none."""
     proposers: tuple[Proposer, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     checkpoint: Checkpoint | None = None

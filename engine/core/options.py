@@ -87,6 +87,7 @@ class EngineOptions:
         """The order of admission: "longest_prefix" or "first_come"."""
         return str(self.values["admission"])
 
+    @property
     def preemption(self) -> Mode:
         """What becomes of a preempted answer's keys and values."""
         return cast(Mode, self.values["preemption"])

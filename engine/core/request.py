@@ -135,7 +135,11 @@ class Request:
     @property
     def dead_pages(self) -> tuple[int, int]:
         """Pages [first, stop) of the sequence that no row of it will read again."""
-        return 0, 0
+        return self.options.policy.dead_pages(self.num_computed)
+
+    def kept_pages(self, length: int) -> int:
+        """The most pages that it holds between steps when it has so many tokens."""
+        return self.options.policy.kept_pages(length)
 
     @property
     def reach(self) -> int:

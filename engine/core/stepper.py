@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 
-from engine.cache.pool import PAGE_SIZE, PagePool
-from engine.cache.radix import PrefixTree
+from engine.cache.saved import SavedChats
 from engine.core.answers import Drawn, Outcome, extend, flushed
-from engine.core.arenas import Arenas, CacheCounts
 from engine.core.events import Event, FinishedEvent, PrefillEvent, StepRecord
 from engine.core.loaded import LoadedModel
+from engine.core.model_cache import ModelCache
 from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.protocol import FinishReason, Source
 from engine.sampling.sampler import Draw, LogProbs, log_probs, new_history, sample
-from engine.scheduling.memory import Memory
 from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.speculation.base import DraftTree, Work
@@ -50,44 +48,39 @@ class Stepper:
     """Serves requests with one loaded model. Used by the engine thread alone."""
 
     def __init__(
-        self, model: LoadedModel, options: EngineOptions, emit: Callable[[Event], None], clock: Callable[[], float]
+        self,
+        model: LoadedModel,
+        options: EngineOptions,
+        emit: Callable[[Event], None],
+        clock: Callable[[], float],
+        saved: SavedChats | None = None,
     ) -> None:
         self.model, self._options, self._emit, self._clock = model, options, emit, clock
-        self.pool = PagePool(model.pages)
-        self.tree = PrefixTree(self.pool)
-        memory: Memory[Request] = Memory(self.pool, self.tree, Arenas(model.stores))
-        self.scheduler: Scheduler[Request] = Scheduler(self.pool, LongestPrefixFirst(), memory=memory)
+        self.cache = ModelCache(model, options, clock, saved)
+        self.scheduler: Scheduler[Request] = Scheduler(self.cache.pool, LongestPrefixFirst(), memory=self.cache.memory)
         self._policies = {"longest_prefix": LongestPrefixFirst(), "first_come": FirstComeFirstServed()}
-        self.counts = CacheCounts()
         self.pilot = Pilot(model.proposers)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
         self._ttfts: list[float] = []
 
     @property
+    def now(self) -> float:
+        """The time on the engine's clock."""
+        return self._clock()
+
+    @property
     def busy(self) -> bool:
         return bool(self.requests)
 
-    @property
-    def live_tokens(self) -> int:
-        """Different tokens that pages hold."""
-        own = (request.num_computed - request.shared * PAGE_SIZE for request in self.scheduler.running)
-        return self.tree.pages * PAGE_SIZE + sum(max(0, tokens) for tokens in own)
-
     def add(self, request: Request) -> None:
         """Queue the request. Its prompt fits the context: that was checked before it was made."""
-        request.namespace = self._namespace(request)
+        self.cache.welcome(request)
         request.history = new_history(
             request.params, self.model.card.vocabulary, request.prompt_length, self.model.device
         )
         self.requests[request.owner] = request
         self.scheduler.add(request)
-
-    def _namespace(self, request: Request) -> Hashable:
-        """What must agree for two texts to share pages; None: nothing is shared."""
-        if not request.options.prefix_cache or not request.cached:
-            return None
-        return ("batch invariant" if self._options.batch_invariant else "fast",)
 
     def stop_sharing(self) -> None:
         """The arithmetic changed: what runs now goes on with mixed pages, which nobody else may have."""
@@ -101,6 +94,7 @@ class Stepper:
 
     def finish(self, request: Request, reason: FinishReason, detail: str = "", outcome: Outcome | None = None) -> None:
         """Free everything the request holds and say how it ended; held-back text is released unless a stop ended it."""
+        self.cache.keep(request)
         self.scheduler.remove(request)
         self.pilot.release(request)
         self.requests.pop(request.owner, None)
@@ -131,8 +125,8 @@ class Stepper:
         now = self._clock()
         for request in plan.admitted:
             if request.admitted_at is None:
-                request.admitted_at, request.cached_tokens = now, request.num_computed
-                self.counts.found(request.prompt_length, request.num_computed)
+                request.admitted_at = now
+                self.cache.admitted(request)
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
         if not plan.slices:
@@ -144,6 +138,7 @@ class Stepper:
             self._fail(plan, error)
             return True
         facts = _Facts(plan, trees, work, forwarded.seconds)
+        self.cache.read(facts.prefill_rows, forwarded.seconds)
         if facts.decoding_only:
             self.pilot.costs.observe_target(facts.rows, forwarded.seconds)
         self._ttfts.clear()
@@ -260,10 +255,10 @@ class Stepper:
                 verify_rows=facts.verify_rows,
                 generated=generated,
                 guesses=self.pilot.records(),
-                pages_total=self.pool.total,
-                pages_used=self.pool.used_count,
-                live_tokens=self.live_tokens,
-                pages_cached=self.tree.evictable,
+                pages_total=self.cache.pool.total,
+                pages_used=self.cache.pool.used_count,
+                live_tokens=self.cache.live_tokens(running),
+                pages_cached=self.cache.tree.evictable,
                 waiting=len(self.scheduler.waiting),
                 running=len(running),
                 prefilling=sum(1 for request in running if request.pending > 1),
@@ -312,7 +307,7 @@ def _rows(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
         # Row 0 is the last committed token, from which node i's row i + 1 descends.
         parents = (-1, *(parent + 1 for parent in tree.parents))
     wanted = 1 + len(tree.tokens) if piece.last else 0
-    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents)
+    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents, policy=request.options.policy)
 
 
 def _draws(request: Request, tree: DraftTree) -> list[Draw]:

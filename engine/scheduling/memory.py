@@ -51,9 +51,11 @@ class Memory(Generic[S]):
         tree: PrefixTree | None = None,
         content: Content | None = None,
         tier: Tier | None = None,
-        swaps: Callable[[int, int], bool] = lambda tokens, pages: False,
+        swaps: Callable[[S, int], bool] = lambda sequence, pages: False,
     ) -> None:
-        """``swaps(tokens, pages)``: whether a preempted sequence is kept in ``tier`` rather than computed again."""
+        """``swaps(sequence, pages)``: whether a preempted sequence that has so many pages is kept in ``tier``, rather
+        than computed again.
+        """
         self.pool, self.content, self.tier, self.swaps = pool, content, tier, swaps
         self.tree = tree or PrefixTree(pool)
 
@@ -165,6 +167,11 @@ class Memory(Generic[S]):
         """Pages that must be found before the sequence can be written up to so many tokens."""
         return max(0, pages_for(tokens) - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
 
+    def lacking(self, sequence: S, tokens: int, chunk: int) -> int:
+        """Pages that the sequence has to find until it holds so many tokens, read in chunks: dead ones come back."""
+        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(chunk))
+        return max(0, most - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
+
     def grow(self, sequence: S, pages: int) -> None:
         """Let the sequence hold so many pages. There is room."""
         more = pages - len(sequence.pages)
@@ -253,7 +260,7 @@ class Memory(Generic[S]):
         """Take the sequence's pages: what they hold goes to the tier, or is computed again later (if not found)."""
         held, computed, drafted = None, sequence.num_computed, sequence.draft_computed
         pages = sequence.pages[: pages_for(computed)]
-        if pages and 0 not in pages and self.tier is not None and self.swaps(computed, len(pages)):
+        if pages and 0 not in pages and self.tier is not None and self.swaps(sequence, len(pages)):
             held = self.tier.put(pages, keep=True)
         if held is None:
             self.commit(sequence)

@@ -54,6 +54,9 @@ class Schedulable(Protocol):
     def pending(self) -> int:
         """Rows still to compute before the next token can be drawn."""
 
+    def kept_pages(self, length: int) -> int:
+        """The most pages that it holds between steps when it has so many tokens."""
+
     @property
     def cached(self) -> bool:
         """Whether keys and values outlive a step."""

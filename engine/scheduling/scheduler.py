@@ -201,7 +201,7 @@ class Scheduler(Generic[S]):
         for sequence in self.policy.admission_order(self.waiting, self.memory.found):
             if len(self.running) >= min(self.max_running, limits.token_budget) or left <= 0:
                 break
-            if pages_for(sequence.known + 1) > self.pool.total:
+            if self.memory.lacking(sequence, sequence.known + 1, self._chunk(limits)) > self.pool.total:
                 plan.failed.append(sequence)
                 continue
             if self._held_back(sequence):
@@ -238,9 +238,9 @@ class Scheduler(Generic[S]):
         tokens = sequence.known + 1
         if limits.whole_context and sequence.cached:
             tokens = max(tokens, min(sequence.reach, self.pool.total * PAGE_SIZE))
-        need = self.memory.missing(sequence, tokens)
+        need = self.memory.lacking(sequence, tokens, self._chunk(limits))
         # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
-        return need <= self.memory.room.pages - self._promised() - len(self.running)
+        return need <= self.memory.room.pages - self._promised(limits) - len(self.running)
 
     def _close(self, sequence: S) -> None:
         """Undo the opening of a sequence for which there is no room; what a tier keeps of it stays there."""
@@ -264,9 +264,15 @@ class Scheduler(Generic[S]):
                     return True
         return False
 
-    def _promised(self) -> int:
+    def _promised(self, limits: Limits) -> int:
         """Pages that running sequences will still take for tokens they already have."""
-        return sum(max(0, pages_for(running.known + 1) - len(running.pages)) for running in self.running)
+        chunk = self._chunk(limits)
+        return sum(self.memory.lacking(running, running.known + 1, chunk) for running in self.running)
+
+    @staticmethod
+    def _chunk(limits: Limits) -> int:
+        """The most rows that a sequence reads before its dead pages are given back."""
+        return limits.token_budget if limits.chunked else 1 << 40
 
     def _grant(self, plan: Plan[S], sequence: S, rows: int) -> bool:
         """Put the rows into the plan if their pages can be had, by preemption if need be."""

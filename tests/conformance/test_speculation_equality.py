@@ -105,8 +105,8 @@ class Host:
         for _ in range(5000):
             if not self.engine.step():
                 break
-            self.engine._stepper.pool.check()
-        assert self.engine._stepper.pool.owners() in ([], [TREE])
+            self.engine._stepper.cache.pool.check()
+        assert self.engine._stepper.cache.pool.owners() in ([], [TREE])
         return [self.outcomes[str(number), 0] for number in range(len(prompts))]
 
 

@@ -118,7 +118,7 @@ def test_the_engine_shows_its_pages() -> None:
     second = looked(toy, "page", mine[1] + 1)
     assert isinstance(second, PageView)
     assert (second.first, second.tokens) == (16, (*[1, 2, 3] * 12,)[16:32])
-    assert looked(toy, "page", toy.stepper.pool.total + 1) is None
+    assert looked(toy, "page", toy.stepper.cache.pool.total + 1) is None
     assert looked(toy, "page", 0) is None
 
 

@@ -87,11 +87,16 @@ class ToyStore:
     def copy_page(self, src: int, dst: int) -> None:
         self._pages[dst] = self._pages[src]
 
-    def export_pages(self, pages: Sequence[int]) -> torch.Tensor:
-        return torch.from_numpy(self._pages[list(pages)].copy())
+    page_bytes = PAGE_SIZE * 8
+    page_layout = "toy"
+    device = torch.device("cpu")
+
+    def export_pages(self, pages: Sequence[int], out: torch.Tensor | None = None) -> torch.Tensor:
+        data = torch.from_numpy(self._pages[list(pages)].view(np.uint8).copy())
+        return data if out is None else out.copy_(data)
 
     def import_pages(self, pages: Sequence[int], data: torch.Tensor) -> None:
-        self._pages[list(pages)] = data.numpy()
+        self._pages[list(pages)] = data.numpy().view(np.int64)
 
 
 class ToyStream:
@@ -222,13 +227,12 @@ class ToyEngine:
 
     def check(self) -> None:
         """The books of pages and of the prefix tree agree."""
-        self.stepper.pool.check()
-        self.stepper.tree.check()
+        self.stepper.cache.check(idle=not self.stepper.busy)
 
     @property
     def owned(self) -> int:
         """Pages that requests hold for themselves."""
-        pool = self.stepper.pool
+        pool = self.stepper.cache.pool
         return sum(len(pool.owned_by(owner)) for owner in pool.owners() if owner != TREE)
 
     def drain(self, limit: int = 20_000) -> None:
@@ -238,7 +242,7 @@ class ToyEngine:
         else:
             raise AssertionError("the engine does not come to an end")
         assert self.owned == 0, "pages are still owned after draining"
-        assert self.stepper.tree.evictable == self.stepper.tree.pages, "somebody still locks the tree"
+        assert self.stepper.cache.tree.evictable == self.stepper.cache.tree.pages, "somebody still locks the tree"
         assert not self.stepper.requests
         assert not self.stepper.scheduler.running
         assert not self.stepper.scheduler.waiting

@@ -65,6 +65,9 @@ class Job:
     def dead_pages(self) -> tuple[int, int]:
         return 0, 0
 
+    def kept_pages(self, length: int) -> int:
+        return pages_for(length)
+
     @property
     def pending(self) -> int:
         return self.known - self.num_computed
