@@ -9,6 +9,7 @@ import torch
 from test_runner import CONFIG, PAGES, RandomWeights, llama, pages_for, tokens
 from torch import Tensor
 
+from engine.attention import cascade
 from engine.attention.registry import Attention
 from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks
 from engine.cache.store import DenseKVStore
@@ -141,3 +142,22 @@ def test_a_request_takes_the_policy_of_its_arrival() -> None:
     numerics = Numerics()
     options.apply_to(numerics)
     assert (numerics.cascade, numerics.batch_invariant) == (False, False)
+
+
+def test_sequences_on_the_same_pages_get_their_own_logits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a whole model the switch changes how often keys are read, and the logits by rounding alone."""
+    monkeypatch.setattr(cascade, "LEAST_PAGES", 2)
+    monkeypatch.setattr(cascade, "LEAST_SAVED", 2)
+    shared, ends = tokens(80), [tokens(20, s) for s in range(3)]
+    expected = torch.cat([whole(llama(), [*shared, *end], None)[99:] for end in ends])
+    runner = llama()
+    attention = runner.attention
+    assert isinstance(attention, Attention)
+    runner.forward([SequenceRows(shared, 0, list(range(1, 6)))])
+    tables = [[*range(1, 6), 10 + 2 * s, 11 + 2 * s] for s in range(3)]
+    for pages, end in zip(tables, ends, strict=True):
+        runner.forward([SequenceRows(end[:19], 80, pages)])
+    assert attention.keys_saved == 0
+    out = runner.forward([SequenceRows(end[19:], 99, pages, 1) for pages, end in zip(tables, ends, strict=True)])
+    assert attention.keys_saved == 2 * 2 * 80, "two layers, two sequences that did not read them"
+    torch.testing.assert_close(out.logits, expected, rtol=1e-4, atol=1e-4)
