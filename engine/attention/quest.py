@@ -55,7 +55,7 @@ class QuestAttention:
     def __init__(self) -> None:
         self.bytes_read = 0
         self._library, _ = find()
-        self._plan: tuple[Batch, int, Tensor, Tensor] | None = None
+        self._plan: tuple[Batch, np.ndarray, int, Tensor, Tensor] | None = None
 
     def attend(
         self,
@@ -100,9 +100,10 @@ class QuestAttention:
         self, q: Tensor, kv: PackedKV, bounds: Tensor, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int
     ) -> tuple[Tensor, Tensor]:
         assert self._library is not None, "see _serves"
-        if self._plan is None or self._plan[0] is not batch or self._plan[1] != group:
-            self._plan = (batch, group, *_rows(batch, budgets, batch.page_table.stride(1)))
-        _, _, where, rows = self._plan
+        plan = self._plan  # the same for all layers of a step
+        if plan is None or plan[0] is not batch or plan[1] is not budgets or plan[2] != group:
+            plan = self._plan = (batch, budgets, group, *_rows(batch, budgets, batch.page_table.stride(1)))
+        where, rows = plan[3:]
         q = q.index_select(0, where) if where.shape[0] < q.shape[0] else q.contiguous()
         out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
         table = batch.page_table[group]

@@ -155,11 +155,12 @@ def test_only_rows_with_a_budget_are_attended() -> None:
     cases = [sequence(90, 5, seed=1), sequence(200, 3, seed=2)]
     batch, q, kv = place(cases, 2, kind="quest")
     budgets = np.array([0, 0, 0, 2, 3, 0, 4, 4])
-    o, lse = QuestAttention().attend(q, kv, SPEC, batch, budgets)
+    attention = QuestAttention()
+    o, lse = attention.attend(q, kv, SPEC, batch, budgets)
     assert (o.shape, lse.shape) == ((4, HEADS, WIDTH), (4, HEADS))
     right = torch.cat([by_definition(cases[0], 2)[3:4], by_definition(cases[0], 3)[4:], by_definition(cases[1], 4)[1:]])
     torch.testing.assert_close(o.double(), right[..., :-1], atol=2e-5, rtol=0.0)
-    o, lse = QuestAttention().attend(q, kv, SPEC, batch, np.zeros(8, np.int64))
+    o, lse = attention.attend(q, kv, SPEC, batch, np.zeros(8, np.int64))
     assert (o.shape, lse.shape) == ((0, HEADS, WIDTH), (0, HEADS))
 
 
