@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -28,6 +29,33 @@ class AttnSpec(NamedTuple):
     softcap: float | None = None
 
 
+class KeyRange(NamedTuple):
+    """Keys that each real row of a batch may see, [T] int64 on the host: first <= index < stop in its own sequence.
+
+    `first` None is 0, `stop` None the end of the sequence. Causality, a tree's ancestors and the window hold besides.
+    As for a window, a new row of a tree counts as the key at root + depth.
+    """
+
+    first: np.ndarray | None = None
+    stop: np.ndarray | None = None
+
+    def within(self, other: KeyRange) -> KeyRange:
+        """The keys that are in both."""
+        return KeyRange(_one_of(np.maximum, self.first, other.first), _one_of(np.minimum, self.stop, other.stop))
+
+    def of_rows(self, rows: slice) -> KeyRange:
+        """The ranges of some rows."""
+        return KeyRange(
+            None if self.first is None else self.first[rows], None if self.stop is None else self.stop[rows]
+        )
+
+
+def _one_of(choose: np.ufunc, a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return np.asarray(choose(a, b))
+
+
 class AttnProblem(NamedTuple):
     """What a backend needs to know to accept or to decline."""
 
@@ -38,6 +66,7 @@ class AttnProblem(NamedTuple):
     tree: bool = False  # the batch has ancestors
     batch_invariant: bool = False
     head_dims: tuple[int, int] = (64, 64)  # of keys and of values
+    shared: bool = False  # rows of several sequences read the same keys, which is worth reading them once
 
 
 class AttentionBackend(Protocol):
@@ -49,13 +78,38 @@ class AttentionBackend(Protocol):
         """Why this backend cannot serve the problem; None if it can."""
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend q [T, H, d_k] to the keys of each row's own sequence, this step's keys included (already written).
 
-        Returns o [T, H, d_v] in the dtype of q, zero for padding rows, and lse [T, H] float32 (None unless asked for).
-        Query head h reads KV head h // (H / H_kv).
+        Returns o [T, H, d_v] in the dtype of q, zero for padding rows, and lse [T, H] float32, float64 for float64
+        queries (None unless asked for). Query head h reads KV head h // (H / H_kv). `keys` leaves out keys; a row
+        without any gives (0, -inf), and keys that no row sees do not matter, whatever numbers they are.
         """
+
+
+class ModelAttention(Protocol):
+    """The attention that a model's layers call: a backend, or what combines the calls of backends by `batch.views`."""
+
+    def attend(
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
+        sink_q: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `AttentionBackend.attend`. `sink_q` is q rotated to `batch.views.sink_positions` where those are set."""
 
 
 def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, Tensor]:

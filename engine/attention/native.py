@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttnProblem, AttnSpec
+from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.sdpa import SdpaAttention
 from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
@@ -44,17 +44,26 @@ class NativeAttention:
             return f"cannot read the KV kind {problem.kind}"
         if problem.tree:
             return "it knows no drafted trees"
+        if problem.shared:
+            return "it would read the shared keys again for every row"
         width = problem.head_dims[0]
         if width % 32 or width > 256:
             return f"it has no heads of {width}"
         return self._many.declines(problem)
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        if batch.host.max_rows > FEW_ROWS:
-            return self._many.attend(q, kv, spec, batch, group, need_lse)
+        if batch.host.max_rows > FEW_ROWS or keys is not None:
+            return self._many.attend(q, kv, spec, batch, group, need_lse, keys)
         assert self._library is not None, "see declines"
         q = q.contiguous()
         out = torch.zeros_like(q) if q.shape[0] > batch.host.T else torch.empty_like(q)

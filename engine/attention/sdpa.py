@@ -12,8 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.attention.interface import AttnProblem, AttnSpec, merge
+from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.plan import Block, Padded, Plan, Source, make_plan
+from engine.attention.ranged_plan import make_ranged_plan
 from engine.cache.packed import PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
@@ -59,7 +60,7 @@ class SdpaAttention:
         torch.backends.cuda.enable_cudnn_sdp(False)
         self._batch: Batch | None = None
         self._scratch = Scratch()
-        self._plans: dict[tuple[int | None, int, torch.dtype, int], Plan] = {}
+        self._plans: dict[tuple[int | None, int, torch.dtype, int, int], tuple[Plan, KeyRange | None]] = {}
 
     def declines(self, problem: AttnProblem) -> str | None:
         """The fused kernels have no softcap, want keys and values of one width, and round as their tiles fall.
@@ -80,21 +81,36 @@ class SdpaAttention:
         return None
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
         v_dim = kv.v.shape[2]
-        out, lse = self._attend(q, _as_wide_as_keys(kv), spec, batch, group, need_lse)
+        out, lse = self._attend(q, _as_wide_as_keys(kv), spec, batch, group, need_lse, keys)
         return (out if out.shape[2] == v_dim else out[..., :v_dim]), lse
 
     def _attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, need_lse: bool
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int,
+        need_lse: bool,
+        keys: KeyRange | None,
     ) -> tuple[Tensor, Tensor | None]:
         """As `attend`, for values as wide as the keys."""
-        plan = self._plan(q, kv, spec, batch, group)
-        if len(plan.sources) == 1 and plan.padded is None and q.shape[0] == 1 and not need_lse:
+        plan = self._plan(q, kv, spec, batch, group, keys)
+        if len(plan.sources) == 1 and q.shape[0] == 1 and not need_lse and plan.sources[0].blocks[0].mask is None:
             return self._decode_one(q, kv, plan.sources[0], spec.scale), None
-        out = torch.zeros_like(q) if q.shape[0] > batch.host.T else torch.empty_like(q)
+        untouched = q.shape[0] > batch.host.T or keys is not None
+        out = torch.zeros_like(q) if untouched else torch.empty_like(q)
         lse = None
         if need_lse:
             lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
@@ -107,16 +123,22 @@ class SdpaAttention:
                 _attend_block(q, k, v, block, spec.scale, out, lse)
         return out, lse
 
-    def _plan(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int) -> Plan:
-        """The plan of this batch for this kind of layer, made at the first such layer of a step."""
+    def _plan(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, keys: KeyRange | None) -> Plan:
+        """The plan of this batch for this kind of layer and these ranges, made at the first such layer of a step."""
         if batch is not self._batch:
             self._batch = batch
             self._plans.clear()
-        key = (spec.window, group, q.dtype, q.shape[1] // kv.k.shape[1])
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = make_plan(batch, spec, group, key[3], q.dtype)
-        return plan
+        # The ranges are kept with their plan, so that no others are given their id while it lives.
+        key = (spec.window, group, q.dtype, q.shape[1] // kv.k.shape[1], id(keys))
+        found = self._plans.get(key)
+        if found is None:
+            plan = (
+                make_plan(batch, spec, group, key[3], q.dtype)
+                if keys is None
+                else make_ranged_plan(batch, spec, group, key[3], q.dtype, keys)
+            )
+            found = self._plans[key] = (plan, keys)
+        return found[0]
 
     def _decode_one(self, q: Tensor, kv: PackedKV, source: Source, scale: float) -> Tensor:
         """One row of one sequence, the shape of a chat's every token: [1, H, d] without a detour."""
@@ -171,6 +193,10 @@ def _attend_block(q: Tensor, k: Tensor, v: Tensor, block: Block, scale: float, o
     out[block.row : end].view(*rows.shape).copy_(o.view(*shape, width).transpose(0, 1))
     if lse is not None and part_lse is not None:
         lse[block.row : end].view(*rows.shape[:3]).copy_(part_lse.reshape(shape).transpose(0, 1))
+    if block.nothing is not None:
+        out[block.row : end].masked_fill_(block.nothing[:, None, None], 0.0)
+        if lse is not None:
+            lse[block.row : end].masked_fill_(block.nothing[:, None], -torch.inf)
 
 
 def _attend_padded(

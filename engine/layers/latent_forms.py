@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.attention.plan import on_device
+from engine.attention.transfer import on_device
 from engine.cache.packed import Placement
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch

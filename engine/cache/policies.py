@@ -1,0 +1,114 @@
+"""Which of its sequence's keys a row sees: page policies.
+
+A policy is a function of the row's index in the sequence alone, never of how rows were batched. So chunks, prefix hits,
+preemption and speculation change nothing, and it is known in advance which pages no later row will read.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from engine.cache.pool import PAGE_SIZE
+
+LEAST_WINDOW = 64
+"""Rows of a drafted tree see their whole committed prefix at least, as far as a window reaches: trees have 64 rows."""
+
+
+class RowSights(NamedTuple):
+    """What some rows see, [T] int64 each: the keys from `first` on, and besides the first `sinks` of their sequence.
+
+    Those are seen by a query that is rotated to `sink_positions`; without sinks that means nothing.
+    """
+
+    first: np.ndarray
+    sinks: np.ndarray
+    sink_positions: np.ndarray
+
+
+class PagePolicy(Protocol):
+    """Hides keys from rows, and lets pages go."""
+
+    name: str
+    """Its value in the catalogue."""
+
+    def restricts(self, stop: int) -> bool:
+        """Whether any row with an index below `stop` does not see all keys before it."""
+
+    def sights(self, index: np.ndarray) -> RowSights:
+        """What the rows with these indices [T] see."""
+
+    def dead_pages(self, committed: int) -> tuple[int, int]:
+        """Pages [a, b) of a sequence that no row with an index >= `committed` will read; a >= b: none."""
+
+    def kept_pages(self, length: int) -> int:
+        """The most pages that a sequence of `length` tokens needs while it grows by one token a step."""
+
+
+class KeepAll:
+    """Every row sees all keys before it."""
+
+    name = "keep_all"
+
+    def restricts(self, stop: int) -> bool:
+        """See `PagePolicy.restricts`."""
+        return False
+
+    def sights(self, index: np.ndarray) -> RowSights:
+        """See `PagePolicy.sights`."""
+        return RowSights(np.zeros_like(index), np.zeros_like(index), index)
+
+    def dead_pages(self, committed: int) -> tuple[int, int]:
+        """See `PagePolicy.dead_pages`."""
+        return 0, 0
+
+    def kept_pages(self, length: int) -> int:
+        """See `PagePolicy.kept_pages`."""
+        return -(-length // PAGE_SIZE)
+
+
+class WindowWithSinks:
+    """The last `window` keys and the first `sinks` (StreamingLLM: Xiao et al. 2023, arXiv 2309.17453).
+
+    Pages are dropped whole, so row t sees the keys from L(t) = 16 * floor((t + 1 - window) / 16) on, between `window`
+    and window + 15 of them. The paper counts positions within what is kept: there the row is at sinks + t - L(t). Keys
+    of the window are as far from it as in the text; a sink at place j of the text is at place j of what is kept, which
+    its rotated key has, so that only the query is rotated anew. While L(t) is 0 nothing is hidden.
+    """
+
+    name = "window_sinks"
+
+    def __init__(self, window: int, sinks: int = 4) -> None:
+        """Raises ValueError for a window of less than 64 tokens, or sinks that do not fit into the first page."""
+        if window < LEAST_WINDOW or not 0 <= sinks <= PAGE_SIZE:
+            raise ValueError(f"a window of {window} and {sinks} sinks: at least {LEAST_WINDOW}, at most {PAGE_SIZE}")
+        self.window, self.sinks = window, sinks
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WindowWithSinks) and (other.window, other.sinks) == (self.window, self.sinks)
+
+    def __hash__(self) -> int:
+        return hash((self.window, self.sinks))
+
+    def first(self, index: np.ndarray) -> np.ndarray:
+        """L(t) of each index [T]."""
+        return np.maximum(0, index + 1 - self.window) // PAGE_SIZE * PAGE_SIZE
+
+    def restricts(self, stop: int) -> bool:
+        """See `PagePolicy.restricts`."""
+        return stop - self.window >= PAGE_SIZE
+
+    def sights(self, index: np.ndarray) -> RowSights:
+        """See `PagePolicy.sights`."""
+        first = self.first(index)
+        return RowSights(first, np.where(first > 0, self.sinks, 0), self.sinks + index - first)
+
+    def dead_pages(self, committed: int) -> tuple[int, int]:
+        """See `PagePolicy.dead_pages`: those between the sinks' page and the window of row `committed`."""
+        return -(-self.sinks // PAGE_SIZE), int(self.first(np.array([committed]))[0]) // PAGE_SIZE
+
+    def kept_pages(self, length: int) -> int:
+        """See `PagePolicy.kept_pages`: the sinks', and those of the window wherever on its pages it begins."""
+        most = -(-self.sinks // PAGE_SIZE) + -(-(self.window - 1) // PAGE_SIZE) + 1
+        return min(-(-length // PAGE_SIZE), most)
