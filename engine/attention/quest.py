@@ -17,7 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttnSpec
+from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
+from engine.attention.transfer import on_device
 from engine.cache.packed import PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
@@ -55,6 +56,7 @@ class QuestAttention:
     def __init__(self) -> None:
         self.bytes_read = 0
         self._library, _ = find()
+        self._split: tuple[Batch, Tensor, KeyRange] | None = None
         self._plan: tuple[Batch, np.ndarray, int, Tensor, Tensor] | None = None
 
     def attend(
@@ -72,8 +74,7 @@ class QuestAttention:
         Returns o [R, H, d] in the dtype of q and lse [R, H] float32 of these rows in their order. Raises ValueError
         for rows of a drafted tree: pages are chosen for a chain.
         """
-        assert kv.bounds is not None, "a store without bounds"
-        assert spec.window is None, "a layer with a window reads all of it"
+        assert kv.bounds is not None, "a layer that reads everything"
         page_bytes = _page_bytes(q, kv)
         if not invariant and self._serves(q, kv, spec):
             return self._natively(q, kv, kv.bounds, spec, batch, budgets, group)
@@ -87,6 +88,37 @@ class QuestAttention:
             lses.append(lse)
             self.bytes_read += rows.ranked * _bounds_bytes(kv) + chosen.shape[0] * rows.chosen * page_bytes
         return torch.cat(outs), torch.cat(lses)
+
+    def attend_beside(
+        self,
+        others: AttentionBackend,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        invariant: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `AttentionBackend.attend`: the rows that `batch.views` lets choose here, and what is left by `others`."""
+        assert batch.views is not None, "rows that choose pages"
+        assert batch.views.sparse is not None, "rows that choose pages"
+        if self._split is None or self._split[0] is not batch:
+            chooses = batch.views.sparse > 0
+            rows = on_device(q.device, np.flatnonzero(chooses))
+            # A row that chooses gives (0, -inf) there, and its keys are not read.
+            self._split = (batch, rows, KeyRange(stop=np.where(chooses, 0, batch.host.max_kv)))
+        _, rows, keys = self._split
+        if not rows.shape[0]:
+            return others.attend(q, kv, spec, batch, group, need_lse)
+        o, lse = self.attend(q, kv, spec, batch, batch.views.sparse, group, invariant)
+        if rows.shape[0] == q.shape[0]:
+            return o, lse if need_lse else None
+        out, out_lse = others.attend(q, kv, spec, batch, group, need_lse, keys)
+        out.index_copy_(0, rows, o)
+        if out_lse is not None:
+            out_lse.index_copy_(0, rows, lse.to(out_lse.dtype))
+        return out, out_lse
 
     def _serves(self, q: Tensor, kv: PackedKV, spec: AttnSpec) -> bool:
         """Whether native code serves this (engine/native/attention.c)."""

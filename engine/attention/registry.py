@@ -10,6 +10,7 @@ from torch import Tensor
 from engine.attention.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec
 from engine.attention.native import NativeAttention
+from engine.attention.quest import QuestAttention
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
 from engine.cache.packed import PackedKV
@@ -58,6 +59,7 @@ class Attention:
         self._numerics = numerics
         self._candidates = backends() if candidates is None else list(candidates)
         self._chosen: dict[tuple[object, ...], AttentionBackend] = {}
+        self._quest = QuestAttention()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves what any of its backends serves."""
@@ -76,6 +78,8 @@ class Attention:
         backend = self._chosen.get(key)
         if backend is None:
             backend = self._chosen[key] = choose(self._problem(q, kv, spec, batch, invariant), self._candidates).backend
+        if kv.bounds is not None and batch.views is not None and batch.views.sparse is not None:
+            return self._quest.attend_beside(backend, q, kv, spec, batch, group, need_lse, invariant)
         return backend.attend(q, kv, spec, batch, group, need_lse)
 
     @staticmethod

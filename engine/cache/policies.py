@@ -19,12 +19,14 @@ LEAST_WINDOW = 64
 class RowSights(NamedTuple):
     """What some rows see, [T] int64 each: the keys from `first` on, and besides the first `sinks` of their sequence.
 
-    Those are seen by a query that is rotated to `sink_positions`; without sinks that means nothing.
+    Those are seen by a query that is rotated to `sink_positions`; without sinks that means nothing. Each head reads
+    `chosen` pages of what the row sees; 0, or None for all rows: every page.
     """
 
     first: np.ndarray
     sinks: np.ndarray
     sink_positions: np.ndarray
+    chosen: np.ndarray | None = None
 
 
 class PagePolicy(Protocol):
@@ -112,3 +114,43 @@ class WindowWithSinks:
         """See `PagePolicy.kept_pages`: the sinks', and those of the window wherever on its pages it begins."""
         most = -(-self.sinks // PAGE_SIZE) + -(-(self.window - 1) // PAGE_SIZE) + 1
         return min(-(-length // PAGE_SIZE), most)
+
+
+class Quest:
+    """Rows of the answer read `budget` tokens' worth of pages in each head (Tang et al. 2024, arXiv 2406.10774).
+
+    Rows of the prompt read everything, whenever they are computed; so does a row with no more pages than the budget. A
+    row's own page counts. Which pages the others are, attention finds out (engine/attention/quest.py).
+    """
+
+    name = "quest"
+
+    def __init__(self, budget: int, prompt_length: int) -> None:
+        """Raises ValueError for a budget of less than one page."""
+        if budget < PAGE_SIZE:
+            raise ValueError(f"a budget of {budget} tokens is less than one page of {PAGE_SIZE}")
+        self.pages, self.prompt_length = budget // PAGE_SIZE, prompt_length
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quest) and (other.pages, other.prompt_length) == (self.pages, self.prompt_length)
+
+    def __hash__(self) -> int:
+        return hash((self.pages, self.prompt_length))
+
+    def restricts(self, stop: int) -> bool:
+        """See `PagePolicy.restricts`."""
+        return stop > max(self.prompt_length, self.pages * PAGE_SIZE)
+
+    def sights(self, index: np.ndarray) -> RowSights:
+        """See `PagePolicy.sights`."""
+        choosing = (index >= self.prompt_length) & (index // PAGE_SIZE >= self.pages)
+        nothing = np.zeros_like(index)
+        return RowSights(nothing, nothing, index, np.where(choosing, self.pages, 0))
+
+    def dead_pages(self, committed: int) -> tuple[int, int]:
+        """See `PagePolicy.dead_pages`: a later row may choose any."""
+        return 0, 0
+
+    def kept_pages(self, length: int) -> int:
+        """See `PagePolicy.kept_pages`."""
+        return -(-length // PAGE_SIZE)
