@@ -106,14 +106,14 @@ def forked(host: Host) -> Tensor:
 
 
 def compacted(host: Host) -> Tensor:
-    """Rows are written two slots late and moved to their places, as accepted nodes of a tree are."""
+    """A row's key waits two slots late while another takes its place, and is moved back, as nodes of a tree are."""
     parts = [host.run(0, PROMPT)]
     for i in range(PROMPT, LENGTH):
         late, right = (torch.tensor([FIRST[j // 16] * 16 + j % 16]) for j in (i + 2, i))
         parts.append(host.run(i, i + 1))
         host.kv.move_slots(right, late)
-        if i % 3:
-            host.kv.move_slots(late, right)
+        host.run(i, i + 1, ids=tokens(LENGTH, seed=5))
+        host.kv.move_slots(late, right)
     return torch.cat(parts)
 
 
