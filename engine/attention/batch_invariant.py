@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
+from engine.attention.memo import PerBatch
 from engine.attention.transfer import on_device
 from engine.cache.packed import PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
@@ -46,8 +47,7 @@ class BatchInvariantAttention:
     name = "batch_invariant"
 
     def __init__(self) -> None:
-        self._batch: Batch | None = None
-        self._chains: dict[int, list[Chain]] = {}
+        self._chains: PerBatch[list[Chain]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves only the switch: it is slower than the others."""
@@ -66,14 +66,12 @@ class BatchInvariantAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        if batch is not self._batch:
-            self._batch = batch
-            self._chains.clear()
-        if group not in self._chains:
-            self._chains[group] = list(_chains(batch, group))
+        chains = self._chains.of(batch)
+        if group not in chains:
+            chains[group] = list(_chains(batch, group))
         out = q.new_zeros(q.shape[0], q.shape[1], kv.v.shape[2])
         lse_out = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
-        for chain in self._chains[group]:
+        for chain in chains[group]:
             _attend_chain(q, kv, chain, _Sight(chain, spec.window, keys), spec, out, lse_out)
         return out, lse_out if need_lse else None
 

@@ -10,14 +10,15 @@ one, so that every shape, and with it every bit, follows from the row's index.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
+from engine.attention.interface import AttnSpec, KeyRange
+from engine.attention.memo import PerBatch
 from engine.attention.transfer import on_device
 from engine.cache.packed import PackedKV
 from engine.cache.pool import PAGE_SIZE
@@ -56,8 +57,8 @@ class QuestAttention:
     def __init__(self) -> None:
         self.bytes_read = 0
         self._library, _ = find()
-        self._split: tuple[Batch, Tensor, KeyRange] | None = None
-        self._plan: tuple[Batch, np.ndarray, int, Tensor, Tensor] | None = None
+        self._splits: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
+        self._plans: PerBatch[tuple[np.ndarray, Tensor, Tensor]] = PerBatch()
 
     def attend(
         self,
@@ -91,30 +92,32 @@ class QuestAttention:
 
     def attend_beside(
         self,
-        others: AttentionBackend,
+        others: Callable[[KeyRange | None], tuple[Tensor, Tensor | None]],
         q: Tensor,
         kv: PackedKV,
         spec: AttnSpec,
         batch: Batch,
+        budgets: np.ndarray,
         group: int = 0,
         need_lse: bool = False,
         invariant: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`: the rows that `batch.views` lets choose here, and what is left by `others`."""
-        assert batch.views is not None, "rows that choose pages"
-        assert batch.views.sparse is not None, "rows that choose pages"
-        if self._split is None or self._split[0] is not batch:
-            chooses = batch.views.sparse > 0
+        """See `AttentionBackend.attend`: rows with a budget as in `attend`, and all others by `others`.
+
+        `others` is given the range that leaves out the rows with a budget.
+        """
+        made = self._splits.of(batch)
+        if not made:
+            chooses = budgets > 0
             rows = on_device(q.device, np.flatnonzero(chooses))
-            # A row that chooses gives (0, -inf) there, and its keys are not read.
-            self._split = (batch, rows, KeyRange(stop=np.where(chooses, 0, batch.host.max_kv)))
-        _, rows, keys = self._split
+            made[None] = (rows, KeyRange(stop=np.where(chooses, 0, batch.host.max_kv)))
+        rows, keys = made[None]
         if not rows.shape[0]:
-            return others.attend(q, kv, spec, batch, group, need_lse)
-        o, lse = self.attend(q, kv, spec, batch, batch.views.sparse, group, invariant)
+            return others(None)
+        o, lse = self.attend(q, kv, spec, batch, budgets, group, invariant)
         if rows.shape[0] == q.shape[0]:
             return o, lse if need_lse else None
-        out, out_lse = others.attend(q, kv, spec, batch, group, need_lse, keys)
+        out, out_lse = others(keys)
         out.index_copy_(0, rows, o)
         if out_lse is not None:
             out_lse.index_copy_(0, rows, lse.to(out_lse.dtype))
@@ -132,10 +135,10 @@ class QuestAttention:
         self, q: Tensor, kv: PackedKV, bounds: Tensor, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int
     ) -> tuple[Tensor, Tensor]:
         assert self._library is not None, "see _serves"
-        plan = self._plan  # the same for all layers of a step
-        if plan is None or plan[0] is not batch or plan[1] is not budgets or plan[2] != group:
-            plan = self._plan = (batch, budgets, group, *_rows(batch, budgets, batch.page_table.stride(1)))
-        where, rows = plan[3:]
+        made, key = self._plans.of(batch), (group, id(budgets))
+        if key not in made:  # the same for all layers of a step; the budgets are kept, so that no others have their id
+            made[key] = (budgets, *_rows(batch, budgets, batch.page_table.stride(1)))
+        _, where, rows = made[key]
         q = q.index_select(0, where) if where.shape[0] < q.shape[0] else q.contiguous()
         out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
         table = batch.page_table[group]

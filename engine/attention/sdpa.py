@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
+from engine.attention.memo import PerBatch
 from engine.attention.plan import Block, Padded, Plan, Source, make_plan
 from engine.attention.ranged_plan import make_ranged_plan
 from engine.cache.packed import PLAIN_KINDS, PackedKV
@@ -58,9 +59,8 @@ class SdpaAttention:
     def __init__(self) -> None:
         # cuDNN's attention builds a plan for every new number of keys, which is to say for every token.
         torch.backends.cuda.enable_cudnn_sdp(False)
-        self._batch: Batch | None = None
         self._scratch = Scratch()
-        self._plans: dict[tuple[int | None, int, torch.dtype, int, int], tuple[Plan, KeyRange | None]] = {}
+        self._plans: PerBatch[tuple[Plan, KeyRange | None]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """The fused kernels have no softcap, want keys and values of one width, and round as their tiles fall.
@@ -125,19 +125,17 @@ class SdpaAttention:
 
     def _plan(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, keys: KeyRange | None) -> Plan:
         """The plan of this batch for this kind of layer and these ranges, made at the first such layer of a step."""
-        if batch is not self._batch:
-            self._batch = batch
-            self._plans.clear()
+        plans, heads_per_kv = self._plans.of(batch), q.shape[1] // kv.k.shape[1]
         # The ranges are kept with their plan, so that no others are given their id while it lives.
-        key = (spec.window, group, q.dtype, q.shape[1] // kv.k.shape[1], id(keys))
-        found = self._plans.get(key)
+        key = (spec.window, group, q.dtype, heads_per_kv, id(keys))
+        found = plans.get(key)
         if found is None:
             plan = (
-                make_plan(batch, spec, group, key[3], q.dtype)
+                make_plan(batch, spec, group, heads_per_kv, q.dtype)
                 if keys is None
-                else make_ranged_plan(batch, spec, group, key[3], q.dtype, keys)
+                else make_ranged_plan(batch, spec, group, heads_per_kv, q.dtype, keys)
             )
-            found = self._plans[key] = (plan, keys)
+            found = plans[key] = (plan, keys)
         return found[0]
 
     def _decode_one(self, q: Tensor, kv: PackedKV, source: Source, scale: float) -> Tensor:

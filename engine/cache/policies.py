@@ -104,7 +104,8 @@ class WindowWithSinks:
     def sights(self, index: np.ndarray) -> RowSights:
         """See `PagePolicy.sights`."""
         first = self.first(index)
-        return RowSights(first, np.where(first > 0, self.sinks, 0), self.sinks + index - first)
+        hides = first > 0
+        return RowSights(first, np.where(hides, self.sinks, 0), np.where(hides, self.sinks + index - first, index))
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`: those between the sinks' page and the window of row `committed`."""

@@ -10,11 +10,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttentionBackend
+from engine.attention.interface import ModelAttention
+from engine.attention.transfer import on_device
 from engine.cache.packed import Placement
+from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.quest import QuestStore
 from engine.cache.store import KVStore
-from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape
+from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape, RowViews
 from engine.core.buffers import Bucket, BucketBuffers, BucketPolicy, Buffers, fill
 
 
@@ -24,6 +27,7 @@ class SequenceRows(NamedTuple):
     `start` is the index of the first row: so many tokens of the sequence this arena already holds. `pages` (of group 0)
     cover start + len(tokens). The logits of the last `want_logits` rows are wanted. `parents[i]` is the parent of row i
     among these rows, -1 for one that continues the committed prefix (at most 64 rows); None is a chain.
+    `policy` says what the rows see of the sequence; pages that are dead by it may be page 0.
     """
 
     tokens: Sequence[int]
@@ -32,6 +36,7 @@ class SequenceRows(NamedTuple):
     want_logits: int = 0
     parents: Sequence[int] | None = None
     more_pages: Sequence[Sequence[int]] = ()  # of the layer groups 1, 2, ...
+    policy: PagePolicy | None = None
 
 
 class RunnableModel(Protocol):
@@ -39,7 +44,7 @@ class RunnableModel(Protocol):
 
     num_groups: int
 
-    def forward(self, batch: Batch, kv: KVStore, attention: AttentionBackend, **options: Any) -> ForwardOutput:
+    def forward(self, batch: Batch, kv: KVStore, attention: ModelAttention, **options: Any) -> ForwardOutput:
         """Run the model over the batch; the options are `layers` and `hidden_in` of `Runner.forward`."""
 
 
@@ -50,7 +55,7 @@ class Runner:
         self,
         model: RunnableModel,
         kv: KVStore,
-        attention: AttentionBackend,
+        attention: ModelAttention,
         device: torch.device | str = "cpu",
         policy: BucketPolicy | None = None,
     ) -> None:
@@ -133,6 +138,33 @@ class Runner:
             want_logits=buffers.want_logits,
             want_hidden=want_hidden,
             host=host,
+            views=self._views(rows, positions, buffers.tokens),
+        )
+
+    def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
+        """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded.
+
+        Raises ValueError where rows choose pages and the store cannot rank them.
+        """
+        if not any(row.policy is not None and row.policy.restricts(row.start + len(row.tokens)) for row in rows):
+            return None
+        index = np.array(positions, dtype=np.int64)
+        first, sinks, chosen = np.zeros_like(index), np.zeros_like(index), np.zeros_like(index)
+        at = np.zeros(like.shape[0], dtype=np.int64)
+        end = 0
+        for row in rows:
+            mine, end = slice(end, end + len(row.tokens)), end + len(row.tokens)
+            if row.policy is not None:
+                sights = row.policy.sights(index[mine])
+                first[mine], sinks[mine], at[mine] = sights.first, sights.sinks, sights.sink_positions
+                chosen[mine] = 0 if sights.chosen is None else sights.chosen
+        if chosen.any() and not isinstance(self.kv, QuestStore):
+            raise ValueError("Rows choose pages by bounds of their keys, and this KV cache keeps none.")
+        return RowViews(
+            first if first.any() else None,
+            sinks if sinks.any() else None,
+            on_device(like.device, at) if sinks.any() else None,
+            sparse=chosen if chosen.any() else None,
         )
 
 

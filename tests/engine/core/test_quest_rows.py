@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.attention.registry import Attention
 from engine.cache.policies import KeepAll, PagePolicy, Quest
-from engine.core.batch import Batch, RowViews
+from engine.cache.store import DenseKVStore
 from engine.core.buffers import powers_of_two
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.numerics import Numerics
@@ -39,17 +39,13 @@ class Host(Runner):
         self.policies: dict[int, PagePolicy] = {}
         self.policy = policy
 
-    def batch(self, rows, want_hidden: frozenset[int] = frozenset()) -> Batch:
-        chosen = []
-        for row in rows:
-            index = np.arange(row.start, row.start + len(row.tokens))
-            sight = self.policies.get(row.pages[0], self.policy).sights(index)
-            chosen.append(np.zeros_like(index) if sight.chosen is None else sight.chosen)
-        return replace(super().batch(rows, want_hidden), views=RowViews(sparse=np.concatenate(chosen)))
+    def step(self, *rows: SequenceRows) -> Tensor:
+        """Logits of the rows, each under its sequence's policy."""
+        return self.forward([row._replace(policy=self.policies.get(row.pages[0], self.policy)) for row in rows]).logits
 
     def run(self, start: int, stop: int, pages: list[int] = FIRST, ids: list[int] = IDS) -> Tensor:
         """Logits of the rows [start, stop)."""
-        return self.forward([SequenceRows(ids[start:stop], start, pages, stop - start)]).logits
+        return self.step(SequenceRows(ids[start:stop], start, pages, stop - start))
 
 
 def token_by_token(host: Host) -> Tensor:
@@ -73,7 +69,7 @@ def rejected_drafts(host: Host) -> Tensor:
     for i in range(PROMPT, LENGTH):
         count = min(6, 160 - i)
         wrong = [IDS[i], *tokens(count - 1, seed=i)]
-        parts.append(host.forward([SequenceRows(wrong, i, FIRST, count)]).logits[:1])
+        parts.append(host.step(SequenceRows(wrong, i, FIRST, count))[:1])
     return torch.cat(parts)
 
 
@@ -178,7 +174,7 @@ def test_in_company(invariant: bool, buckets) -> None:
         host.run(0, 140, table)
     rows = [SequenceRows(IDS[140:141], 140, table, 1) for table in tables[:3]]
     rows.insert(1, SequenceRows(IDS[:50], 0, tables[3], 50))
-    first, prompt, *others = host.forward(rows).logits.split([1, 50, 1, 1])
+    first, prompt, *others = host.step(*rows).split([1, 50, 1, 1])
     same = torch.equal if invariant else close
     for found, whole in zip((first, *others), alone, strict=True):
         assert same(found, whole[140:141])
@@ -186,7 +182,7 @@ def test_in_company(invariant: bool, buckets) -> None:
     host = Host(invariant, buckets=buckets)
     for table in tables[:2]:
         host.run(0, 140, table)
-    both = host.forward([SequenceRows(IDS[140:145], 140, table, 5) for table in tables[:2]]).logits
+    both = host.step(*(SequenceRows(IDS[140:145], 140, table, 5) for table in tables[:2]))
     assert same(both, alone[0][140:145].repeat(2, 1))
 
 
@@ -194,7 +190,15 @@ def test_trees_are_refused() -> None:
     host = Host(True)
     host.run(0, 120)
     with pytest.raises(ValueError, match="not for drafted trees"):
-        host.forward([SequenceRows(IDS[120:123], 120, FIRST, 1, (-1, 0, 0))])
+        host.step(SequenceRows(IDS[120:123], 120, FIRST, 1, (-1, 0, 0)))
+
+
+def test_a_store_without_bounds_is_refused() -> None:
+    host = Host(True)
+    host.kv = DenseKVStore(LAYERS, PAGES, 2, 8, torch.float32)
+    host.run(0, PROMPT)
+    with pytest.raises(ValueError, match="keeps none"):
+        host.run(PROMPT, PROMPT + 1)
 
 
 def test_latents_are_refused() -> None:
