@@ -106,14 +106,14 @@ class QuestAttention:
 
         `others` is given the range that leaves out the rows with a budget.
         """
+        chooses = budgets > 0
+        if not chooses.any():
+            return others(None)
         made = self._splits.of(batch)
         if not made:
-            chooses = budgets > 0
-            rows = on_device(q.device, np.flatnonzero(chooses))
+            rows = on_device(q.device, np.flatnonzero(chooses).tolist())
             made[None] = (rows, KeyRange(stop=np.where(chooses, 0, batch.host.max_kv)))
         rows, keys = made[None]
-        if not rows.shape[0]:
-            return others(None)
         o, lse = self.attend(q, kv, spec, batch, budgets, group, invariant)
         if rows.shape[0] == q.shape[0]:
             return o, lse if need_lse else None

@@ -77,6 +77,8 @@ class Placement(NamedTuple):
     first_slot: Sequence[int]
     """[G]: >= 0 promises that the slots of a group are consecutive from there."""
     flush: Flush | None = None
+    pages: Tensor | None = None
+    """[N] int64, each page of group 0 that the rows write once, for stores that look at whole pages."""
 
 
 def value_group(width: int) -> int:

@@ -55,7 +55,7 @@ class QuestStore(DenseKVStore):
     def move_slots(self, src: Tensor, dst: Tensor) -> None:
         """See `KVStore.move_slots`."""
         super().move_slots(src, dst)
-        self._bound_all(torch.unique(dst // PAGE_SIZE))
+        self._bound_all(dst // PAGE_SIZE)  # a page named twice is computed twice, to the same
 
     def copy_page(self, src: int, dst: int) -> None:
         """See `KVStore.copy_page`."""
@@ -80,7 +80,9 @@ class QuestStore(DenseKVStore):
                 _bound(view, pages)
 
     def _pages_of(self, to: Placement, rows: int) -> Tensor:
-        """The pages [N] that a step writes, each once; worked out at the first such layer of the step."""
+        """The pages [N] that a step writes; found at its first such layer, where the placement does not say."""
+        if to.pages is not None:
+            return to.pages
         if self._written is None or self._written[0] is not to:
             first = to.first_slot[0]
             if first >= 0:

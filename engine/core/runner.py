@@ -130,7 +130,7 @@ class Runner:
         return Batch(
             tokens=buffers.tokens,
             positions=buffers.positions,
-            placement=Placement(buffers.slots, first_slot),
+            placement=Placement(buffers.slots, first_slot, pages=self._written(buffers)),
             row_start=buffers.row_start,
             kv_len=buffers.kv_len,
             page_table=buffers.page_table,
@@ -140,6 +140,12 @@ class Runner:
             host=host,
             views=self._views(rows, positions, buffers.tokens),
         )
+
+    def _written(self, buffers: BucketBuffers) -> Tensor | None:
+        """The pages that the rows write, for a store that looks at them."""
+        if not isinstance(self.kv, QuestStore):
+            return None
+        return on_device(buffers.slots.device, np.unique(buffers.np_slots[0] // PAGE_SIZE))
 
     def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
         """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded.

@@ -62,7 +62,8 @@ def test_bounds_equal_a_rebuild_whatever_is_done(dtype: torch.dtype) -> None:
         for kind, order, count in todo:
             if kind in ("write", "run"):
                 slots = torch.tensor(order[:count]) if kind == "write" else torch.arange(order[0], order[0] + count)
-                to = Placement(slots[None], [-1 if kind == "write" else order[0]])
+                pages = torch.unique(slots // 16) if count % 2 else None
+                to = Placement(slots[None], [-1 if kind == "write" else order[0]], pages=pages)
                 for layer in range(2):
                     k, v = torch.randn(2, count, HEADS, WIDTH).to(dtype)
                     store.write(layer, k, v, to)
