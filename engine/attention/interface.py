@@ -66,7 +66,7 @@ class AttnProblem(NamedTuple):
     tree: bool = False  # the batch has ancestors
     batch_invariant: bool = False
     head_dims: tuple[int, int] = (64, 64)  # of keys and of values
-    shared: bool = False  # rows of several sequences read the same keys, which is worth reading them once
+    shared: bool = False  # asks whether keys that sequences share are worth a call of their own
 
 
 class AttentionBackend(Protocol):

@@ -45,7 +45,7 @@ class NativeAttention:
         if problem.tree:
             return "it knows no drafted trees"
         if problem.shared:
-            return "it would read the shared keys again for every row"
+            return "keys that its rows share stay in the processor's cache, which is faster than a second call"
         width = problem.head_dims[0]
         if width % 32 or width > 256:
             return f"it has no heads of {width}"

@@ -6,11 +6,13 @@ parts are disjoint, so that their results merge (DESIGN.md section 3, M3).
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from engine.attention.interface import KeyRange
+from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import RowViews
 
 
@@ -39,12 +41,20 @@ def parts_of(views: RowViews | None, keys: KeyRange | None, packed: bool) -> lis
             for late, part in ((False, before), (True, after))
         ]
     some = [part for part in found if part.keys is None or not _empty(part.keys)]
-    return [
-        part._replace(keys=None) if part.keys is not None and _everything(part.keys) else part for part in some
-    ] or found[:1]
+    return [part._replace(keys=None) if _open(part.keys) else part for part in some] or found[:1]
 
 
-def _everything(keys: KeyRange | None) -> bool:
+def split_ranges(stop: np.ndarray, parts: int) -> list[KeyRange]:
+    """The keys [0, stop) of each row [T] in so many consecutive ranges of whole pages; some may be empty.
+
+    Attention over each, merged, is attention over all of them, whatever their number (flash decoding's split of keys).
+    """
+    pages = -(-stop // PAGE_SIZE)
+    cuts = [np.minimum(pages * part // parts * PAGE_SIZE, stop) for part in range(parts + 1)]
+    return [KeyRange(first, last) for first, last in pairwise(cuts)]
+
+
+def _open(keys: KeyRange | None) -> bool:
     return keys is None or (keys.first is None and keys.stop is None)
 
 

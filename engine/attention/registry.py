@@ -105,9 +105,9 @@ class Attention:
             )
         if batch.views is not None or kv.recent is not None:
             return self._attend_parts(q, kv, spec, batch, group, need_lse, keys, sink_q)
-        shared = self._find_shared(spec, batch, group) if keys is None else None
+        shared = self._find_shared(q, kv, spec, batch, group) if keys is None else None
         if shared is not None:
-            return self._attend_shared(q, kv, spec, batch, group, shared)
+            return self._attend_shared(q, kv, spec, batch, group, need_lse, shared)
         return self._attend(q, kv, spec, batch, group, need_lse, keys)
 
     def _attend(
@@ -119,18 +119,19 @@ class Attention:
         group: int,
         need_lse: bool,
         keys: KeyRange | None,
-        shared: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """One part, by the backend chosen for it."""
+        return self._backend(q, kv, spec, batch).attend(q, kv, spec, batch, group, need_lse, keys)
+
+    def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
         tree, invariant = batch.ancestors is not None, self._invariant
         key = (spec, kv.kind, q.dtype, q.shape[2], kv.v_dim, tree, invariant, shared)
         backend = self._chosen.get(key)
         if backend is None:
-            problem = AttnProblem(
-                q.device.type, q.dtype, spec, kv.kind, tree, invariant, (q.shape[2], kv.v_dim), shared
-            )
+            widths = (q.shape[2], kv.v_dim)
+            problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, shared)
             backend = self._chosen[key] = choose(problem, self._candidates).backend
-        return backend.attend(q, kv, spec, batch, group, need_lse, keys)
+        return backend
 
     def _attend_parts(
         self,
@@ -161,20 +162,23 @@ class Attention:
         return result[0], result[1] if need_lse else None
 
     def _attend_shared(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, shared: Shared
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, need_lse: bool, shared: Shared
     ) -> tuple[Tensor, Tensor | None]:
         """Every row's own keys, merged with those that it shares."""
         self.keys_saved += shared.saved
         out, lse = self._attend(q, kv, spec, batch, group, True, shared.own)
         assert lse is not None, "asked for"
         mine, rows = q.index_select(0, shared.rows), shared.rows
-        far = self._attend(mine, kv, spec._replace(window=None), shared.batch, 0, True, shared.keys, shared=True)
+        far = self._attend(mine, kv, spec._replace(window=None), shared.batch, 0, True, shared.keys)
         o, merged = self._merged(far, (out.index_select(0, rows), lse.index_select(0, rows)))
         assert merged is not None, "both parts have it"
-        return out.index_copy_(0, rows, o), lse.index_copy_(0, rows, merged)
+        return out.index_copy_(0, rows, o), lse.index_copy_(0, rows, merged) if need_lse else None
 
-    def _find_shared(self, spec: AttnSpec, batch: Batch, group: int) -> Shared | None:
-        """Nothing where the switch is off, or sums must not depend on who is beside; nor where a window hides keys."""
+    def _find_shared(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int) -> Shared | None:
+        """Nothing where the switch is off, or sums must not depend on who is beside; nor where a window hides keys.
+
+        Nor where the backend in use would not serve the shared part: its rows are better off alone.
+        """
         if self._numerics is None or not self._numerics.cascade or self._numerics.batch_invariant:
             return None
         if batch.host.S < 2 or (spec.window is not None and spec.window < batch.host.max_kv):
@@ -182,7 +186,10 @@ class Attention:
         found = self._shared.of(batch)
         if group not in found:
             found[group] = find_shared(batch, group)
-        return found[group]
+        if found[group] is None:
+            return None
+        usual, best = (self._backend(q, kv, spec, batch, shared=shared) for shared in (False, True))
+        return found[group] if usual is best else None
 
     def _merged(self, a: tuple[Tensor, Tensor | None], b: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
         """Both with lse. Row by row where bits must not depend on how many there are (`numerics.by_row` says why)."""

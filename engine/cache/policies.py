@@ -19,14 +19,12 @@ LEAST_WINDOW = 64
 class RowSights(NamedTuple):
     """What some rows see, [T] int64 each: the keys from `first` on, and besides the first `sinks` of their sequence.
 
-    Those are seen by a query that is rotated to `sink_positions`; without sinks that means nothing. Each head reads
-    `chosen` pages of what the row sees; 0, or None for all rows: every page.
+    Those are seen by a query that is rotated to `sink_positions`; without sinks that means nothing.
     """
 
     first: np.ndarray
     sinks: np.ndarray
     sink_positions: np.ndarray
-    chosen: np.ndarray | None = None
 
 
 class PagePolicy(Protocol):
@@ -41,6 +39,9 @@ class PagePolicy(Protocol):
     def sights(self, index: np.ndarray) -> RowSights:
         """What the rows with these indices [T] see."""
 
+    def chosen(self, index: np.ndarray) -> np.ndarray | None:
+        """How many pages of that each head reads, [T] int64, 0 for all of them; None: every row reads all of them."""
+
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """Pages [a, b) of a sequence that no row with an index >= `committed` will read; a >= b: none."""
 
@@ -53,6 +54,12 @@ class KeepAll:
 
     name = "keep_all"
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeepAll)
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
     def restricts(self, stop: int) -> bool:
         """See `PagePolicy.restricts`."""
         return False
@@ -60,6 +67,10 @@ class KeepAll:
     def sights(self, index: np.ndarray) -> RowSights:
         """See `PagePolicy.sights`."""
         return RowSights(np.zeros_like(index), np.zeros_like(index), index)
+
+    def chosen(self, index: np.ndarray) -> np.ndarray | None:
+        """See `PagePolicy.chosen`."""
+        return None
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`."""
@@ -107,6 +118,10 @@ class WindowWithSinks:
         hides = first > 0
         return RowSights(first, np.where(hides, self.sinks, 0), np.where(hides, self.sinks + index - first, index))
 
+    def chosen(self, index: np.ndarray) -> np.ndarray | None:
+        """See `PagePolicy.chosen`."""
+        return None
+
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`: those between the sinks' page and the window of row `committed`."""
         return -(-self.sinks // PAGE_SIZE), int(self.first(np.array([committed]))[0]) // PAGE_SIZE
@@ -144,9 +159,11 @@ class Quest:
 
     def sights(self, index: np.ndarray) -> RowSights:
         """See `PagePolicy.sights`."""
-        choosing = (index >= self.prompt_length) & (index // PAGE_SIZE >= self.pages)
-        nothing = np.zeros_like(index)
-        return RowSights(nothing, nothing, index, np.where(choosing, self.pages, 0))
+        return RowSights(np.zeros_like(index), np.zeros_like(index), index)
+
+    def chosen(self, index: np.ndarray) -> np.ndarray:
+        """See `PagePolicy.chosen`."""
+        return np.where((index >= self.prompt_length) & (index // PAGE_SIZE >= self.pages), self.pages, 0)
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`: a later row may choose any."""
@@ -155,3 +172,19 @@ class Quest:
     def kept_pages(self, length: int) -> int:
         """See `PagePolicy.kept_pages`."""
         return -(-length // PAGE_SIZE)
+
+
+def policy_of(name: str, window: int, budget: int = 1024, prompt_length: int | None = None) -> PagePolicy:
+    """The policy of a catalogue value: `window` tokens where it has one, `budget` tokens where rows choose pages.
+
+    Raises ValueError for an unknown name, and for "quest" without the length of the prompt, whose rows do not choose.
+    """
+    if name == KeepAll.name:
+        return KeepAll()
+    if name == WindowWithSinks.name:
+        return WindowWithSinks(window)
+    if name == Quest.name:
+        if prompt_length is None:
+            raise ValueError("rows choose pages after a prompt: its length is missing")
+        return Quest(budget, prompt_length)
+    raise ValueError(f"no page policy is called {name!r}")

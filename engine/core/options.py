@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
 from engine import catalogue
+from engine.cache.policies import KeepAll, PagePolicy, policy_of
 from engine.catalogue import Capability
 from engine.protocol import OptionSpec, Value
 
@@ -13,11 +14,12 @@ _ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 class RequestOptions(NamedTuple):
-    """The request-scope switches, as they hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
+    """The switches that hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
 
     kv_cache: bool = True
     speculation: str = "off"
     draft_length: int = 0
+    policy: PagePolicy = KeepAll()
 
 
 class EngineOptions:
@@ -49,8 +51,11 @@ class EngineOptions:
             if spec.value in spec.disabled_choices or (spec.disabled_reason and spec.value != spec.default):
                 self.values[spec.key] = spec.default
 
-    def for_request(self, overrides: Mapping[str, Value]) -> RequestOptions:
-        """The switches of one request. Raises :class:`engine.catalogue.OptionError` with a sentence."""
+    def for_request(self, overrides: Mapping[str, Value], prompt_length: int | None = None) -> RequestOptions:
+        """The switches of one request, whose prompt has a length that only QUEST asks for.
+
+        Raises :class:`engine.catalogue.OptionError` with a sentence.
+        """
         for key in overrides:
             if catalogue.option(key).scope != "request":
                 raise catalogue.OptionError(f"{key} holds for the whole engine: set it there, not in a request.")
@@ -59,6 +64,9 @@ class EngineOptions:
             kv_cache=bool(values["kv_cache"]),
             speculation=str(values["speculation"]),
             draft_length=int(values["draft_length"]),
+            policy=policy_of(
+                str(values["page_policy"]), int(values["window_tokens"]), int(values["quest_tokens"]), prompt_length
+            ),
         )
 
     @property
@@ -78,6 +86,10 @@ class EngineOptions:
     @property
     def batch_invariant(self) -> bool:
         return bool(self.values["batch_invariant"])
+
+    @property
+    def cascade(self) -> bool:
+        return bool(self.values["cascade"])
 
     @property
     def packing(self) -> str:

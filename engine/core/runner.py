@@ -161,9 +161,9 @@ class Runner:
         for row in rows:
             mine, end = slice(end, end + len(row.tokens)), end + len(row.tokens)
             if row.policy is not None:
-                sights = row.policy.sights(index[mine])
-                first[mine], sinks[mine], at[mine] = sights.first, sights.sinks, sights.sink_positions
-                chosen[mine] = 0 if sights.chosen is None else sights.chosen
+                first[mine], sinks[mine], at[mine] = row.policy.sights(index[mine])
+                pages = row.policy.chosen(index[mine])
+                chosen[mine] = 0 if pages is None else pages
         if chosen.any() and not isinstance(self.kv, QuestStore):
             raise ValueError("Rows choose pages by bounds of their keys, and this KV cache keeps none.")
         return RowViews(

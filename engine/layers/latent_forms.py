@@ -92,6 +92,7 @@ class FormPlanner:
 
 def subset(batch: Batch, sequences: Sequence[int]) -> Part:
     """The batch of some sequences alone, on their own pages, without padding rows and without logits."""
+    assert batch.views is None, "no policy restricts latents (engine/models/restrictions.py)"
     host, device = batch.host, batch.page_table.device
     spans = [(host.row_start[s], host.row_start[s + 1]) for s in sequences]
     rows = torch.cat([torch.arange(start, stop, device=device) for start, stop in spans])

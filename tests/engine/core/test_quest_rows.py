@@ -214,13 +214,9 @@ def test_a_budget_below_one_page_is_refused(budget: int) -> None:
 
 def test_the_policy_follows_from_the_index() -> None:
     policy = Quest(50, 40)
-    chosen = policy.sights(np.arange(100)).chosen
-    assert chosen is not None
-    assert chosen.tolist() == [0] * 48 + [3] * 52
+    assert policy.chosen(np.arange(100)).tolist() == [0] * 48 + [3] * 52
     assert [policy.restricts(stop) for stop in (0, 48, 49)] == [False, False, True]
-    late = Quest(16, 40).sights(np.arange(30, 50)).chosen
-    assert late is not None
-    assert late.tolist() == [0] * 10 + [1] * 10
+    assert Quest(16, 40).chosen(np.arange(30, 50)).tolist() == [0] * 10 + [1] * 10
     assert policy.dead_pages(90) == (0, 0)
     assert [policy.kept_pages(length) for length in (0, 1, 16, 17)] == [0, 1, 1, 2]
     assert policy == Quest(63, 40)
