@@ -8,6 +8,7 @@ from typing import NamedTuple, get_args
 from engine import catalogue
 from engine.cache.policies import KeepAll, PagePolicy, policy_of
 from engine.catalogue import Capability
+from engine.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value
 
 _ALL: frozenset[Capability] = frozenset(get_args(Capability))
@@ -90,6 +91,10 @@ class EngineOptions:
     @property
     def cascade(self) -> bool:
         return bool(self.values["cascade"])
+
+    def apply_to(self, numerics: Numerics) -> None:
+        """Set the live modes of a model."""
+        numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
 
     @property
     def packing(self) -> str:

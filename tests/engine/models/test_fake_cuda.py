@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from engine.attention import sdpa
 from engine.attention.batch_invariant import BatchInvariantAttention
-from engine.attention.interface import AttentionBackend, AttnSpec
+from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
 from engine.attention.reference import ReferenceAttention
 from engine.attention.registry import Attention
 from engine.attention.sdpa import SdpaAttention
@@ -232,13 +232,15 @@ def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
         assert {hidden.device for hidden in (*early.hidden.values(), *late.hidden.values())} == {CUDA}
 
 
-def attend(backend: AttentionBackend, batch: Batch, spec: AttnSpec, need_lse: bool) -> Callable[[], None]:
+def attend(
+    backend: AttentionBackend, batch: Batch, spec: AttnSpec, need_lse: bool, keys: KeyRange | None = None
+) -> Callable[[], None]:
     def run() -> None:
         with fake_cuda():
             moved = on_cuda(batch)
             kv = DenseKVStore(1, 400, 2, 64, torch.bfloat16, CUDA)
             q = torch.empty(batch.tokens.shape[0], 8, 64, dtype=torch.bfloat16, device=CUDA)
-            o, lse = backend.attend(q, kv.view(0), spec, moved, need_lse=need_lse)
+            o, lse = backend.attend(q, kv.view(0), spec, moved, need_lse=need_lse, keys=keys)
             assert o.device == CUDA
             assert lse is None or lse.device == CUDA
 
@@ -264,6 +266,25 @@ def test_fused_attention_never_waits_for_the_gpu(name: str, window: int | None, 
     """A long chunk attends to its prefix apart from its own rows; a tree brings a mask of its own."""
     batch = padded_batch({**BATCHES, "long": LONG, "tree": [TREE, rows(1, 5, 8)]}[name])
     attend(SdpaAttention(), batch, AttnSpec(0.1, window), need_lse)()
+
+
+@pytest.mark.parametrize("backend", [SdpaAttention, BatchInvariantAttention])
+@pytest.mark.parametrize("name", [*BATCHES, "long", "tree"])
+def test_ranges_of_keys_do_not_wait_for_the_gpu(name: str, backend: type[AttentionBackend]) -> None:
+    batch = padded_batch({**BATCHES, "long": LONG, "tree": [TREE, rows(1, 5, 8)]}[name])
+    if backend is BatchInvariantAttention and batch.ancestors is not None:
+        pytest.skip("it reads the paths of a tree from the device")
+    index = np.arange(batch.host.T)
+    for keys in (KeyRange(index % 20, index % 50), KeyRange(None, index * 0 + 4)):
+        attend(backend(), batch, AttnSpec(0.1), True, keys)()
+
+
+def test_keys_that_sequences_share_do_not_wait_for_the_gpu() -> None:
+    shared = list(range(1, 60))
+    batch = padded_batch([SequenceRows([1], 59 * 16 + 3, [*shared, 60 + i], 1) for i in range(3)])
+    attention = Attention(Numerics(), [SdpaAttention()])
+    attend(attention, batch, AttnSpec(0.1), False)()
+    assert attention.keys_saved == 2 * 59 * 16
 
 
 @pytest.mark.parametrize("window", [None, 24])
