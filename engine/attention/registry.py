@@ -14,6 +14,7 @@ from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, 
 from engine.attention.memo import PerBatch
 from engine.attention.native import NativeAttention
 from engine.attention.parts import Part, parts_of
+from engine.attention.quest import QuestAttention
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
 from engine.cache.packed import PackedKV
@@ -65,6 +66,7 @@ class Attention:
         self._chosen: dict[tuple[object, ...], AttentionBackend] = {}
         self._shared: PerBatch[Shared | None] = PerBatch()
         self._parts: PerBatch[tuple[list[Part], KeyRange | None]] = PerBatch()
+        self.quest = QuestAttention()
         self.keys_saved = 0
         """Readings of a key that cascades have saved so far, counted in each layer."""
 
@@ -88,6 +90,19 @@ class Attention:
         sink_q: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `ModelAttention.attend`."""
+        if kv.bounds is not None and batch.views is not None and batch.views.sparse is not None:
+            assert keys is None, "pages are chosen of all that is before a row"
+            return self.quest.attend_beside(
+                lambda left: self._attend_parts(q, kv, spec, batch, group, need_lse, left, sink_q),
+                q,
+                kv,
+                spec,
+                batch,
+                batch.views.sparse,
+                group,
+                need_lse,
+                self._invariant,
+            )
         if batch.views is not None or kv.recent is not None:
             return self._attend_parts(q, kv, spec, batch, group, need_lse, keys, sink_q)
         shared = self._find_shared(q, kv, spec, batch, group) if keys is None else None

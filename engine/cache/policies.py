@@ -39,6 +39,9 @@ class PagePolicy(Protocol):
     def sights(self, index: np.ndarray) -> RowSights:
         """What the rows with these indices [T] see."""
 
+    def chosen(self, index: np.ndarray) -> np.ndarray | None:
+        """How many pages of that each head reads, [T] int64, 0 for all of them; None: every row reads all of them."""
+
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """Pages [a, b) of a sequence that no row with an index >= `committed` will read; a >= b: none."""
 
@@ -64,6 +67,10 @@ class KeepAll:
     def sights(self, index: np.ndarray) -> RowSights:
         """See `PagePolicy.sights`."""
         return RowSights(np.zeros_like(index), np.zeros_like(index), index)
+
+    def chosen(self, index: np.ndarray) -> np.ndarray | None:
+        """See `PagePolicy.chosen`."""
+        return None
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`."""
@@ -111,6 +118,10 @@ class WindowWithSinks:
         hides = first > 0
         return RowSights(first, np.where(hides, self.sinks, 0), np.where(hides, self.sinks + index - first, index))
 
+    def chosen(self, index: np.ndarray) -> np.ndarray | None:
+        """See `PagePolicy.chosen`."""
+        return None
+
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`: those between the sinks' page and the window of row `committed`."""
         return -(-self.sinks // PAGE_SIZE), int(self.first(np.array([committed]))[0]) // PAGE_SIZE
@@ -121,10 +132,59 @@ class WindowWithSinks:
         return min(-(-length // PAGE_SIZE), most)
 
 
-def policy_of(name: str, window: int) -> PagePolicy:
-    """The policy of a catalogue value, with `window` tokens where it has one. Raises ValueError for an unknown name."""
+class Quest:
+    """Rows of the answer read `budget` tokens' worth of pages in each head (Tang et al. 2024, arXiv 2406.10774).
+
+    Rows of the prompt read everything, whenever they are computed; so does a row with no more pages than the budget. A
+    row's own page counts. Which pages the others are, attention finds out (engine/attention/quest.py).
+    """
+
+    name = "quest"
+
+    def __init__(self, budget: int, prompt_length: int) -> None:
+        """Raises ValueError for a budget of less than one page."""
+        if budget < PAGE_SIZE:
+            raise ValueError(f"a budget of {budget} tokens is less than one page of {PAGE_SIZE}")
+        self.pages, self.prompt_length = budget // PAGE_SIZE, prompt_length
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Quest) and (other.pages, other.prompt_length) == (self.pages, self.prompt_length)
+
+    def __hash__(self) -> int:
+        return hash((self.pages, self.prompt_length))
+
+    def restricts(self, stop: int) -> bool:
+        """See `PagePolicy.restricts`."""
+        return stop > max(self.prompt_length, self.pages * PAGE_SIZE)
+
+    def sights(self, index: np.ndarray) -> RowSights:
+        """See `PagePolicy.sights`."""
+        return RowSights(np.zeros_like(index), np.zeros_like(index), index)
+
+    def chosen(self, index: np.ndarray) -> np.ndarray:
+        """See `PagePolicy.chosen`."""
+        return np.where((index >= self.prompt_length) & (index // PAGE_SIZE >= self.pages), self.pages, 0)
+
+    def dead_pages(self, committed: int) -> tuple[int, int]:
+        """See `PagePolicy.dead_pages`: a later row may choose any."""
+        return 0, 0
+
+    def kept_pages(self, length: int) -> int:
+        """See `PagePolicy.kept_pages`."""
+        return -(-length // PAGE_SIZE)
+
+
+def policy_of(name: str, window: int, budget: int = 1024, prompt_length: int | None = None) -> PagePolicy:
+    """The policy of a catalogue value: `window` tokens where it has one, `budget` tokens where rows choose pages.
+
+    Raises ValueError for an unknown name, and for "quest" without the length of the prompt, whose rows do not choose.
+    """
     if name == KeepAll.name:
         return KeepAll()
     if name == WindowWithSinks.name:
         return WindowWithSinks(window)
+    if name == Quest.name:
+        if prompt_length is None:
+            raise ValueError("rows choose pages after a prompt: its length is missing")
+        return Quest(budget, prompt_length)
     raise ValueError(f"no page policy is called {name!r}")

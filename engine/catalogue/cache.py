@@ -136,6 +136,21 @@ CACHE = (
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",
     ),
     Option(
+        key="quest_tokens",
+        title="QUEST budget",
+        group="Cache",
+        default=1024,
+        minimum=16,
+        maximum=1_048_576,
+        scope="engine",
+        applies="next request",
+        exactness="approximate",
+        explains="How many tokens each head of a new token reads under QUEST, in whole pages of sixteen. The page that "
+        "is being written counts, the first two layers read everything, and so do the tokens of the prompt.",
+        shows="bytes read for a token",
+        reference="Tang et al. 2024, QUEST (arXiv 2406.10774)",
+    ),
+    Option(
         key="cascade",
         title="Shared prefixes once",
         group="Cache",

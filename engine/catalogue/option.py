@@ -8,7 +8,7 @@ from typing import Literal
 
 from engine.protocol import Exactness, Value
 
-Capability = Literal["model", "draft model", "packed weights", "native kernel", "sliding window"]
+Capability = Literal["model", "draft model", "packed weights", "native kernel", "sliding window", "page bounds"]
 """What a switch may need before it can apply."""
 
 MISSING: Mapping[Capability, str] = {
@@ -16,6 +16,7 @@ MISSING: Mapping[Capability, str] = {
     "draft model": "Needs a draft model: load one beside the model.",
     "packed weights": "This model's weights are not packed: each has 16 or 32 bits.",
     "sliding window": "This model's positions or its cache allow no window.",
+    "page bounds": "This model's cache keeps no bounds of its pages, by which they could be ranked.",
     "native kernel": "Kvasir's own kernel does not serve this device: kvasir doctor says why.",
 }
 

@@ -57,7 +57,7 @@ class RowViews(NamedTuple):
     packed_until: np.ndarray | None = None
     """[T] int64: keys before this index are read packed, the others from the recent ones (`PackedKV.recent`)."""
     sparse: np.ndarray | None = None
-    """[T] bool: the row chooses among pages."""
+    """[T] int64: so many pages each head of the row chooses; 0: it reads all."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,8 +54,11 @@ class EngineOptions:
             if spec.value in spec.disabled_choices or (spec.disabled_reason and spec.value != spec.default):
                 self.values[spec.key] = spec.default
 
-    def for_request(self, overrides: Mapping[str, Value]) -> RequestOptions:
-        """The switches of one request. Raises :class:`engine.catalogue.OptionError` with a sentence."""
+    def for_request(self, overrides: Mapping[str, Value], prompt_length: int | None = None) -> RequestOptions:
+        """The switches of one request, whose prompt has a length that only QUEST asks for.
+
+        Raises :class:`engine.catalogue.OptionError` with a sentence.
+        """
         for key in overrides:
             if catalogue.option(key).scope != "request":
                 raise catalogue.OptionError(f"{key} holds for the whole engine: set it there, not in a request.")
@@ -65,7 +68,9 @@ class EngineOptions:
             speculation=str(values["speculation"]),
             draft_length=int(values["draft_length"]),
             prefix_cache=bool(values["prefix_cache"]),
-            policy=policy_of(str(values["page_policy"]), int(values["window_tokens"])),
+            policy=policy_of(
+                str(values["page_policy"]), int(values["window_tokens"]), int(values["quest_tokens"]), prompt_length
+            ),
         )
 
     @property

@@ -15,6 +15,7 @@ from engine.attention.transfer import on_device
 from engine.cache.packed import Placement
 from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.quest import QuestStore
 from engine.cache.store import KVStore
 from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape, RowViews
 from engine.core.buffers import Bucket, BucketBuffers, BucketPolicy, Buffers, fill
@@ -129,7 +130,7 @@ class Runner:
         return Batch(
             tokens=buffers.tokens,
             positions=buffers.positions,
-            placement=Placement(buffers.slots, first_slot),
+            placement=Placement(buffers.slots, first_slot, pages=self._written(buffers)),
             row_start=buffers.row_start,
             kv_len=buffers.kv_len,
             page_table=buffers.page_table,
@@ -137,7 +138,39 @@ class Runner:
             want_logits=buffers.want_logits,
             want_hidden=want_hidden,
             host=host,
-            views=_views(rows, positions, buffers.tokens),
+            views=self._views(rows, positions, buffers.tokens),
+        )
+
+    def _written(self, buffers: BucketBuffers) -> Tensor | None:
+        """The pages that the rows write, for a store that looks at them."""
+        if not isinstance(self.kv, QuestStore):
+            return None
+        return on_device(buffers.slots.device, np.unique(buffers.np_slots[0] // PAGE_SIZE))
+
+    def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
+        """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded.
+
+        Raises ValueError where rows choose pages and the store cannot rank them.
+        """
+        if not any(row.policy is not None and row.policy.restricts(row.start + len(row.tokens)) for row in rows):
+            return None
+        index = np.array(positions, dtype=np.int64)
+        first, sinks, chosen = np.zeros_like(index), np.zeros_like(index), np.zeros_like(index)
+        at = np.zeros(like.shape[0], dtype=np.int64)
+        end = 0
+        for row in rows:
+            mine, end = slice(end, end + len(row.tokens)), end + len(row.tokens)
+            if row.policy is not None:
+                first[mine], sinks[mine], at[mine] = row.policy.sights(index[mine])
+                pages = row.policy.chosen(index[mine])
+                chosen[mine] = 0 if pages is None else pages
+        if chosen.any() and not isinstance(self.kv, QuestStore):
+            raise ValueError("Rows choose pages by bounds of their keys, and this KV cache keeps none.")
+        return RowViews(
+            first if first.any() else None,
+            sinks if sinks.any() else None,
+            on_device(like.device, at) if sinks.any() else None,
+            sparse=chosen if chosen.any() else None,
         )
 
 
@@ -195,22 +228,6 @@ def _tree(parents: Sequence[int], n: int) -> tuple[list[int], list[int]]:
         depths.append(depths[parent] + 1 if parent >= 0 else 0)
         bits.append((bits[parent] if parent >= 0 else 0) | 1 << i)
     return depths, [b - (1 << 64) if b >> 63 else b for b in bits]
-
-
-def _views(rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
-    """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded."""
-    if not any(row.policy is not None and row.policy.restricts(row.start + len(row.tokens)) for row in rows):
-        return None
-    index = np.array(positions, dtype=np.int64)
-    first, sinks, at = np.zeros_like(index), np.zeros_like(index), np.zeros(like.shape[0], dtype=np.int64)
-    end = 0
-    for row in rows:
-        mine, end = slice(end, end + len(row.tokens)), end + len(row.tokens)
-        if row.policy is not None:
-            first[mine], sinks[mine], at[mine] = row.policy.sights(index[mine])
-    if not sinks.any():
-        return RowViews(first)
-    return RowViews(first, sinks, on_device(like.device, at))
 
 
 def _fill_slots(

@@ -105,6 +105,18 @@ AVX512 INLINE void weigh(const Attend *a, float *scores, int now, float *top, fl
     *total = *total * kept + _mm512_reduce_add_ps(sum);
 }
 
+/* The sums and the largest scores of all keys become outputs and lse. */
+AVX512 INLINE void finish(const int heads, const Attend *a, const float *sums, const float *top, const float *total,
+                          uint16_t *out, float *lse) {
+    for (int h = 0; lse && h < heads; h++) lse[h] = total[h] ? top[h] + logf(total[h]) : -INFINITY;
+    for (int h = 0; h < heads; h++)
+        for (int64_t d = 0; d < a->width; d += 16) {
+            const __m512 sum = _mm512_loadu_ps(sums + h * a->width + d);
+            const __m512 result = total[h] ? _mm512_div_ps(sum, _mm512_set1_ps(total[h])) : _mm512_setzero_ps();
+            _mm256_storeu_si256((__m256i *)(out + h * a->width + d), (__m256i)_mm512_cvtneps_pbh(result));
+        }
+}
+
 AVX512 INLINE void attend_heads(const int heads, const Attend *a, int64_t row, int64_t kv_head, const uint16_t *q,
                                 uint16_t *out, float *lse) {
     const int32_t *pages = a->pages + a->rows[row][0];
@@ -124,13 +136,7 @@ AVX512 INLINE void attend_heads(const int heads, const Attend *a, int64_t row, i
         for (int h = 0; h < heads; h++) weigh(a, scores[h], now, top + h, total + h, sums + h * a->width);
         gather(heads, a, values, now, scores, sums);
     }
-    for (int h = 0; lse && h < heads; h++) lse[h] = total[h] ? top[h] + logf(total[h]) : -INFINITY;
-    for (int h = 0; h < heads; h++)
-        for (int64_t d = 0; d < a->width; d += 16) {
-            const __m512 sum = _mm512_loadu_ps(sums + h * a->width + d);
-            const __m512 result = total[h] ? _mm512_div_ps(sum, _mm512_set1_ps(total[h])) : _mm512_setzero_ps();
-            _mm256_storeu_si256((__m256i *)(out + h * a->width + d), (__m256i)_mm512_cvtneps_pbh(result));
-        }
+    finish(heads, a, sums, top, total, out, lse);
 }
 
 AVX512 static void attend_task(const Attend *a, int64_t row, int64_t kv_head, const uint16_t *q, uint16_t *out) {
@@ -156,6 +162,134 @@ EXPORT void attend_bf16(const Attend *a, const uint16_t *q, uint16_t *out, int t
 #pragma omp parallel for schedule(dynamic) num_threads(work < WORTH_A_THREAD ? 1 : threads)
     for (int64_t task = 0; task < tasks; task++) /* rows of one sequence follow each other over the same keys */
         attend_task(a, task % a->count, task / a->count, q, out);
+}
+
+/* QUEST (engine/attention/quest.py): each query head reads the pages that may hold its highest scores, and the last. */
+typedef struct {
+    Attend attend;          /* its rows: where a row's pages begin, how many of them each head reads, its keys' stop */
+    const uint16_t *bounds; /* [pages, kv_heads, 2 * width]: of each channel the least key of a page, then the greatest */
+} Quest;
+
+/* The order of scores, and among equals of pages from the last to the first. */
+INLINE uint64_t rank_of(float score, int64_t page) {
+    uint32_t bits;
+    score += 0.0f; /* -0 becomes 0 */
+    memcpy(&bits, &score, 4);
+    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
+    return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)page);
+}
+
+/* The least of the ``wanted`` highest ranks: of a heap of so many, the root. */
+static uint64_t least_of_best(const float *scores, int64_t pages, uint64_t *heap, int64_t wanted) {
+    for (int64_t page = 0; page < pages; page++) {
+        const uint64_t rank = rank_of(scores[page], page);
+        int64_t at;
+        if (page < wanted) { /* up from the end */
+            for (at = page; at && heap[(at - 1) / 2] > rank; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+        } else if (rank > heap[0]) { /* down from the root, whose rank is dropped */
+            int64_t child;
+            for (at = 0; (child = 2 * at + 1) < wanted; at = child) {
+                if (child + 1 < wanted && heap[child + 1] < heap[child]) child++;
+                if (heap[child] >= rank) break;
+                heap[at] = heap[child];
+            }
+        } else
+            continue;
+        heap[at] = rank;
+    }
+    return heap[0];
+}
+
+/* scores[h * ranked + page]: what no key of a page exceeds, as min(q, 0) and max(q, 0) times the page's bounds. */
+AVX512 INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, const uint16_t *q,
+                              int64_t ranked, float *scores) {
+    const Attend *a = &z->attend;
+    uint16_t parts[HEADS_AT_ONCE * 2 * WIDEST];
+    Attend bounds = *a;
+    bounds.width = 2 * a->width;
+    bounds.scale = 1;
+    for (int h = 0; h < heads; h++)
+        for (int64_t d = 0; d < a->width; d++) {
+            const uint16_t x = q[h * a->width + d];
+            parts[h * bounds.width + d] = x >> 15 ? x : 0;
+            parts[h * bounds.width + a->width + d] = x >> 15 ? 0 : x;
+        }
+    for (int64_t first = 0; first < ranked; first += STRETCH) {
+        const int now = ranked - first < STRETCH ? (int)(ranked - first) : STRETCH;
+        const uint16_t *keys[STRETCH];
+        float found[HEADS_AT_ONCE][STRETCH];
+        for (int i = 0; i < now; i++)
+            keys[i] = z->bounds + ((int64_t)pages[first + i] * a->kv_heads + kv_head) * bounds.width;
+        score(heads, &bounds, parts, keys, now, found);
+        for (int h = 0; h < heads; h++) memcpy(scores + h * ranked + first, found[h], now * sizeof(float));
+    }
+}
+
+/* One head over the keys of ``chosen`` pages (numbers of the arena), which are ``count``. */
+AVX512 INLINE void attend_pages(const Attend *a, const int32_t *chosen, int64_t count, int64_t kv_head,
+                                const uint16_t *q, uint16_t *out, float *lse) {
+    const int64_t step = a->kv_heads * a->width, at = kv_head * a->width;
+    float sums[WIDEST] = {0}, scores[1][STRETCH], top = -INFINITY, total = 0;
+    for (int64_t first = 0; first < count; first += STRETCH) {
+        const int now = count - first < STRETCH ? (int)(count - first) : STRETCH;
+        const uint16_t *keys[STRETCH], *values[STRETCH];
+        for (int i = 0; i < now; i++) {
+            const int64_t slot = (int64_t)chosen[(first + i) / PAGE] * PAGE + (first + i) % PAGE;
+            keys[i] = a->k + slot * step + at;
+            values[i] = a->v + slot * step + at;
+        }
+        score(1, a, q, keys, now, scores);
+        weigh(a, scores[0], now, &top, &total, sums);
+        gather(1, a, values, now, scores, sums);
+    }
+    finish(1, a, sums, &top, &total, out, lse);
+}
+
+/* Up to four heads of one KV head. Nonzero where memory ran out. */
+AVX512 static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int heads, const uint16_t *q, uint16_t *out,
+                              float *lse) {
+    const Attend *a = &z->attend;
+    const int32_t *pages = a->pages + a->rows[row][0];
+    const int64_t chosen = a->rows[row][1], stop = a->rows[row][2], ranked = (stop - 1) / PAGE;
+    uint64_t *heap = scratch(chosen * (sizeof(uint64_t) + sizeof(int32_t)) + heads * ranked * sizeof(float));
+    if (!heap) return 1;
+    float *scores = (float *)(heap + chosen);
+    int32_t *read = (int32_t *)(scores + heads * ranked);
+    if (1 < chosen && chosen <= ranked) switch (heads) {
+        case 1: rank_pages(1, z, pages, kv_head, q, ranked, scores); break;
+        case 2: rank_pages(2, z, pages, kv_head, q, ranked, scores); break;
+        case 3: rank_pages(3, z, pages, kv_head, q, ranked, scores); break;
+        default: rank_pages(4, z, pages, kv_head, q, ranked, scores);
+        }
+    for (int h = 0; h < heads; h++) {
+        int64_t count = 0;
+        if (chosen > ranked) {
+            for (; count < ranked; count++) read[count] = pages[count];
+        } else if (chosen > 1) {
+            const uint64_t least = least_of_best(scores + h * ranked, ranked, heap, chosen - 1);
+            for (int64_t page = 0; page < ranked; page++)
+                if (rank_of(scores[h * ranked + page], page) >= least) read[count++] = pages[page];
+        }
+        read[count] = pages[ranked];
+        attend_pages(a, read, count * PAGE + stop - ranked * PAGE, kv_head, q + h * a->width, out + h * a->width, lse + h);
+    }
+    return 0;
+}
+
+/* As attend_bf16, for rows with chosen pages. Nonzero where memory ran out. */
+EXPORT int quest_bf16(const Quest *z, const uint16_t *q, uint16_t *out, int threads) {
+    const Attend *a = &z->attend;
+    const int64_t group = a->heads / a->kv_heads, parts = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE;
+    const int64_t tasks = a->count * a->kv_heads * parts;
+    int failed = 0;
+#pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(| : failed)
+    for (int64_t task = 0; task < tasks; task++) {
+        const int64_t row = task % a->count, part = task / a->count % parts, kv_head = task / a->count / parts;
+        const int64_t rest = group - part * HEADS_AT_ONCE, head = row * a->heads + kv_head * group + part * HEADS_AT_ONCE;
+        failed |= quest_heads(z, row, kv_head, rest < HEADS_AT_ONCE ? (int)rest : HEADS_AT_ONCE, q + head * a->width,
+                              out + head * a->width, a->lse + head);
+    }
+    return failed;
 }
 #else
 EXPORT void attend_bf16(const Attend *a, const uint16_t *q, uint16_t *out, int threads) {

@@ -79,6 +79,12 @@ class Attend(ctypes.Structure):
     )
 
 
+class Quest(ctypes.Structure):
+    """``Quest`` of attention.c: paged keys and values, and the bounds of each page's keys."""
+
+    _fields_ = (("attend", Attend), ("bounds", ctypes.c_void_p))
+
+
 class Library:
     """The loaded library. Torch is loaded before it, so both share one OpenMP runtime and its threads."""
 
@@ -105,6 +111,9 @@ class Library:
             self._ggml[torch.bfloat16] = handle.ggml_matmul_bf16
             self._grouped[torch.bfloat16] = handle.grouped_matmul_bf16
             self._grouped_write[torch.bfloat16] = handle.grouped_write_bf16
+            self._quest = handle.quest_bf16
+            self._quest.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+            self._quest.restype = ctypes.c_int
             self._ggml_round = handle.ggml_round_bf16
             self._ggml_round.argtypes = (
                 ctypes.c_void_p,
@@ -206,6 +215,40 @@ class Library:
             None if lse is None else lse.data_ptr(),
         )
         self._attend(ctypes.addressof(problem), q.data_ptr(), out.data_ptr(), torch.get_num_threads())
+
+    def attend_chosen(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        bounds: Tensor,
+        pages: Tensor,
+        rows: Tensor,
+        scale: float,
+        out: Tensor,
+        lse: Tensor,
+    ) -> None:
+        """As :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
+
+        ``bounds [pages, H_kv, 2 * d]`` bfloat16, the least and greatest keys of each page. ``rows [n, 3]``: where a
+        row's pages begin, how many of them a head reads, and where its keys stop.
+        """
+        problem = Quest(
+            Attend(
+                k.data_ptr(),
+                v.data_ptr(),
+                pages.data_ptr(),
+                rows.data_ptr(),
+                rows.shape[0],
+                *q.shape[1:2],
+                *k.shape[1:],
+                scale,
+                lse.data_ptr(),
+            ),
+            bounds.data_ptr(),
+        )
+        if self._quest(ctypes.addressof(problem), q.data_ptr(), out.data_ptr(), torch.get_num_threads()):
+            raise MemoryError("Choosing pages ran out of memory.")
 
     def prefer_huge_pages(self, tensor: Tensor) -> None:
         """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""

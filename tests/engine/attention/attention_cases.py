@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec
 from engine.cache.packed import PackedKV, Placement
+from engine.cache.quest import QuestStore
 from engine.cache.store import DenseKVStore, KVStore, LatentKVStore
 from engine.core.batch import Batch
 from engine.core.buffers import BucketPolicy
@@ -99,6 +100,8 @@ def place(
     store: KVStore = DenseKVStore(1, len(numbers) + 1, kv_heads, width, dtype, v_head_dim=v_dim)
     if kind == "latent":
         store = LatentKVStore(1, len(numbers) + 1, v_dim, width - v_dim, dtype)
+    if kind == "quest":
+        store = QuestStore(1, len(numbers) + 1, kv_heads, width, dtype, bounded=[True])
     rows, at = [], 0
     for case, count in zip(cases, counts, strict=True):
         pages, at = numbers[at : at + count], at + count

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.policies import KeepAll, PagePolicy, WindowWithSinks, policy_of
+from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks, policy_of
 
 windows = st.builds(WindowWithSinks, st.integers(64, 300), st.integers(0, 16))
 indices = st.integers(0, 2000)
@@ -97,8 +97,11 @@ def test_values_of_the_catalogue_make_policies() -> None:
     assert policy_of("keep_all", 64) == KeepAll()
     assert policy_of("window_sinks", 200) == WindowWithSinks(200, 4)
     assert policy_of("window_sinks", 200) != WindowWithSinks(201, 4)
+    assert policy_of("quest", 64, 512, 9) == Quest(512, 9)
     with pytest.raises(ValueError, match="page policy"):
         policy_of("nonsense", 64)
+    with pytest.raises(ValueError, match="its length is missing"):
+        policy_of("quest", 64, 512)
     with pytest.raises(ValueError, match="at least 64"):
         WindowWithSinks(63)
     with pytest.raises(ValueError, match="at most 16"):

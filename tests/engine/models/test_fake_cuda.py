@@ -22,7 +22,7 @@ from engine.attention.reference import ReferenceAttention
 from engine.attention.registry import Attention
 from engine.attention.sdpa import SdpaAttention
 from engine.cache.store import DenseKVStore
-from engine.core.batch import Batch
+from engine.core.batch import Batch, RowViews
 from engine.core.runner import SequenceRows
 from engine.layers import moe
 from engine.layers.linear import blocks, int4, int4_cuda
@@ -31,7 +31,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
-from engine.models.arenas import new_store
+from engine.models.arenas import new_quest_store, new_store
 from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
@@ -291,6 +291,25 @@ def test_keys_that_sequences_share_do_not_wait_for_the_gpu() -> None:
 @pytest.mark.parametrize("name", ["one decoding", "chunks, decoding and a verified chain"])
 def test_batch_invariant_attention_never_waits_for_the_gpu(name: str, window: int | None) -> None:
     attend(BatchInvariantAttention(), padded_batch(BATCHES[name]), AttnSpec(0.1, window, 30.0), True)()
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+@pytest.mark.parametrize("name", list(BATCHES))
+def test_choosing_pages_never_waits_for_the_gpu(name: str, invariant: bool) -> None:
+    """Of three rows two choose, in a model whose third layer has bounds."""
+    config = replace(CONFIG, num_layers=3, windows=(None,) * 3, rotary=(True,) * 3)
+    batch = padded_batch(BATCHES[name])
+    batch = replace(batch, views=RowViews(sparse=(np.arange(batch.host.T) + 1) % 3))
+    with fake_cuda():
+        lm = family("LlamaForCausalLM").Model(config, Weights("dense", torch.bfloat16, Numerics(invariant)))
+        kv = new_quest_store(config, PAGES, torch.bfloat16, CUDA)
+        moved = on_cuda(batch)
+        written = torch.empty(batch.host.T, dtype=torch.int64, device=CUDA)
+        moved = replace(moved, placement=moved.placement._replace(pages=written))
+        assert lm.forward(moved, kv, Attention(lm.numerics)).logits.device == CUDA
+        kv.move_slots(torch.tensor([1, 2], device=CUDA), torch.tensor([3, 4], device=CUDA))
+        kv.copy_page(1, 2)
+        kv.import_pages([4, 5], kv.export_pages([1, 3]))
 
 
 def test_waiting_would_be_noticed() -> None:
