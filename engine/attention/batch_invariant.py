@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, merge
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.cache.codecs import unpack_slots
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
@@ -49,7 +50,7 @@ class BatchInvariantAttention:
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves only the switch: it is slower than the others."""
-        if problem.kind not in PLAIN_KINDS:
+        if problem.kind not in (*PLAIN_KINDS, *PACKED_KINDS):
             return f"cannot read the KV kind {problem.kind}"
         return None if problem.batch_invariant else "slower; used when batch-invariant numerics are on"
 
@@ -62,7 +63,7 @@ class BatchInvariantAttention:
             self._chains.clear()
         if group not in self._chains:
             self._chains[group] = list(_chains(batch, group))
-        out = q.new_zeros(q.shape[0], q.shape[1], kv.v.shape[2])
+        out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
         lse_out = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
         for chain in self._chains[group]:
             _attend_chain(q, kv, spec, chain, out, lse_out)
@@ -70,13 +71,14 @@ class BatchInvariantAttention:
 
 
 def _attend_chain(q: Tensor, kv: PackedKV, spec: AttnSpec, chain: Chain, out: Tensor, lse_out: Tensor) -> None:
-    kv_heads, v_dim = kv.k.shape[1], kv.v.shape[2]
+    kv_heads, v_dim = kv.kv_heads, kv.v_dim
     tiles = range(chain.first // QUERY_TILE, -(-chain.stop // QUERY_TILE))
     queries = [_query_tile(q, chain, tile, kv_heads) for tile in tiles]
     done = [_empty(query, v_dim) for query in queries]
     begin = 0 if spec.window is None else max(0, chain.first + 1 - spec.window) // KEY_TILE
     for key_tile in range(begin, -(-chain.stop // KEY_TILE)):
-        k, v = _key_tile(kv.k, chain, key_tile), _key_tile(kv.v, chain, key_tile)
+        slots = chain.slots[key_tile * KEY_TILE : (key_tile + 1) * KEY_TILE]
+        k, v = (_key_tile(part) for part in unpack_slots(kv, slots, q.dtype))
         for i, tile in enumerate(tiles):
             if _touches(tile, key_tile, spec.window):
                 mask = _mask(tile, key_tile, spec.window, queries[i].shape[1] // QUERY_TILE, q.device)
@@ -109,11 +111,11 @@ def _query_tile(q: Tensor, chain: Chain, tile: int, kv_heads: int) -> Tensor:
     return grouped.reshape(kv_heads, -1, width).contiguous()
 
 
-def _key_tile(arena: Tensor, chain: Chain, tile: int) -> Tensor:
-    """Keys or values of one tile [H_kv, 256, d] float32, zeros after the last."""
-    slots = chain.slots[tile * KEY_TILE : (tile + 1) * KEY_TILE]
-    whole = torch.zeros(arena.shape[1], KEY_TILE, arena.shape[2], dtype=torch.float32, device=arena.device)
-    whole[:, : slots.shape[0]] = arena.index_select(0, slots).transpose(0, 1)
+def _key_tile(taken: Tensor) -> Tensor:
+    """The keys or values of one tile [n, H_kv, d] as [H_kv, 256, d] float32, zeros after the last."""
+    n, kv_heads, width = taken.shape
+    whole = torch.zeros(kv_heads, KEY_TILE, width, dtype=torch.float32, device=taken.device)
+    whole[:, :n] = taken.transpose(0, 1)
     return whole
 
 

@@ -64,14 +64,19 @@ class Plan(NamedTuple):
     padded: Padded | None
 
 
-def make_plan(batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype) -> Plan:
-    """Plan the batch. Reads only the host mirror, so it does not wait for the device."""
+def make_plan(
+    batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool = False
+) -> Plan:
+    """Plan the batch. Reads only the host mirror, so it does not wait for the device.
+
+    ``pairs``: pages are read two by two, from an even one on (the kind "kivi", whose groups are as long).
+    """
     host = batch.host
     single = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] == 1]
     together = _worth_padding(batch, [host.kv_len[s] for s in single])
-    padded = _pad(batch, spec, group, single, dtype) if together else None
+    padded = _pad(batch, spec, group, single, dtype, pairs) if together else None
     alone = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] > 1] if together else range(host.S)
-    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype) for s in alone], padded)
+    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype, pairs) for s in alone], padded)
 
 
 def _worth_padding(batch: Batch, lengths: list[int]) -> bool:
@@ -80,10 +85,11 @@ def _worth_padding(batch: Batch, lengths: list[int]) -> bool:
     return len(lengths) > 2 and max(lengths) <= MAX_PADDED_KV and max(lengths) * len(lengths) <= 2 * sum(lengths)
 
 
-def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype) -> Padded:
+def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype, pairs: bool) -> Padded:
     host, device = batch.host, batch.page_table.device
     longest = max(host.kv_len[s] for s in single)
     pages = -(-longest // PAGE_SIZE)
+    pages += pages % 2 if pairs else 0
     table, lengths = batch.page_table[group, : host.S, :pages], batch.kv_len[: host.S]
     rows = None
     if len(single) < host.S:
@@ -103,12 +109,15 @@ def on_device(device: torch.device, values: list[int]) -> Tensor:
     return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
 
 
-def _source(batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype) -> Source:
+def _source(
+    batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool
+) -> Source:
     host = batch.host
     begin, end, kv_len = host.row_start[sequence], host.row_start[sequence + 1], host.kv_len[sequence]
     start = kv_len - (end - begin)  # index of the first row
     reach = kv_len if spec.window is None else spec.window
     first_page = max(0, start + 1 - reach) // PAGE_SIZE
+    first_page -= first_page % 2 if pairs else 0
     base, stop = first_page * PAGE_SIZE, -(-kv_len // PAGE_SIZE)
     pages = host.pages[group][sequence]
     if host.first_page[group][sequence] >= 0 or _consecutive(pages[first_page:stop]):

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.cache.codecs import unpack_slots
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import MAX_TREE_ROWS, Batch
 
@@ -20,20 +21,21 @@ class ReferenceAttention:
     name = "reference"
 
     def declines(self, problem: AttnProblem) -> str | None:
-        """It computes everything over dense arenas."""
-        return None if problem.kind in PLAIN_KINDS else f"cannot read the KV kind {problem.kind}"
+        """It computes everything."""
+        return None if problem.kind in (*PLAIN_KINDS, *PACKED_KINDS) else f"cannot read the KV kind {problem.kind}"
 
     def attend(
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        out = q.new_zeros(q.shape[0], q.shape[1], kv.v.shape[2])
+        out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
         lse_out = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
         starts, lengths = batch.row_start.tolist(), batch.kv_len.tolist()
         for s in range(batch.host.S):
             begin, end, kv_len = starts[s], starts[s + 1], lengths[s]
             slots = slots_of(batch, group, s, kv_len)
-            o, lse = attend_dense(q[begin:end], kv.k[slots], kv.v[slots], spec, visible(batch, spec, s, kv_len))
+            k, v = unpack_slots(kv, slots, q.dtype)
+            o, lse = attend_dense(q[begin:end], k, v, spec, visible(batch, spec, s, kv_len))
             out[begin:end], lse_out[begin:end] = o.to(q.dtype), lse.float()
         return out, lse_out if need_lse else None
 

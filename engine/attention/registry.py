@@ -11,6 +11,7 @@ from engine.attention.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec
 from engine.attention.native import NativeAttention
 from engine.attention.reference import ReferenceAttention
+from engine.attention.residual import attend_with_recent
 from engine.attention.sdpa import SdpaAttention
 from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
@@ -71,8 +72,10 @@ class Attention:
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
+        if kv.recent is not None:
+            return attend_with_recent(q, kv, spec, batch, need_lse)
         invariant = self._numerics is not None and self._numerics.batch_invariant
-        key = (spec, kv.kind, q.dtype, q.shape[2], kv.v.shape[2], batch.ancestors is None, invariant)
+        key = (spec, kv.kind, q.dtype, q.shape[2], kv.v_dim, batch.ancestors is None, invariant)
         backend = self._chosen.get(key)
         if backend is None:
             backend = self._chosen[key] = choose(self._problem(q, kv, spec, batch, invariant), self._candidates).backend
@@ -80,5 +83,5 @@ class Attention:
 
     @staticmethod
     def _problem(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, invariant: bool) -> AttnProblem:
-        widths = (q.shape[2], kv.v.shape[2])
+        widths = (q.shape[2], kv.v_dim)
         return AttnProblem(q.device.type, q.dtype, spec, kv.kind, batch.ancestors is not None, invariant, widths)

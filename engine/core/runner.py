@@ -11,10 +11,12 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttentionBackend
-from engine.cache.packed import Placement
+from engine.attention.plan import on_device
+from engine.cache.packed import Flush, Placement
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.recent import packed_until_rows, slots_of, to_pack
 from engine.cache.store import KVStore
-from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape
+from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape, RowViews
 from engine.core.buffers import Bucket, BucketBuffers, BucketPolicy, Buffers, fill
 
 
@@ -31,7 +33,9 @@ class SequenceRows(NamedTuple):
     pages: Sequence[int]
     want_logits: int = 0
     parents: Sequence[int] | None = None
-    more_pages: Sequence[Sequence[int]] = ()  # of the layer groups 1, 2, ...
+    more_pages: Sequence[Sequence[int]] = ()
+    """Of the layer groups 1, 2, ...; where a store keeps recent tokens apart, [0] are their pages, 0 where freed
+    (`engine.cache.recent.recent_span`)."""
 
 
 class RunnableModel(Protocol):
@@ -58,7 +62,8 @@ class Runner:
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self._groups = max(model.num_groups, kv.num_groups)
-        self._buffers = Buffers(self._groups, torch.device(device), policy)
+        self._device = torch.device(device)
+        self._buffers = Buffers(self._groups, self._device, policy)
 
     def forward(
         self,
@@ -86,7 +91,7 @@ class Runner:
 
     def batch(self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset()) -> Batch:
         """The batch of these rows, in static buffers: valid until the next one is built."""
-        shape, row_start, kv_len = _shape(rows)
+        shape, row_start, kv_len = _shape(rows, self._groups)
         buffers = self._buffers.take(shape)
         groups = range(self._groups)
         tables = [[row.pages if g == 0 else row.more_pages[g - 1] for row in rows] for g in groups]
@@ -125,7 +130,7 @@ class Runner:
         return Batch(
             tokens=buffers.tokens,
             positions=buffers.positions,
-            placement=Placement(buffers.slots, first_slot),
+            placement=Placement(buffers.slots, first_slot, self._flush(rows)),
             row_start=buffers.row_start,
             kv_len=buffers.kv_len,
             page_table=buffers.page_table,
@@ -133,10 +138,31 @@ class Runner:
             want_logits=buffers.want_logits,
             want_hidden=want_hidden,
             host=host,
+            views=self._views(positions),
         )
 
+    def _flush(self, rows: Sequence[SequenceRows]) -> Flush | None:
+        """Which of the recent tokens this step packs; None if it packs none."""
+        if not self.kv.residual:
+            return None
+        source: list[int] = []
+        pages: list[int] = []
+        for row in rows:
+            tokens = to_pack(row.start, len(row.tokens), self.kv.residual)
+            source += slots_of(row.more_pages[0], tokens)
+            pages += row.pages[tokens.start // PAGE_SIZE : tokens.stop // PAGE_SIZE]
+        if not pages:
+            return None
+        return Flush(on_device(self._device, source), on_device(self._device, pages))
 
-def _shape(rows: Sequence[SequenceRows]) -> tuple[Bucket, list[int], list[int]]:
+    def _views(self, positions: Sequence[int]) -> RowViews | None:
+        """What the rows see; a row of a drafted tree stands for the end of its path."""
+        if not self.kv.residual:
+            return None
+        return RowViews(packed_until=packed_until_rows(np.asarray(positions, dtype=np.int64), self.kv.residual))
+
+
+def _shape(rows: Sequence[SequenceRows], groups: int) -> tuple[Bucket, list[int], list[int]]:
     """The exact shape, row_start and kv_len; checks what would otherwise read or write a stranger's page."""
     if not rows:
         raise ValueError("a batch needs at least one sequence")
@@ -146,6 +172,8 @@ def _shape(rows: Sequence[SequenceRows]) -> tuple[Bucket, list[int], list[int]]:
     for row in rows:
         n = len(row.tokens)
         length = row.start + n
+        if len(row.more_pages) < groups - 1:
+            raise ValueError(f"the sequence has pages in {1 + len(row.more_pages)} of {groups} groups")
         for pages in (row.pages, *row.more_pages):
             if len(pages) * PAGE_SIZE < length:
                 raise ValueError(f"{len(pages)} pages do not cover the {length} tokens of the sequence")
