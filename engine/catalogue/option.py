@@ -8,13 +8,15 @@ from typing import Literal
 
 from engine.protocol import Exactness, Value
 
-Capability = Literal["model", "draft model", "packed weights", "native kernel"]
+Capability = Literal["model", "draft model", "packed weights", "native kernel", "packed cache", "recent pages"]
 """What a switch may need before it can apply."""
 
 MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "draft model": "Needs a draft model: load one beside the model.",
     "packed weights": "This model's weights are not packed: each has 16 or 32 bits.",
+    "packed cache": "This model's keys and values cannot be packed: its heads share latents, or have an odd width.",
+    "recent pages": "Answers are not given pages for their recent, unpacked tokens yet.",
     "native kernel": "Kvasir's own kernel does not serve this device: kvasir doctor says why.",
 }
 

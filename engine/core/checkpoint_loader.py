@@ -11,6 +11,7 @@ import torch
 
 from engine import config
 from engine.attention.registry import Attention
+from engine.cache.kinds import KVKind
 from engine.cache.pool import PAGE_SIZE
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
@@ -18,7 +19,7 @@ from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
-from engine.core.loaded import LoadedModel
+from engine.core.loaded import RECENT_PAGES, LoadedModel
 from engine.core.loading import LoadFailed, Progress
 from engine.core.options import EngineOptions
 from engine.core.parts import Part, fallbacks, open_draft, prove
@@ -26,7 +27,7 @@ from engine.core.runner import RunnableModel, Runner, SequenceRows
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
-from engine.models.arenas import new_store
+from engine.models.arenas import SIXTEEN_BITS, new_store, refuses
 from engine.models.base import CausalLM
 from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.speculation.base import Proposer
@@ -58,6 +59,7 @@ class CheckpointLoader:
             draft, draft_ignored = (None, "") if draft is None else draft.quantised(asked.quantise)
             opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
             opened.notices += [text for text in (notice, ignored or draft_ignored) if text]
+            opened.kind, opened.kind_refused = _served(target, options.kv_kind)
             opened.credit = _held(resident, device)
             opened.size_up()
             return opened
@@ -80,6 +82,7 @@ class OpenedCheckpoint:
         self.packing = packing
         self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
         self.target, self.draft, self.draft_refused = target, draft, draft_refused
+        self.kind, self.kind_refused = SIXTEEN_BITS, ""
         self.notices: list[str] = []
         self.times = LoadTimes()
         self.credit = 0
@@ -128,7 +131,7 @@ class OpenedCheckpoint:
             # The weights are in memory by now: what is free is what is left beside them.
             self.credit = model.storage_size() + (draft.storage_size() if draft is not None else 0)
             self._plan = self._planned(free_bytes(self.device))
-            runner = self._runner(model, self._plan.pages)
+            runner = self._runner(model, self._plan.pages, self.kind, self._plan.recent_pages)
             proposers: list[Proposer] = [NgramProposer()]
             if draft is not None:
                 proposers.append(
@@ -141,8 +144,14 @@ class OpenedCheckpoint:
                     )
                 )
             progress("first pass", 0.99)
-            runner.forward([SequenceRows([0], 0, [1], want_logits=1)])
+            recent = ([1],) if self.kind.residual else ()
+            runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=recent)])
         return self._loaded(model, draft, runner, tuple(proposers))
+
+    def _again(self, weights: tuple[CausalLM, CausalLM | None], kind: KVKind) -> LoadedModel:
+        """The same weights with arenas of another kind (`LoadedModel.with_kind`)."""
+        self.kind, self.kind_refused = kind, ""
+        return self.assemble(weights, lambda stage, fraction: None)
 
     def _load(self, part: Part, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
         kept = self._kept(part.checkpoint)
@@ -168,8 +177,10 @@ class OpenedCheckpoint:
             return None
         return model
 
-    def _runner(self, model: CausalLM, pages: int) -> Runner:
-        store = new_store(model.config, pages, model.dtype, self.device)
+    def _runner(
+        self, model: CausalLM, pages: int, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
+    ) -> Runner:
+        store = new_store(model.config, pages, model.dtype, self.device, kind, recent_pages)
         return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
 
     def _loaded(
@@ -179,7 +190,7 @@ class OpenedCheckpoint:
         checkpoint = self.target.checkpoint
         template, channels = self.target.template, self.target.channels
         notices = [*self.notices, *checkpoint.notices, *fallbacks(model, checkpoint.path.name)]
-        notices += [template.notice] if template.notice else []
+        notices += [text for text in (template.notice, self.kind_refused) if text]
         card = ModelCard(
             name=checkpoint.path.name,
             path=str(checkpoint.path),
@@ -205,7 +216,7 @@ class OpenedCheckpoint:
             pages=self._plan.pages,
             limit=self.limit,
             weight_bytes=model.bytes_read_per_step(),
-            kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype),
+            kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
             proposers=proposers,
             sampling=checkpoint.generation_config.sampling,
             checkpoint=checkpoint,
@@ -219,20 +230,27 @@ class OpenedCheckpoint:
             path=self.command.path,
             draft_path=self.command.draft,
             options=self.command.options,
+            kind=self.kind,
+            recent_pages=self._plan.recent_pages,
+            with_kind=lambda kind: self._again((model, draft), kind),
         )
 
     def _planned(self, free: int) -> estimate.Plan:
         draft = self.draft
+        draft_kv = draft.kv_bytes(self.dtype) if draft is not None else 0
         shape = self.target.checkpoint.config
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing),
             draft_weights=draft.checkpoint.resident_bytes(self.dtype, self.draft_packing) if draft is not None else 0,
-            kv_bytes=self.target.kv_bytes(self.dtype) + (draft.kv_bytes(self.dtype) if draft is not None else 0),
+            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + draft_kv,
             activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
             context=self.limit,
             free=free,
             memory=self.command.options.memory,
             credit=self.credit,
+            residual=self.kind.residual,
+            recent_bytes=self.target.kv_bytes(self.dtype),
+            rows=_ROWS,
         )
 
     def _bytes_on_disk(self) -> int:
@@ -249,6 +267,14 @@ def _check(options: LoadOptions) -> None:
     if options.context is not None and options.context < PAGE_SIZE:
         text = f"A context of {options.context} tokens is too short. Give {PAGE_SIZE} or more, or the model's own."
         raise LoadFailed("bad_options", text)
+
+
+def _served(target: Part, kind: KVKind) -> tuple[KVKind, str]:
+    """The kind that was wished for, or 16 bits and the reason."""
+    reason = refuses(target.checkpoint.config, kind)
+    if kind.residual and not RECENT_PAGES:
+        reason = reason or f"{kind.title} waits for pages of recent tokens: the cache is kept in 16 bits."
+    return (SIXTEEN_BITS, reason) if reason else (kind, "")
 
 
 def _held(resident: LoadedModel | None, device: torch.device) -> int:

@@ -12,19 +12,21 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from engine.cache.kinds import KVKind
 from engine.catalogue import BY_KEY, Capability, OptionError
 from engine.checkpoints.errors import LoadCancelled
 from engine.core.checkpoint_loader import CheckpointLoader
 from engine.core.commands import AddRequest, CancelRequest, Command, LoadModel, SetOption, Shutdown, UnloadModel
 from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent, OptionsEvent, UnloadedEvent
-from engine.core.loaded import LoadedModel
+from engine.core.loaded import RECENT_PAGES, LoadedModel
 from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
 from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.stepper import Stepper, is_out_of_memory
 from engine.layers.linear.triton.runtime import machine_declines
+from engine.models.arenas import refuses
 from engine.native.library import declines as native_declines
-from engine.protocol import OptionSpec
+from engine.protocol import OptionSpec, Value
 from engine.sampling.params import SamplingError, resolve
 
 _log = logging.getLogger(__name__)
@@ -224,7 +226,13 @@ class Engine:
         if key == "batch_invariant" and model is not None:
             for numerics in model.numerics:
                 numerics.batch_invariant = self._options.batch_invariant
-        if BY_KEY[key].applies == "reload" and model is not None:
+        if BY_KEY[key].applies == "cache" and model is not None and model.with_kind is not None:
+            if model.kind != self._options.kv_kind:
+                kind, rebuild, name = model.kind, model.with_kind, model.card.name
+                del model  # its arenas make room for the new ones
+                self._rebuild_cache(kind, rebuild, name, before)
+                return
+        elif BY_KEY[key].applies == "reload" and model is not None:
             try:
                 self._load_cancelled = threading.Event()
                 self._load(LoadModel(model.path, model.draft_path, model.options))
@@ -234,6 +242,35 @@ class Engine:
                 raise
             return
         self._emit(OptionsEvent(self._options.state()))
+
+    def _rebuild_cache(
+        self, kind: KVKind, rebuild: Callable[[KVKind], LoadedModel], name: str, before: dict[str, Value]
+    ) -> None:
+        """Drop the arenas and serve the same weights with others; where those find no room, with the old ones again.
+
+        Raises :class:`LoadFailed` with a sentence if the wish was not granted.
+        """
+        assert self._stepper is not None
+        wanted = self._options.kv_kind
+        self._stepper.finish_all("cancelled", f"Stopped, because the KV cache becomes {wanted.title}.")
+        self._drop()
+        try:
+            self.install(rebuild(wanted))
+        except Exception as error:
+            _log.exception("a cache of another kind could not be made")
+            self._options.values = before
+            error.__traceback__ = None  # its frames hold what there was of the new arenas
+            release_memory()
+            try:
+                self.install(rebuild(kind))
+            except Exception:
+                self._announce_unloaded(f"{name} had no room left for its keys and values.")
+                text = f"The KV cache could not be changed ({error}). {name} is no longer loaded: load it again."
+                raise LoadFailed("out_of_memory", text) from error
+            text = f"The KV cache stays {kind.title}, because {wanted.title} could not be set up ({error})."
+            raise LoadFailed("cache_failed", text) from error
+        finally:
+            spare_the_collector()
 
     # --- loading -------------------------------------------------------------------------------------------------
 
@@ -305,6 +342,10 @@ def _capabilities(model: LoadedModel) -> frozenset[Capability]:
         found.add("draft model")
     if model.packed:
         found.add("packed weights")
+    if model.model is not None and not refuses(model.model.config, KVKind("kivi")):
+        found.add("packed cache")
+    if RECENT_PAGES:
+        found.add("recent pages")
     own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
     if model.model is not None and own_code_declines(model.model.dtype, model.device) is None:
         found.add("native kernel")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from engine.cache.kinds import KVKind
 from engine.core.batch import ForwardOutput
 from engine.core.runner import SequenceRows
 from engine.layers.numerics import Numerics
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from engine.text.channels import ChannelStyle
     from engine.text.template import ChatTemplate
     from engine.text.tokenizer import Tokenizer
+
+RECENT_PAGES = False
+"""Whether the scheduler hands out pages for recent tokens (`engine.cache.recent.recent_span`), as KIVI needs them."""
 
 
 class ForwardRunner(Protocol):
@@ -40,6 +44,8 @@ class LoadedModel:
 
     ``limit`` is the longest sequence that the model may serve, in tokens; ``card.context`` is smaller where memory sets
     it. ``pages`` counts the pool's pages, page 0 included. ``weight_bytes`` is what one forward pass reads of weights.
+    ``recent_pages`` counts those of a second pool, page 0 included, where ``kind`` keeps recent tokens apart.
+    ``with_kind`` gives this model with arenas of another kind, planned out of what is free once these are dropped.
     ``numerics`` are the switches that batch_invariant sets; a draft needs none, since guesses change no text.
     """
 
@@ -64,6 +70,9 @@ class LoadedModel:
     path: str = ""
     draft_path: str = ""
     options: LoadOptions = field(default_factory=LoadOptions)
+    kind: KVKind = field(default_factory=KVKind)
+    recent_pages: int = 0
+    with_kind: Callable[[KVKind], LoadedModel] | None = None
 
     def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> TextStream:
         """The text of a new answer; one that goes on from plain text has no channels."""

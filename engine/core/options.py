@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, get_args
 
 from engine import catalogue
+from engine.cache.kinds import KVKind
 from engine.catalogue import Capability
 from engine.protocol import OptionSpec, Value
 
@@ -78,6 +79,19 @@ class EngineOptions:
     @property
     def batch_invariant(self) -> bool:
         return bool(self.values["batch_invariant"])
+
+    @property
+    def kv_kind(self) -> KVKind:
+        """How keys and values are kept."""
+        match self.values["kv_kind"]:
+            case "int8":
+                return KVKind("int8")
+            case "int4":
+                return KVKind("int4")
+            case "kivi":
+                return KVKind("kivi", int(self.values["kv_key_bits"]), int(self.values["kv_value_bits"]))
+            case _:
+                return KVKind()
 
     @property
     def packing(self) -> str:

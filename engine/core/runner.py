@@ -62,6 +62,7 @@ class Runner:
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self._groups = max(model.num_groups, kv.num_groups)
+        self._residual = kv.residual if kv.num_groups > 1 else 0
         self._device = torch.device(device)
         self._buffers = Buffers(self._groups, self._device, policy)
 
@@ -143,12 +144,12 @@ class Runner:
 
     def _flush(self, rows: Sequence[SequenceRows]) -> Flush | None:
         """Which of the recent tokens this step packs; None if it packs none."""
-        if not self.kv.residual:
+        if not self._residual:
             return None
         source: list[int] = []
         pages: list[int] = []
         for row in rows:
-            tokens = to_pack(row.start, len(row.tokens), self.kv.residual)
+            tokens = to_pack(row.start, len(row.tokens), self._residual)
             source += slots_of(row.more_pages[0], tokens)
             pages += row.pages[tokens.start // PAGE_SIZE : tokens.stop // PAGE_SIZE]
         if not pages:
@@ -157,9 +158,9 @@ class Runner:
 
     def _views(self, positions: Sequence[int]) -> RowViews | None:
         """What the rows see; a row of a drafted tree stands for the end of its path."""
-        if not self.kv.residual:
+        if not self._residual:
             return None
-        return RowViews(packed_until=packed_until_rows(np.asarray(positions, dtype=np.int64), self.kv.residual))
+        return RowViews(packed_until=packed_until_rows(np.asarray(positions, dtype=np.int64), self._residual))
 
 
 def _shape(rows: Sequence[SequenceRows], groups: int) -> tuple[Bucket, list[int], list[int]]:
