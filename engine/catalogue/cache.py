@@ -19,7 +19,6 @@ def _kivi_bits(key: str, title: str, explains: str) -> Option:
         reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
         choices=(Choice("4", "4"), Choice("2", "2")),
         needs=("packed cache",),
-        compare=("4", "2"),
     )
 
 
