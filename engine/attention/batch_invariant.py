@@ -20,7 +20,8 @@ from torch import Tensor
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
 from engine.attention.transfer import on_device
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.cache.codecs import unpack_slots
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
@@ -51,7 +52,7 @@ class BatchInvariantAttention:
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves only the switch: it is slower than the others."""
-        if problem.kind not in PLAIN_KINDS:
+        if problem.kind not in (*PLAIN_KINDS, *PACKED_KINDS):
             return f"cannot read the KV kind {problem.kind}"
         return None if problem.batch_invariant else "slower; used when batch-invariant numerics are on"
 
@@ -69,7 +70,7 @@ class BatchInvariantAttention:
         chains = self._chains.of(batch)
         if group not in chains:
             chains[group] = list(_chains(batch, group))
-        out = q.new_zeros(q.shape[0], q.shape[1], kv.v.shape[2])
+        out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
         lse_out = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
         for chain in chains[group]:
             _attend_chain(q, kv, chain, _Sight(chain, spec.window, keys), spec, out, lse_out)
@@ -112,13 +113,14 @@ class _Sight:
 def _attend_chain(
     q: Tensor, kv: PackedKV, chain: Chain, sight: _Sight, spec: AttnSpec, out: Tensor, lse_out: Tensor
 ) -> None:
-    kv_heads, v_dim = kv.k.shape[1], kv.v.shape[2]
+    kv_heads, v_dim = kv.kv_heads, kv.v_dim
     tiles = range(chain.first // QUERY_TILE, -(-chain.stop // QUERY_TILE))
     queries = [_query_tile(q, chain, tile, kv_heads) for tile in tiles]
     done = [_empty(query, v_dim) for query in queries]
     for key_tile in range(sight.first // KEY_TILE, -(-sight.stop // KEY_TILE)):
         seen = slice(max(sight.first, key_tile * KEY_TILE), min(sight.stop, (key_tile + 1) * KEY_TILE))
-        k, v = (_key_tile(arena, chain, key_tile, seen) for arena in (kv.k, kv.v))
+        taken = unpack_slots(kv, chain.slots[seen], q.dtype)
+        k, v = (_key_tile(part, key_tile, seen) for part in taken)
         for i, tile in enumerate(tiles):
             hidden = sight.hidden(tile, key_tile)
             if hidden is not None:
@@ -153,14 +155,14 @@ def _query_tile(q: Tensor, chain: Chain, tile: int, kv_heads: int) -> Tensor:
     return grouped.reshape(kv_heads, -1, width).contiguous()
 
 
-def _key_tile(arena: Tensor, chain: Chain, tile: int, seen: slice) -> Tensor:
-    """Keys or values of one tile [H_kv, 256, d] float32, zeros for those that no row of the chain sees.
+def _key_tile(taken: Tensor, tile: int, seen: slice) -> Tensor:
+    """Keys or values [n, H_kv, d] of one tile as [H_kv, 256, d] float32, zeros for those that no row of the chain sees.
 
     A masked key has the weight 0, so that its number changes no bit of a sum; but 0 * NaN is NaN.
     """
-    slots, at = chain.slots[seen], slice(seen.start - tile * KEY_TILE, seen.stop - tile * KEY_TILE)
-    whole = torch.zeros(arena.shape[1], KEY_TILE, arena.shape[2], dtype=torch.float32, device=arena.device)
-    whole[:, at] = arena.index_select(0, slots).transpose(0, 1)
+    _, kv_heads, width = taken.shape
+    whole = torch.zeros(kv_heads, KEY_TILE, width, dtype=torch.float32, device=taken.device)
+    whole[:, seen.start - tile * KEY_TILE : seen.stop - tile * KEY_TILE] = taken.transpose(0, 1)
     return whole
 
 

@@ -67,14 +67,19 @@ class Plan(NamedTuple):
     padded: Padded | None
 
 
-def make_plan(batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype) -> Plan:
-    """Plan the batch. Reads only the host mirror, so it does not wait for the device."""
+def make_plan(
+    batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool = False
+) -> Plan:
+    """Plan the batch. Reads only the host mirror, so it does not wait for the device.
+
+    ``pairs``: pages are read two by two, from an even one on (the kind "kivi", whose groups are as long).
+    """
     host = batch.host
     single = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] == 1]
     together = worth_padding(batch, [host.kv_len[s] for s in single])
-    padded = _pad(batch, spec, group, single, dtype) if together else None
+    padded = _pad(batch, spec, group, single, dtype, pairs) if together else None
     alone = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] > 1] if together else range(host.S)
-    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype) for s in alone], padded)
+    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype, pairs) for s in alone], padded)
 
 
 def worth_padding(batch: Batch, lengths: list[int]) -> bool:
@@ -84,10 +89,11 @@ def worth_padding(batch: Batch, lengths: list[int]) -> bool:
     return len(lengths) > 2 and max(lengths) <= MAX_PADDED_KV and max(lengths) * len(lengths) <= 2 * sum(lengths)
 
 
-def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype) -> Padded:
+def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype, pairs: bool) -> Padded:
     host, device = batch.host, batch.page_table.device
     longest = max(host.kv_len[s] for s in single)
     pages = -(-longest // PAGE_SIZE)
+    pages += pages % 2 if pairs else 0
     table, lengths = batch.page_table[group, : host.S, :pages], batch.kv_len[: host.S]
     rows = None
     if len(single) < host.S:
@@ -101,12 +107,14 @@ def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: tor
     return Padded(rows, table.reshape(-1), len(single), additive(seen, dtype)[:, None, None, :])
 
 
-def _source(batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype) -> Source:
+def _source(
+    batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool
+) -> Source:
     host = batch.host
     begin, end, kv_len = host.row_start[sequence], host.row_start[sequence + 1], host.kv_len[sequence]
     start = kv_len - (end - begin)  # index of the first row
     reach = kv_len if spec.window is None else spec.window
-    base, first_slot, taken = place(batch, group, sequence, max(0, start + 1 - reach), kv_len)
+    base, first_slot, taken = place(batch, group, sequence, max(0, start + 1 - reach), kv_len, pairs)
     if host.trees and host.trees[sequence]:
         blocks = [_tree_block(batch, spec, sequence, base, heads_per_kv, dtype)]
     else:
@@ -118,9 +126,12 @@ def _source(batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_k
     return Source(first_slot, taken, kv_len - base, blocks)
 
 
-def place(batch: Batch, group: int, sequence: int, lo: int, hi: int) -> tuple[int, int, Tensor | None]:
+def place(
+    batch: Batch, group: int, sequence: int, lo: int, hi: int, pairs: bool = False
+) -> tuple[int, int, Tensor | None]:
     """Where the keys [lo, hi) are: the index of the first key on their pages, and `Source`'s first two fields."""
     first, stop = lo // PAGE_SIZE, -(-hi // PAGE_SIZE)
+    first -= first % 2 if pairs else 0
     pages = batch.host.pages[group][sequence]
     if batch.host.first_page[group][sequence] >= 0 or _consecutive(pages[first:stop]):
         return first * PAGE_SIZE, pages[first] * PAGE_SIZE, None

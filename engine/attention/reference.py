@@ -10,7 +10,8 @@ from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.transfer import on_device
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.cache.codecs import unpack_slots
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import MAX_TREE_ROWS, Batch
 
@@ -21,8 +22,8 @@ class ReferenceAttention:
     name = "reference"
 
     def declines(self, problem: AttnProblem) -> str | None:
-        """It computes everything over dense arenas."""
-        return None if problem.kind in PLAIN_KINDS else f"cannot read the KV kind {problem.kind}"
+        """It computes everything."""
+        return None if problem.kind in (*PLAIN_KINDS, *PACKED_KINDS) else f"cannot read the KV kind {problem.kind}"
 
     def attend(
         self,
@@ -35,7 +36,7 @@ class ReferenceAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        out = q.new_zeros(q.shape[0], q.shape[1], kv.v.shape[2])
+        out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
         exact = torch.float64 if q.dtype == torch.float64 else torch.float32
         lse_out = torch.full(q.shape[:2], -torch.inf, dtype=exact, device=q.device)
         starts, lengths = batch.row_start.tolist(), batch.kv_len.tolist()
@@ -45,7 +46,8 @@ class ReferenceAttention:
             if keys is not None:  # a key that no row sees may be any number, and 0 * NaN is NaN
                 used = seen.any(0)
                 slots, seen = slots[used], seen[:, used]
-            o, lse = attend_dense(q[begin:end], kv.k[slots], kv.v[slots], spec, seen)
+            k, v = unpack_slots(kv, slots, q.dtype)
+            o, lse = attend_dense(q[begin:end], k, v, spec, seen)
             out[begin:end], lse_out[begin:end] = o.to(q.dtype), lse.to(exact)
         return out, lse_out if need_lse else None
 

@@ -125,7 +125,7 @@ class Attention:
 
     def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
         tree, invariant = batch.ancestors is not None, self._invariant
-        key = (spec, kv.kind, q.dtype, q.shape[2], kv.v_dim, tree, invariant, shared)
+        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, q.shape[2], kv.v_dim, tree, invariant, shared)
         backend = self._chosen.get(key)
         if backend is None:
             widths = (q.shape[2], kv.v_dim)

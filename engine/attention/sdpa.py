@@ -16,7 +16,8 @@ from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
 from engine.attention.plan import Block, Padded, Plan, Source, make_plan
 from engine.attention.ranged_plan import make_ranged_plan
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.cache.codecs import unpack_pages
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
@@ -29,8 +30,13 @@ class Scratch:
     def __init__(self) -> None:
         self._k, self._v = torch.empty(0), torch.empty(0)
 
-    def gather(self, kv: PackedKV, pages: Tensor) -> tuple[Tensor, Tensor]:
-        """Whole pages in order, keys and values [pages * 16, H_kv, d] each; valid until the next call."""
+    def gather(self, kv: PackedKV, pages: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Whole pages in order, keys and values [pages * 16, H_kv, d] each; valid until the next call.
+
+        Packed ones are unpacked to ``dtype``.
+        """
+        if kv.kind in PACKED_KINDS:
+            return unpack_pages(kv, pages, dtype)
         self._k, k = _gather_into(self._k, kv.k, pages)
         if kv.v is kv.k:
             return k, k
@@ -67,14 +73,14 @@ class SdpaAttention:
 
         Narrower values are read as wide as the keys where memory allows it, and the rest of the result is dropped.
         """
-        if problem.kind not in PLAIN_KINDS:
+        if problem.kind not in (*PLAIN_KINDS, *PACKED_KINDS):
             return f"cannot read the KV kind {problem.kind}"
         if problem.batch_invariant:
             return "its last bits depend on how many rows run together"
         if problem.spec.softcap is not None:
             return "torch's fused attention has no softcap"
         k_dim, v_dim = problem.head_dims
-        if v_dim > k_dim or (v_dim < k_dim and problem.kind == "dense"):
+        if v_dim > k_dim or (v_dim < k_dim and problem.kind not in ("latent", "wide")):
             return "torch's fused attention wants keys and values of the same width"
         if problem.dtype not in (torch.float32, torch.bfloat16, torch.float16):
             return f"torch's fused attention is not used for {problem.dtype}"
@@ -91,7 +97,7 @@ class SdpaAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        v_dim = kv.v.shape[2]
+        v_dim = kv.v_dim
         out, lse = self._attend(q, _as_wide_as_keys(kv), spec, batch, group, need_lse, keys)
         return (out if out.shape[2] == v_dim else out[..., :v_dim]), lse
 
@@ -115,23 +121,23 @@ class SdpaAttention:
         if need_lse:
             lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
         if plan.padded is not None:
-            k, v = self._scratch.gather(kv, plan.padded.pages)
+            k, v = self._scratch.gather(kv, plan.padded.pages, q.dtype)
             _attend_padded(q, k, v, plan.padded, spec.scale, out, lse)
         for source in plan.sources:
-            k, v = self._read(kv, source)
+            k, v = self._read(kv, source, q.dtype)
             for block in source.blocks:
                 _attend_block(q, k, v, block, spec.scale, out, lse)
         return out, lse
 
     def _plan(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, keys: KeyRange | None) -> Plan:
         """The plan of this batch for this kind of layer and these ranges, made at the first such layer of a step."""
-        plans, heads_per_kv = self._plans.of(batch), q.shape[1] // kv.k.shape[1]
+        plans, heads_per_kv = self._plans.of(batch), q.shape[1] // kv.kv_heads
         # The ranges are kept with their plan, so that no others are given their id while it lives.
         key = (spec.window, group, q.dtype, heads_per_kv, id(keys))
         found = plans.get(key)
         if found is None:
             plan = (
-                make_plan(batch, spec, group, heads_per_kv, q.dtype)
+                make_plan(batch, spec, group, heads_per_kv, q.dtype, kv.kind == "kivi")
                 if keys is None
                 else make_ranged_plan(batch, spec, group, heads_per_kv, q.dtype, keys)
             )
@@ -140,21 +146,25 @@ class SdpaAttention:
 
     def _decode_one(self, q: Tensor, kv: PackedKV, source: Source, scale: float) -> Tensor:
         """One row of one sequence, the shape of a chat's every token: [1, H, d] without a detour."""
-        _, kv_heads, width = kv.k.shape
+        kv_heads, width = kv.kv_heads, q.shape[2]
         block = source.blocks[0]
-        if source.pages is None:
+        if source.pages is None and kv.kind in PLAIN_KINDS:
             k, v, first = kv.k, kv.v, source.first_slot + block.lo
         else:
-            k, v = self._scratch.gather(kv, source.pages)
+            k, v = self._read(kv, source, q.dtype)
             first = block.lo
         shape = (1, kv_heads, block.hi - block.lo, width)
         k, v = _heads_first(k, shape, first), _heads_first(v, shape, first)
         return _fused(q.reshape(1, kv_heads, -1, width), k, v, None, scale).reshape(q.shape)
 
-    def _read(self, kv: PackedKV, source: Source) -> tuple[Tensor, Tensor]:
+    def _read(self, kv: PackedKV, source: Source, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Keys and values of a source [length, H_kv, d]; gathered ones are valid until the next gathering."""
         if source.pages is not None:
-            return self._scratch.gather(kv, source.pages)
+            return self._scratch.gather(kv, source.pages, dtype)
+        if kv.kind in PACKED_KINDS:
+            first = source.first_slot // PAGE_SIZE
+            pages = torch.arange(first, first - (-source.length // PAGE_SIZE), device=kv.k.device)
+            return unpack_pages(kv, pages, dtype)
         return kv.k.narrow(0, source.first_slot, source.length), kv.v.narrow(0, source.first_slot, source.length)
 
 
@@ -162,7 +172,7 @@ def _as_wide_as_keys(kv: PackedKV) -> PackedKV:
     """Values read as wide as the keys, see `PackedKV`: they begin with what is asked for."""
     if kv.kind == "latent":
         return PackedKV(kv.k, kv.k)
-    if kv.v.shape[2] == kv.k.shape[2]:
+    if kv.v_dim == kv.k_dim:
         return kv
     return PackedKV(kv.k, kv.v.as_strided(kv.k.shape, kv.v.stride(), kv.v.storage_offset()))
 

@@ -9,6 +9,8 @@ from torch import Tensor
 
 PLAIN_KINDS = ("dense", "latent", "wide")
 """The kinds of `PackedKV` whose elements are numbers as they are."""
+PACKED_KINDS = ("int8", "int4", "kivi")
+"""Those whose elements are codes (`engine.cache.codecs`)."""
 CHANNEL_GROUP = 32
 """Tokens (two pages) that share a scale where keys are packed along channels, kind "kivi"."""
 

@@ -33,6 +33,10 @@ class PagePolicy(Protocol):
     name: str
     """Its value in the catalogue."""
 
+    @property
+    def title(self) -> str:
+        """For people: "all pages"."""
+
     def restricts(self, stop: int) -> bool:
         """Whether any row with an index below `stop` does not see all keys before it."""
 
@@ -53,6 +57,7 @@ class KeepAll:
     """Every row sees all keys before it."""
 
     name = "keep_all"
+    title = "all pages"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, KeepAll)
@@ -97,6 +102,10 @@ class WindowWithSinks:
         if window < LEAST_WINDOW or not 0 <= sinks <= PAGE_SIZE:
             raise ValueError(f"a window of {window} and {sinks} sinks: at least {LEAST_WINDOW}, at most {PAGE_SIZE}")
         self.window, self.sinks = window, sinks
+
+    @property
+    def title(self) -> str:
+        return f"the first {self.sinks} and the last {self.window:,} tokens"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WindowWithSinks) and (other.window, other.sinks) == (self.window, self.sinks)
@@ -146,6 +155,10 @@ class Quest:
         if budget < PAGE_SIZE:
             raise ValueError(f"a budget of {budget} tokens is less than one page of {PAGE_SIZE}")
         self.pages, self.prompt_length = budget // PAGE_SIZE, prompt_length
+
+    @property
+    def title(self) -> str:
+        return f"{self.pages * PAGE_SIZE:,} tokens a head (QUEST)"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Quest) and (other.pages, other.prompt_length) == (self.pages, self.prompt_length)

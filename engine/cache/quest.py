@@ -67,7 +67,7 @@ class QuestStore(DenseKVStore):
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
         """See `KVStore.import_pages`. Bounds do not travel: they follow from the keys."""
         super().import_pages(pages, data)
-        self._bound_all(torch.tensor(list(pages), dtype=torch.int64, device=self._device))
+        self._bound_all(torch.tensor(list(pages), dtype=torch.int64, device=self.device))
 
     def storage_size(self) -> int:
         """See `KVStore.storage_size`."""
@@ -86,7 +86,7 @@ class QuestStore(DenseKVStore):
         if self._written is None or self._written[0] is not to:
             first = to.first_slot[0]
             if first >= 0:
-                pages = torch.arange(first // PAGE_SIZE, (first + rows - 1) // PAGE_SIZE + 1, device=self._device)
+                pages = torch.arange(first // PAGE_SIZE, (first + rows - 1) // PAGE_SIZE + 1, device=self.device)
             else:
                 pages = torch.unique(to.slots[0] // PAGE_SIZE)
             self._written = (to, pages)

@@ -23,6 +23,15 @@ class KVStore(Protocol):
 
     num_groups: int
     """Layer groups of a batch that it addresses: 1, or 2 where recent tokens have pages of their own."""
+    residual: int
+    """Tokens at the end of a sequence that are not packed yet (`engine.cache.recent`); 0: every token is."""
+
+    @property
+    def recent(self) -> KVStore | None:
+        """Holds those tokens, under the page numbers of group 1.
+
+        The methods here are about group 0, but for `write` and for `move_slots`, which moves rows of the present step.
+        """
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`)."""
@@ -58,16 +67,18 @@ class KVStore(Protocol):
         """Where the arenas are."""
 
     def bytes_per_token(self) -> float:
-        """Bytes of one token in all layers, keys and values, scales included."""
+        """Bytes of one token in all layers, keys and values, scales included, `recent` not."""
 
     def storage_size(self) -> int:
-        """Bytes that the arenas hold."""
+        """Bytes that the arenas hold, those of `recent` included."""
 
 
-class _ArenaStore:
-    """What all stores in the model's dtype do: their arenas, layer by layer, are [pages * 16, H_kv, d]."""
+class ArenaStore:
+    """What all stores do: in each of their arenas a page is a run of memory, and mostly [pages * 16, H_kv, d]."""
 
     num_groups = 1
+    residual = 0
+    recent: KVStore | None = None
 
     def __init__(self, pages: int, arenas: list[Tensor], views: list[PackedKV]) -> None:
         self.layers, self.pages = len(views), pages
@@ -86,7 +97,8 @@ class _ArenaStore:
     def copy_page(self, src: int, dst: int) -> None:
         """See `KVStore.copy_page`."""
         for arena in self._arenas:
-            arena.narrow(0, dst * PAGE_SIZE, PAGE_SIZE).copy_(arena.narrow(0, src * PAGE_SIZE, PAGE_SIZE))
+            rows = arena.shape[0] // self.pages
+            arena.narrow(0, dst * rows, rows).copy_(arena.narrow(0, src * rows, rows))
 
     def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
         """See `KVStore.export_pages`: of each page each layer's keys, then values."""
@@ -120,7 +132,7 @@ class _ArenaStore:
         return sum(arena.numel() * arena.element_size() for arena in self._arenas)
 
 
-class DenseKVStore(_ArenaStore):
+class DenseKVStore(ArenaStore):
     """Arenas in the dtype of the model: one pair [pages * 16, H_kv, d] for each layer."""
 
     def __init__(
@@ -136,7 +148,7 @@ class DenseKVStore(_ArenaStore):
         """`pages` counts page 0, which belongs to nobody and takes the writes of padding rows."""
         widths = (head_dim, head_dim if v_head_dim is None else v_head_dim)
         arenas = [
-            _arena((pages * PAGE_SIZE, kv_heads, width), dtype, torch.device(device))
+            new_arena((pages * PAGE_SIZE, kv_heads, width), dtype, torch.device(device))
             for _ in range(layers)
             for width in widths
         ]
@@ -150,7 +162,7 @@ class DenseKVStore(_ArenaStore):
         _store(arenas.v, v, to)
 
 
-class LatentKVStore(_ArenaStore):
+class LatentKVStore(ArenaStore):
     """What multi-head latent attention keeps: one arena [pages * 16, 1, rank + rope] for each layer.
 
     A key is a token's latent, then the rotated key that all heads share; its value is the latent again, so there is
@@ -168,7 +180,7 @@ class LatentKVStore(_ArenaStore):
     ) -> None:
         """`pages` counts page 0, as in `DenseKVStore`."""
         shape = (pages * PAGE_SIZE, 1, rank + rope)
-        arenas = [_arena(shape, dtype, torch.device(device)) for _ in range(layers)]
+        arenas = [new_arena(shape, dtype, torch.device(device)) for _ in range(layers)]
         super().__init__(pages, arenas, [PackedKV(k, k[..., :rank], "latent") for k in arenas])
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
@@ -183,7 +195,7 @@ def _store(arena: Tensor, rows: Tensor, to: Placement) -> None:
         arena.index_copy_(0, to.slots[0], rows)
 
 
-def _arena(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def new_arena(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros, because attention may read a slot that is masked but was never written, and 0 * NaN is NaN.
 
     On a CPU they come from the operating system's zero pages: an arena takes memory only as it is written.

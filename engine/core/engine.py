@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from engine.cache.kinds import KVKind
 from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
 from engine.cache.saved import SavedChats
 from engine.catalogue import BY_KEY, Capability, OptionError
@@ -30,16 +31,16 @@ from engine.core.commands import (
     UnloadModel,
 )
 from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent, OptionsEvent, UnloadedEvent
-from engine.core.inspecting import Measuring, inspected
+from engine.core.inspecting import Measuring, Readers, inspected
 from engine.core.loaded import LoadedModel
 from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
 from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.stepper import Stepper, is_out_of_memory
 from engine.layers.linear.triton.runtime import machine_declines
-from engine.models.restrictions import refuses
+from engine.models import arenas, restrictions
 from engine.native.library import declines as native_declines
-from engine.protocol import CacheStats, OptionSpec
+from engine.protocol import CacheStats, OptionSpec, Value
 from engine.sampling.params import SamplingError, resolve
 
 _log = logging.getLogger(__name__)
@@ -190,7 +191,7 @@ class Engine:
                     command.reply(inspected(self._stepper, command, self._version))
                 case MeasureText():
                     model = self.loaded
-                    self._measuring.add(model, model.readers if model is not None else None, command)
+                    self._measuring.add(model, self._readers(model), command)
                 case DropChat(chat):
                     if self._saved is not None:
                         self._saved.forget(chat)
@@ -213,7 +214,7 @@ class Engine:
             return
         model = stepper.model
         params = resolve(command.sampling, model.sampling)
-        options = self._options.for_request(command.optimisations)
+        options = self._options.for_request(command.optimisations, len(command.prompt_ids))
         context = model.limit
         if command.window is not None:
             options, context = options._replace(policy=self._window(model, command.window)), ENDLESS
@@ -240,7 +241,9 @@ class Engine:
     def _window(model: LoadedModel, window: int) -> WindowWithSinks:
         """The policy of a chat over whose text a window slides. Raises OptionError where the model allows none."""
         policy = WindowWithSinks(max(window, LEAST_WINDOW))
-        reason = refuses(policy, model.model.config) if model.model is not None else ""
+        if model.kind.residual:
+            raise OptionError(f"No window slides over a {model.kind.title} cache. Choose another kind of KV cache.")
+        reason = restrictions.refuses(policy, model.model.config) if model.model is not None else ""
         if reason:
             raise OptionError(f"{reason} Choose what else is to happen when the chat outgrows the context.")
         return policy
@@ -271,6 +274,12 @@ class Engine:
             return ErrorEvent("bad_request", text, command.id)
         return None
 
+    def _readers(self, model: LoadedModel | None) -> Readers | None:
+        """How a text is scored exactly and as answers see it now; rows that choose pages do so from the first on."""
+        if model is None or model.readers is None:
+            return None
+        return model.readers(self._options.for_request({}, prompt_length=1).policy)
+
     # --- switches ------------------------------------------------------------------------------------------------
 
     def _set(self, key: str, value: bool | float | str) -> None:
@@ -285,7 +294,13 @@ class Engine:
             self._stepper.stop_sharing()
         if key == "disk_cache" and self._saved is not None:
             self._saved.resize(self._options.disk_cache_bytes)
-        if BY_KEY[key].applies == "reload" and model is not None:
+        if BY_KEY[key].applies == "cache" and model is not None and model.with_kind is not None:
+            if model.kind != self._options.kv_kind:
+                kind, rebuild, name = model.kind, model.with_kind, model.card.name
+                del model  # its arenas make room for the new ones
+                self._rebuild_cache(kind, rebuild, name, before)
+                return
+        elif BY_KEY[key].applies == "reload" and model is not None:
             try:
                 self._load_cancelled = threading.Event()
                 self._load(LoadModel(model.path, model.draft_path, model.options))
@@ -295,6 +310,35 @@ class Engine:
                 raise
             return
         self._emit(OptionsEvent(self._options.state()))
+
+    def _rebuild_cache(
+        self, kind: KVKind, rebuild: Callable[[KVKind], LoadedModel], name: str, before: dict[str, Value]
+    ) -> None:
+        """Drop the arenas and serve the same weights with others; where those find no room, with the old ones again.
+
+        Raises :class:`LoadFailed` with a sentence if the wish was not granted.
+        """
+        assert self._stepper is not None
+        wanted = self._options.kv_kind
+        self._stepper.finish_all("cancelled", f"Stopped, because the KV cache becomes {wanted.title}.")
+        self._drop()
+        try:
+            self.install(rebuild(wanted))
+        except Exception as error:
+            _log.exception("a cache of another kind could not be made")
+            self._options.values = before
+            error.__traceback__ = None  # its frames hold what there was of the new arenas
+            release_memory()
+            try:
+                self.install(rebuild(kind))
+            except Exception:
+                self._announce_unloaded(f"{name} had no room left for its keys and values.")
+                text = f"The KV cache could not be changed ({error}). {name} is no longer loaded: load it again."
+                raise LoadFailed("out_of_memory", text) from error
+            text = f"The KV cache stays {kind.title}, because {wanted.title} could not be set up ({error})."
+            raise LoadFailed("cache_failed", text) from error
+        finally:
+            spare_the_collector()
 
     # --- loading -------------------------------------------------------------------------------------------------
 
@@ -367,10 +411,14 @@ def _capabilities(model: LoadedModel) -> frozenset[Capability]:
     if any(proposer.name == "draft" for proposer in model.proposers):
         found.add("draft model")
     config = model.model.config if model.model is not None else None
-    if config is None or not refuses(WindowWithSinks(1024), config):
+    if config is None or not restrictions.refuses(WindowWithSinks(1024), config):
         found.add("sliding window")
     if model.packed:
         found.add("packed weights")
+    if model.model is not None and not arenas.refuses(model.model.config, KVKind("kivi")):
+        found.add("packed cache")
+    if config is None or config.latent is None:
+        found.add("page bounds")
     own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
     if model.model is not None and own_code_declines(model.model.dtype, model.device) is None:
         found.add("native kernel")

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable, Generator
 from typing import TYPE_CHECKING, NamedTuple
 
+from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.radix_node import tokens_of
 from engine.core.cache_view import SHOWN_TOKENS, CacheView, Holding, NodeView, PageView, TreeView, view
@@ -96,6 +97,10 @@ class Readers(NamedTuple):
     exact: ReaderFactory
     present: ReaderFactory
     setting: str
+
+
+ReadersFactory = Callable[[PagePolicy], Readers]
+"""The readers of a model, the present one with a page policy."""
 
 
 class Measuring:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable, Iterable
 import msgspec
 from torch import Tensor
 
-from engine.cache.policies import KeepAll
+from engine.cache.policies import KeepAll, Quest
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix import PrefixTree
 from engine.cache.radix_node import TREE, page_keys
@@ -37,10 +37,13 @@ class ModelCache:
         self.space = SwapSpace(options.host_cache_bytes)
         self._tiers = Tiers(model.stores, self.space)
         self.tree = PrefixTree(self.pool, clock, self._tiers)
-        self.memory: Memory[Request] = Memory(self.pool, self.tree, self, self._tiers, self._swaps)
+        recent = PagePool(model.recent_pages) if model.kind.residual else None
+        self.memory: Memory[Request] = Memory(
+            self.pool, self.tree, self, self._tiers, self._swaps, recent, model.kind.residual
+        )
         self.why_preempted = ""
         self._prefill_rate: float | None = None
-        self._stats = CacheStats(kind=model.kv_title, bits_per_element=model.kv_bits)
+        self._stats = CacheStats(kind=model.kind.title, bits_per_element=_bits(model))
 
     # --- what the step loop does ---------------------------------------------------------------------------------
 
@@ -104,9 +107,11 @@ class ModelCache:
 
     def _namespace(self, request: Request) -> Hashable:
         """What must agree for two texts to share pages; None: nothing is shared."""
-        if not request.options.prefix_cache or not request.cached or not isinstance(request.options.policy, KeepAll):
+        if not request.options.prefix_cache or not request.cached or self._model.kind.residual:
+            return None  # recent tokens that are not packed yet are nobody else's
+        if not isinstance(request.options.policy, (KeepAll, Quest)):
             return None
-        return self._model.kv_title, "batch invariant" if self._options.batch_invariant else "fast"
+        return self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
 
     def _kind(self, request: Request) -> Kind | None:
         """What saved pages must be like; None where the request's are not saved."""
@@ -132,7 +137,7 @@ class ModelCache:
     @property
     def used_state(self) -> PageState:
         """What a page is that one answer holds for itself."""
-        return "private" if self._model.kv_bits >= 16 else "quantised"
+        return "private" if self._model.kind.name == "16bit" else "quantised"
 
     @property
     def stats(self) -> CacheStats:
@@ -152,6 +157,16 @@ class ModelCache:
         self.pool.check()
         self.tree.check()
         self.space.check()
+        self.memory.check()
         strays = [owner for owner in self.pool.owners() if owner != TREE]
         if idle and (strays or self.tree.evictable != self.tree.pages):
             raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
+
+
+def _bits(model: LoadedModel) -> float:
+    """Of an element of the target's keys and values, its share of scales included."""
+    if model.model is None:
+        return 16.0
+    if model.kind.name == "16bit":
+        return 8.0 * model.model.dtype.itemsize
+    return model.kind.bits_per_element(model.model.config.head_dim)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple, cast, get_args
 
 from engine import catalogue
+from engine.cache.kinds import KVKind
 from engine.cache.policies import KeepAll, PagePolicy, policy_of
 from engine.catalogue import Capability
 from engine.layers.numerics import Numerics
@@ -118,6 +119,19 @@ class EngineOptions:
     def apply_to(self, numerics: Numerics) -> None:
         """Set the live modes of a model."""
         numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
+
+    @property
+    def kv_kind(self) -> KVKind:
+        """How keys and values are kept."""
+        match self.values["kv_kind"]:
+            case "int8":
+                return KVKind("int8")
+            case "int4":
+                return KVKind("int4")
+            case "kivi":
+                return KVKind("kivi", int(self.values["kv_key_bits"]), int(self.values["kv_value_bits"]))
+            case _:
+                return KVKind(bounds=self.values["page_policy"] == "quest")
 
     @property
     def packing(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from engine.cache.policies import Quest
 from engine.core.options import RequestOptions
 from engine.protocol import Timings, Usage
 from engine.sampling.params import SamplingParams
@@ -56,6 +57,7 @@ class Request:
         "preemptions",
         "prompt_length",
         "proposed",
+        "recent",
         "shared",
         "steps",
         "stream",
@@ -92,6 +94,7 @@ class Request:
         self.fork_of: Request | None = None
         self.node: Node | None = None
         self.shared = 0
+        self.recent: list[int] = []
         self.held: Held | None = None
         self.found = (-1, 0)
         self.page_keys: list[Key] = []
@@ -129,8 +132,8 @@ class Request:
 
     @property
     def shareable(self) -> int:
-        """Tokens whose keys and values are what anybody else would compute."""
-        return len(self.tokens)
+        """Tokens whose keys and values are what anybody else would compute: not those of rows that choose pages."""
+        return self.prompt_length if isinstance(self.options.policy, Quest) else len(self.tokens)
 
     @property
     def dead_pages(self) -> tuple[int, int]:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
-from engine.core.loaded import ForwardRunner
-from engine.core.runner import SequenceRows
+from engine.core.runner import Runner, SequenceRows
 
 LEAST_TOKENS = 2
 """A text of fewer predicts nothing."""
@@ -72,13 +72,15 @@ def score(
     return Scores(count, _perplexity(nll_exact / count), _perplexity(nll_present / count), divergence / count, setting)
 
 
-def reader(runner: ForwardRunner) -> Reader:
+def reader(runner: Runner, policy: PagePolicy | None = None) -> Reader:
     """Reads one sequence through a runner whose arenas hold nothing else: page 0 is scratch, page i + 1 its page i."""
+    more = runner.kv.num_groups - 1
 
     def read(tokens: Sequence[int], start: int) -> Tensor:
         stop = start + len(tokens)
         pages = range(1, 1 + pages_for(stop))
-        return runner.forward([SequenceRows(tokens, start, pages, want_logits=len(tokens))]).logits
+        rows = SequenceRows(tokens, start, pages, want_logits=len(tokens), more_pages=(pages,) * more, policy=policy)
+        return runner.forward([rows]).logits
 
     return read
 

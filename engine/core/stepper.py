@@ -307,7 +307,8 @@ def _rows(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
         # Row 0 is the last committed token, from which node i's row i + 1 descends.
         parents = (-1, *(parent + 1 for parent in tree.parents))
     wanted = 1 + len(tree.tokens) if piece.last else 0
-    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents, policy=request.options.policy)
+    more = (request.recent,) if request.recent else ()
+    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents, more, request.options.policy)
 
 
 def _draws(request: Request, tree: DraftTree) -> list[Draw]:

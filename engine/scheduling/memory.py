@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple, Protocol
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix import PrefixTree
 from engine.cache.radix_node import Key, Node, Tier, page_keys
+from engine.cache.recent import recent_span
 from engine.scheduling.policy import S
 
 
@@ -52,10 +53,13 @@ class Memory(Generic[S]):
         content: Content | None = None,
         tier: Tier | None = None,
         swaps: Callable[[S, int], bool] = lambda sequence, pages: False,
+        recent: PagePool | None = None,
+        residual: int = 0,
     ) -> None:
         """``swaps(sequence, pages)``: whether a preempted sequence that has so many pages is kept in ``tier``, rather
-        than computed again.
+        than computed again. ``recent`` is a second pool, for the last ``residual`` tokens (engine/cache/recent.py).
         """
+        self.recent, self.residual = recent, residual
         self.pool, self.content, self.tier, self.swaps = pool, content, tier, swaps
         self.tree = tree or PrefixTree(pool)
 
@@ -178,6 +182,39 @@ class Memory(Generic[S]):
         if more > 0:
             sequence.pages.extend(self._take(sequence, more))
 
+    def lacks_recent(self, sequence: S, rows: int) -> bool:
+        """Whether the second pool has too few pages for so many more rows."""
+        return self.recent is not None and self._recent_missing(sequence, rows) > self.recent.free_count
+
+    def _recent_missing(self, sequence: S, rows: int) -> int:
+        first, stop = recent_span(sequence.num_computed, rows, self.residual)
+        return sum(1 for page in sequence.recent[first:stop] if not page) + max(
+            0, stop - max(first, len(sequence.recent))
+        )
+
+    def grow_recent(self, sequence: S, rows: int) -> None:
+        """Let the sequence hold pages for its recent tokens and so many more rows. There is room."""
+        if self.recent is None:
+            return
+        first, stop = recent_span(sequence.num_computed, rows, self.residual)
+        table = sequence.recent
+        table.extend([0] * (stop - len(table)))
+        for place in range(first, stop):
+            if not table[place]:
+                (table[place],) = self.recent.allocate(1, sequence.owner)
+
+    def shed_recent(self, sequence: S) -> None:
+        """Give back the pages of tokens that are packed by now, and those after the last."""
+        if self.recent is None:
+            return
+        first, stop = recent_span(sequence.num_computed, 0, self.residual)
+        table = sequence.recent
+        dead = [page for page in (*table[:first], *table[stop:]) if page]
+        if dead:
+            self.recent.release(dead, sequence.owner)
+        table[:first] = [0] * min(first, len(table))
+        del table[stop:]
+
     def own(self, sequence: S) -> None:
         """Copy the page that the next row is written to if others refer to it (copy-on-write). There is room."""
         if not self._copies(sequence):
@@ -225,6 +262,7 @@ class Memory(Generic[S]):
         if dead:
             self.pool.release(dead, sequence.owner)
             sequence.pages[first:stop] = [0] * (stop - first)
+        self.shed_recent(sequence)
 
     # --- it goes -------------------------------------------------------------------------------------------------
 
@@ -249,6 +287,9 @@ class Memory(Generic[S]):
     def close(self, sequence: S) -> None:
         """Give everything back; nothing of the sequence is computed then."""
         self.shrink(sequence, 0)
+        if self.recent is not None:
+            self.recent.release_all(sequence.owner)
+            sequence.recent.clear()
         if sequence.held is not None and self.tier is not None:
             self.tier.drop(sequence.held)
         if sequence.node is not None:
@@ -260,7 +301,13 @@ class Memory(Generic[S]):
         """Take the sequence's pages: what they hold goes to the tier, or is computed again later (if not found)."""
         held, computed, drafted = None, sequence.num_computed, sequence.draft_computed
         pages = sequence.pages[: pages_for(computed)]
-        if pages and 0 not in pages and self.tier is not None and self.swaps(sequence, len(pages)):
+        if (
+            pages
+            and 0 not in pages
+            and self.tier is not None
+            and self.recent is None
+            and self.swaps(sequence, len(pages))
+        ):
             held = self.tier.put(pages, keep=True)
         if held is None:
             self.commit(sequence)
@@ -275,6 +322,11 @@ class Memory(Generic[S]):
         if old is not None:
             self.tree.unlock(old)
         sequence.node, sequence.shared = node, pages
+
+    def check(self) -> None:
+        """Prove the books of the second pool; the others are the pool's and the tree's own. Raises AssertionError."""
+        if self.recent is not None:
+            self.recent.check()
 
     # --- keys ----------------------------------------------------------------------------------------------------
 

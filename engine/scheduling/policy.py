@@ -27,6 +27,8 @@ class Schedulable(Protocol):
     node: Node | None
     shared: int
     held: Held | None
+    recent: list[int]
+    """Where recent tokens have pages of their own (KIVI): by place in the sequence, 0 where there is none."""
     found: tuple[int, int]
     page_keys: list[Key]
 

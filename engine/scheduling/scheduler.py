@@ -165,7 +165,10 @@ class Scheduler(Generic[S]):
             if count and piece.rows == 1 and piece.last:
                 room = (len(sequence.pages) + self.memory.room.pages) * PAGE_SIZE - sequence.known
                 count = min(count, room)
+                if self.memory.lacks_recent(sequence, 1 + count):
+                    continue
                 self.memory.grow(sequence, pages_for(sequence.known + count))
+                self.memory.grow_recent(sequence, 1 + count)
                 plan.slices[place] = piece._replace(drafts=count)
 
     # --- prompts whole -------------------------------------------------------------------------------------------
@@ -238,6 +241,8 @@ class Scheduler(Generic[S]):
         tokens = sequence.known + 1
         if limits.whole_context and sequence.cached:
             tokens = max(tokens, min(sequence.reach, self.pool.total * PAGE_SIZE))
+        if self.memory.lacks_recent(sequence, min(sequence.pending, self._chunk(limits))):
+            return False
         need = self.memory.lacking(sequence, tokens, self._chunk(limits))
         # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
         return need <= self.memory.room.pages - self._promised(limits) - len(self.running)
@@ -279,7 +284,7 @@ class Scheduler(Generic[S]):
         if plan.preempted and sequence in plan.preempted:
             return False
         memory, tokens = self.memory, sequence.num_computed + rows
-        while memory.missing(sequence, tokens) > memory.room.pages:
+        while memory.missing(sequence, tokens) > memory.room.pages or memory.lacks_recent(sequence, rows):
             holders = [other for other in self.running if other.pages or other is sequence]
             victim = self.policy.victim(holders)
             if victim is sequence and self.lone(sequence):
@@ -290,6 +295,7 @@ class Scheduler(Generic[S]):
                 return False
         memory.own(sequence)
         memory.grow(sequence, pages_for(tokens))
+        memory.grow_recent(sequence, rows)
         plan.slices.append(Slice(sequence, rows, rows == sequence.pending))
         return True
 

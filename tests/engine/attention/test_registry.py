@@ -52,8 +52,8 @@ def test_latent_attention_is_fused(kind: str, head_dims: tuple[int, int]) -> Non
 
 def test_nobody_left() -> None:
     with pytest.raises(ValueError, match="No attention backend serves this model") as error:
-        choose(PLAIN._replace(kind="int4"))
-    assert "reference: cannot read the KV kind int4" in str(error.value)
+        choose(PLAIN._replace(kind="ternary"))
+    assert "reference: cannot read the KV kind ternary" in str(error.value)
 
 
 def test_the_switch_acts_at_the_next_call() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -21,6 +22,9 @@ from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
 from engine.attention.reference import ReferenceAttention
 from engine.attention.registry import Attention
 from engine.attention.sdpa import SdpaAttention
+from engine.cache.codecs import unpack_pages
+from engine.cache.kinds import KVKind
+from engine.cache.packed import Flush, Placement
 from engine.cache.store import DenseKVStore
 from engine.core.batch import Batch, RowViews
 from engine.core.runner import SequenceRows
@@ -220,6 +224,27 @@ def test_every_kind_of_layer_stays_on_the_gpu(kind: str, dtype: torch.dtype, inv
         pytest.skip("torch's int4 matmul is for bfloat16")
     for name in ("one decoding", "chunks, decoding and a verified chain"):
         assert forward(padded_batch(BATCHES[name]), kind, dtype, "Qwen2ForCausalLM", invariant).device == CUDA
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+@pytest.mark.parametrize("name", ["int8", "int4"])
+def test_packed_caches_stay_on_the_gpu(name: Literal["int8", "int4"], invariant: bool) -> None:
+    for batch in map(padded_batch, BATCHES.values()):
+        with fake_cuda():
+            lm = model("dense", torch.bfloat16, "LlamaForCausalLM", invariant)
+            kv = new_store(CONFIG, PAGES, torch.bfloat16, CUDA, KVKind(name))
+            assert lm.forward(on_cuda(batch), kv, Attention(lm.numerics)).logits.device == CUDA
+
+
+def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
+    with fake_cuda():
+        kv = new_store(CONFIG, PAGES, torch.bfloat16, CUDA, KVKind("kivi"))
+        k = torch.empty(3, CONFIG.num_kv_heads, CONFIG.head_dim, dtype=torch.bfloat16, device=CUDA)
+        slots = torch.tensor([[1, 2, 3], [4, 5, 6]], device=CUDA)
+        flush = Flush(torch.arange(32, device=CUDA), torch.tensor([4, 9], device=CUDA))
+        kv.write(1, k, k, Placement(slots, [-1, -1], flush))
+        packed, _ = unpack_pages(kv.view(1), torch.tensor([4, 9], device=CUDA), torch.bfloat16)
+        assert (packed.device, tuple(packed.shape)) == (CUDA, (32, CONFIG.num_kv_heads, CONFIG.head_dim))
 
 
 def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
