@@ -49,11 +49,10 @@ def continued(
     They begin with all ids of the newest turn that the text allows. ``messages`` is the conversation, and ``cut`` says
     that ``prompt`` was rendered without a part of it.
     """
+    plain = tokenizer.encode(prompt.text, special=prompt.special)
     if not line:
-        return Continued(_plain(tokenizer, prompt))
-    ids = next((ids for turn in line if (ids := _joined(tokenizer, prompt, turn)) is not None), None)
-    if ids is None:
-        ids = _plain(tokenizer, prompt)
+        return Continued(plain)
+    ids = next((ids for turn in line if (ids := _joined(tokenizer, prompt, turn, plain)) is not None), plain)
     before = line[0].all_ids
     shared = common(ids, before)
     # The last token was drawn but never read, so nothing is lost where the conversation ends in another one.
@@ -62,21 +61,12 @@ def continued(
     return Continued(ids, shared, _why(tokenizer, prompt, line[0], messages, cut))
 
 
-def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn | None) -> list[int]:
-    """The ids alone, for at most one earlier turn."""
-    return continued(tokenizer, prompt, [before] if before is not None else []).ids
-
-
 def common(one: Sequence[int], other: Sequence[int]) -> int:
     """How many ids both begin with."""
     return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
 
 
-def _plain(tokenizer: Tokenizer, prompt: PromptText) -> list[int]:
-    return tokenizer.encode(prompt.text, special=prompt.special)
-
-
-def _joined(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int] | None:
+def _joined(tokenizer: Tokenizer, prompt: PromptText, before: Turn, plain: Sequence[int]) -> list[int] | None:
     """Ids that begin with the turn's prompt and as much of its answer as stands in ``prompt``.
 
     None where the text does not begin with that turn's prompt, or where its ids would read differently.
@@ -90,7 +80,7 @@ def _joined(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int]
     joined = [*before.prompt_ids, *kept, *tokenizer.encode(prompt.text[end:], special=False)]
     # Some tokenizers begin every text with a space of their own, which has no place in the middle of one.
     reads = _reads(tokenizer, joined)
-    if reads == _reads(tokenizer, _plain(tokenizer, prompt)):
+    if reads == _reads(tokenizer, plain):
         return joined
     # The window drops the space that such a model drew before its answer, and some templates do not give it back: it
     # stays in the ids of this answer, as in those of earlier ones.

@@ -103,13 +103,15 @@ class Turns:
 
     def line(self, name: str, tokenizer: Tokenizer) -> list[Turn]:
         """The turn of that name, the one that it went on from, and so on, as far as they are remembered."""
-        found: list[Turn] = []
-        seen: set[str] = set()
-        while name not in seen and (turn := self.find(name, tokenizer)) is not None:
-            found.append(turn)
-            seen.add(name)
-            name = turn.parent
-        return found
+        if tokenizer is not self._tokenizer:
+            return []
+        names: list[str] = []
+        while name in self._turns and name not in names:
+            names.append(name)
+            name = self._turns[name].parent
+        for used in reversed(names):
+            self._turns.move_to_end(used)
+        return [self._turns[name] for name in names]
 
     def last_of(self, chat: str, tokenizer: Tokenizer) -> Turn | None:
         """The turn of a conversation that was used last."""

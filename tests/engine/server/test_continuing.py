@@ -266,5 +266,9 @@ def test_the_line_of_a_turn_and_the_last_of_a_chat(tokenizer: Tokenizer) -> None
     assert turns.line("unknown", tokenizer) == []
     last = turns.last_of("one", tokenizer)
     assert last is not None
-    assert last.text == "a", "it was used last, as the beginning of c"
+    assert last.text == "b"
+    turns.find("a", tokenizer)
+    last = turns.last_of("one", tokenizer)
+    assert last is not None
+    assert last.text == "a"
     assert turns.last_of("", tokenizer) is None

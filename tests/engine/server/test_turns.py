@@ -11,8 +11,8 @@ from engine import protocol as p
 from engine.core.commands import AddRequest
 from engine.core.events import TokensEvent
 from engine.protocol import ChatMessage, TokenInfo
-from engine.server.continuing import continued_ids
-from engine.server.turns import Answer, Turns
+from engine.server.continuing import continued
+from engine.server.turns import Answer, Turn, Turns
 from engine.text.channels import channel_style
 from engine.text.prompt import PromptText, rendered
 from engine.text.stream import TextStream
@@ -48,6 +48,10 @@ def answered(
     else:
         answer.take(TokensEvent("r1", 0, stream.flush().text, []))
     return answer
+
+
+def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int]:
+    return continued(tokenizer, prompt, [before]).ids
 
 
 def spelled(tokenizer: Tokenizer, text: str) -> list[int]:
