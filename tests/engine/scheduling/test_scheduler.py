@@ -34,6 +34,7 @@ class Job:
     fork_of: Job | None = None
     node: Node | None = None
     shared: int = 0
+    recent: list[int] = field(default_factory=list)
     held: Held | None = None
     found: tuple[int, int] = (-1, 0)
     page_keys: list[bytes] = field(default_factory=list)
