@@ -20,6 +20,7 @@ TILE = 12
 GAP = 6
 LINE_PX = 18
 MOST_CHATS = 8
+MOST_CHARS = 28
 
 
 class StateLegend(QWidget):
@@ -75,8 +76,12 @@ def chats_text(owned: dict[str, int], current: str, hues: ChatHues, theme: Theme
     parts = []
     for chat in shown:
         color = theme.chat_hues[hues.of(chat) - 1]
-        title = escape(name(chat)[:28])
+        title = escape(_short(name(chat)))
         title = f"<b>{title}</b>" if chat == current else title
         parts.append(f'<span style="color:{color}">■</span>&nbsp;{title}&nbsp;{owned[chat]:,}')
     more = len(owned) - len(shown)
     return " &nbsp; ".join(parts) + (f" &nbsp; and {more} more" if more > 0 else "")
+
+
+def _short(title: str) -> str:
+    return title if len(title) <= MOST_CHARS else title[: MOST_CHARS - 1].rstrip() + "…"

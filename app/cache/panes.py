@@ -54,6 +54,7 @@ class CachePanes(QWidget):
         theme.changed.connect(self._recolour)
 
     def show_pages(self, pages: Pages) -> None:
+        self._ask_again(pages)
         self.map.show_pages(pages)
         counts = pages.counts()
         self._pages_figure.setText(f"{pages.total - counts['free'] - counts['evicted']:,} of {pages.total:,}")
@@ -84,6 +85,12 @@ class CachePanes(QWidget):
         self._rest.stop()
         self.map.stop()
         self.card.hide()
+
+    def _ask_again(self, pages: Pages) -> None:
+        """The page under the mouse is in another state: what its card says may no longer hold."""
+        at, before = self.map.body.at, self.map.pages
+        if before is not None and 0 <= at < min(before.total, pages.total) and before.states[at] != pages.states[at]:
+            self._rest.start()
 
     def _on_page(self, page: int) -> None:
         self.card.hide()

@@ -67,8 +67,8 @@ LIGHT = Tokens(
     on_accent="#ffffff",
 )
 
-DARK_HUES = ("#5b8cff", "#45b8c8", "#e27fb0", "#b7c356", "#d98a5b", "#7fd0a4", "#e3c567", "#8fa3c8")
-LIGHT_HUES = ("#2f62e0", "#14808f", "#b8417d", "#6d7a12", "#a9541c", "#2f8f62", "#9a7412", "#566a92")
+DARK_HUES = ("#45b8c8", "#e27fb0", "#b7c356", "#5b8cff", "#d98a5b", "#7fd0a4", "#e3c567", "#8fa3c8")
+LIGHT_HUES = ("#14808f", "#b8417d", "#6d7a12", "#2f62e0", "#a9541c", "#2f8f62", "#9a7412", "#566a92")
 """Of chats in the page map and the prefix tree, in the order in which they are given out."""
 
 

@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import QEvent, QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 
+from app.cache.page_map import SmallMap
 from app.cache.wiring import NO_CHAT
 from app.history.records import Chat
 from app.link.link import EngineLink, LinkState
@@ -160,6 +161,32 @@ def test_a_page_says_what_it_holds_and_leads_to_its_chat(qtbot, program, monkeyp
     assert program.chat.chat_id == first
     panes.map.body.point(-1)
     assert panes.card.words == ""
+
+
+def test_a_page_that_changes_under_the_mouse_is_asked_about_again(qtbot, program, monkeypatch):
+    ask(qtbot, program, "Show me code")
+    fold(program, "cache").click()
+    panes = program.window.cache.panes
+    qtbot.waitUntil(lambda: panes.map.pages is not None and panes.map.pages.counts()["cached"] > 3, timeout=5_000)
+    sent = listen(program, monkeypatch)
+    panes.map.body.point(1)
+    qtbot.waitUntil(lambda: panes.card.words != "", timeout=5_000)
+    pages = panes.map.pages
+    panes.show_pages(pages._replace(states=(pages.states + 1) % 7))
+    qtbot.waitUntil(lambda: sum(isinstance(message, p.DescribePage) for message in sent) == 2, timeout=5_000)
+
+
+def test_what_came_before_the_cache_was_opened_is_shown(qtbot, program):
+    ask(qtbot, program)
+    chart = program.window.plots.findChild(SmallMap)
+    qtbot.waitUntil(lambda: "kept" in chart.accessibleDescription(), timeout=5_000)
+    program.cache_wiring.topics.stop()
+    program.link.page_map.disconnect(program.cache_wiring._on_pages)
+    fold(program, "cache").click()
+    panes = program.window.cache.panes
+    assert panes.map.pages.counts()["cached"] > 3
+    program.link.unloaded.emit(p.Unloaded())
+    assert program.cache_wiring._pages is None
 
 
 def test_a_run_of_the_tree_leads_to_its_chat(qtbot, program):
