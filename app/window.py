@@ -184,6 +184,7 @@ class MainWindow(QWidget):
         self._right.setVisible(settings.panel_open)
         self.plots.set_collapsed(not settings.plots_open)
         self.cache.setVisible(settings.cache_open)
+        self._unfold_plots = settings.cache_open
 
     def _set_sidebar(self, on: bool) -> None:
         self._left.setVisible(on)

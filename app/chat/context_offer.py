@@ -28,9 +28,11 @@ class ContextOffer(QObject):
         self, session: ChatSession, news: EngineNews, notice: Notice, ready: Callable[[], bool], parent: QObject
     ) -> None:
         super().__init__(parent)
-        self._session, self._news, self._ready = session, news, ready
+        self._session, self._news, self._notice, self._ready = session, news, notice, ready
+        self._said = ""
         session.ended.connect(self._on_ended)
         session.refused.connect(self._on_refused)
+        session.opened.connect(self._on_opened)
         notice.acted.connect(self._on_notice)
 
     def _on_ended(self, message: Message) -> None:
@@ -46,8 +48,14 @@ class ContextOffer(QObject):
             self._news.say(error.message, bad=True)
 
     def _offer(self, sentence: str, policy: Overflow, bad: bool) -> None:
-        offered = policy == "stop"
+        offered, self._said = policy == "stop", sentence
         self._news.say(sentence, bad, _SWITCH if offered else "", overflow.OFFER_TITLE if offered else "")
+
+    def _on_opened(self) -> None:
+        """The offer was for the chat that was on screen."""
+        if self._said and self._notice.text == self._said:
+            self._news.dismiss()
+        self._said = ""
 
     def _on_notice(self, action: str) -> None:
         if action != _SWITCH:

@@ -133,6 +133,7 @@ class MessageView(QWidget):
         if self._veil is None:
             self._veil = Veil(self._theme, self)
         else:
+            self._veil.setParent(None)
             self._veil.deleteLater()
             self._veil = None
         self._name()

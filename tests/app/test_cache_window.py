@@ -117,6 +117,8 @@ def test_an_open_cache_is_remembered(qtbot, make_program):
     second = make_program()
     assert second.window.cache.isVisible()
     assert second.window.plots.collapsed
+    fold(second, "cache").click()
+    assert not second.window.plots.collapsed
 
 
 def test_chats_that_begin_alike_share_pages(qtbot, program):

@@ -153,6 +153,17 @@ def test_a_full_context_is_marked_and_another_policy_offered(qtbot, make_page, m
     assert opened == [True]
 
 
+def test_the_offer_is_for_the_chat_that_is_full(qtbot, make_page) -> None:
+    page = make_page()
+    ask(qtbot, page, "an overflow now")
+    assert page.notice.text != ""
+    page.new_chat()
+    assert page.notice.text == ""
+    page.news.say("Something else.")
+    page.new_chat()
+    assert page.notice.text == "Something else."
+
+
 def test_a_question_that_does_not_fit_is_asked_again_with_the_policy_accepted(qtbot, make_page, history) -> None:
     page = make_page()
     ask(qtbot, page, "one")
