@@ -1,0 +1,101 @@
+"""How kernels read keys and values of every kind: a tile of keys, as numbers, in the columns that its layout gives.
+
+A tile's columns are planes of LANES columns each: column ``p * LANES + j`` holds channel ``p * (WIDTH // PLANES) + j``
+where ``j < WIDTH // PLANES``, and 0 elsewhere. Queries and results have the same columns, so nothing is ever put in
+another order. Dense heads are one plane, LANES wide, and the REST of their channels a second tile.
+
+Importing this needs Triton.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def channels(WIDTH: tl.constexpr, PLANES: tl.constexpr, LANES: tl.constexpr):
+    """The channel of every column, and whether there is one."""
+    column = tl.arange(0, PLANES * LANES)
+    PLANE: tl.constexpr = WIDTH // PLANES
+    if PLANES * LANES == WIDTH:
+        channel, real = column, column >= 0
+    elif PLANES == 1:
+        channel, real = column, column < WIDTH
+    else:
+        channel, real = column // LANES * PLANE + column % LANES, column % LANES < PLANE
+    return channel, real
+
+
+@triton.jit
+def numbers(at, slot, stride, WIDTH: tl.constexpr, LANES: tl.constexpr):
+    """[BN, LANES] as they are in memory, 0 beyond WIDTH: ``at`` points at the head's first channel in slot 0."""
+    lane = tl.arange(0, LANES)[None, :]
+    place = at + slot[:, None] * stride + lane
+    if LANES > WIDTH:
+        values = tl.load(place, mask=lane < WIDTH, other=0)
+    else:
+        values = tl.load(place)
+    return values
+
+
+@triton.jit
+def planes(at, slot, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, LANES: tl.constexpr, BN: tl.constexpr):
+    """[BN, PLANES * LANES] codes, float32."""
+    byte = numbers(at, slot, stride, WIDTH * BITS // 8, LANES)
+    if BITS == 4:
+        codes = tl.join(byte & 15, byte >> 4)  # [BN, LANES, 2]
+        codes = tl.reshape(tl.permute(codes, (0, 2, 1)), (BN, 2 * LANES))
+    else:
+        tl.static_assert(BITS == 2)
+        low, high = tl.join(byte & 3, (byte >> 2) & 3), tl.join((byte >> 4) & 3, byte >> 6)
+        codes = tl.permute(tl.join(low, high), (0, 3, 2, 1))  # plane 2 * h + l is at [.., l, h]
+        codes = tl.reshape(codes, (BN, 4 * LANES))
+    return codes.to(tl.float32)
+
+
+@triton.jit
+def halves(word):
+    """An int32 of two float16: the one at the lower address, then the other, as float32."""
+    low = word.to(tl.int16).to(tl.float16, bitcast=True)
+    high = (word >> 16).to(tl.int16).to(tl.float16, bitcast=True)
+    return low.to(tl.float32), high.to(tl.float32)
+
+
+@triton.jit
+def token_groups(codes, meta, slot, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr,
+                 LANES: tl.constexpr, BN: tl.constexpr):  # fmt: skip
+    """Codes -> numbers where GROUP channels of a token share a scale and a minimum, ``meta [slots, .., WIDTH / GROUP]``
+    int32: both. Without padding the columns are the channels, and a scale is loaded once for its group."""
+    if 8 // BITS * LANES == WIDTH:
+        GROUPS: tl.constexpr = WIDTH // GROUP
+        scale, least = halves(tl.load(meta + slot[:, None] * stride + tl.arange(0, GROUPS)[None, :]))
+        codes = tl.reshape(codes, (BN, GROUPS, GROUP)) * scale[:, :, None] + least[:, :, None]
+        codes = tl.reshape(codes, (BN, WIDTH))
+    else:
+        channel, real = channels(WIDTH, 8 // BITS, LANES)
+        place = meta + slot[:, None] * stride + (channel // GROUP)[None, :]
+        scale, least = halves(tl.load(place, mask=real[None, :], other=0))
+        codes = codes * scale + least
+    return codes
+
+
+@triton.jit
+def channel_groups(codes, meta, even, odd, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, LANES: tl.constexpr):
+    """Codes of 32 tokens -> numbers where they share each channel's scale, at page ``even`` of ``meta [pages, ..,
+    WIDTH]`` float16, and its minimum, at page ``odd``."""
+    channel, real = channels(WIDTH, 8 // BITS, LANES)
+    scale = tl.load(meta + even * stride + channel, mask=real, other=0.0).to(tl.float32)
+    least = tl.load(meta + odd * stride + channel, mask=real, other=0.0).to(tl.float32)
+    return codes * scale[None, :] + least[None, :]
+
+
+@triton.jit
+def whole_bytes(at, slot, stride, WIDTH: tl.constexpr, LANES: tl.constexpr, DTYPE: tl.constexpr, ASM: tl.constexpr):
+    """int8 codes as floats, exactly. ``ASM``: how four of them become floats; "" for Triton's own conversion."""
+    codes = numbers(at, slot, stride, WIDTH, LANES)
+    if ASM != "":
+        values = tl.inline_asm_elementwise(ASM, "=r,=r,r", [codes], dtype=DTYPE, is_pure=True, pack=4)
+    else:
+        values = codes.to(DTYPE)
+    return values
