@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,17 @@ class AttnSpec(NamedTuple):
     scale: float
     window: int | None = None
     softcap: float | None = None
+
+
+class KeyRange(NamedTuple):
+    """Keys that each real row of a batch may see, [T] int64 on the host: first <= index < stop in its own sequence.
+
+    `first` None is 0, `stop` None the end of the sequence. Causality, a tree's ancestors and the window hold besides.
+    As for a window, a new row of a tree counts as the key at root + depth.
+    """
+
+    first: np.ndarray | None = None
+    stop: np.ndarray | None = None
 
 
 class AttnProblem(NamedTuple):

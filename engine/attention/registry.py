@@ -12,6 +12,7 @@ from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec
 from engine.attention.native import NativeAttention
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
+from engine.attention.triton.backend import TritonAttention
 from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
 
@@ -31,7 +32,7 @@ class NumericMode(Protocol):
 
 def backends() -> list[AttentionBackend]:
     """New backends in order of preference."""
-    return [NativeAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
+    return [NativeAttention(), TritonAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
 
 
 def choose(problem: AttnProblem, candidates: Sequence[AttentionBackend] | None = None) -> Choice:

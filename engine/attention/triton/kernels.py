@@ -24,8 +24,11 @@ FAR = tl.constexpr(2147483647)
 
 @triton.jit
 def tile_of(place, row_start, sequences, GROUP: tl.constexpr, BM: tl.constexpr):
-    """The sequence of a tile, and which of its tiles it is: sequence s has those from ``row_start[s] * GROUP // BM + s``
-    on, at least as many as it needs (as vLLM's Triton attention finds them)."""
+    """The sequence of a tile, and which of its tiles it is.
+
+    Sequence s has those from ``row_start[s] * GROUP // BM + s`` on, at least as many as it needs (vLLM's Triton
+    attention finds them so).
+    """
     low, high = 0, sequences
     while high - low > 1:
         middle = (low + high) // 2
@@ -151,7 +154,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             keys = loads.token_groups(codes, k_meta + head * GROUPS, slot, heads * GROUPS, K_DIM, K_BITS, K_GROUP,
                                       K_LANES, BN).to(DTYPE)  # fmt: skip
         elif KIND == "int8":
-            keys = loads.whole_bytes(k_at, slot, k_slot, K_DIM, K_LANES, DTYPE, ASM)
+            keys = loads.whole_bytes(k_at, slot, k_slot, query, K_DIM, K_LANES, ASM)
         else:
             keys = loads.numbers(k_at, slot, k_slot, K_DIM, K_LANES)
         scores = tl.dot(query, tl.trans(keys), input_precision="ieee")
@@ -184,7 +187,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             values = loads.token_groups(codes, v_meta + head * V_GROUPS, slot, heads * V_GROUPS, V_DIM, V_BITS,
                                         V_GROUP, V_LANES, BN).to(DTYPE)  # fmt: skip
         elif KIND == "int8":
-            values = loads.whole_bytes(v_at, slot, v_slot, V_DIM, V_LANES, DTYPE, ASM)
+            values = loads.whole_bytes(v_at, slot, v_slot, query, V_DIM, V_LANES, ASM)
             weights *= tl.load(v_meta + slot * heads + head).to(tl.float32)[None, :]
         else:
             # Keys that no row sees may be anything, and 0 * NaN is NaN.

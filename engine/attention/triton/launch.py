@@ -77,16 +77,20 @@ def cut_for(k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max
         keys = 16
     if kind == "kivi":
         keys = CHANNEL_GROUP
+    # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
+    looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
     wanted = -(-PROGRAMS * processors // tiles)
     splits = min(power_of_two(wanted), power_of_two(-(-max_keys // LEAST_KEYS)), MAX_SPLITS)
-    return Cut(rows, keys, splits, 8 if rows == 64 else 4)
+    return Cut(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
 
 
 @functools.cache
 def processors(device: torch.device) -> int:
-    """Multiprocessors of the device; 1 where kernels are interpreted."""
-    return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 1
+    """Multiprocessors of the device; 1 where kernels are interpreted, an H100's where they are only compiled."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    return 132 if device.type == "meta" else 1
 
 
 def attend(

@@ -91,11 +91,12 @@ def channel_groups(codes, meta, even, odd, stride, WIDTH: tl.constexpr, BITS: tl
 
 
 @triton.jit
-def whole_bytes(at, slot, stride, WIDTH: tl.constexpr, LANES: tl.constexpr, DTYPE: tl.constexpr, ASM: tl.constexpr):
-    """int8 codes as floats, exactly. ``ASM``: how four of them become floats; "" for Triton's own conversion."""
+def whole_bytes(at, slot, stride, like, WIDTH: tl.constexpr, LANES: tl.constexpr, ASM: tl.constexpr):
+    """int8 codes as floats of the dtype of ``like``, exactly. ``ASM``: how four of them become floats; "" for Triton's
+    own conversion."""
     codes = numbers(at, slot, stride, WIDTH, LANES)
     if ASM != "":
-        values = tl.inline_asm_elementwise(ASM, "=r,=r,r", [codes], dtype=DTYPE, is_pure=True, pack=4)
+        values = tl.inline_asm_elementwise(ASM, "=r,=r,r", [codes], dtype=like.dtype, is_pure=True, pack=4)
     else:
-        values = codes.to(DTYPE)
+        values = codes.to(like.dtype)
     return values

@@ -25,7 +25,7 @@ def rounded(x):
 
 @triton.jit
 def rotated(at, cos, sin, channel, real, ROTARY: tl.constexpr):
-    """Channels of a head at ``at``, the first ROTARY of them rotated; float32, each step rounded to the head's dtype."""
+    """Channels of a head at ``at``, those below ROTARY rotated; float32, each step rounded to the head's dtype."""
     DTYPE: tl.constexpr = at.dtype.element_ty
     x = tl.load(at + channel, mask=real, other=0.0).to(tl.float32)
     if ROTARY > 0:

@@ -43,7 +43,7 @@ def attend(
 
 
 def numbers(kv: PackedKV, slots: Tensor) -> tuple[Tensor, Tensor]:
-    """Keys [n, H_kv, d] and values [n, H_kv, d_v] of a sequence's slots, in order from its first token: see `PackedKV`."""
+    """Keys [n, H_kv, d] and values [n, H_kv, d_v] of a sequence's slots from its first token on: see `PackedKV`."""
     if kv.kind in PLAIN_KINDS:
         return kv.k[slots], kv.v[slots]
     assert kv.k_meta is not None

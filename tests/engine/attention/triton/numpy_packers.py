@@ -14,7 +14,7 @@ from engine.core.batch import Batch
 from tests.engine.attention.attention_cases import Case
 
 Array = NDArray[np.generic]
-KINDS: dict[str, tuple[int, int]] = {"int8": (8, 8), "int4": (4, 4), "kivi 4": (4, 4), "kivi 2": (2, 2), "kivi 4/2": (4, 2)}
+KINDS = {"int8": (8, 8), "int4": (4, 4), "kivi 4": (4, 4), "kivi 2": (2, 2), "kivi 4/2": (4, 2)}
 """Bits of keys and of values."""
 
 
@@ -23,7 +23,7 @@ def group_of(width: int) -> int:
 
 
 def bytes_of(codes: Array, bits: int) -> Array:
-    """Codes [.., d] -> bytes [.., d * bits / 8]: byte j holds channel j of every plane, the first in its lowest bits."""
+    """Codes [.., d] -> bytes [.., d * bits / 8]: byte j has channel j of every plane, the first in its lowest bits."""
     planes = 8 // bits
     parts = codes.astype(np.uint8).reshape(*codes.shape[:-1], planes, codes.shape[-1] // planes)
     return sum(parts[..., p, :] << np.uint8(bits * p) for p in range(planes)).astype(np.uint8)  # type: ignore[union-attr]
