@@ -40,9 +40,9 @@ def page_scores(q, bounds, table, row_start, kv_len, scores, sequences, width, q
     at = bounds + (page * heads + head)[:, None] * (2 * DIM) + channel[None, :]
     least = tl.load(at, mask=(channel < DIM)[None, :], other=0.0)
     greatest = tl.load(at + DIM, mask=(channel < DIM)[None, :], other=0.0)
-    zero = tl.zeros_like(query)
-    found = tl.dot(tl.minimum(query, zero), tl.trans(least), input_precision="ieee")
-    found = tl.dot(tl.maximum(query, zero), tl.trans(greatest), found, input_precision="ieee")
+    negative, positive = tl.where(query < 0, query, 0.0), tl.where(query < 0, 0.0, query)
+    found = tl.dot(negative.to(query.dtype), tl.trans(least), input_precision="ieee")
+    found = tl.dot(positive.to(query.dtype), tl.trans(greatest), found, input_precision="ieee")
     found = tl.where(place[None, :] < own[:, None], found, float("-inf"))
     found = tl.where(place[None, :] == own[:, None], float("inf"), found)
     score_at = (begin + row).to(tl.int64) * (heads * GROUP) + head * GROUP + m % GROUP

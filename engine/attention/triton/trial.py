@@ -157,15 +157,23 @@ def arenas(
     generator: torch.Generator,
     kv_heads: int = 2,
 ) -> PackedKV:
-    """Arenas of random numbers, or random codes with scales that make them such, for the pages of the batch."""
+    """Arenas of random numbers, or random codes with scales that make them such, for the pages of the batch.
+
+    They are on the device of the generator.
+    """
+    device = generator.device
     pages = int(batch.page_table.max()) + 1
     slots = pages * PAGE_SIZE
 
     def normal(*shape: int) -> Tensor:
-        return torch.randn(shape, generator=generator)
+        return torch.randn(shape, generator=generator, device=device)
 
     def scales(*shape: int) -> Tensor:
-        return (torch.rand(shape, generator=generator) * 0.5 + 0.5).half()
+        return (torch.rand(shape, generator=generator, device=device) * 0.5 + 0.5).half()
+
+    def codes(low: int, high: int, *shape: int) -> Tensor:
+        dtype = torch.int8 if low < 0 else torch.uint8
+        return torch.randint(low, high, shape, generator=generator, device=device, dtype=dtype)
 
     if kind == "latent":
         k = normal(slots, 1, widths[0]).to(dtype)
@@ -177,15 +185,10 @@ def arenas(
         k, v = (normal(slots, kv_heads, width).to(dtype) for width in widths)
         return PackedKV(k, v)
     if kind == "int8":
-        k, v = (
-            torch.randint(-127, 128, (slots, kv_heads, width), generator=generator).to(torch.int8) for width in widths
-        )
+        k, v = (codes(-127, 128, slots, kv_heads, width) for width in widths)
         return PackedKV(k, v, kind, scales(slots, kv_heads) / 64, scales(slots, kv_heads) / 64, 8, 8)
     bits = (4, 4) if kind == "int4" else bits
-    k, v = (
-        torch.randint(0, 256, (slots, kv_heads, width * bit // 8), generator=generator).to(torch.uint8)
-        for width, bit in zip(widths, bits, strict=True)
-    )
+    k, v = (codes(0, 256, slots, kv_heads, width * bit // 8) for width, bit in zip(widths, bits, strict=True))
     # The scale s and the minimum -s * top / 2 of a group make its numbers lie around 0.
     meta = []
     for width, bit in zip(widths, bits, strict=True):
@@ -194,7 +197,7 @@ def arenas(
     if kind == "kivi":
         scale = scales(slots // PAGE_SIZE, kv_heads, widths[0]) * (4 / 2 ** bits[0])
         for s in range(batch.host.S):
-            odd, even = batch.page_table[0, s, 1::2].long(), batch.page_table[0, s, ::2].long()
+            odd, even = (batch.page_table[0, s, place::2].long().to(device) for place in (1, 0))
             scale[odd] = scale[even] * ((1 - 2 ** bits[0]) / 2)
         meta[0] = scale
     return PackedKV(k, v, kind, meta[0], meta[1], *bits)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.triton import kernels, reference, trial
 from engine.attention.triton.backend import TritonAttention
 from tests.engine.attention.triton.cases_interpreted import cases_of, placed
+from tests.gpu import bench_attention
 
 CPU = torch.device("cpu")
 SMALL = ([(60, 1), (37, 1)], [(33, 9)])
@@ -83,3 +86,14 @@ def test_reasons() -> None:
         assert reason in str(backend.declines(changed))
     if not torch.cuda.is_available():
         assert backend.declines(problem) == "PyTorch finds no GPU"
+
+
+def test_the_benchmark_runs(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    found = bench_attention.main(["--dry-run", "--kinds", "dense", "int4", "kivi 2", "--json", str(file)])
+    assert {figure.what for figure in found} == {
+        "dense", "int4", "kivi 2", "torch, paged", "torch, contiguous", "quest, 2 pages",
+        "write dense", "torch write dense", "write int4", "torch write int4",
+    }  # fmt: skip
+    assert all(figure.error < 1e-5 and figure.microseconds > 0 for figure in found)
+    assert len(json.loads(file.read_text())["figures"]) == len(found)
