@@ -113,7 +113,7 @@ def error_of(found: Tensor, expected: Tensor) -> float:
 
 
 def contiguous(q: Tensor, sizes: Sizes, batch: int, context: int) -> list[Call]:
-    """torch's attention over keys that lie in a row: no pages, all rows see everything. A floor for what paging costs."""
+    """torch's attention over keys that lie in a row: no pages, all rows see everything: what paging costs."""
     rows, width = q.shape[0] // batch, sizes.widths[0]
     heads = q.view(batch, rows, sizes.heads, width).transpose(1, 2)
     size = 4 * batch * context * sizes.kv_heads * width

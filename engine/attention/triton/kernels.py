@@ -85,7 +85,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
            K_LANES: tl.constexpr, V_LANES: tl.constexpr, K_REST: tl.constexpr, V_REST: tl.constexpr,
            SHARED: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, TREE: tl.constexpr,
            FIRST: tl.constexpr, STOP: tl.constexpr, SEARCH: tl.constexpr, LSE: tl.constexpr, SPLITS: tl.constexpr,
-           BM: tl.constexpr, BN: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+           BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
     """Grid (tiles, H_kv, SPLITS). ``out [T, H, V_DIM]`` in any dtype and ``lse_out [T, H]`` float32; with SPLITS > 1
     both have a first dimension SPLITS, and parts in which a row sees nothing have no ``out``.
 
@@ -154,7 +154,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             keys = loads.token_groups(codes, k_meta + head * GROUPS, slot, heads * GROUPS, K_DIM, K_BITS, K_GROUP,
                                       K_LANES, BN).to(DTYPE)  # fmt: skip
         elif KIND == "int8":
-            keys = loads.whole_bytes(k_at, slot, k_slot, query, K_DIM, K_LANES, ASM)
+            keys = loads.numbers(k_at, slot, k_slot, K_DIM, K_LANES).to(DTYPE)
         else:
             keys = loads.numbers(k_at, slot, k_slot, K_DIM, K_LANES)
         scores = tl.dot(query, tl.trans(keys), input_precision="ieee")
@@ -187,7 +187,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             values = loads.token_groups(codes, v_meta + head * V_GROUPS, slot, heads * V_GROUPS, V_DIM, V_BITS,
                                         V_GROUP, V_LANES, BN).to(DTYPE)  # fmt: skip
         elif KIND == "int8":
-            values = loads.whole_bytes(v_at, slot, v_slot, query, V_DIM, V_LANES, ASM)
+            values = loads.numbers(v_at, slot, v_slot, V_DIM, V_LANES).to(DTYPE)
             weights *= tl.load(v_meta + slot * heads + head).to(tl.float32)[None, :]
         else:
             # Keys that no row sees may be anything, and 0 * NaN is NaN.

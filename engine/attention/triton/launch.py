@@ -12,8 +12,6 @@ from engine.attention.interface import AttnSpec
 from engine.cache.packed import CHANNEL_GROUP, PackedKV, value_group
 from engine.core.batch import Batch
 from engine.core.buffers import power_of_two
-from engine.layers.linear.triton import inline
-from engine.layers.linear.triton.runtime import inlines
 
 MAX_SPLITS = 64
 LEAST_KEYS = 256
@@ -168,7 +166,6 @@ def attend(
         SPLITS=cut.splits,
         BM=cut.rows,
         BN=cut.keys,
-        ASM=inline.signed_bytes(q.dtype) if kv.kind == "int8" and inlines(q.device) else "",
         num_warps=cut.warps,
         num_stages=cut.stages,
     )

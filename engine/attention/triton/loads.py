@@ -41,17 +41,29 @@ def numbers(at, slot, stride, WIDTH: tl.constexpr, LANES: tl.constexpr):
 
 @triton.jit
 def planes(at, slot, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, LANES: tl.constexpr, BN: tl.constexpr):
-    """[BN, PLANES * LANES] codes, float32."""
-    byte = numbers(at, slot, stride, WIDTH * BITS // 8, LANES)
+    """[BN, PLANES * LANES] float32, ``1 + code / 2^BITS``: codes put where a float's mantissa begins.
+
+    (GPUs convert integers at a fraction of the speed of other instructions; scales undo this for nothing.)
+    """
+    word = numbers(at, slot, stride, WIDTH * BITS // 8, LANES).to(tl.int32)
+    TOP: tl.constexpr = (0x7FFFFF >> BITS) ^ 0x7FFFFF
     if BITS == 4:
-        codes = tl.join(byte & 15, byte >> 4)  # [BN, LANES, 2]
-        codes = tl.reshape(tl.permute(codes, (0, 2, 1)), (BN, 2 * LANES))
+        bits = tl.join((word << 19) & TOP, (word << 15) & TOP)  # [BN, LANES, 2]
+        bits = tl.reshape(tl.permute(bits, (0, 2, 1)), (BN, 2 * LANES))
     else:
         tl.static_assert(BITS == 2)
-        low, high = tl.join(byte & 3, (byte >> 2) & 3), tl.join((byte >> 4) & 3, byte >> 6)
-        codes = tl.permute(tl.join(low, high), (0, 3, 2, 1))  # plane 2 * h + l is at [.., l, h]
-        codes = tl.reshape(codes, (BN, 4 * LANES))
-    return codes.to(tl.float32)
+        low = tl.join((word << 21) & TOP, (word << 19) & TOP)
+        high = tl.join((word << 17) & TOP, (word << 15) & TOP)
+        bits = tl.permute(tl.join(low, high), (0, 3, 2, 1))  # plane 2 * h + l is at [.., l, h]
+        bits = tl.reshape(bits, (BN, 4 * LANES))
+    return (bits | 0x3F800000).to(tl.float32, bitcast=True)
+
+
+@triton.jit
+def of_mantissas(scale, least, BITS: tl.constexpr):
+    """Scale and minimum of codes -> those of what :func:`planes` makes of them."""
+    scale = scale * (1 << BITS)
+    return scale, least - scale
 
 
 @triton.jit
@@ -65,38 +77,31 @@ def halves(word):
 @triton.jit
 def token_groups(codes, meta, slot, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, GROUP: tl.constexpr,
                  LANES: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """Codes -> numbers where GROUP channels of a token share a scale and a minimum, ``meta [slots, .., WIDTH / GROUP]``
-    int32: both. Without padding the columns are the channels, and a scale is loaded once for its group."""
+    """What :func:`planes` gives -> numbers where GROUP channels of a token share a scale and a minimum.
+
+    ``meta [slots, .., WIDTH / GROUP]`` int32: both. Without padding columns are channels, and a group loads them once.
+    """
     if 8 // BITS * LANES == WIDTH:
         GROUPS: tl.constexpr = WIDTH // GROUP
         scale, least = halves(tl.load(meta + slot[:, None] * stride + tl.arange(0, GROUPS)[None, :]))
+        scale, least = of_mantissas(scale, least, BITS)
         codes = tl.reshape(codes, (BN, GROUPS, GROUP)) * scale[:, :, None] + least[:, :, None]
         codes = tl.reshape(codes, (BN, WIDTH))
     else:
         channel, real = channels(WIDTH, 8 // BITS, LANES)
         place = meta + slot[:, None] * stride + (channel // GROUP)[None, :]
         scale, least = halves(tl.load(place, mask=real[None, :], other=0))
+        scale, least = of_mantissas(scale, least, BITS)
         codes = codes * scale + least
     return codes
 
 
 @triton.jit
 def channel_groups(codes, meta, even, odd, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, LANES: tl.constexpr):
-    """Codes of 32 tokens -> numbers where they share each channel's scale, at page ``even`` of ``meta [pages, ..,
-    WIDTH]`` float16, and its minimum, at page ``odd``."""
+    """What :func:`planes` gives of 32 tokens -> numbers where they share each channel's scale, at page ``even`` of
+    ``meta [pages, .., WIDTH]`` float16, and its minimum, at page ``odd``."""
     channel, real = channels(WIDTH, 8 // BITS, LANES)
     scale = tl.load(meta + even * stride + channel, mask=real, other=0.0).to(tl.float32)
     least = tl.load(meta + odd * stride + channel, mask=real, other=0.0).to(tl.float32)
+    scale, least = of_mantissas(scale, least, BITS)
     return codes * scale[None, :] + least[None, :]
-
-
-@triton.jit
-def whole_bytes(at, slot, stride, like, WIDTH: tl.constexpr, LANES: tl.constexpr, ASM: tl.constexpr):
-    """int8 codes as floats of the dtype of ``like``, exactly. ``ASM``: how four of them become floats; "" for Triton's
-    own conversion."""
-    codes = numbers(at, slot, stride, WIDTH, LANES)
-    if ASM != "":
-        values = tl.inline_asm_elementwise(ASM, "=r,=r,r", [codes], dtype=like.dtype, is_pure=True, pack=4)
-    else:
-        values = codes.to(like.dtype)
-    return values

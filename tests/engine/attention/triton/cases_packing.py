@@ -55,8 +55,7 @@ def rotation(width: int, partial: float) -> RotaryStep:
     return RotaryEmbedding(config, width, 64, torch.float32, torch.device("cpu")).at(torch.tensor([0, 9, 33, 2, 8]), 64)
 
 
-@pytest.mark.parametrize("width", [16, 80, pytest.param(96, marks=pytest.mark.long), 128,
-                                   pytest.param(256, marks=pytest.mark.long)])  # fmt: skip
+@pytest.mark.parametrize("width", [16, 80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (96, 128, 256))])
 @pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
 def test_rotated_and_stored(kind: str, width: int) -> None:
     slots = torch.tensor([3, 40, 16, 63, 17])
