@@ -70,8 +70,8 @@ def test_rotated_and_stored(kind: str, width: int) -> None:
         assert found.k.any(2).sum() >= 8, "all but the heads of equal numbers"
 
 
-@pytest.mark.parametrize("width", [16, 80, pytest.param(128, marks=pytest.mark.long)])
-@pytest.mark.parametrize("bits", [(4, 4), (2, 2), (4, 2)])
+@pytest.mark.parametrize("width", [80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (16, 128))])
+@pytest.mark.parametrize("bits", [(4, 2), *(pytest.param(bits, marks=pytest.mark.long) for bits in ((4, 4), (2, 2)))])
 def test_groups_of_kivi(bits: tuple[int, int], width: int) -> None:
     found = arenas("kivi", width, 48, bits)
     expected = arenas("kivi", width, 48, bits)._replace(recent=found.recent)

@@ -18,13 +18,14 @@ def run(marks: str) -> None:
     assert " passed" in done.stdout
 
 
+@pytest.mark.timeout(900)
 def test_the_kernels_compute_what_the_definitions_say() -> None:
     pytest.importorskip("triton")
     run("not long")
 
 
 @pytest.mark.long
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(2400)
 def test_the_kernels_at_more_sizes() -> None:
     pytest.importorskip("triton")
     run("long")
