@@ -144,7 +144,8 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
         k_at = k + head * k_head
         if KIND == "kivi":
             even = tl.load(table + block * 2).to(tl.int64)
-            odd = tl.load(table + block * 2 + 1).to(tl.int64)
+            # (A table may end before the pair of its last page.)
+            odd = tl.load(table + block * 2 + 1, mask=block * BN + PAGE < high, other=0).to(tl.int64)
             codes = loads.planes(k_at, slot, k_slot, K_DIM, K_BITS, K_LANES, BN)
             keys = loads.channel_groups(codes, k_meta + head * K_DIM, even, odd, heads * K_DIM, K_DIM, K_BITS, K_LANES)
             keys = keys.to(DTYPE)
