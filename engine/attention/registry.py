@@ -17,6 +17,7 @@ from engine.attention.parts import Part, parts_of
 from engine.attention.quest import QuestAttention
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
+from engine.attention.triton.backend import TritonAttention
 from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
 
@@ -37,7 +38,7 @@ class NumericMode(Protocol):
 
 def backends() -> list[AttentionBackend]:
     """New backends in order of preference."""
-    return [NativeAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
+    return [NativeAttention(), TritonAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
 
 
 def choose(problem: AttnProblem, candidates: Sequence[AttentionBackend] | None = None) -> Choice:

@@ -20,7 +20,7 @@ FAST = "sdpa" if NativeAttention().declines(PLAIN) else "native"
 def test_the_fast_path_first() -> None:
     choice = choose(PLAIN)
     assert choice.backend.name == FAST
-    assert [name for name, _ in choice.declined] == ([] if FAST == "native" else ["native"])
+    assert [name for name, _ in choice.declined] == ([] if FAST == "native" else ["native", "triton"])
 
 
 @pytest.mark.parametrize(
@@ -36,15 +36,15 @@ def test_the_fast_path_first() -> None:
 def test_those_that_decline_say_why(problem: AttnProblem, name: str, reason: str) -> None:
     choice = choose(problem)
     assert choice.backend.name == name
-    assert [name for name, _ in choice.declined][:2] == ["native", "sdpa"]
-    assert reason in choice.declined[1][1]
+    assert [name for name, _ in choice.declined][:3] == ["native", "triton", "sdpa"]
+    assert reason in choice.declined[2][1]
 
 
 @pytest.mark.parametrize(("kind", "head_dims"), [("latent", (576, 512)), ("wide", (192, 128))])
 def test_latent_attention_is_fused(kind: str, head_dims: tuple[int, int]) -> None:
     choice = choose(PLAIN._replace(kind=kind, head_dims=head_dims))
     assert choice.backend.name == "sdpa"
-    assert [name for name, _ in choice.declined] == ["native"]
+    assert [name for name, _ in choice.declined] == ["native", "triton"]
     assert choose(PLAIN._replace(kind=kind, head_dims=head_dims, batch_invariant=True)).backend.name == (
         "batch_invariant"
     )
@@ -85,4 +85,4 @@ def test_description_names_every_case() -> None:
     assert cases["attention"].backend == FAST
     assert cases["drafted trees"].backend == "sdpa"
     assert cases["batch-invariant numerics"].backend == "batch_invariant"
-    assert cases["softcapped scores"].declined[1][0] == "sdpa"
+    assert cases["softcapped scores"].declined[2][0] == "sdpa"
