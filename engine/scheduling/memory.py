@@ -173,7 +173,7 @@ class Memory(Generic[S]):
 
     def lacking(self, sequence: S, tokens: int, chunk: int) -> int:
         """Pages that the sequence has to find until it holds so many tokens, read in chunks: dead ones come back."""
-        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(chunk))
+        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk)))
         return max(0, most - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
 
     def grow(self, sequence: S, pages: int) -> None:
