@@ -16,6 +16,10 @@ from engine.cache.recent import recent_span
 from engine.scheduling.policy import S
 
 
+EVICTED_AT_ONCE = 16
+"""Pages given up at the least when one is needed: fewer, longer pieces go to the tier below."""
+
+
 class Content(Protocol):
     """What pages hold, in every arena."""
 
@@ -244,7 +248,7 @@ class Memory(Generic[S]):
 
     def _take(self, sequence: S, pages: int) -> list[int]:
         short = pages - self.pool.free_count
-        while short > 0 and self.tree.evict(short):
+        while short > 0 and self.tree.evict(max(short, EVICTED_AT_ONCE)):
             short = pages - self.pool.free_count
         return self.pool.allocate(pages, sequence.owner)
 
