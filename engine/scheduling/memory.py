@@ -15,7 +15,6 @@ from engine.cache.radix_node import Key, Node, Tier, page_keys
 from engine.cache.recent import recent_span
 from engine.scheduling.policy import S
 
-
 EVICTED_AT_ONCE = 16
 """Pages given up at the least when one is needed: fewer, longer pieces go to the tier below."""
 
