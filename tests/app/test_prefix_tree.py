@@ -151,6 +151,7 @@ def test_figures():
         disk_bytes=5_000_000_000,
         kind="int4",
         bits_per_element=4.5,
+        bits_with_recent=5.25,
     )
     found = {name: value for name, value, _ in words.figures(frame(0, cache=cache))}
     assert found == {
@@ -162,5 +163,6 @@ def test_figures():
         "On disk": "5.0 GB",
         "Given up": "7 pages",
     }
-    assert "in 16 bits it would be 3.6 GB" in words.figures(frame(0, cache=cache))[3][2]
+    explained = words.figures(frame(0, cache=cache))[3][2]
+    assert "in 16 bits it would be 3.6 GB; with recent tokens, which are not packed, 5.25 bits" in explained
     assert words.figures(frame(0))[0][1] == "–"
