@@ -138,7 +138,7 @@ class Memory(Generic[S]):
         """Bring what a tier keeps of an opened sequence to the device. There is room for all that it knows."""
         if sequence.held is not None:
             self._swap_in(sequence)
-        elif sequence.namespace is not None and sequence.fork_of is None:
+        elif sequence.namespace is not None and sequence.pending > 1:
             self._restore(sequence)
 
     def _swap_in(self, sequence: S) -> None:
