@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,33 @@ class AttnSpec(NamedTuple):
     scale: float
     window: int | None = None
     softcap: float | None = None
+
+
+class KeyRange(NamedTuple):
+    """Keys that each real row of a batch may see, [T] int64 on the host: first <= index < stop in its own sequence.
+
+    `first` None is 0, `stop` None the end of the sequence. Causality, a tree's ancestors and the window hold besides.
+    As for a window, a new row of a tree counts as the key at root + depth.
+    """
+
+    first: np.ndarray | None = None
+    stop: np.ndarray | None = None
+
+    def within(self, other: KeyRange) -> KeyRange:
+        """The keys that are in both."""
+        return KeyRange(_one_of(np.maximum, self.first, other.first), _one_of(np.minimum, self.stop, other.stop))
+
+    def of_rows(self, rows: slice) -> KeyRange:
+        """The ranges of some rows."""
+        return KeyRange(
+            None if self.first is None else self.first[rows], None if self.stop is None else self.stop[rows]
+        )
+
+
+def _one_of(choose: np.ufunc, a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
+    if a is None or b is None:
+        return b if a is None else a
+    return np.asarray(choose(a, b))
 
 
 class AttnProblem(NamedTuple):

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.cache.packed import PackedKV
 from engine.native.build import LIBRARY, built_from, source_hash
 
 FLOAT32, BFLOAT16 = 1, 2
@@ -63,20 +64,36 @@ class Grouped(ctypes.Structure):
 
 
 class Attend(ctypes.Structure):
-    """``Attend`` of attention.c."""
+    """``Attend`` of attention.h."""
 
     _fields_ = (
         ("k", ctypes.c_void_p),
         ("v", ctypes.c_void_p),
+        ("k_meta", ctypes.c_void_p),
+        ("v_meta", ctypes.c_void_p),
         ("pages", ctypes.c_void_p),
         ("rows", ctypes.c_void_p),
         ("count", ctypes.c_int64),
         ("heads", ctypes.c_int64),
         ("kv_heads", ctypes.c_int64),
-        ("width", ctypes.c_int64),
+        ("k_width", ctypes.c_int64),
+        ("v_width", ctypes.c_int64),
+        ("k_slot", ctypes.c_int64),
+        ("k_head", ctypes.c_int64),
+        ("v_slot", ctypes.c_int64),
+        ("v_head", ctypes.c_int64),
+        ("kind", ctypes.c_int64),
+        ("k_bits", ctypes.c_int64),
+        ("v_bits", ctypes.c_int64),
         ("scale", ctypes.c_float),
+        ("q", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
         ("lse", ctypes.c_void_p),
     )
+
+
+PACKED_KINDS = {"int8": 1, "int4": 2, "kivi": 3}
+"""What attention.h calls the packed kinds of `PackedKV`; all others are 0, numbers in bfloat16."""
 
 
 class Library:
@@ -84,9 +101,9 @@ class Library:
 
     def __init__(self, handle: ctypes.CDLL) -> None:
         self.capabilities = int(handle.capabilities())
-        self._attend = handle.attend_bf16
-        self._attend.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-        self._attend.restype = None
+        self._attend = handle.attend_rows
+        self._attend.argtypes = (ctypes.c_void_p, ctypes.c_int)
+        self._attend.restype = ctypes.c_int
         self._prefer_huge_pages = handle.prefer_huge_pages
         self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._prefer_huge_pages.restype = None
@@ -178,38 +195,46 @@ class Library:
             raise MemoryError("Unpacking grouped codes ran out of memory.")
 
     def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        pages: Tensor,
-        rows: Tensor,
-        scale: float,
-        out: Tensor,
-        lse: Tensor | None = None,
+        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor | None = None
     ) -> None:
-        """Attention of ``q [T, H, d]`` over paged ``k`` and ``v [slots, H_kv, d]``, all bfloat16 and contiguous.
+        """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
 
         ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says for each of the first n rows where its pages
-        begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out``, of q's shape. d is a
-        multiple of 32, up to 256. ``lse [T, H]`` float32, if given, gets its first n rows written too.
+        begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out [T, H, d_v]``, bfloat16
+        and contiguous like q. Widths are multiples of 32: d_k up to 576, of codes up to 256. ``lse [T, H]`` float32,
+        if given, gets its first n rows written too.
         """
         problem = Attend(
-            k.data_ptr(),
-            v.data_ptr(),
+            *_addresses(kv),
             pages.data_ptr(),
             rows.data_ptr(),
             rows.shape[0],
-            *q.shape[1:2],
-            *k.shape[1:],
+            q.shape[1],
+            *_shapes(kv),
             scale,
+            q.data_ptr(),
+            out.data_ptr(),
             None if lse is None else lse.data_ptr(),
         )
-        self._attend(ctypes.addressof(problem), q.data_ptr(), out.data_ptr(), torch.get_num_threads())
+        if self._attend(ctypes.addressof(problem), torch.get_num_threads()):
+            raise MemoryError("The native attention ran out of memory.")
 
     def prefer_huge_pages(self, tensor: Tensor) -> None:
         """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""
         self._prefer_huge_pages(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+
+
+def _addresses(kv: PackedKV) -> tuple[int | None, ...]:
+    """Where keys, values, and what belongs to them begin: the first four fields of `Attend`."""
+    return tuple(None if part is None else part.data_ptr() for part in (kv.k, kv.v, kv.k_meta, kv.v_meta))
+
+
+def _shapes(kv: PackedKV) -> tuple[int, ...]:
+    """The fields of `Attend` from ``kv_heads`` to ``v_bits``."""
+    k, v = kv.k.stride(), kv.v.stride()
+    k_size, v_size = kv.k.element_size(), kv.v.element_size()
+    strides = (k[0] * k_size, k[1] * k_size, v[0] * v_size, v[1] * v_size)
+    return (kv.kv_heads, kv.k_dim, kv.v_dim, *strides, PACKED_KINDS.get(kv.kind, 0), kv.k_bits, kv.v_bits)
 
 
 class Found(NamedTuple):

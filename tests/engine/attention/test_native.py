@@ -145,7 +145,7 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     if reason is None:
         assert "trees" in str(backend.declines(PLAIN._replace(tree=True)))
         assert "heads of 80" in str(backend.declines(PLAIN._replace(head_dims=(80, 80))))
-        assert "heads of 512" in str(backend.declines(PLAIN._replace(head_dims=(512, 512))))
+        assert "heads of 608" in str(backend.declines(PLAIN._replace(head_dims=(608, 608))))
         assert "last bits" in str(backend.declines(PLAIN._replace(batch_invariant=True)))
         assert backend._library is not None
         monkeypatch.setattr(backend._library, "capabilities", 1)

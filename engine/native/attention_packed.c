@@ -1,0 +1,260 @@
+/* Attention of single rows over packed keys and values, which are read as they are: codes become float32 in registers.
+ *
+ * A byte holds one code of 8 bits or a channel of each of 8 / b planes (PackedKV of engine/cache/packed.py). Blocks of 16
+ * bytes are 16 channels of every plane; queries and sums are kept in that order here, [blocks, planes, 16], filled up with
+ * zeros where a plane ends within a block. Channels share scales and minima in groups of 32, looked up lane by lane.
+ */
+#include "attention.h"
+
+#if defined(__x86_64__)
+
+enum { GROUP = 32, MOST_BLOCKS = WIDEST_PACKED / LANES, HEADS_PACKED = 4 };
+
+/* How a head's channels lie in memory; ``block`` counts blocks of bytes times planes, at most MOST_BLOCKS. */
+typedef struct {
+    int bits, planes, blocks;
+    int64_t bytes;                   /* of a plane, and so of a head */
+    int32_t group[MOST_BLOCKS][LANES]; /* of each channel, in the order of this file */
+} Layout;
+
+/* Scales and minima of a page's tokens, [token, group]; a token's scale alone for codes of 8 bits. */
+typedef struct {
+    float scale[PAGE][LANES], minimum[PAGE][LANES];
+    float whole[PAGE];
+} Meta;
+
+AVX512 static Layout layout_of(int64_t width, int64_t bits) {
+    Layout l = {.bits = (int)bits, .planes = (int)(8 / bits), .bytes = width * bits / 8};
+    l.blocks = (int)((l.bytes + LANES - 1) / LANES);
+    for (int b = 0; b < l.blocks * l.planes; b++)
+        for (int i = 0; i < LANES; i++)
+            l.group[b][i] = (int32_t)(smaller(b % l.planes * l.bytes + b / l.planes * LANES + i, width - 1) / GROUP);
+    return l;
+}
+
+INLINE int64_t channel_of(const Layout *l, int block, int plane) { return plane * l->bytes + block * LANES; }
+INLINE __mmask16 lanes_of(const Layout *l, int block) {
+    const int64_t left = l->bytes - block * LANES;
+    return left >= LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
+}
+
+/* What code each four lowest bits stand for. */
+AVX512 INLINE __m512 table_of(const int bits) {
+    const __m512i index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_cvtepi32_ps(bits == 2 ? _mm512_and_si512(index, _mm512_set1_epi32(3)) : index);
+}
+
+AVX512 INLINE __m512i read_codes(const int bits, const uint8_t *codes, __mmask16 lanes) {
+    const __m128i bytes = _mm_maskz_loadu_epi8(lanes, codes);
+    return bits == 8 ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
+}
+
+AVX512 INLINE __m512 code_of(const int bits, const int plane, __m512i bytes, __m512 table) {
+    if (bits == 8) return _mm512_cvtepi32_ps(bytes);
+    return _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, bits * plane), table); /* looks at the lowest four bits only */
+}
+
+/* 16 float16 from ``from`` on, those of ``lanes``. */
+AVX512 INLINE __m512 halves(const uint16_t *from, __mmask16 lanes) {
+    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, from));
+}
+
+/* Meta of ``now`` tokens from slot ``slot`` on. */
+AVX512 INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot, const Attend *a, int64_t kv_head,
+                             int64_t width, int now, Meta *out) {
+    if (bits == 8) {
+        uint16_t some[PAGE] = {0};
+        for (int i = 0; i < now; i++) some[i] = meta[(slot + i) * a->kv_heads + kv_head];
+        _mm512_storeu_ps(out->whole, halves(some, 0xFFFF));
+        return;
+    }
+    const int64_t groups = width / GROUP;
+    const __mmask16 there = (__mmask16)((1u << groups) - 1);
+    for (int i = 0; i < now; i++) {
+        const __m512i pairs = _mm512_maskz_loadu_epi32(there, meta + ((slot + i) * a->kv_heads + kv_head) * groups * 2);
+        _mm512_storeu_ps(out->scale[i], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs)));
+        _mm512_storeu_ps(out->minimum[i], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16))));
+    }
+}
+
+/* scores[h] of ``now`` keys of a page. ``meta`` is NULL where queries already carry the scales of channels; constants
+ * after inlining: bits, heads, and whether meta is NULL. */
+AVX512 INLINE void score_page(const int bits, const int heads, const Layout *l, const float (*q)[WIDEST_PACKED],
+                              const float *offset, const uint8_t *keys, int64_t step, const Meta *meta, int now,
+                              float scale, float *scores) {
+    const int lot = keys_with(heads), planes = 8 / bits;
+    const __m512 table = table_of(bits);
+    for (int i = 0; i < now; i += lot) {
+        __m512 sum[16];
+        for (int j = 0; j < 16; j++) sum[j] = _mm512_setzero_ps();
+        for (int b = 0; b < l->blocks; b++) {
+            const __mmask16 lanes = lanes_of(l, b);
+            for (int j = 0; j < lot; j++) {
+                const int token = i + j < now ? i + j : now - 1;
+                const __m512i bytes = read_codes(bits, keys + token * step + b * LANES, lanes);
+                for (int p = 0; p < planes; p++) {
+                    __m512 key = code_of(bits, p, bytes, table);
+                    if (bits != 8 && meta) {
+                        const __m512i group = _mm512_loadu_si512(l->group[b * planes + p]);
+                        key = _mm512_fmadd_ps(key, _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->scale[token])),
+                                              _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->minimum[token])));
+                    }
+                    for (int h = 0; h < heads; h++)
+                        sum[h * lot + j] =
+                            _mm512_fmadd_ps(key, _mm512_loadu_ps(q[h] + (b * planes + p) * LANES), sum[h * lot + j]);
+                }
+            }
+        }
+        float all[16];
+        _mm512_storeu_ps(all, sums_of(sum));
+        for (int h = 0; h < heads; h++)
+            for (int j = 0; j < lot && i + j < now; j++)
+                scores[h * STRETCH + i + j] =
+                    (bits == 8 ? all[h * lot + j] * meta->whole[i + j] : all[h * lot + j] + offset[h]) * scale;
+    }
+}
+
+/* sums[h] += weights[h] times the values of ``now`` tokens of a page. */
+AVX512 INLINE void gather_page(const int bits, const int heads, const Layout *l, const uint8_t *values, int64_t step,
+                               const Meta *meta, int now, const float *weights, float (*sums)[WIDEST_PACKED]) {
+    const int planes = 8 / bits;
+    const __m512 table = table_of(bits);
+    float scaled[HEADS_PACKED][PAGE];
+    for (int h = 0; h < heads; h++) {
+        const __m512 weight = _mm512_maskz_loadu_ps((__mmask16)((1u << now) - 1), weights + h * STRETCH);
+        _mm512_storeu_ps(scaled[h], bits == 8 ? _mm512_mul_ps(weight, _mm512_loadu_ps(meta->whole)) : weight);
+    }
+    for (int b = 0; b < l->blocks; b++) {
+        const __mmask16 lanes = lanes_of(l, b);
+        __m512 sum[HEADS_PACKED][4];
+        __m512i group[4];
+        for (int p = 0; p < planes; p++) {
+            group[p] = _mm512_loadu_si512(l->group[b * planes + p]);
+            for (int h = 0; h < heads; h++) sum[h][p] = _mm512_loadu_ps(sums[h] + (b * planes + p) * LANES);
+        }
+        for (int i = 0; i < now; i++) {
+            const __m512i bytes = read_codes(bits, values + i * step + b * LANES, lanes);
+            for (int p = 0; p < planes; p++) {
+                __m512 value = code_of(bits, p, bytes, table);
+                if (bits != 8)
+                    value = _mm512_fmadd_ps(value, _mm512_permutexvar_ps(group[p], _mm512_loadu_ps(meta->scale[i])),
+                                            _mm512_permutexvar_ps(group[p], _mm512_loadu_ps(meta->minimum[i])));
+                for (int h = 0; h < heads; h++)
+                    sum[h][p] = _mm512_fmadd_ps(_mm512_set1_ps(scaled[h][i]), value, sum[h][p]);
+            }
+        }
+        for (int p = 0; p < planes; p++)
+            for (int h = 0; h < heads; h++) _mm512_storeu_ps(sums[h] + (b * planes + p) * LANES, sum[h][p]);
+    }
+}
+
+/* Queries [heads, width] in bfloat16 as ``out``, float32 in the order of this file. */
+AVX512 INLINE void arrange(const int heads, const Layout *l, const uint16_t *q, int64_t width, float (*out)[WIDEST_PACKED]) {
+    for (int h = 0; h < heads; h++)
+        for (int b = 0; b < l->blocks; b++)
+            for (int p = 0; p < l->planes; p++) {
+                const __m256i some = _mm256_maskz_loadu_epi16(lanes_of(l, b), q + h * width + channel_of(l, b, p));
+                const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(some), 16);
+                _mm512_storeu_si512(out[h] + (b * l->planes + p) * LANES, wide);
+            }
+}
+
+/* Queries that carry the scales of the channels, out, and their products with the minima, which all keys of a group of
+ * 32 tokens share (KIVI, arXiv 2402.02750); scales and minima are a page's row of [kv_heads, width] each. */
+AVX512 INLINE void carry_scales(const int heads, const Layout *l, const uint16_t *scales, const uint16_t *minima,
+                                const float (*q)[WIDEST_PACKED], float (*out)[WIDEST_PACKED], float *offset) {
+    __m512 sum[HEADS_PACKED];
+    for (int h = 0; h < heads; h++) sum[h] = _mm512_setzero_ps();
+    for (int b = 0; b < l->blocks; b++)
+        for (int p = 0; p < l->planes; p++) {
+            const __m512 scale = halves(scales + channel_of(l, b, p), lanes_of(l, b));
+            const __m512 minimum = halves(minima + channel_of(l, b, p), lanes_of(l, b));
+            for (int h = 0; h < heads; h++) {
+                const __m512 query = _mm512_loadu_ps(q[h] + (b * l->planes + p) * LANES);
+                _mm512_storeu_ps(out[h] + (b * l->planes + p) * LANES, _mm512_mul_ps(query, scale));
+                sum[h] = _mm512_fmadd_ps(query, minimum, sum[h]);
+            }
+        }
+    for (int h = 0; h < heads; h++) offset[h] = _mm512_reduce_add_ps(sum[h]);
+}
+
+/* One page's keys [at, at + now) of a row. */
+AVX512 INLINE void score_one(const int kind, const int bits, const int heads, const Attend *a, const Part *part,
+                             const Layout *l, const float (*q)[WIDEST_PACKED], int64_t at, int now, float *scores) {
+    static const float none[HEADS_PACKED];
+    const int64_t slot = slot_of(part, at);
+    const uint8_t *keys = a->k + slot * a->k_slot + part->kv_head * a->k_head;
+    if (kind == KIVI) {
+        float carried[HEADS_PACKED][WIDEST_PACKED], offset[HEADS_PACKED];
+        const int32_t *pair = part->pages + at / (2 * PAGE) * 2;
+        const uint16_t *meta = a->k_meta + part->kv_head * a->k_width;
+        carry_scales(heads, l, meta + pair[0] * a->kv_heads * a->k_width, meta + pair[1] * a->kv_heads * a->k_width, q,
+                     carried, offset);
+        score_page(bits, heads, l, (const float(*)[WIDEST_PACKED])carried, offset, keys, a->k_slot, NULL, now, a->scale,
+                   scores);
+        return;
+    }
+    Meta meta;
+    read_meta(bits, a->k_meta, slot, a, part->kv_head, a->k_width, now, &meta);
+    score_page(bits, heads, l, q, none, keys, a->k_slot, &meta, now, a->scale, scores);
+}
+
+AVX512 INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, const int heads, const Attend *a,
+                                const Part *part, int64_t h0, const Layout *k, const Layout *v) {
+    float q[HEADS_PACKED][WIDEST_PACKED], sums[HEADS_PACKED][WIDEST_PACKED] = {0};
+    float scores[HEADS_PACKED][STRETCH], *top = part->top + h0, *total = part->total + h0;
+    arrange(heads, k, part->q + h0 * a->k_width, a->k_width, q);
+    for (int64_t first = part->first, stop; first < part->stop; first = stop) {
+        stop = smaller((first / STRETCH + 1) * STRETCH, part->stop);
+        for (int64_t at = first, end; at < stop; at = end) {
+            end = smaller((at / PAGE + 1) * PAGE, stop);
+            score_one(kind, k_bits, heads, a, part, k, (const float(*)[WIDEST_PACKED])q, at, (int)(end - at),
+                      scores[0] + (at - first));
+        }
+        for (int h = 0; h < heads; h++) weigh(scores[h], (int)(stop - first), top + h, total + h, sums[h], WIDEST_PACKED);
+        for (int64_t at = first, end; at < stop; at = end) {
+            end = smaller((at / PAGE + 1) * PAGE, stop);
+            Meta meta;
+            const int64_t slot = slot_of(part, at);
+            read_meta(v_bits, a->v_meta, slot, a, part->kv_head, a->v_width, (int)(end - at), &meta);
+            gather_page(v_bits, heads, v, a->v + slot * a->v_slot + part->kv_head * a->v_head, a->v_slot, &meta,
+                        (int)(end - at), scores[0] + (at - first), sums);
+        }
+    }
+    for (int h = 0; h < heads; h++)
+        for (int b = 0; b < v->blocks; b++)
+            for (int p = 0; p < v->planes; p++)
+                _mm512_mask_storeu_ps(part->sums + (h0 + h) * a->v_width + channel_of(v, b, p), lanes_of(v, b),
+                                      _mm512_loadu_ps(sums[h] + (b * v->planes + p) * LANES));
+}
+
+/* Every kind and number of heads is a function of its own. */
+#define SOME_HEADS(name, kind, k_bits, v_bits, heads)                                                                     \
+    AVX512 static void name##_##heads(const Attend *a, const Part *part, int64_t h0, const Layout *k, const Layout *v) { \
+        attend_heads(kind, k_bits, v_bits, heads, a, part, h0, k, v);                                                     \
+    }
+#define ALL_HEADS(name, kind, k_bits, v_bits)                                                                             \
+    SOME_HEADS(name, kind, k_bits, v_bits, 1)                                                                             \
+    SOME_HEADS(name, kind, k_bits, v_bits, 2)                                                                             \
+    SOME_HEADS(name, kind, k_bits, v_bits, 3)                                                                             \
+    SOME_HEADS(name, kind, k_bits, v_bits, 4)
+#define TABLE(name) {name##_1, name##_2, name##_3, name##_4}
+
+typedef void Heads(const Attend *, const Part *, int64_t, const Layout *, const Layout *);
+ALL_HEADS(int8, INT8, 8, 8)
+ALL_HEADS(int4, INT4, 4, 4)
+ALL_HEADS(kivi4, KIVI, 4, 4)
+ALL_HEADS(kivi2, KIVI, 2, 2)
+ALL_HEADS(kivi42, KIVI, 4, 2)
+ALL_HEADS(kivi24, KIVI, 2, 4)
+
+void attend_packed(const Attend *a, const Part *part) {
+    static Heads *const functions[6][HEADS_PACKED] = {TABLE(int8),  TABLE(int4),   TABLE(kivi4),
+                                                      TABLE(kivi2), TABLE(kivi42), TABLE(kivi24)};
+    const int kivi = a->k_bits == 4 ? a->v_bits == 4 ? 2 : 4 : a->v_bits == 2 ? 3 : 5;
+    const int kind = a->kind == INT8 ? 0 : a->kind == INT4 ? 1 : kivi;
+    const Layout k = layout_of(a->k_width, a->k_bits), v = layout_of(a->v_width, a->v_bits);
+    for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h, HEADS_PACKED))
+        functions[kind][heads_now(part->heads - h, HEADS_PACKED) - 1](a, part, h, &k, &v);
+}
+#endif
