@@ -10,16 +10,25 @@ enum { WORTH_A_THREAD = 1 << 17 };
 
 #if defined(__x86_64__)
 
-/* scores[h][i] of ``now`` keys for ``heads`` (a constant after inlining) query heads; keys[] goes on to a multiple of 16. */
-AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, const uint16_t *const *keys, int now,
+/* Where the keys and values of a stretch are, and the keys of the stretch after it; keys[] goes on to a multiple of 16. */
+typedef struct {
+    int now;
+    const uint16_t *keys[STRETCH], *values[STRETCH], *next[STRETCH];
+} Stretch;
+
+/* scores[h][i] of the keys of a stretch for ``heads`` (a constant after inlining) query heads. ``ahead``: values are
+ * fetched meanwhile, since no processor foresees on which pages they are. */
+AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, const Stretch *s, int ahead,
                          float (*scores)[STRETCH]) {
     const int lot = keys_with(heads);
-    for (int i = 0; i < now; i += lot) {
+    for (int i = 0; i < s->now; i += lot) {
+        for (int j = 0; ahead && j < lot && i + j < s->now; j++)
+            for (int64_t d = 0; d < a->v_width; d += 32) _mm_prefetch((const char *)(s->values[i + j] + d), _MM_HINT_T0);
         __m512 sum[16];
         for (int j = 0; j < 16; j++) sum[j] = _mm512_setzero_ps();
         for (int64_t d = 0; d < a->k_width; d += 32) {
             __m512bh key[16];
-            for (int j = 0; j < lot; j++) key[j] = (__m512bh)_mm512_loadu_si512(keys[i + j] + d);
+            for (int j = 0; j < lot; j++) key[j] = (__m512bh)_mm512_loadu_si512(s->keys[i + j] + d);
             for (int h = 0; h < heads; h++) {
                 const __m512bh query = (__m512bh)_mm512_loadu_si512(q + h * a->k_width + d);
                 for (int j = 0; j < lot; j++) sum[h * lot + j] = _mm512_dpbf16_ps(sum[h * lot + j], key[j], query);
@@ -31,17 +40,18 @@ AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, co
     }
 }
 
-/* sums[h] += weights[h] times the values of ``now`` keys. */
-AVX512 INLINE void gather(const int heads, const Attend *a, const uint16_t *const *values, int now,
-                          const float (*weights)[STRETCH], float *sums) {
+/* sums[h] += weights[h] times the values of a stretch. ``ahead``: the next keys are fetched meanwhile. */
+AVX512 INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],
+                          float *sums) {
     for (int64_t d = 0; d < a->v_width; d += 32) {
         __m512 low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
         for (int h = 0; h < heads; h++) {
             low[h] = _mm512_loadu_ps(sums + h * a->v_width + d);
             high[h] = _mm512_loadu_ps(sums + h * a->v_width + d + 16);
         }
-        for (int i = 0; i < now; i++) {
-            const __m512i two = _mm512_loadu_si512(values[i] + d);
+        for (int i = 0; i < s->now; i++) {
+            if (ahead) _mm_prefetch((const char *)(s->next[i] + d), _MM_HINT_T0);
+            const __m512i two = _mm512_loadu_si512(s->values[i] + d);
             const __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(two));
             const __m512i second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(two, 1));
             const __m512 a0 = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
@@ -59,56 +69,67 @@ AVX512 INLINE void gather(const int heads, const Attend *a, const uint16_t *cons
     }
 }
 
-AVX512 INLINE void attend_heads(const int heads, const Attend *a, const Part *part, int64_t h0,
-                                const uint16_t *const *keys, const uint16_t *const *values, int now) {
+AVX512 INLINE void attend_heads(const int heads, const Attend *a, const Part *part, int64_t h0, const Stretch *s) {
     float scores[HEADS_AT_ONCE][STRETCH], *sums = part->sums + h0 * a->v_width;
-    score(heads, a, part->q + h0 * a->k_width, keys, now, scores);
+    const int ahead = h0 == 0; /* and for the other query heads they are there */
+    score(heads, a, part->q + h0 * a->k_width, s, ahead && a->v != a->k, scores);
     for (int h = 0; h < heads; h++)
-        weigh(scores[h], now, part->top + h0 + h, part->total + h0 + h, sums + h * a->v_width, a->v_width);
-    gather(heads, a, values, now, (const float(*)[STRETCH])scores, sums);
+        weigh(scores[h], s->now, part->top + h0 + h, part->total + h0 + h, sums + h * a->v_width, a->v_width);
+    gather(heads, a, s, ahead, (const float(*)[STRETCH])scores, sums);
 }
 
 /* Query heads take turns at each stretch of keys, which stays in the processor's cache. */
 AVX512 static void attend_plain(const Attend *a, const Part *part) {
     for (int64_t at = part->first, end; at < part->stop; at = end) {
         end = smaller((at / STRETCH + 1) * STRETCH, part->stop);
-        const int now = (int)(end - at);
-        const uint16_t *keys[STRETCH], *values[STRETCH];
-        for (int i = 0; i < now; i++) {
-            const int64_t slot = slot_of(part, at + i);
-            keys[i] = (const uint16_t *)(a->k + slot * a->k_slot + part->kv_head * a->k_head);
-            values[i] = (const uint16_t *)(a->v + slot * a->v_slot + part->kv_head * a->v_head);
+        Stretch s;
+        s.now = (int)(end - at);
+        for (int i = 0; i < s.now; i++) {
+            const int64_t slot = slot_of(part, at + i), next = slot_of(part, smaller(end + i, part->last));
+            s.keys[i] = (const uint16_t *)(a->k + slot * a->k_slot + part->kv_head * a->k_head);
+            s.next[i] = (const uint16_t *)(a->k + next * a->k_slot + part->kv_head * a->k_head);
+            s.values[i] = (const uint16_t *)(a->v + slot * a->v_slot + part->kv_head * a->v_head);
         }
-        for (int i = now; i % 16; i++) keys[i] = keys[now - 1];
+        for (int i = s.now; i % 16; i++) s.keys[i] = s.keys[s.now - 1];
         for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h, HEADS_AT_ONCE))
             switch (heads_now(part->heads - h, HEADS_AT_ONCE)) {
-            case 1: attend_heads(1, a, part, h, keys, values, now); break;
-            case 2: attend_heads(2, a, part, h, keys, values, now); break;
-            case 3: attend_heads(3, a, part, h, keys, values, now); break;
-            case 4: attend_heads(4, a, part, h, keys, values, now); break;
-            default: attend_heads(8, a, part, h, keys, values, now);
+            case 1: attend_heads(1, a, part, h, &s); break;
+            case 2: attend_heads(2, a, part, h, &s); break;
+            case 3: attend_heads(3, a, part, h, &s); break;
+            case 4: attend_heads(4, a, part, h, &s); break;
+            default: attend_heads(8, a, part, h, &s);
             }
     }
 }
 
-/* Keys [first, stop) of a row, within one part, and where their results go: those of all its query heads. */
+/* What a task reads, and which of its row's parts that is. */
 typedef struct {
-    int64_t row, first, stop;
-    float *sums, *top, *total;
-} Piece;
+    int64_t row, part, first, stop, kv_head, chunk;
+} Task;
 
-AVX512 static void attend_task(const Attend *a, const Piece *piece, int64_t kv_head, int64_t chunk) {
-    const int64_t group = a->heads / a->kv_heads, head = kv_head * group + chunk * HEADS_A_TASK;
+/* Where results of parts are: of each part the sums of all query heads, then their largest scores, then their totals. */
+typedef struct {
+    const Attend *a;
+    float *numbers;
+    const int64_t *begins; /* of each row: parts before its own */
+    int64_t size;          /* floats of a part */
+} Results;
+
+AVX512 static void attend_task(const Results *r, const Task *task) {
+    const Attend *a = r->a;
+    const int64_t group = a->heads / a->kv_heads, head = task->kv_head * group + task->chunk * HEADS_A_TASK;
+    float *numbers = r->numbers + (r->begins[task->row] + task->part) * r->size, *tops = numbers + a->heads * a->v_width;
     const Part part = {
-        .pages = a->pages + a->rows[piece->row][0],
-        .first = piece->first,
-        .stop = piece->stop,
-        .kv_head = kv_head,
-        .heads = smaller(group - chunk * HEADS_A_TASK, HEADS_A_TASK),
-        .q = a->q + (piece->row * a->heads + head) * a->k_width,
-        .sums = piece->sums + head * a->v_width,
-        .top = piece->top + head,
-        .total = piece->total + head,
+        .pages = a->pages + a->rows[task->row][0],
+        .first = task->first,
+        .stop = task->stop,
+        .last = a->rows[task->row][2] - 1,
+        .kv_head = task->kv_head,
+        .heads = smaller(group - task->chunk * HEADS_A_TASK, HEADS_A_TASK),
+        .q = a->q + (task->row * a->heads + head) * a->k_width,
+        .sums = numbers + head * a->v_width,
+        .top = tops + head,
+        .total = tops + a->heads + head,
     };
     for (int64_t h = 0; h < part.heads; h++) part.top[h] = -INFINITY, part.total[h] = 0;
     memset(part.sums, 0, part.heads * a->v_width * sizeof(float));
@@ -118,68 +139,83 @@ AVX512 static void attend_task(const Attend *a, const Piece *piece, int64_t kv_h
         attend_packed(a, &part);
 }
 
-/* One head's result from the row's ``count`` parts, in their order: ``step`` floats lie between two parts' numbers. */
-AVX512 static void finish(const Attend *a, const Piece *piece, int64_t count, int64_t step, int64_t head) {
-    const float *top = piece->top + head, *total = piece->total + head, *sums = piece->sums + head * a->v_width;
-    float most = -INFINITY, all = 0, weights[count + 1];
-    for (int64_t i = 0; i < count; i++) most = top[i * step] > most || top[i * step] != top[i * step] ? top[i * step] : most;
-    for (int64_t i = 0; i < count; i++) {
-        weights[i] = top[i * step] == most ? 1 : _mm512_cvtss_f32(exponential(_mm512_set1_ps(top[i * step] - most)));
-        all += weights[i] * total[i * step];
-    }
-    uint16_t *out = a->out + (piece->row * a->heads + head) * a->v_width;
-    for (int64_t d = 0; d < a->v_width; d += 16) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t i = 0; i < count; i++)
-            sum = _mm512_fmadd_ps(_mm512_set1_ps(weights[i]), _mm512_loadu_ps(sums + i * step + d), sum);
-        if (count) sum = _mm512_div_ps(sum, _mm512_set1_ps(all));
-        _mm256_storeu_si256((__m256i *)(out + d), (__m256i)_mm512_cvtneps_pbh(sum));
-    }
-    if (a->lse) a->lse[piece->row * a->heads + head] = count ? most + logf(all) : -INFINITY;
-}
-
 INLINE int64_t parts_of(const Attend *a, int64_t row) {
     const int64_t first = a->rows[row][1], stop = a->rows[row][2];
     return stop > first ? (stop - 1) / PART - first / PART + 1 : 0;
 }
 
+/* One head's result from the parts of its row, in their order. */
+AVX512 static void finish(const Results *r, int64_t row, int64_t head) {
+    const Attend *a = r->a;
+    const int64_t count = parts_of(a, row), place = row * a->heads + head;
+    const float *sums = r->numbers + r->begins[row] * r->size + head * a->v_width;
+    const float *top = r->numbers + r->begins[row] * r->size + a->heads * a->v_width + head, *total = top + a->heads;
+    float most = -INFINITY, all = 0, weights[count + 1];
+    for (int64_t i = 0; i < count; i++) {
+        const float x = top[i * r->size];
+        if (x > most || x != x) most = x;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const float x = top[i * r->size];
+        weights[i] = x == most ? 1 : _mm512_cvtss_f32(exponential(_mm512_set1_ps(x - most)));
+        all += weights[i] * total[i * r->size];
+    }
+    for (int64_t d = 0; d < a->v_width; d += 16) {
+        __m512 sum = _mm512_setzero_ps();
+        for (int64_t i = 0; i < count; i++)
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(weights[i]), _mm512_loadu_ps(sums + i * r->size + d), sum);
+        if (count) sum = _mm512_div_ps(sum, _mm512_set1_ps(all));
+        _mm256_storeu_si256((__m256i *)(a->out + place * a->v_width + d), (__m256i)_mm512_cvtneps_pbh(sum));
+    }
+    if (a->lse) a->lse[place] = count ? most + logf(all) : -INFINITY;
+}
+
+/* The tasks of rows [row, end), which are of one sequence: those over the same keys follow each other, and so do the KV
+ * heads of some tokens, whose scales and minima share the processor's cache lines. */
+static Task *list_tasks(const Attend *a, int64_t row, int64_t end, Task *next) {
+    const int64_t chunks = (a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK;
+    int64_t begin = INT64_MAX, stop = 0;
+    for (int64_t i = row; i < end; i++) {
+        if (!parts_of(a, i)) continue;
+        begin = smaller(begin, a->rows[i][1] / PART);
+        if (a->rows[i][2] > stop) stop = a->rows[i][2];
+    }
+    for (int64_t p = begin; p * PART < stop; p++)
+        for (int64_t j = 0; j < a->kv_heads * chunks; j++)
+            for (int64_t i = row; i < end; i++) {
+                const int64_t from = p * PART > a->rows[i][1] ? p * PART : a->rows[i][1];
+                const int64_t to = smaller((p + 1) * PART, a->rows[i][2]);
+                if (from < to) *next++ = (Task){i, p - a->rows[i][1] / PART, from, to, j / chunks, j % chunks};
+            }
+    return next;
+}
+
 /* out [count, heads, v_width] = attention of q [count, heads, k_width] to each row's keys; zero for a row without any.
  * 1 where memory ran out. */
 EXPORT int attend_rows(const Attend *a, int threads) {
-    int64_t work = 0, pieces = 0, most = 0;
+    int64_t work = 0, parts = 0;
     for (int64_t row = 0; row < a->count; row++) {
-        pieces += parts_of(a, row);
-        if (!parts_of(a, row)) continue;
-        work += (a->rows[row][2] - a->rows[row][1]) * a->heads * a->k_width;
-        if (a->rows[row][2] > most) most = a->rows[row][2];
+        parts += parts_of(a, row);
+        if (parts_of(a, row)) work += (a->rows[row][2] - a->rows[row][1]) * a->heads * a->k_width;
     }
-    const int64_t floats = a->heads * (a->v_width + 2), chunks = (a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK;
-    const size_t sizes[] = {pieces * sizeof(Piece), a->count * sizeof(Piece), pieces * floats * sizeof(float)};
-    Piece *piece = scratch(sizes[0] + sizes[1] + sizes[2]), *begins = piece + pieces;
-    if (!piece) return 1;
-    float *results = (float *)(begins + a->count);
-    for (int64_t row = 0, at = 0; row < a->count; at += parts_of(a, row++)) {
-        float *sums = results + at * floats;
-        begins[row] = (Piece){row, 0, 0, sums, sums + a->heads * a->v_width, sums + a->heads * (a->v_width + 1)};
+    const int64_t size = a->heads * (a->v_width + 2);
+    const int64_t count = parts * a->kv_heads * ((a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK);
+    Task *tasks = scratch(count * sizeof(Task) + a->count * sizeof(int64_t) + parts * size * sizeof(float));
+    if (!tasks) return 1;
+    int64_t *begins = (int64_t *)(tasks + count);
+    for (int64_t row = 0, at = 0; row < a->count; at += parts_of(a, row++)) begins[row] = at;
+    Task *next = tasks;
+    for (int64_t row = 0, end; row < a->count; row = end) {
+        for (end = row + 1; end < a->count && a->rows[end][0] == a->rows[row][0];) end++;
+        next = list_tasks(a, row, end, next);
     }
-    /* Rows of one sequence follow each other over the same keys. */
-    for (int64_t p = 0, n = 0; p * PART < most; p++)
-        for (int64_t row = 0; row < a->count; row++) {
-            const int64_t first = a->rows[row][1], stop = a->rows[row][2], skip = (p - first / PART) * floats;
-            if (!parts_of(a, row) || p < first / PART || p * PART >= stop) continue;
-            const Piece *b = begins + row;
-            const int64_t begin = p * PART > first ? p * PART : first;
-            piece[n++] = (Piece){row, begin, smaller((p + 1) * PART, stop), b->sums + skip, b->top + skip, b->total + skip};
-        }
-    const int64_t tasks = pieces * a->kv_heads * chunks;
+    const Results r = {a, (float *)(begins + a->count), begins, size};
 #pragma omp parallel num_threads(work < WORTH_A_THREAD ? 1 : threads)
     {
 #pragma omp for schedule(dynamic)
-        for (int64_t task = 0; task < tasks; task++)
-            attend_task(a, piece + task % pieces, task / pieces / chunks, task / pieces % chunks);
+        for (int64_t i = 0; i < count; i++) attend_task(&r, tasks + i);
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < a->count * a->heads; i++)
-            finish(a, begins + i / a->heads, parts_of(a, i / a->heads), floats, i % a->heads);
+        for (int64_t i = 0; i < a->count * a->heads; i++) finish(&r, i / a->heads, i % a->heads);
     }
     return 0;
 }

@@ -31,6 +31,7 @@ typedef struct {
 typedef struct {
     const int32_t *pages;   /* of the row */
     int64_t first, stop;    /* keys, within one part */
+    int64_t last;           /* of all keys of the row; those behind this part are fetched ahead */
     int64_t kv_head, heads; /* heads: how many query heads */
     const uint16_t *q;      /* [heads, k_width] */
     float *sums;            /* [heads, v_width]: values weighted by e^(score - top) */

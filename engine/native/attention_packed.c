@@ -20,7 +20,7 @@ typedef struct {
 /* Scales and minima of a page's tokens, [token, group]; a token's scale alone for codes of 8 bits. */
 typedef struct {
     float scale[PAGE][LANES], minimum[PAGE][LANES];
-    float whole[PAGE];
+    float whole[2 * PAGE]; /* read 16 at a time */
 } Meta;
 
 AVX512 static Layout layout_of(int64_t width, int64_t bits) {
@@ -38,14 +38,18 @@ INLINE __mmask16 lanes_of(const Layout *l, int block) {
     return left >= LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
 }
 
-/* What code each four lowest bits stand for. */
-AVX512 INLINE __m512 table_of(const int bits) {
-    const __m512i index = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_cvtepi32_ps(bits == 2 ? _mm512_and_si512(index, _mm512_set1_epi32(3)) : index);
+AVX512 INLINE __m512i counting(void) {
+    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
-AVX512 INLINE __m512i read_codes(const int bits, const uint8_t *codes, __mmask16 lanes) {
-    const __m128i bytes = _mm_maskz_loadu_epi8(lanes, codes);
+/* What code each four lowest bits stand for. */
+AVX512 INLINE __m512 table_of(const int bits) {
+    return _mm512_cvtepi32_ps(bits == 2 ? _mm512_and_si512(counting(), _mm512_set1_epi32(3)) : counting());
+}
+
+/* A block of codes; planes are whole numbers of 8 bytes, and masked loads of bytes are slow. */
+AVX512 INLINE __m512i read_codes(const int bits, const uint8_t *codes, int whole) {
+    const __m128i bytes = whole ? _mm_loadu_si128((const __m128i *)codes) : _mm_loadl_epi64((const __m128i *)codes);
     return bits == 8 ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
 }
 
@@ -77,40 +81,48 @@ AVX512 INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot,
     }
 }
 
-/* scores[h] of ``now`` keys of a page. ``meta`` is NULL where queries already carry the scales of channels; constants
+/* scores[h] of ``now`` keys of a page, and of what follows them up to a multiple of keys_with(heads). ``meta`` is NULL where queries already carry the scales of channels; constants
  * after inlining: bits, heads, and whether meta is NULL. */
 AVX512 INLINE void score_page(const int bits, const int heads, const Layout *l, const float (*q)[WIDEST_PACKED],
                               const float *offset, const uint8_t *keys, int64_t step, const Meta *meta, int now,
                               float scale, float *scores) {
     const int lot = keys_with(heads), planes = 8 / bits;
     const __m512 table = table_of(bits);
+    __m512 offsets = _mm512_setzero_ps();
+    for (int h = 0; !meta && h < heads; h++)
+        offsets = _mm512_mask_mov_ps(offsets, (__mmask16)(0xFFFF << h * lot), _mm512_set1_ps(offset[h]));
     for (int i = 0; i < now; i += lot) {
         __m512 sum[16];
-        for (int j = 0; j < 16; j++) sum[j] = _mm512_setzero_ps();
+        _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) sum[j] = _mm512_setzero_ps();
         for (int b = 0; b < l->blocks; b++) {
-            const __mmask16 lanes = lanes_of(l, b);
-            for (int j = 0; j < lot; j++) {
+            const int whole = lanes_of(l, b) == 0xFFFF;
+            _Pragma("GCC unroll 16") for (int j = 0; j < lot; j++) {
                 const int token = i + j < now ? i + j : now - 1;
-                const __m512i bytes = read_codes(bits, keys + token * step + b * LANES, lanes);
-                for (int p = 0; p < planes; p++) {
+                const __m512i bytes = read_codes(bits, keys + token * step + b * LANES, whole);
+                _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++) {
                     __m512 key = code_of(bits, p, bytes, table);
                     if (bits != 8 && meta) {
                         const __m512i group = _mm512_loadu_si512(l->group[b * planes + p]);
                         key = _mm512_fmadd_ps(key, _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->scale[token])),
                                               _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->minimum[token])));
                     }
-                    for (int h = 0; h < heads; h++)
+                    _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++)
                         sum[h * lot + j] =
                             _mm512_fmadd_ps(key, _mm512_loadu_ps(q[h] + (b * planes + p) * LANES), sum[h * lot + j]);
                 }
             }
         }
-        float all[16];
-        _mm512_storeu_ps(all, sums_of(sum));
-        for (int h = 0; h < heads; h++)
-            for (int j = 0; j < lot && i + j < now; j++)
-                scores[h * STRETCH + i + j] =
-                    (bits == 8 ? all[h * lot + j] * meta->whole[i + j] : all[h * lot + j] + offset[h]) * scale;
+        __m512 all = sums_of(sum);
+        if (bits == 8) { /* lane h * lot + j is key i + j of head h */
+            const __m512 keys16 = _mm512_loadu_ps(meta->whole + i);
+            const __m512i token = _mm512_and_si512(counting(), _mm512_set1_epi32(lot - 1));
+            all = _mm512_mul_ps(all, lot == 16 ? keys16 : _mm512_permutexvar_ps(token, keys16));
+        }
+        if (!meta) all = _mm512_add_ps(all, offsets);
+        float each[16];
+        _mm512_storeu_ps(each, _mm512_mul_ps(all, _mm512_set1_ps(scale)));
+        _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++)
+            memcpy(scores + h * STRETCH + i, each + h * lot, lot * sizeof(float));
     }
 }
 
@@ -120,31 +132,31 @@ AVX512 INLINE void gather_page(const int bits, const int heads, const Layout *l,
     const int planes = 8 / bits;
     const __m512 table = table_of(bits);
     float scaled[HEADS_PACKED][PAGE];
-    for (int h = 0; h < heads; h++) {
+    _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++) {
         const __m512 weight = _mm512_maskz_loadu_ps((__mmask16)((1u << now) - 1), weights + h * STRETCH);
         _mm512_storeu_ps(scaled[h], bits == 8 ? _mm512_mul_ps(weight, _mm512_loadu_ps(meta->whole)) : weight);
     }
     for (int b = 0; b < l->blocks; b++) {
-        const __mmask16 lanes = lanes_of(l, b);
+        const int whole = lanes_of(l, b) == 0xFFFF;
         __m512 sum[HEADS_PACKED][4];
         __m512i group[4];
-        for (int p = 0; p < planes; p++) {
+        _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++) {
             group[p] = _mm512_loadu_si512(l->group[b * planes + p]);
-            for (int h = 0; h < heads; h++) sum[h][p] = _mm512_loadu_ps(sums[h] + (b * planes + p) * LANES);
+            _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++) sum[h][p] = _mm512_loadu_ps(sums[h] + (b * planes + p) * LANES);
         }
         for (int i = 0; i < now; i++) {
-            const __m512i bytes = read_codes(bits, values + i * step + b * LANES, lanes);
-            for (int p = 0; p < planes; p++) {
+            const __m512i bytes = read_codes(bits, values + i * step + b * LANES, whole);
+            _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++) {
                 __m512 value = code_of(bits, p, bytes, table);
                 if (bits != 8)
                     value = _mm512_fmadd_ps(value, _mm512_permutexvar_ps(group[p], _mm512_loadu_ps(meta->scale[i])),
                                             _mm512_permutexvar_ps(group[p], _mm512_loadu_ps(meta->minimum[i])));
-                for (int h = 0; h < heads; h++)
+                _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++)
                     sum[h][p] = _mm512_fmadd_ps(_mm512_set1_ps(scaled[h][i]), value, sum[h][p]);
             }
         }
-        for (int p = 0; p < planes; p++)
-            for (int h = 0; h < heads; h++) _mm512_storeu_ps(sums[h] + (b * planes + p) * LANES, sum[h][p]);
+        _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++)
+            _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++) _mm512_storeu_ps(sums[h] + (b * planes + p) * LANES, sum[h][p]);
     }
 }
 
@@ -159,10 +171,16 @@ AVX512 INLINE void arrange(const int heads, const Layout *l, const uint16_t *q, 
             }
 }
 
-/* Queries that carry the scales of the channels, out, and their products with the minima, which all keys of a group of
- * 32 tokens share (KIVI, arXiv 2402.02750); scales and minima are a page's row of [kv_heads, width] each. */
+/* Queries that carry the scales of the channels, and their products with the minima, which all keys of a group of 32
+ * tokens share (KIVI, arXiv 2402.02750). */
+typedef struct {
+    int64_t group; /* of the sequence's tokens; -1 before the first */
+    float q[HEADS_PACKED][WIDEST_PACKED], offset[HEADS_PACKED];
+} Carried;
+
+/* ``scales`` and ``minima``: a page's row of a KV head, [width] each. */
 AVX512 INLINE void carry_scales(const int heads, const Layout *l, const uint16_t *scales, const uint16_t *minima,
-                                const float (*q)[WIDEST_PACKED], float (*out)[WIDEST_PACKED], float *offset) {
+                                const float (*q)[WIDEST_PACKED], Carried *out) {
     __m512 sum[HEADS_PACKED];
     for (int h = 0; h < heads; h++) sum[h] = _mm512_setzero_ps();
     for (int b = 0; b < l->blocks; b++)
@@ -171,44 +189,72 @@ AVX512 INLINE void carry_scales(const int heads, const Layout *l, const uint16_t
             const __m512 minimum = halves(minima + channel_of(l, b, p), lanes_of(l, b));
             for (int h = 0; h < heads; h++) {
                 const __m512 query = _mm512_loadu_ps(q[h] + (b * l->planes + p) * LANES);
-                _mm512_storeu_ps(out[h] + (b * l->planes + p) * LANES, _mm512_mul_ps(query, scale));
+                _mm512_storeu_ps(out->q[h] + (b * l->planes + p) * LANES, _mm512_mul_ps(query, scale));
                 sum[h] = _mm512_fmadd_ps(query, minimum, sum[h]);
             }
         }
-    for (int h = 0; h < heads; h++) offset[h] = _mm512_reduce_add_ps(sum[h]);
+    for (int h = 0; h < heads; h++) out->offset[h] = _mm512_reduce_add_ps(sum[h]);
+}
+
+/* Ask for a page's codes, and the scales and minima of its tokens if they have their own. Parts of a page are fetched whole.
+ */
+AVX512 INLINE void fetch_page(const uint8_t *codes, int64_t step, int64_t bytes, const uint16_t *meta, int64_t meta_step) {
+    for (int i = 0; i < PAGE; i++) {
+        for (int64_t b = 0; b < bytes; b += 64) _mm_prefetch((const char *)codes + i * step + b, _MM_HINT_T0);
+        _mm_prefetch((const char *)codes + i * step + bytes - 1, _MM_HINT_T0);
+        if (meta) _mm_prefetch((const char *)(meta + i * meta_step), _MM_HINT_T0);
+    }
 }
 
 /* One page's keys [at, at + now) of a row. */
 AVX512 INLINE void score_one(const int kind, const int bits, const int heads, const Attend *a, const Part *part,
-                             const Layout *l, const float (*q)[WIDEST_PACKED], int64_t at, int now, float *scores) {
-    static const float none[HEADS_PACKED];
+                             const Layout *l, const float (*q)[WIDEST_PACKED], Carried *carried, int64_t at, int now,
+                             float *scores) {
     const int64_t slot = slot_of(part, at);
     const uint8_t *keys = a->k + slot * a->k_slot + part->kv_head * a->k_head;
     if (kind == KIVI) {
-        float carried[HEADS_PACKED][WIDEST_PACKED], offset[HEADS_PACKED];
-        const int32_t *pair = part->pages + at / (2 * PAGE) * 2;
-        const uint16_t *meta = a->k_meta + part->kv_head * a->k_width;
-        carry_scales(heads, l, meta + pair[0] * a->kv_heads * a->k_width, meta + pair[1] * a->kv_heads * a->k_width, q,
-                     carried, offset);
-        score_page(bits, heads, l, (const float(*)[WIDEST_PACKED])carried, offset, keys, a->k_slot, NULL, now, a->scale,
-                   scores);
+        if (carried->group != at / (2 * PAGE)) {
+            carried->group = at / (2 * PAGE);
+            const int32_t *pair = part->pages + carried->group * 2;
+            const uint16_t *meta = a->k_meta + part->kv_head * a->k_width;
+            const int64_t page = a->kv_heads * a->k_width;
+            carry_scales(heads, l, meta + pair[0] * page, meta + pair[1] * page, q, carried);
+        }
+        score_page(bits, heads, l, (const float(*)[WIDEST_PACKED])carried->q, carried->offset, keys, a->k_slot, NULL, now,
+                   a->scale, scores);
         return;
     }
     Meta meta;
     read_meta(bits, a->k_meta, slot, a, part->kv_head, a->k_width, now, &meta);
-    score_page(bits, heads, l, q, none, keys, a->k_slot, &meta, now, a->scale, scores);
+    score_page(bits, heads, l, q, NULL, keys, a->k_slot, &meta, now, a->scale, scores);
+}
+
+/* The page of token ``at``; for the next query heads it is there already. */
+AVX512 INLINE void fetch_values(const int bits, const Attend *a, const Part *part, int64_t at) {
+    const int64_t slot = slot_of(part, at / PAGE * PAGE), step = a->kv_heads * (bits == 8 ? 1 : a->v_width / GROUP * 2);
+    fetch_page(a->v + slot * a->v_slot + part->kv_head * a->v_head, a->v_slot, a->v_head,
+               a->v_meta + slot * step + part->kv_head * (step / a->kv_heads), step);
+}
+
+AVX512 INLINE void fetch_keys(const int kind, const int bits, const Attend *a, const Part *part, int64_t at) {
+    const int64_t slot = slot_of(part, at / PAGE * PAGE), step = a->kv_heads * (bits == 8 ? 1 : a->k_width / GROUP * 2);
+    fetch_page(a->k + slot * a->k_slot + part->kv_head * a->k_head, a->k_slot, a->k_head,
+               kind == KIVI ? NULL : a->k_meta + slot * step + part->kv_head * (step / a->kv_heads), step);
 }
 
 AVX512 INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, const int heads, const Attend *a,
                                 const Part *part, int64_t h0, const Layout *k, const Layout *v) {
     float q[HEADS_PACKED][WIDEST_PACKED], sums[HEADS_PACKED][WIDEST_PACKED] = {0};
     float scores[HEADS_PACKED][STRETCH], *top = part->top + h0, *total = part->total + h0;
+    Carried carried;
+    carried.group = -1;
     arrange(heads, k, part->q + h0 * a->k_width, a->k_width, q);
     for (int64_t first = part->first, stop; first < part->stop; first = stop) {
         stop = smaller((first / STRETCH + 1) * STRETCH, part->stop);
         for (int64_t at = first, end; at < stop; at = end) {
             end = smaller((at / PAGE + 1) * PAGE, stop);
-            score_one(kind, k_bits, heads, a, part, k, (const float(*)[WIDEST_PACKED])q, at, (int)(end - at),
+            if (!h0) fetch_values(v_bits, a, part, at);
+            score_one(kind, k_bits, heads, a, part, k, (const float(*)[WIDEST_PACKED])q, &carried, at, (int)(end - at),
                       scores[0] + (at - first));
         }
         for (int h = 0; h < heads; h++) weigh(scores[h], (int)(stop - first), top + h, total + h, sums[h], WIDEST_PACKED);
@@ -216,6 +262,7 @@ AVX512 INLINE void attend_heads(const int kind, const int k_bits, const int v_bi
             end = smaller((at / PAGE + 1) * PAGE, stop);
             Meta meta;
             const int64_t slot = slot_of(part, at);
+            if (!h0 && at + STRETCH <= part->last) fetch_keys(kind, k_bits, a, part, at + STRETCH);
             read_meta(v_bits, a->v_meta, slot, a, part->kv_head, a->v_width, (int)(end - at), &meta);
             gather_page(v_bits, heads, v, a->v + slot * a->v_slot + part->kv_head * a->v_head, a->v_slot, &meta,
                         (int)(end - at), scores[0] + (at - first), sums);

@@ -85,7 +85,6 @@ def test_a_row_keeps_its_bits_in_any_company_and_with_any_threads(kind: tuple[st
     cases = cases_of([(3000, 1), (300, 4), (63, 1)], (8, 2), 128)
     batch, q, kv = place_packed(cases, *kind, 1)
     keys = packed_range(cases, kind[0])
-    stop = np.zeros(6, dtype=np.int64) if keys.stop is None else keys.stop
     try:
         results = []
         for threads in (1, 2, 3):
@@ -97,7 +96,6 @@ def test_a_row_keeps_its_bits_in_any_company_and_with_any_threads(kind: tuple[st
             assert lse is not None
             assert torch.equal(o[row], results[0][0][row])
             assert torch.equal(lse[row], results[0][1][row])
-            assert stop[row] >= 0
     finally:
         torch.set_num_threads(before)
     for o, lse in results[1:]:
