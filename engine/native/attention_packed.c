@@ -1,85 +1,9 @@
-/* Attention of single rows over packed keys and values, which are read as they are: codes become float32 in registers.
- *
- * A byte holds one code of 8 bits or a channel of each of 8 / b planes (PackedKV of engine/cache/packed.py). Blocks of 16
- * bytes are 16 channels of every plane; queries and sums are kept in that order here, [blocks, planes, 16], filled up with
- * zeros where a plane ends within a block. Channels share scales and minima in groups of 32, looked up lane by lane.
- */
-#include "attention.h"
+/* Attention of single rows over packed keys and values, which are read as they are. */
+#include "attention_packed.h"
 
 #if defined(__x86_64__)
 
-enum { GROUP = 32, MOST_BLOCKS = WIDEST_PACKED / LANES, HEADS_PACKED = 4 };
-
-/* How a head's channels lie in memory; ``block`` counts blocks of bytes times planes, at most MOST_BLOCKS. */
-typedef struct {
-    int bits, planes, blocks;
-    int64_t bytes;                   /* of a plane, and so of a head */
-    int32_t group[MOST_BLOCKS][LANES]; /* of each channel, in the order of this file */
-} Layout;
-
-/* Scales and minima of a page's tokens, [token, group]; a token's scale alone for codes of 8 bits. */
-typedef struct {
-    float scale[PAGE][LANES], minimum[PAGE][LANES];
-    float whole[2 * PAGE]; /* read 16 at a time */
-} Meta;
-
-AVX512 static Layout layout_of(int64_t width, int64_t bits) {
-    Layout l = {.bits = (int)bits, .planes = (int)(8 / bits), .bytes = width * bits / 8};
-    l.blocks = (int)((l.bytes + LANES - 1) / LANES);
-    for (int b = 0; b < l.blocks * l.planes; b++)
-        for (int i = 0; i < LANES; i++)
-            l.group[b][i] = (int32_t)(smaller(b % l.planes * l.bytes + b / l.planes * LANES + i, width - 1) / GROUP);
-    return l;
-}
-
-INLINE int64_t channel_of(const Layout *l, int block, int plane) { return plane * l->bytes + block * LANES; }
-INLINE __mmask16 lanes_of(const Layout *l, int block) {
-    const int64_t left = l->bytes - block * LANES;
-    return left >= LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
-}
-
-AVX512 INLINE __m512i counting(void) {
-    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-
-/* What code each four lowest bits stand for. */
-AVX512 INLINE __m512 table_of(const int bits) {
-    return _mm512_cvtepi32_ps(bits == 2 ? _mm512_and_si512(counting(), _mm512_set1_epi32(3)) : counting());
-}
-
-/* A block of codes; planes are whole numbers of 8 bytes, and masked loads of bytes are slow. */
-AVX512 INLINE __m512i read_codes(const int bits, const uint8_t *codes, int whole) {
-    const __m128i bytes = whole ? _mm_loadu_si128((const __m128i *)codes) : _mm_loadl_epi64((const __m128i *)codes);
-    return bits == 8 ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
-}
-
-AVX512 INLINE __m512 code_of(const int bits, const int plane, __m512i bytes, __m512 table) {
-    if (bits == 8) return _mm512_cvtepi32_ps(bytes);
-    return _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, bits * plane), table); /* looks at the lowest four bits only */
-}
-
-/* 16 float16 from ``from`` on, those of ``lanes``. */
-AVX512 INLINE __m512 halves(const uint16_t *from, __mmask16 lanes) {
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, from));
-}
-
-/* Meta of ``now`` tokens from slot ``slot`` on. */
-AVX512 INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot, const Attend *a, int64_t kv_head,
-                             int64_t width, int now, Meta *out) {
-    if (bits == 8) {
-        uint16_t some[PAGE] = {0};
-        for (int i = 0; i < now; i++) some[i] = meta[(slot + i) * a->kv_heads + kv_head];
-        _mm512_storeu_ps(out->whole, halves(some, 0xFFFF));
-        return;
-    }
-    const int64_t groups = width / GROUP;
-    const __mmask16 there = (__mmask16)((1u << groups) - 1);
-    for (int i = 0; i < now; i++) {
-        const __m512i pairs = _mm512_maskz_loadu_epi32(there, meta + ((slot + i) * a->kv_heads + kv_head) * groups * 2);
-        _mm512_storeu_ps(out->scale[i], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs)));
-        _mm512_storeu_ps(out->minimum[i], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16))));
-    }
-}
+enum { HEADS_PACKED = 4 };
 
 /* scores[h] of ``now`` keys of a page, and of what follows them up to a multiple of keys_with(heads). ``meta`` is NULL where queries already carry the scales of channels; constants
  * after inlining: bits, heads, and whether meta is NULL. */
@@ -225,7 +149,7 @@ AVX512 INLINE void score_one(const int kind, const int bits, const int heads, co
         return;
     }
     Meta meta;
-    read_meta(bits, a->k_meta, slot, a, part->kv_head, a->k_width, now, &meta);
+    read_meta(bits, a->k_meta, slot, a->kv_heads, part->kv_head, a->k_width, now, &meta);
     score_page(bits, heads, l, q, NULL, keys, a->k_slot, &meta, now, a->scale, scores);
 }
 
@@ -263,7 +187,7 @@ AVX512 INLINE void attend_heads(const int kind, const int k_bits, const int v_bi
             Meta meta;
             const int64_t slot = slot_of(part, at);
             if (!h0 && at + STRETCH <= part->last) fetch_keys(kind, k_bits, a, part, at + STRETCH);
-            read_meta(v_bits, a->v_meta, slot, a, part->kv_head, a->v_width, (int)(end - at), &meta);
+            read_meta(v_bits, a->v_meta, slot, a->kv_heads, part->kv_head, a->v_width, (int)(end - at), &meta);
             gather_page(v_bits, heads, v, a->v + slot * a->v_slot + part->kv_head * a->v_head, a->v_slot, &meta,
                         (int)(end - at), scores[0] + (at - first), sums);
         }

@@ -104,6 +104,10 @@ class Library:
         self._attend = handle.attend_rows
         self._attend.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self._attend.restype = ctypes.c_int
+        self._unpack_pages = handle.unpack_pages
+        count_and_results = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+        self._unpack_pages.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *count_and_results)
+        self._unpack_pages.restype = None
         self._prefer_huge_pages = handle.prefer_huge_pages
         self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._prefer_huge_pages.restype = None
@@ -218,6 +222,24 @@ class Library:
         )
         if self._attend(ctypes.addressof(problem), torch.get_num_threads()):
             raise MemoryError("The native attention ran out of memory.")
+
+    def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
+        """Pages of a packed kind as numbers: ``k [n * 16, H_kv, d_k]`` and ``v [n * 16, H_kv, d_v]``, bfloat16.
+
+        ``pages [n]`` int32, contiguous. Widths are multiples of 32 up to 256. Of kind "kivi" they are pairs, each of
+        an even page of its sequence and the odd one after it: n is even.
+        """
+        assert kv.kind in PACKED_KINDS
+        assert kv.kind != "kivi" or pages.shape[0] % 2 == 0
+        problem = Attend(*_addresses(kv), *[None] * 2, 0, 0, *_shapes(kv))
+        self._unpack_pages(
+            ctypes.addressof(problem),
+            pages.data_ptr(),
+            pages.shape[0],
+            k.data_ptr(),
+            v.data_ptr(),
+            torch.get_num_threads(),
+        )
 
     def prefer_huge_pages(self, tensor: Tensor) -> None:
         """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""

@@ -13,6 +13,7 @@ from packed_cases import KINDS, expected_within, place_packed
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.native import NativeAttention
 from engine.cache.packed import CHANNEL_GROUP
+from engine.native.library import find
 
 reason = NativeAttention().declines(AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125)))
 pytestmark = pytest.mark.skipif(reason is not None, reason=str(reason))
@@ -101,3 +102,20 @@ def test_a_row_keeps_its_bits_in_any_company_and_with_any_threads(kind: tuple[st
     for o, lse in results[1:]:
         assert torch.equal(o, results[0][0])
         assert torch.equal(lse, results[0][1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("width", [32, 64, 96, 128, 224, 256])
+def test_pages_are_unpacked_with_one_rounding(kind: tuple[str, int, int], width: int) -> None:
+    library = find().library
+    assert library is not None
+    cases = cases_of([(95, 1), (150, 10)], (6, 3), width)
+    batch, _, kv = place_packed(cases, *kind, 1)
+    for s, case in enumerate(cases):
+        pages = torch.tensor(batch.host.pages[0][s], dtype=torch.int32)
+        slots = len(pages) * 16
+        assert slots == case.length
+        k, v = (torch.full((slots, 3, width), torch.inf, dtype=torch.bfloat16) for _ in "kv")
+        library.unpack_pages(kv, pages, k, v)
+        for unpacked, want in ((k, case.k), (v, case.v)):
+            assert bool(((unpacked.double() - want).abs() <= want.abs() * 2**-8 + 1e-6).all())
