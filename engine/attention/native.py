@@ -31,7 +31,7 @@ class NativeAttention:
         self._library, self._absent = find()
         self._many = SdpaAttention()
         self._batch: Batch | None = None
-        self._rows: dict[tuple[int | None, int, int], tuple[Tensor, KeyRange | None]] = {}
+        self._rows: dict[tuple[int | None, int, int], tuple[Tensor, KeyRange]] = {}
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
@@ -80,12 +80,12 @@ class NativeAttention:
         if batch is not self._batch:
             self._batch = batch
             self._rows.clear()
-        key = (window, *map(id, keys or (None, None)))
-        rows, _ = self._rows.get(key, (None, None))
-        if rows is None:
-            rows = torch.from_numpy(_rows_of(batch, window, keys or KeyRange()))
-            self._rows[key] = rows, keys  # the ids are theirs as long as the ranges live
-        return rows
+        keys = keys or KeyRange()
+        key = (window, id(keys.first), id(keys.stop))
+        if key not in self._rows:
+            # The ids are theirs as long as the ranges live.
+            self._rows[key] = torch.from_numpy(_rows_of(batch, window, keys)), keys
+        return self._rows[key][0]
 
 
 def _rows_of(batch: Batch, window: int | None, keys: KeyRange) -> np.ndarray:

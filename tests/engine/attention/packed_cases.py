@@ -1,4 +1,4 @@
-"""Packed keys and values written down after the docstring of `PackedKV`: random codes, and the numbers they stand for."""
+"""Packed keys and values written down after the docstring of `PackedKV`: random codes, and what they stand for."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def random_meta(rng: np.random.Generator, shape: Sequence[int], largest: float) 
 
 
 class Side:
-    """Random keys or values of slots [slots, heads, width] with a scale for each token, or for groups of its channels."""
+    """Random keys or values [slots, heads, width] with a scale for each token, or for groups of its channels."""
 
     def __init__(self, rng: np.random.Generator, shape: tuple[int, int, int], bits: int) -> None:
         low, high = (-127, 128) if bits == 8 else (0, 2**bits)
@@ -66,7 +66,9 @@ class KeysByChannel:
         self.meta = np.full((shape[0] // 16, *shape[1:]), np.nan, dtype=np.float16)
         self.numbers = np.full(shape, np.nan)
         for even, odd in groups:
-            scale = (random_meta(rng, shape[1:], 4.0 / (2**bits - 1)), rng.random(shape[1:]).astype(np.float16))[odd % 2]
+            scale = (random_meta(rng, shape[1:], 4.0 / (2**bits - 1)), rng.random(shape[1:]).astype(np.float16))[
+                odd % 2
+            ]
             minimum = (2 * rng.standard_normal(shape[1:])).astype(np.float16)
             self.meta[even], self.meta[odd] = scale, minimum
             for page in (even, odd):
@@ -87,7 +89,9 @@ def place_packed(
     v = Side(rng, shape, v_bits)
     k: Side | KeysByChannel
     if kind == "kivi":
-        pairs = [(own[2 * g], own[2 * g + 1]) for own, c in zip(pages, cases, strict=True) for g in range(c.length // 32)]
+        pairs = [
+            (own[2 * g], own[2 * g + 1]) for own, c in zip(pages, cases, strict=True) for g in range(c.length // 32)
+        ]
         k = KeysByChannel(rng, shape, k_bits, pairs)
     else:
         k = Side(rng, shape, k_bits)

@@ -77,7 +77,9 @@ def test_any_range(kind: tuple[str, int, int], data: st.DataObject) -> None:
     rows = sum(case.rows for case in cases)
     ends = st.none() | st.lists(st.integers(0, 640), min_size=rows, max_size=rows).map(np.array)
     keys = KeyRange(data.draw(ends), data.draw(ends))
-    compare(cases, kind, AttnSpec(0.125, data.draw(st.none() | st.integers(1, 300))), data.draw(st.integers(0, 9)), keys)
+    compare(
+        cases, kind, AttnSpec(0.125, data.draw(st.none() | st.integers(1, 300))), data.draw(st.integers(0, 9)), keys
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
