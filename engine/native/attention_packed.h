@@ -62,9 +62,10 @@ AVX512 INLINE __m512 code_of(const int bits, const int plane, __m512i bytes, __m
     return _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, bits * plane), table); /* looks at the lowest four bits only */
 }
 
-/* 16 float16 from ``from`` on, those of ``lanes``. */
+/* 16 float16 from ``from`` on, or 8 and zeros. */
 AVX512 INLINE __m512 halves(const uint16_t *from, __mmask16 lanes) {
-    return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(lanes, from));
+    const __m256i half = _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from));
+    return _mm512_cvtph_ps(lanes == 0xFFFF ? _mm256_loadu_si256((const __m256i *)from) : half);
 }
 
 /* Meta of ``now`` tokens from slot ``slot`` on. */

@@ -29,7 +29,11 @@ AVX512 INLINE void unpack_token(const int bits, const Layout *l, const uint8_t *
                 x = _mm512_fmadd_ps(x, _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->scale[token])),
                                     _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->minimum[token])));
             }
-            _mm256_mask_storeu_epi16(out + channel, lanes, (__m256i)_mm512_cvtneps_pbh(x));
+            const __m256i numbers = (__m256i)_mm512_cvtneps_pbh(x);
+            if (lanes == 0xFFFF)
+                _mm256_storeu_si256((__m256i *)(out + channel), numbers);
+            else /* half a block: masked stores are slow */
+                _mm_storeu_si128((__m128i *)(out + channel), _mm256_castsi256_si128(numbers));
         }
     }
 }
