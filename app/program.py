@@ -15,6 +15,8 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import log as log_file
 from app import paths
+from app.cache.view import CacheView
+from app.cache.wiring import CacheWiring
 from app.chat.page import ChatPage
 from app.help.page import HelpPage
 from app.history.schema import HistoryUnusableError
@@ -50,17 +52,20 @@ class Program:
         self.theme.apply(app)
         self.chat = ChatPage(self.link, self.history, self.theme)
         self.sidebar = Sidebar(self.history, self.theme)
+        plots = PlotStrip(self.theme)
         self.window = MainWindow(
             sidebar=self.sidebar,
             chat=self.chat,
             panel=OptimisationPanel(self.theme),
-            plots=PlotStrip(self.theme),
+            plots=plots,
+            cache=CacheView(self.theme, plots.hues),
             help_page=HelpPage(paths.assets_dir() / "demo" / "knowledge", self.theme),
             settings_page=SettingsPage(self.store, self.theme, log_path, data),
             store=self.store,
             theme=self.theme,
         )
         self.wiring = Wiring(self.window, self.chat, self.link, self.store)
+        self.cache_wiring = CacheWiring(self.window, self.chat, self.sidebar, self.link, self.history)
         self.sidebar.chat_selected.connect(self.chat.open_chat)
         self.sidebar.new_chat.connect(self.chat.new_chat)
         self.chat.chat_changed.connect(self.sidebar.select)
@@ -71,6 +76,7 @@ class Program:
             return
         self._closed = True
         self.window.close()
+        self.cache_wiring.close_down()
         self.chat.close_down()
         self.link.shutdown()
         self.history.close()

@@ -30,6 +30,7 @@ TABLE = (
     Shortcut("toggle_sidebar", "Ctrl+B", "Show or hide the list of chats", "Window"),
     Shortcut("toggle_panel", "Ctrl+Shift+O", "Show or hide the optimisations", "Window"),
     Shortcut("toggle_plots", "Ctrl+Shift+P", "Fold or unfold the plots", "Window"),
+    Shortcut("toggle_cache", "Ctrl+Shift+K", "Show or hide the cache", "Window"),
     Shortcut("show_chat", "Ctrl+1", "Chat", "Window"),
     Shortcut("show_settings", "Ctrl+,", "Settings", "Window"),
     Shortcut("show_help", "F1", "Help", "Window"),

@@ -8,6 +8,7 @@ from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
 from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
+from app.cache.view import CacheView
 from app.help.page import HelpPage
 from app.notice import NoticeBar
 from app.panel.panel import OptimisationPanel
@@ -24,6 +25,9 @@ NARROW = 1200
 """Below this window width the side panels give a little of theirs to the transcript."""
 NARROW_SIDEBAR_WIDTH = 200
 NARROW_PANEL_WIDTH = 292
+CACHE_SHARE = 0.37
+"""Of the window's height, for the view of the cache."""
+CACHE_HEIGHTS = (236, 460)
 MINIMUM = QSize(1024, 700)
 START = QSize(1440, 900)
 
@@ -56,21 +60,24 @@ class MainWindow(QWidget):
         chat: QWidget,
         panel: OptimisationPanel,
         plots: PlotStrip,
+        cache: CacheView,
         help_page: HelpPage,
         settings_page: SettingsPage,
         store: SettingsStore,
         theme: Theme,
     ) -> None:
         super().__init__()
-        self.sidebar, self.chat, self.panel, self.plots = sidebar, chat, panel, plots
+        self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
         self.help_page, self.settings_page = help_page, settings_page
         # A plain QWidget paints the background of its style sheet only when told to.
-        for page in (sidebar, chat, panel, plots, help_page, settings_page, self):
+        for page in (sidebar, chat, panel, plots, cache, help_page, settings_page, self):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._chat_area: ChatArea = chat  # type: ignore[assignment]
         self._search_area: SearchArea = sidebar  # type: ignore[assignment]
         self._store = store
         self._was_painted = False
+        self._unfold_plots = False
+        """Whether the charts were open when the cache took their room."""
         self.setWindowTitle("Kvasir")
         self.setObjectName("window")
         self.setProperty("surface", "panel")
@@ -129,6 +136,8 @@ class MainWindow(QWidget):
         narrow = event.size().width() < NARROW
         self._left.setFixedWidth(NARROW_SIDEBAR_WIDTH if narrow else SIDEBAR_WIDTH)
         self._right.setFixedWidth(NARROW_PANEL_WIDTH if narrow else PANEL_WIDTH)
+        low, high = CACHE_HEIGHTS
+        self.cache.setFixedHeight(max(low, min(high, round(CACHE_SHARE * event.size().height()))))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:
@@ -153,6 +162,7 @@ class MainWindow(QWidget):
         row.addWidget(self.chat, 1)
         row.addWidget(self._right)
         column.addLayout(row, 1)
+        column.addWidget(self.cache)
         rule = QFrame()
         rule.setProperty("edge", "top")
         rule.setFixedHeight(1)
@@ -164,13 +174,17 @@ class MainWindow(QWidget):
         settings = self._store.settings
         self._fold_left = self.bar.add_fold("Show the list of chats", "sidebar", settings.sidebar_open)
         self._fold_plots = self.bar.add_fold("Show the plots", "plots", settings.plots_open)
+        self._fold_cache = self.bar.add_fold("Show the cache: pages and prefix tree", "cache", settings.cache_open)
         self._fold_right = self.bar.add_fold("Show the optimisations", "panel", settings.panel_open)
         self._fold_left.toggled.connect(self._set_sidebar)
         self._fold_plots.toggled.connect(self._set_plots)
+        self._fold_cache.toggled.connect(self._set_cache)
         self._fold_right.toggled.connect(self._set_panel)
         self._left.setVisible(settings.sidebar_open)
         self._right.setVisible(settings.panel_open)
         self.plots.set_collapsed(not settings.plots_open)
+        self.cache.setVisible(settings.cache_open)
+        self._unfold_plots = settings.cache_open
 
     def _set_sidebar(self, on: bool) -> None:
         self._left.setVisible(on)
@@ -183,6 +197,19 @@ class MainWindow(QWidget):
     def _set_plots(self, on: bool) -> None:
         self.plots.set_collapsed(not on)
         self._store.update(plots_open=on)
+        if on:
+            self._fold_cache.setChecked(False)
+
+    def _set_cache(self, on: bool) -> None:
+        """The cache takes the room of the charts, which stay as a line of figures until it closes."""
+        if on:
+            self._unfold_plots = not self.plots.collapsed
+            self._fold_plots.setChecked(False)
+        self.cache.setVisible(on)
+        self._store.update(cache_open=on)
+        if not on and self._unfold_plots:
+            self._unfold_plots = False
+            self._fold_plots.setChecked(True)
 
     def _bind(self) -> None:
         self._shortcuts = bind(
@@ -195,6 +222,7 @@ class MainWindow(QWidget):
                 "toggle_sidebar": self._fold_left.toggle,
                 "toggle_panel": self._fold_right.toggle,
                 "toggle_plots": self._fold_plots.toggle,
+                "toggle_cache": self._fold_cache.toggle,
                 "show_chat": lambda: self.show_page(self.CHAT),
                 "show_settings": lambda: self.show_page(self.SETTINGS),
                 "show_help": lambda: self.show_page(self.HELP),

@@ -123,6 +123,7 @@ class Wiring(QObject):
 
     def _on_telemetry(self, frame: protocol.Telemetry) -> None:
         self._plots.add(frame)
+        self._window.cache.add(frame)
         lengths = [one.draft_length for one in frame.acceptance if not one.off_reason]
         self._panel.show_live(_DRAFT_LENGTH, f"now {max(lengths)}" if lengths else "")
 

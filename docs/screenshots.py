@@ -5,6 +5,10 @@
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
 loads the bundled model, asks it a question with the draft model guessing ahead, measures what that bought, and is
 grabbed as it stands.
+
+cache-dark.png and cache-light.png show the view of the cache while two chats with one system prompt are answered. They
+need answers of a known length, so they are taken with the tests' engine (tests/app/fake_engine.py): its pages and its
+tree are those of the texts, the texts are a script's.
 """
 
 from __future__ import annotations
@@ -15,11 +19,23 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PySide6.QtWidgets import QApplication
+
+    from app.program import Program
 
 ROOT = Path(__file__).resolve().parent.parent
 SIZE = (1440, 900)
 QUESTIONS = ("What is Kvasir?", "What is a page?", "Why is decoding bound by memory?")
 PATIENCE_S = 180.0
+CACHE_ENGINE = ("tests/app/fake_engine.py", "--rate", "160", "--batch", "2", "--pages", "1024")
+SYSTEM = (
+    "You are the assistant of a small workshop. Answer briefly, in plain words, and name the source of every figure. "
+    "Where a question has several readings, say which one you take. Prices are in euros, lengths in millimetres. "
+) * 4
+CHATS = ("Tell me a long story about pages", "Write a long report on the lease")
 
 
 def wait(what: str, done: Callable[[], object], seconds: float = PATIENCE_S) -> None:
@@ -38,20 +54,20 @@ def main() -> int:
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["QT_QPA_PLATFORM"] = "offscreen"
     sys.path.insert(0, str(ROOT))
-    with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
-        os.environ["KVASIR_HOME"] = home
-        _shoot(folder, Path(home))
+    from PySide6.QtWidgets import QApplication
+
+    app = QApplication(["kvasir"])
+    for shoot in (_shoot, _shoot_cache):
+        with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
+            os.environ["KVASIR_HOME"] = home
+            shoot(app, folder, Path(home))
     return 0
 
 
-def _shoot(folder: Path, home: Path) -> None:
-    from PySide6.QtTest import QTest
-    from PySide6.QtWidgets import QApplication
-
+def _shoot(app: QApplication, folder: Path, home: Path) -> None:
     from app.program import Program
     from engine.protocol import Compared, Set
 
-    app = QApplication(["kvasir"])
     program = Program(app, home / "kvasir.log")
     window, link = program.window, program.link
     measured: list[Compared] = []
@@ -78,14 +94,56 @@ def _shoot(folder: Path, home: Path) -> None:
         window.panel.tint_changed.emit(True)
         if failures:
             raise SystemExit(f"No screenshot: {failures[0]}")
-        for mode in ("dark", "light"):
-            program.theme.set_mode(mode)
-            QTest.qWait(600)
-            window.resize(*SIZE)
-            window.grab().save(str(folder / f"{mode}.png"))
-            sys.stdout.write(f"{folder / f'{mode}.png'}\n")
+        _grab(program, folder, "")
     finally:
         program.close()
+
+
+def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
+    """Two chats that begin with the same instructions, the second being answered."""
+    from PySide6.QtCore import QPoint
+    from PySide6.QtTest import QTest
+    from PySide6.QtWidgets import QToolButton
+
+    from app.program import Program
+    from engine.protocol import Sampling
+
+    program = Program(app, home / "kvasir.log", [sys.executable, *CACHE_ENGINE])
+    window = program.window
+    try:
+        program.theme.set_mode("dark")
+        window.resize(*SIZE)
+        window.show()
+        button = window.findChild(QToolButton, "top.cache")
+        assert button is not None
+        button.click()
+        wait("loading the model", lambda: program.link.card is not None)
+        panes = window.cache.panes
+        assert panes is not None
+        for question in CHATS:
+            program.chat.new_chat()
+            program.chat.session.talk.set_settings(SYSTEM, Sampling())
+            program.chat.send(question)
+            QTest.qWait(900)
+        wait("the tree", lambda: len(panes.tree.rows.rows) >= len(CHATS) + 1)
+        QTest.mouseMove(panes.map.body, QPoint(40, 8))
+        wait("what the page holds", lambda: panes.card.words)
+        _grab(program, folder, "cache-")
+    finally:
+        program.close()
+
+
+def _grab(program: Program, folder: Path, name: str) -> None:
+    """The window in both themes, as ``name``dark.png and ``name``light.png."""
+    from PySide6.QtTest import QTest
+
+    for mode in ("dark", "light"):
+        program.theme.set_mode(mode)
+        QTest.qWait(600)
+        program.window.resize(*SIZE)
+        path = folder / f"{name}{mode}.png"
+        program.window.grab().save(str(path))
+        sys.stdout.write(f"{path}\n")
 
 
 if __name__ == "__main__":

@@ -55,6 +55,12 @@ def keeps_quantised() -> bool:
     return os.environ.get("KVASIR_REPACK_CACHE", "") != "0"
 
 
+def saved_cache_folder() -> Path:
+    """Keys and values of chats, kept so that they continue without being read again."""
+    # Not made here: chats go on where that cannot be done.
+    return _place("cache", _default_cache_folder) / "chats"
+
+
 def runtime_folder() -> Path:
     """What holds while a server runs: its token. Always a folder of the user's own."""
     return _folder("run", _default_runtime_folder)

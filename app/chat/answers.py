@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.history.records import AnswerStats, Message, Span, Tint
+from app.history.records import Cut, Message, Span, Tint
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from engine import protocol
@@ -34,6 +34,8 @@ class _Answer:
     thoughts: list[str] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
     dirty: bool = False
+    system: bool = False
+    """Whether the prompt began with a system prompt, which is no message of the branch."""
     thinking_since: float = 0.0
     thought_s: float = 0.0
 
@@ -53,6 +55,11 @@ class _Answer:
             self._span(_TINTS.get(token.source, ""), token.chars)
             known += token.chars
         self._span("", len(delta.text) - known)
+
+    def note(self, **facts: object) -> None:
+        """Keep these fields of the statistics, which come before the answer ends."""
+        self.message = self.message._replace(stats=msgspec.structs.replace(self.message.stats, **facts))
+        self.dirty = True
 
     def snapshot(self) -> Snapshot:
         return Snapshot("".join(self.parts), self.spans, "".join(self.thoughts), self._thought_s())
@@ -84,10 +91,12 @@ class Answers(QObject):
     """Text came for this message; ask :meth:`snapshot` when painting."""
     waiting = Signal(str, int, int)
     """(message id, prompt tokens read, prompt tokens in all)."""
+    cut = Signal(object)
+    """The running Message, of whose conversation the model does not see a part."""
     ended = Signal(object)
     """The finished or interrupted Message."""
-    refused = Signal(object, str)
-    """(the Message, which stayed empty and is removed from the history, the engine's sentence)."""
+    refused = Signal(object, object)
+    """(the Message, which stayed empty and is removed from the history, the engine's Error)."""
 
     def __init__(self, link: EngineLink, history: HistoryStore, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -100,6 +109,7 @@ class Answers(QObject):
         self._save.timeout.connect(self.save_all)
         link.delta.connect(self._on_delta)
         link.prefill.connect(self._on_prefill)
+        link.context_cut.connect(self._on_cut)
         link.finished.connect(self._on_finished)
         link.failed.connect(self._on_failed)
         link.state_changed.connect(self._on_state)
@@ -108,18 +118,32 @@ class Answers(QObject):
 
     def begin(self, message: Message, prompt: list[protocol.ChatMessage], earlier: str) -> None:
         """Ask the engine for this (empty, streaming) message; ``earlier`` is the id of the answer before it, or ""."""
-        self._running[message.id] = _Answer(message)
+        self._running[message.id] = _Answer(message, system=bool(prompt) and prompt[0].role == "system")
         self._history.save_message(message)
         self._save.start()
         parent = earlier if earlier in self._known else ""
-        sampling, thinking = message.stats.sampling, message.stats.thinking
+        asked = message.stats
         self._link.send(
-            protocol.Generate(id=message.id, prompt=prompt, parent=parent, sampling=sampling, thinking=thinking)
+            protocol.Generate(
+                id=message.id,
+                prompt=prompt,
+                parent=parent,
+                sampling=asked.sampling,
+                thinking=asked.thinking,
+                chat=message.chat,
+                overflow=asked.overflow,
+            )
         )
 
     def stop(self, message_id: str) -> None:
         if message_id in self._running:
             self._link.send(protocol.Cancel(id=message_id))
+
+    def stop_chat(self, chat_id: str) -> None:
+        """Every answer of a chat that is going away."""
+        for message_id, answer in self._running.items():
+            if answer.message.chat == chat_id:
+                self.stop(message_id)
 
     def running(self, message_id: str) -> bool:
         return message_id in self._running
@@ -142,7 +166,7 @@ class Answers(QObject):
     def interrupt_all(self) -> None:
         """The engine is gone, or the program closes: keep what there is."""
         for message_id in list(self._running):
-            self._interrupt(message_id, "")
+            self._interrupt(message_id, None)
 
     def _on_delta(self, delta: protocol.Delta) -> None:
         answer = self._running.get(delta.id)
@@ -151,19 +175,37 @@ class Answers(QObject):
             self.grown.emit(delta.id)
 
     def _on_prefill(self, message: protocol.Prefill) -> None:
-        if message.id in self._running:
+        answer = self._running.get(message.id)
+        if answer is not None:
+            if message.diverged is not None and answer.message.stats.diverged is None:
+                answer.note(diverged=message.diverged, divergence=message.divergence)
             self.waiting.emit(message.id, message.done, message.total)
+
+    def _on_cut(self, message: protocol.ContextCut) -> None:
+        answer = self._running.get(message.id)
+        if answer is None:
+            return
+        head = int(answer.system)
+        answer.note(
+            cut=Cut(
+                policy=message.policy,
+                first=max(0, message.first - head),
+                last=max(0, message.last - head),
+                tokens=message.tokens,
+                sinks=message.sinks,
+                window=message.window,
+            )
+        )
+        self.cut.emit(answer.record())
 
     def _on_finished(self, message: protocol.Finished) -> None:
         answer = self._pop(message.id)
         if answer is None:
             return
         asked = answer.message.stats
-        sampling = msgspec.structs.replace(asked.sampling, seed=message.usage.seed)
-        stats = AnswerStats(
-            sampling=sampling,
-            thinking=asked.thinking,
-            model=asked.model,
+        stats = msgspec.structs.replace(
+            asked,
+            sampling=msgspec.structs.replace(asked.sampling, seed=message.usage.seed),
             reason=message.reason,
             detail=message.detail,
             usage=message.usage,
@@ -174,7 +216,7 @@ class Answers(QObject):
 
     def _on_failed(self, error: protocol.Error) -> None:
         if error.id in self._running:
-            self._interrupt(error.id, error.message)
+            self._interrupt(error.id, error)
 
     def _on_state(self, state: LinkState, _sentence: str) -> None:
         if state in (LinkState.RESTARTING, LinkState.DEAD):
@@ -184,15 +226,15 @@ class Answers(QObject):
     def _on_unloaded(self, _: protocol.Unloaded) -> None:
         self._known.clear()
 
-    def _interrupt(self, message_id: str, sentence: str) -> None:
+    def _interrupt(self, message_id: str, error: protocol.Error | None) -> None:
         answer = self._pop(message_id)
         if answer is None:
             return
-        if sentence and not answer.parts and not answer.thoughts:
+        if error is not None and not answer.parts and not answer.thoughts:
             self._history.remove_message(message_id)
-            self.refused.emit(answer.message, sentence)
+            self.refused.emit(answer.message, error)
             return
-        stats = msgspec.structs.replace(answer.message.stats, detail=sentence)
+        stats = msgspec.structs.replace(answer.message.stats, detail=error.message if error is not None else "")
         self._end(answer.record(state="interrupted", stats=stats))
 
     def _end(self, message: Message) -> None:

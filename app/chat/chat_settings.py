@@ -1,4 +1,7 @@
-"""The system prompt and the sampling of one chat, in a popover. An empty field means the model's own default."""
+"""The system prompt, the context policy and the sampling of one chat, in a popover.
+
+An empty field means the model's own default.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +13,11 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
+from app.chat.overflow import MEANINGS, TITLES
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
-from engine.protocol import ModelCard, Sampling
+from app.theme.widgets import Segments
+from engine.protocol import ModelCard, Overflow, Sampling
 
 
 class _Field(NamedTuple):
@@ -79,6 +84,8 @@ class ChatSettings(QFrame):
     """``changed`` carries (system prompt, Sampling) once the popover closes, if anything is different."""
 
     changed = Signal(str, object)
+    overflow_changed = Signal(str)
+    """What is to happen when the context is full, at once when it is chosen."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent, Qt.WindowType.Popup)
@@ -99,19 +106,32 @@ class ChatSettings(QFrame):
         self.stop.setObjectName("sampling-stop")
         self.stop.setAccessibleName("Stop strings")
         self.stop.setPlaceholderText("none; several with | between them")
+        self.overflow = Segments("When the context is full", list(TITLES), list(TITLES.values()), "overflow", self)
+        self.overflow.chosen.connect(self._choose_overflow)
+        self._overflow_meaning = QLabel(self)
+        self._overflow_meaning.setProperty("role", "caption")
+        self._overflow_meaning.setWordWrap(True)
         self._problem = QLabel(self)
         self._problem.setProperty("role", "bad")
         self._problem.setWordWrap(True)
         self._problem.setVisible(False)
         self._arrange()
 
-    def show_for(self, system: str, sampling: Sampling, card: ModelCard | None, at: QPoint) -> None:
+    def show_for(
+        self, system: str, sampling: Sampling, card: ModelCard | None, at: QPoint, overflow: Overflow = "stop"
+    ) -> None:
         """Open with these values, top right corner at ``at`` (global); empty fields show the defaults of ``card``."""
         self.fill(system, sampling, card)
+        self.show_overflow(overflow)
         self.adjustSize()
-        self.move(at.x() - self.width(), at.y())
+        lowest = self.screen().availableGeometry().bottom() - self.height()
+        self.move(at.x() - self.width(), max(0, min(at.y(), lowest)))
         self.show()
         self.system.setFocus()
+
+    def show_overflow(self, overflow: Overflow) -> None:
+        self.overflow.choose(overflow)
+        self._overflow_meaning.setText(MEANINGS[overflow])
 
     def fill(self, system: str, sampling: Sampling, card: ModelCard | None) -> None:
         self._shown = (system, sampling)
@@ -146,6 +166,10 @@ class ChatSettings(QFrame):
             self._shown = values
             self.changed.emit(*values)
 
+    def _choose_overflow(self, overflow: Overflow) -> None:
+        self.show_overflow(overflow)
+        self.overflow_changed.emit(overflow)
+
     def _input(self, field: _Field) -> QLineEdit:
         edit = QLineEdit(self)
         edit.setObjectName(f"sampling-{field.name}")
@@ -161,6 +185,9 @@ class ChatSettings(QFrame):
         column.setSpacing(8)
         column.addWidget(_head("System prompt", self))
         column.addWidget(self.system)
+        column.addWidget(_head("When the context is full", self))
+        column.addWidget(self.overflow)
+        column.addWidget(self._overflow_meaning)
         column.addWidget(_head("Sampling", self))
         grid = QGridLayout()
         grid.setHorizontalSpacing(24)

@@ -6,8 +6,10 @@ from PySide6.QtCore import QRectF, QSize, Qt
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
+from app.chat.overflow import OVER
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
+from engine.protocol import Overflow
 
 NEARLY_FULL = 0.9
 
@@ -42,6 +44,8 @@ class ContextBar(QWidget):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("context-bar")
+        self.overflow: Overflow = "stop"
+        """What happens where the conversation does not fit."""
         self._label = QLabel(self)
         self._bar = Bar(theme, self)
         row = QHBoxLayout(self)
@@ -65,12 +69,12 @@ class ContextBar(QWidget):
         if used is None or limit <= 0:
             return
         share = used / limit
-        level = "bad" if share > 1 else "warn" if share > NEARLY_FULL else "mute"
+        level = "bad" if share > 1 and self.overflow == "stop" else "warn" if share > NEARLY_FULL else "mute"
         self._label.setText(f"context {used:,} / {limit:,}")
         self._label.setProperty("role", "mute" if level == "mute" else level)
         restyle(self._label)
         self._bar.fraction, self._bar.token = share, "accent" if level == "mute" else level
         self._bar.update()
-        over = "The conversation no longer fits: shorten a message or start a new chat." if share > 1 else ""
+        over = OVER[self.overflow] if share > 1 else ""
         self.setToolTip(over or f"{share:.0%} of the context is taken by this conversation.")
         self.setAccessibleName(f"{self._label.text()} tokens. {over}".strip())

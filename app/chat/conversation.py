@@ -11,7 +11,7 @@ import msgspec
 from app.history.records import AnswerStats, Chat, Message, new_id
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
-from engine.protocol import ChatMessage, Sampling, Thinking
+from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
 
 TITLE_CHARS = 60
 
@@ -77,14 +77,16 @@ class Conversation:
         self._history.save_message(asked)
         return asked
 
-    def begin_answer(self, parent: str, sampling: Sampling, model: str, thinking: Thinking = Thinking()) -> Message:
+    def begin_answer(
+        self, parent: str, sampling: Sampling, model: str, thinking: Thinking = Thinking(), overflow: Overflow = "stop"
+    ) -> Message:
         """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
 
         The seed is drawn here and not by the engine, so that an interrupted answer can be run again too.
         """
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
-        stats = AnswerStats(sampling=sampling, model=model, thinking=thinking)
+        stats = AnswerStats(sampling=sampling, model=model, thinking=thinking, overflow=overflow)
         answer = Message(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=time.time())
         self.tree.put(answer)
         self.go_to(answer.id)
@@ -119,6 +121,11 @@ class Conversation:
         self.chat = self.chat._replace(thinking=thinking)
         if self.saved:
             self._history.set_thinking(self.chat.id, thinking)
+
+    def set_overflow(self, overflow: Overflow) -> None:
+        self.chat = self.chat._replace(overflow=overflow)
+        if self.saved:
+            self._history.set_overflow(self.chat.id, overflow)
 
 
 def title_of(text: str) -> str:

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
-from app.chat.stats import describe, explain
+from app.chat.stats import Share, describe, explain
 from app.history.records import Message
+from app.theme.sheet import restyle
 
 _ACTIONS = {
     "user": (("retry", "Try again"), ("edit", "Edit"), ("copy", "Copy")),
-    "assistant": (("copy", "Copy"), ("regenerate", "Regenerate"), ("again", "Run again exactly")),
+    "assistant": (
+        ("copy", "Copy"),
+        ("regenerate", "Regenerate"),
+        ("again", "Run again exactly"),
+        ("overflow", "When it is full…"),
+    ),
 }
 _HELP = {
     "regenerate": "Another answer, drawn with a new seed",
     "again": "The same prompt, settings and seed: the text should be the same",
+    "overflow": "Choose what happens when this conversation outgrows the context",
     "edit": "Change this message and send it again; the present branch is kept",
     "retry": "Ask for an answer to this message",
     "copy": "Copy the whole message as Markdown",
@@ -58,6 +66,8 @@ class Footer(QWidget):
         self.stats.setText(describe(message) if message.role == "assistant" else "")
         self.stats.setToolTip(explain(message) if message.role == "assistant" else "")
         self.stats.setVisible(bool(self.stats.text()))
+        self.stats.setProperty("role", "warn" if message.stats.reason == "context" else "caption")
+        restyle(self.stats)
 
     def show_branch(self, index: int, count: int) -> None:
         """``index`` from 0; nothing is shown for an only version."""
@@ -75,14 +85,14 @@ class Footer(QWidget):
         self.choose(self.width())
 
     def choose(self, width: int) -> None:
-        """Where ``width`` pixels do not hold the whole line, leave the prompt's cached share to the tooltip."""
+        """Where ``width`` pixels do not hold the whole line, leave what became of the prompt to the tooltip."""
         if self._role == "user" or not self.stats.text():
             return
         others = [widget for widget in (self._switcher, self._actions) if not widget.isHidden()]
         room = width - sum(widget.sizeHint().width() + 14 for widget in others)
-        full = describe(self._message)
         metrics = self.stats.fontMetrics()
-        text = full if metrics.horizontalAdvance(full) <= room else describe(self._message, cached=False)
+        texts = [describe(self._message, prompt) for prompt in get_args(Share)]
+        text = next((text for text in texts if metrics.horizontalAdvance(text) <= room), texts[-1])
         self.stats.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(40, room)))
 
     def _fill_switcher(self) -> None:

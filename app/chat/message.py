@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import QEvent, Qt, Signal
-from PySide6.QtGui import QEnterEvent, QGuiApplication
+from PySide6.QtGui import QEnterEvent, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
 from app.chat.blocks import TextBlock
@@ -13,6 +13,7 @@ from app.chat.code_block import CodeBlock
 from app.chat.footer import Footer
 from app.chat.markdown import Block, GrowingText, merged, parse
 from app.chat.thinking import ThinkingBlock
+from app.chat.unseen import Veil
 from app.history.records import Message, Span
 from app.theme.theme import Theme
 
@@ -28,7 +29,7 @@ class MessageView(QWidget):
     """Laid out by :meth:`fit`, not by a QLayout: while text streams in, only the last block changes."""
 
     acted = Signal(str, str)
-    """(message id, "regenerate" | "again" | "edit" | "retry" | "previous" | "next")."""
+    """(message id, "regenerate" | "again" | "edit" | "retry" | "overflow" | "previous" | "next")."""
 
     refolded = Signal(str)
     """The person unfolded or folded the thinking of this message (its id); it has another height now."""
@@ -47,6 +48,7 @@ class MessageView(QWidget):
         self._heights: list[int] = []
         self._fitted = 0
         self._thinking: ThinkingBlock | None = None
+        self._veil: Veil | None = None
         self._bubble = QFrame(self) if message.role == "user" else None
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
@@ -123,6 +125,22 @@ class MessageView(QWidget):
     def set_last(self, last: bool) -> None:
         self._last = last
         self._update_actions()
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Whether the model no longer sees this message."""
+        if dimmed == (self._veil is not None):
+            return
+        if self._veil is None:
+            self._veil = Veil(self._theme, self)
+        else:
+            self._veil.setParent(None)
+            self._veil.deleteLater()
+            self._veil = None
+        self._name()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        if self._veil is not None:
+            self._veil.fit()
 
     def set_tint(self, tint: bool) -> None:
         if tint != self._tint:
@@ -261,12 +279,15 @@ class MessageView(QWidget):
             names = ("retry", "edit", "copy") if self._last else ("edit", "copy")
         else:
             names = ("copy", "regenerate", "again") if message.content else ("regenerate",)
+            if message.stats.reason == "context":
+                names = (*names, "overflow")
         visible = (self._hovered or self._focused or self._last) and message.state != "streaming"
         self._footer.show_actions(visible, names)
 
     def _name(self) -> None:
         who = "You" if self._message.role == "user" else "Answer"
-        self.setAccessibleName(f"{who}: {self._message.content[:200]}")
+        unseen = " (the model no longer sees this)" if self._veil is not None else ""
+        self.setAccessibleName(f"{who}{unseen}: {self._message.content[:200]}")
 
     def _on_action(self, name: str) -> None:
         if name == "copy":

@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from app.history.records import AnswerStats, Message
+from engine.protocol import Usage
 
 REASONS = {
     "stop": "finished",
     "length": "length limit",
-    "context": "context full",
+    "context": "the context is full",
     "cancelled": "stopped",
     "memory": "out of memory",
     "error": "interrupted",
 }
 
 
-def describe(message: Message, cached: bool = True) -> str:
+Share = Literal["whole", "cached", "short", ""]
+
+
+def describe(message: Message, prompt: Share = "whole") -> str:
     """For example "87.4 tok/s · first token 61 ms · 3.2 tokens a step · finished".
 
-    ``cached`` adds how much of the prompt was in the cache already.
+    ``prompt`` "cached" or "short" adds how much of the prompt was in the cache already, "whole" also from where it was
+    read anew.
     """
-    parts = _figures(message.stats)
-    if cached and parts and message.stats.usage is not None and message.stats.usage.cached_tokens:
-        parts.append(
-            f"{message.stats.usage.cached_tokens:,} of {message.stats.usage.prompt_tokens:,} prompt tokens cached"
-        )
+    stats = message.stats
+    parts = _figures(stats)
+    if prompt and parts and stats.usage is not None and stats.usage.cached_tokens:
+        parts.append(_short(stats.usage) if prompt == "short" else from_cache(stats.usage))
+    if prompt == "whole" and parts and stats.diverged is not None:
+        parts.append(f"read anew from token {stats.diverged:,}")
     if message.state == "interrupted":
         parts.append("interrupted")
-    elif message.stats.reason is not None:
-        parts.append(REASONS[message.stats.reason])
+    elif stats.reason == "context":
+        parts.insert(0, REASONS[stats.reason])  # first, as what comes last is cut off in a narrow window
+    elif stats.reason is not None:
+        parts.append(REASONS[stats.reason])
     return " · ".join(parts)
 
 
@@ -40,7 +50,9 @@ def explain(message: Message) -> str:
         usage = stats.usage
         thought = f", {usage.thinking_tokens:,} of them thinking," if message.thinking else ""
         lines.append(f"{usage.generated_tokens:,} tokens{thought} after a prompt of {usage.prompt_tokens:,}")
-        lines.append(f"{usage.cached_tokens:,} prompt tokens were cached")
+        lines.append(from_cache(usage))
+    if stats.diverged is not None:
+        lines.append(diverged(stats.diverged, stats.divergence))
     if stats.timings is not None:
         timings = stats.timings
         lines.append(
@@ -55,6 +67,20 @@ def explain(message: Message) -> str:
     if stats.detail:
         lines.append(stats.detail)
     return "\n".join(lines)
+
+
+def from_cache(usage: Usage) -> str:
+    return f"{usage.cached_tokens:,} of {usage.prompt_tokens:,} prompt tokens from the cache"
+
+
+def _short(usage: Usage) -> str:
+    return f"{usage.cached_tokens:,} of {usage.prompt_tokens:,} cached"
+
+
+def diverged(token: int, why: str) -> str:
+    """Why the cache could not serve all of the conversation so far."""
+    reason = f": {why.strip().rstrip('.')}" if why.strip() else ""
+    return f"The prompt leaves the earlier conversation at token {token:,}{reason}."
 
 
 def reading_prompt(done: int, total: int) -> str:

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
 
 from app.chat.answers import Snapshot
-from app.chat.message import FOOTER_PX, MessageView
+from app.chat.items import Item, estimate
+from app.chat.message import MessageView
+from app.chat.overflow import Hidden, hidden
+from app.chat.unseen import UnseenLine
 from app.history.records import Message
 from app.theme.theme import Theme
 
@@ -31,18 +33,6 @@ Branch = Callable[[str], tuple[int, int]]
 """(index, count) of a message among its versions."""
 
 
-@dataclass
-class _Item:
-    message: Message
-    height: int = 0
-    measured: bool = False
-    """False while ``height`` is an estimate."""
-    top: int = 0
-    unfolded: bool = False
-    """Whether the person unfolded the thinking."""
-    view: MessageView | None = field(default=None, repr=False)
-
-
 class Transcript(QScrollArea):
     """Shows one branch of one chat. It follows the end only while the end is in sight."""
 
@@ -52,7 +42,7 @@ class Transcript(QScrollArea):
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
-        self._items: list[_Item] = []
+        self._items: list[Item] = []
         self._branch: Branch = lambda _: (0, 1)
         self._tint = False
         self._stick = True
@@ -65,6 +55,8 @@ class Transcript(QScrollArea):
         self._page = QWidget()
         self._page.setObjectName("transcript-page")
         self.setWidget(self._page)
+        self._line = UnseenLine(theme, self._page)
+        self._hidden: Hidden | None = None
         self.verticalScrollBar().valueChanged.connect(self._on_scroll)
         self._frame = QTimer(self, singleShot=True, interval=FRAME_MS)
         self._frame.setObjectName("transcript-frame")
@@ -87,8 +79,9 @@ class Transcript(QScrollArea):
         old = {item.message.id: item for item in self._items}
         self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
         for item in old.values():
-            self._drop(item)
+            item.drop()
         self._pending = None
+        self._hide()
         self._sync()
 
     def scroll_to_end(self) -> None:
@@ -106,6 +99,7 @@ class Transcript(QScrollArea):
         if item.view is not None:
             item.view.show_message(message)
             item.measured = False
+        self._hide()
         self._sync()
 
     def stream(self, message_id: str, snapshot: Callable[[], Snapshot]) -> None:
@@ -134,21 +128,34 @@ class Transcript(QScrollArea):
         if event.size().width() != event.oldSize().width():
             for item in self._items:
                 item.measured = False
-                item.height = _estimate(item.message, self._column())
+                item.height = estimate(item.message, self._column())
         self._sync()
+
+    @property
+    def unseen(self) -> str:
+        """The line that says what the model does not see, "" where it sees everything."""
+        return self._line.text
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
-    def _keep(self, item: _Item | None, message: Message) -> _Item:
+    def _keep(self, item: Item | None, message: Message) -> Item:
         if item is None:
-            return _Item(message, _estimate(message, self._column()))
+            return Item(message, estimate(message, self._column()))
         if item.message != message:
             item.message, item.measured = message, False
             if item.view is not None:
                 item.view.show_message(message)
         return item
 
-    def _find(self, message_id: str) -> _Item | None:
+    def _hide(self) -> None:
+        """Say what the model did not see for the last answer."""
+        self._hidden = hidden([item.message for item in self._items])
+        self._line.say(self._hidden.sentence if self._hidden is not None else "")
+
+    def _dimmed(self, index: int) -> bool:
+        return self._hidden is not None and self._hidden.first <= index < self._hidden.last
+
+    def _find(self, message_id: str) -> Item | None:
         return next((item for item in reversed(self._items) if item.message.id == message_id), None)
 
     def _column(self) -> int:
@@ -199,7 +206,7 @@ class Transcript(QScrollArea):
         finally:
             self._syncing = False
 
-    def _anchor(self) -> tuple[_Item, int] | None:
+    def _anchor(self) -> tuple[Item, int] | None:
         """The first message in sight and how far its top lies above the viewport's; None to follow the end."""
         if self._stick:
             return None
@@ -207,15 +214,18 @@ class Transcript(QScrollArea):
         item = next((item for item in self._items if item.top + item.height > value), None)
         return (item, value - item.top) if item is not None else None
 
-    def _place(self, anchor: tuple[_Item, int] | None) -> None:
+    def _place(self, anchor: tuple[Item, int] | None) -> None:
         y = TOP_PX
-        for item in self._items:
+        left, width = (self.viewport().width() - self._column()) // 2, self._column()
+        for index, item in enumerate(self._items):
+            if self._hidden is not None and index == self._hidden.line:
+                self._line.setGeometry(left, y, width, self._line.room)
+                y += self._line.room
             item.top = y
             y += item.height
         self._page.resize(self.viewport().width(), max(y + TOP_PX, self.viewport().height()))
         bar = self.verticalScrollBar()
         bar.setValue(bar.maximum() if anchor is None else anchor[0].top + anchor[1])
-        left, width = (self.viewport().width() - self._column()) // 2, self._column()
         for item in self._items:
             if item.view is not None:
                 item.view.setGeometry(left, item.top, width, item.height)
@@ -233,6 +243,7 @@ class Transcript(QScrollArea):
             last = index == len(self._items) - 1
             assert item.view is not None
             item.view.set_last(last)
+            item.view.set_dimmed(self._dimmed(index))
             item.view.set_branch(*self._branch(item.message.id))
             if not item.measured:
                 fitted = item.view.fit(self._column())
@@ -240,7 +251,7 @@ class Transcript(QScrollArea):
                 item.height, item.measured = fitted, True
         return changed
 
-    def _build(self, item: _Item) -> None:
+    def _build(self, item: Item) -> None:
         view = MessageView(item.message, self._theme, self._page)
         view.set_tint(self._tint)
         if item.unfolded:
@@ -257,13 +268,7 @@ class Transcript(QScrollArea):
         for item in self._items:
             far = item.top + item.height < low or item.top > high
             if far and item.view is not None and item.message.state != "streaming" and not item.view.focused:
-                self._drop(item)
-
-    def _drop(self, item: _Item) -> None:
-        if item.view is not None:
-            item.view.hide()
-            item.view.deleteLater()
-            item.view = None
+                item.drop()
 
     def _restyle(self) -> None:
         for item in self._items:
@@ -275,11 +280,3 @@ class Transcript(QScrollArea):
     def _on_focus(self, _old: QWidget | None, new: QWidget | None) -> None:
         for view in self.views:
             view.set_focused(new is not None and (view is new or view.isAncestorOf(new)))
-
-
-def _estimate(message: Message, column: int) -> int:
-    """About how high the message will be, pixels, from its characters a line."""
-    share, line = (0.75, 20) if message.role == "user" else (1.0, 22)
-    per_line = max(20, int(column * share / 7))
-    lines = sum(1 + len(piece) // per_line for piece in message.content.split("\n"))
-    return (lines + bool(message.thinking)) * line + FOOTER_PX[message.role] + 20

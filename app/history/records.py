@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
-from engine.protocol import FinishReason, Sampling, Thinking, Timings, Usage
+from engine.protocol import FinishReason, Overflow, Sampling, Thinking, Timings, Usage
 
 Role = Literal["user", "assistant"]
 State = Literal["complete", "streaming", "interrupted"]
@@ -21,6 +21,21 @@ class Span(NamedTuple):
     chars: int
 
 
+class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What of the conversation the model did not see when it gave an answer.
+
+    "drop_middle": the messages [first, last) of the branch, counted from 0 without the system prompt, ``tokens`` in
+    all. "window": it saw the first ``sinks`` tokens and the last ``window`` ones.
+    """
+
+    policy: Literal["drop_middle", "window"]
+    first: int = 0
+    last: int = 0
+    tokens: int = 0
+    sinks: int = 0
+    window: int = 0
+
+
 class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an answer was asked for and how it went. Timings are absent while it streams or if it was interrupted."""
 
@@ -28,6 +43,13 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """As asked, the seed included, so that it can be run again exactly."""
     thinking: Thinking = Thinking()
     """As asked."""
+    overflow: Overflow = "stop"
+    """As asked."""
+    cut: Cut | None = None
+    diverged: int | None = None
+    """The first token at which the prompt left the conversation that it went on from; None where it did not."""
+    divergence: str = ""
+    """Why it did."""
     thought_s: float = 0.0
     """How long it thought before its first content, seconds."""
     model: str = ""
@@ -48,6 +70,8 @@ class Chat(NamedTuple):
     sampling: Sampling = Sampling()
     leaf: str = ""
     thinking: Thinking = Thinking()
+    overflow: Overflow = "stop"
+    """What happens when the conversation outgrows the context."""
 
 
 class Message(NamedTuple):

@@ -36,7 +36,11 @@ ALTER TABLE messages ADD COLUMN thinking TEXT NOT NULL DEFAULT '';
 ALTER TABLE chats ADD COLUMN thinking TEXT NOT NULL DEFAULT '{}';
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2)
+_V3 = """
+ALTER TABLE chats ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

@@ -8,19 +8,20 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.history.records import AnswerStats, Chat, Found, Message, Span
 from app.history.schema import HistoryUnusableError, migrate
-from engine.protocol import Sampling, Thinking
+from engine.protocol import Overflow, Sampling, Thinking
 
 log = logging.getLogger(__name__)
 
 Job = tuple[str, tuple, str]
 """SQL, its values, and the chat to announce (or "")."""
-_CHAT = "id, title, created, updated, system_prompt, sampling, leaf, thinking"
+_CHAT = "id, title, created, updated, system_prompt, sampling, leaf, thinking, overflow"
 _MESSAGE = "id, chat, parent, role, content, state, stats, spans, created, thinking"
 
 
@@ -42,6 +43,8 @@ class HistoryStore(QObject):
         super().__init__(parent)
         self._path = path
         self.notice = ""
+        self.removed: list[str] = []
+        """The ids of chats that were removed for good when this file was opened."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._reader = self._open_or_set_aside()
         self._jobs: queue.Queue[Job | None] = queue.Queue()
@@ -94,10 +97,10 @@ class HistoryStore(QObject):
     def save_chat(self, chat: Chat) -> None:
         """Insert the chat or replace what is known of it."""
         sampling, thinking = msgspec.json.encode(chat.sampling).decode(), msgspec.json.encode(chat.thinking).decode()
-        row = (*chat[:5], sampling, chat.leaf, thinking)
+        row = (*chat[:5], sampling, chat.leaf, thinking, chat.overflow)
         updates = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
         self._write(
-            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
+            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
             row,
             chat.id,
         )
@@ -132,6 +135,9 @@ class HistoryStore(QObject):
     def set_thinking(self, chat_id: str, thinking: Thinking) -> None:
         row = (msgspec.json.encode(thinking).decode(), chat_id)
         self._write("UPDATE chats SET thinking = ? WHERE id = ?", row)
+
+    def set_overflow(self, chat_id: str, overflow: Overflow) -> None:
+        self._write("UPDATE chats SET overflow = ? WHERE id = ?", (overflow, chat_id))
 
     def delete(self, chat_id: str) -> None:
         """Hide the chat; it is removed for good at the next start."""
@@ -177,6 +183,7 @@ class HistoryStore(QObject):
         try:
             migrate(connection)
             connection.execute("UPDATE messages SET state = 'interrupted' WHERE state = 'streaming'")
+            self.removed = [row[0] for row in connection.execute("SELECT id FROM chats WHERE deleted")]
             connection.execute("DELETE FROM chats WHERE deleted")
         except BaseException:
             connection.close()
@@ -225,7 +232,8 @@ class HistoryStore(QObject):
 
 def _chat(row: tuple) -> Chat:
     sampling, thinking = msgspec.json.decode(row[5], type=Sampling), msgspec.json.decode(row[7], type=Thinking)
-    return Chat._make((*row[:5], sampling, row[6], thinking))
+    overflow = row[8] if row[8] in get_args(Overflow) else "stop"  # a later version may know more
+    return Chat._make((*row[:5], sampling, row[6], thinking, overflow))
 
 
 def _message(row: tuple) -> Message:

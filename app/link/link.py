@@ -42,6 +42,11 @@ class EngineLink(QObject):
     compared = Signal(object)
     estimated = Signal(object)
     counted = Signal(object)
+    page_map = Signal(object)
+    page_described = Signal(object)
+    radix_tree = Signal(object)
+    context_cut = Signal(object)
+    cost = Signal(object)
     failed = Signal(object)
     state_changed = Signal(object, str)
     _wake = Signal()
@@ -75,6 +80,11 @@ class EngineLink(QObject):
             protocol.Compared: self.compared,
             protocol.Estimated: self.estimated,
             protocol.Counted: self.counted,
+            protocol.PageMap: self.page_map,
+            protocol.PageDescribed: self.page_described,
+            protocol.RadixTree: self.radix_tree,
+            protocol.ContextCut: self.context_cut,
+            protocol.Cost: self.cost,
             protocol.Error: self.failed,
         }
 

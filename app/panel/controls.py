@@ -131,6 +131,8 @@ class FloatControl(QDoubleSpinBox):
         self.setRange(
             spec.minimum if spec.minimum is not None else -1e9, spec.maximum if spec.maximum is not None else 1e9
         )
+        if spec.minimum == 0 and spec.zero_means:
+            self.setSpecialValueText(spec.zero_means)
         self.setDecimals(3)
         self.setFixedWidth(84)
         self.setKeyboardTracking(False)

@@ -8,18 +8,20 @@ from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLay
 from app.panel.row import OptionRow
 from app.theme.theme import Theme
 from app.theme.widgets import Toggle
-from engine.protocol import Compared, CompareProgress, OptionSpec
+from engine.protocol import Compared, CompareProgress, Cost, OptionSpec
 
 NO_PROMPT = "Ask something first: measuring replays your last prompt."
-_BUSY = "Another measurement is running."
+BUSY = "Another measurement is running."
 _TINT_GROUP = "Speculation"
 
 
 class OptimisationPanel(QWidget):
-    """``value_changed`` (key, value), ``measure_requested`` (key), ``tint_changed`` (on) come from the person only."""
+    """``value_changed`` (key, value), ``measure_requested`` (key), ``cost_requested`` (key), ``tint_changed`` (on) come
+    from the person only."""
 
     value_changed = Signal(str, object)
     measure_requested = Signal(str)
+    cost_requested = Signal(str)
     tint_changed = Signal(bool)
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
@@ -28,6 +30,7 @@ class OptimisationPanel(QWidget):
         self._rows: dict[str, OptionRow] = {}
         self._blocked = NO_PROMPT
         self._measuring = ""
+        self._costs_blocked = ""
         self.setProperty("surface", "panel")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setObjectName("panel")
@@ -87,6 +90,26 @@ class OptimisationPanel(QWidget):
         """Another model was loaded: what was measured no longer holds."""
         for row in self._rows.values():
             row.set_result(None)
+        self.clear_costs()
+
+    def clear_costs(self) -> None:
+        """Another chat is on screen, or another model answers."""
+        for row in self._rows.values():
+            if row.cost is not None:
+                row.cost.show_cost(None)
+
+    def set_cost_measurable(self, reason: str) -> None:
+        """``reason`` why no approximation's cost can be measured now, or empty."""
+        self._costs_blocked = reason
+        self._update_blocked()
+
+    def show_cost_running(self, key: str, running: bool) -> None:
+        if key in self._rows and (line := self._rows[key].cost) is not None:
+            line.set_running(running)
+
+    def show_cost(self, key: str, cost: Cost) -> None:
+        if key in self._rows and (line := self._rows[key].cost) is not None:
+            line.show_cost(cost)
 
     def _lay_out(self) -> None:
         self._body = QWidget()
@@ -168,12 +191,15 @@ class OptimisationPanel(QWidget):
         row = OptionRow(spec, self._theme)
         row.value_changed.connect(self.value_changed)
         row.measure_requested.connect(self.measure_requested)
+        row.cost_requested.connect(self.cost_requested)
         self._rows[spec.key] = row
         return row
 
     def _update_blocked(self) -> None:
         for key, row in self._rows.items():
-            row.set_blocked(_BUSY if self._measuring and key != self._measuring else self._blocked)
+            row.set_blocked(BUSY if self._measuring and key != self._measuring else self._blocked)
+            if row.cost is not None:
+                row.cost.set_blocked(self._costs_blocked)
 
     def _recolour(self) -> None:
         for row in self._rows.values():

@@ -7,6 +7,7 @@ from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
 
 from app.panel.controls import IntControl, control_for
+from app.panel.cost import CostLine, has_cost
 from app.panel.words import BADGES, bought, explanation
 from app.theme.icons import icon
 from app.theme.sheet import restyle
@@ -49,6 +50,7 @@ class OptionRow(QWidget):
 
     value_changed = Signal(str, object)
     measure_requested = Signal(str)
+    cost_requested = Signal(str)
 
     def __init__(self, spec: OptionSpec, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -74,6 +76,10 @@ class OptionRow(QWidget):
         self._outcome.setObjectName(f"{spec.key}.outcome")
         self._caption = caption_label()
         self._caption.setObjectName(f"{spec.key}.caption")
+        self.cost = CostLine(spec) if has_cost(spec) else None
+        """Of an approximate switch of the cache."""
+        if self.cost is not None:
+            self.cost.requested.connect(lambda: self.cost_requested.emit(self._spec.key))
         self._lay_out()
         self.set_spec(spec)
         self.recolour()
@@ -93,6 +99,8 @@ class OptionRow(QWidget):
         self._name.setToolTip(tip)
         if not self._is_choice():
             self._control.setToolTip(tip)
+        if self.cost is not None:
+            self.cost.set_spec(spec)
         self._refresh()
 
     def set_blocked(self, reason: str) -> None:
@@ -164,6 +172,8 @@ class OptionRow(QWidget):
             below.addWidget(self._control)
             column.addLayout(below)
         column.addWidget(self._outcome)
+        if self.cost is not None:
+            column.addWidget(self.cost)
         column.addWidget(self._caption)
 
     def _refresh(self) -> None:

@@ -1,83 +1,58 @@
-"""The chart of the page pool."""
+"""The chart of the page pool: the page map in small."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF
-from PySide6.QtGui import QPainter, QPaintEvent
-from PySide6.QtWidgets import QLabel, QSizePolicy, QWidget
-
+from app.cache.hues import ChatHues
+from app.cache.page_map import SmallMap
+from app.cache.pages import Pages, from_counts
 from app.plots import words
-from app.plots.chart import Chart, Legend
+from app.plots.chart import Chart, ElidedLabel
 from app.theme.theme import Theme
-from engine.protocol import PageCounts, Telemetry
-
-
-class PagesBar(QWidget):
-    """One bar over all pages: tokens, empty slots in used pages, free pages."""
-
-    def __init__(self, theme: Theme) -> None:
-        super().__init__()
-        self._theme = theme
-        self._pages = PageCounts(total=0, used=0, live_tokens=0)
-        self.setFixedHeight(28)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        self.setAccessibleName("Pages in use")
-
-    def set_pages(self, pages: PageCounts) -> None:
-        if pages != self._pages:
-            self._pages = pages
-            self.update()
-
-    def paintEvent(self, event: QPaintEvent) -> None:
-        theme, pages = self._theme, self._pages
-        painter = QPainter(self)
-        area = QRectF(self.rect())
-        painter.fillRect(area, theme.color("raised"))
-        if not pages.total:
-            return
-        used = area.width() * pages.used / pages.total
-        live = used * (1 - words.waste(pages))
-        painter.fillRect(QRectF(0, 0, used, area.height()), theme.color("warn", 0.75))
-        painter.fillRect(QRectF(0, 0, live, area.height()), theme.color("teal"))
+from engine.protocol import Telemetry
 
 
 class PagesChart(Chart):
-    """How many pages are taken, and how much of them is empty."""
+    """Until the engine sends a map, the squares show only how many pages are in use."""
 
-    def __init__(self, theme: Theme) -> None:
+    def __init__(self, theme: Theme, hues: ChatHues) -> None:
         super().__init__("Pages", theme)
         self._frame: Telemetry | None = None
-        self._bar = PagesBar(theme)
-        self._lines = [QLabel() for _ in range(3)]
-        self.column.addSpacing(8)
-        self.column.addWidget(self._bar)
-        self.column.addSpacing(4)
-        for line in self._lines:
-            line.setProperty("role", "caption")
-            line.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
-            self.column.addWidget(line)
-        self.column.addStretch(1)
+        self._pages: Pages | None = None
+        self._mapped = False
+        self._new = False
+        self.map = SmallMap(theme, hues)
+        self._caption = ElidedLabel("", "tiny")
+        self.column.addWidget(self.map, 1)
+        self.column.addWidget(self._caption)
 
     def add(self, frame: Telemetry) -> None:
+        if not self._mapped and (self._frame is None or frame.pages != self._frame.pages):
+            self._pages, self._new = from_counts(frame.pages), True
         self._frame = frame
 
+    def show_map(self, pages: Pages) -> None:
+        """Take in a map. Cheap: it is painted with the next refresh."""
+        self._pages, self._new, self._mapped = pages, True, True
+
+    def forget_map(self) -> None:
+        """The engine or its model is another one: its pages are not those of the last map."""
+        self._mapped, self._frame = False, None
+
     def refresh(self) -> None:
+        if self._new and self._pages is not None:
+            self.map.show_pages(self._pages)
+            self._new = False
         if self._frame is None:
             return
         pages = self._frame.pages
-        self._bar.set_pages(pages)
         self.set_figure(words.pages(pages))
         empty = pages.used * words.PAGE_TOKENS - pages.live_tokens
-        texts = (
-            Legend("teal", f"{pages.live_tokens:,} tokens held"),
-            Legend("warn", f"{100 * words.waste(pages):.1f} % waste, {empty:,} slots"),
-            Legend("line", f"{pages.total - pages.used:,} pages free"),
+        self._caption.setText(f"{pages.live_tokens:,} tokens, {100 * words.waste(pages):.1f} % waste")
+        together = self.map.together
+        each = "Each square is a page of 16 tokens." if together == 1 else f"Each square is {together} pages."
+        self.setToolTip(
+            f"{each} {pages.total - pages.used:,} pages are free; {empty:,} slots of used pages hold no token."
         )
-        for line, text in zip(self._lines, texts, strict=True):
-            rich = self.legend_text([text])
-            if rich != line.text():
-                line.setText(rich)
 
     def recolour(self) -> None:
-        self.refresh()
-        self._bar.update()
+        self.map.recolour()

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QStackedLayout, QWidget
 
+from app.cache.hues import ChatHues
 from app.plots import words
 from app.theme.theme import Theme
 from engine.protocol import Telemetry
 
 if TYPE_CHECKING:
+    from app.cache.pages import Pages
     from app.plots.chart import Chart
+    from app.plots.pages import PagesChart
 
 HEIGHT = 188
 COLLAPSED_HEIGHT = 30
@@ -30,9 +33,14 @@ class PlotStrip(QWidget):
     appears before them; frames until then are kept.
     """
 
+    watched = Signal(bool)
+    """Whether the charts can be seen."""
+
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
+        self.hues = ChatHues()
+        self._pages: PagesChart | None = None
         self._charts: list[Chart] = []
         self._early: list[Telemetry] = []
         self._frame: Telemetry | None = None
@@ -84,6 +92,7 @@ class PlotStrip(QWidget):
         self._stack.setCurrentWidget(self._line if collapsed else self._row)
         self._dirty = True
         self.tick()
+        self.watched.emit(not collapsed and self.isVisible())
 
     def add(self, frame: Telemetry) -> None:
         """Take in one frame. Cheap, also while hidden: painting happens on the timer."""
@@ -93,6 +102,17 @@ class PlotStrip(QWidget):
             self._early = [*self._early[-599:], frame]
         for chart in self._charts:
             chart.add(frame)
+
+    def show_map(self, pages: Pages) -> None:
+        """The state of every page, for the chart of the pool."""
+        if self._pages is not None:
+            self._pages.show_map(pages)
+            self._dirty = True
+
+    def forget_map(self) -> None:
+        """The last map is of a pool that is gone."""
+        if self._pages is not None:
+            self._pages.forget_map()
 
     def mark(self, label: str) -> None:
         """A dashed line at the newest frame, with a label of two words."""
@@ -120,9 +140,10 @@ class PlotStrip(QWidget):
         from app.plots.charts import MemoryChart, QueueChart, RateChart
         from app.plots.pages import PagesChart
 
-        for index, kind in enumerate((RateChart, MemoryChart, PagesChart, QueueChart, AcceptanceChart)):
-            chart = kind(self._theme)
-            chart.setObjectName(f"plots.{kind.__name__}")
+        theme, self._pages = self._theme, PagesChart(self._theme, self.hues)
+        charts = (RateChart(theme), MemoryChart(theme), self._pages, QueueChart(theme), AcceptanceChart(theme))
+        for index, chart in enumerate(charts):
+            chart.setObjectName(f"plots.{type(chart).__name__}")
             if index:
                 divider = QFrame()
                 divider.setProperty("edge", "left")
@@ -141,11 +162,13 @@ class PlotStrip(QWidget):
         self._timer.start()
         if not self._charts:
             self._builder.start()
+        self.watched.emit(not self._collapsed)
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
         self._timer.stop()
         self._builder.stop()
+        self.watched.emit(False)
 
     def _set_height(self) -> None:
         self.setFixedHeight(max(HEIGHTS[self._collapsed], self._theme.px(HEIGHTS[self._collapsed])))

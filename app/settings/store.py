@@ -36,6 +36,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tint: bool = False
     panel_open: bool = True
     plots_open: bool = True
+    cache_open: bool = False
     sidebar_open: bool = True
     geometry: str = ""
     """QWidget.saveGeometry(), base64."""

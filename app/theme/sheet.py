@@ -8,7 +8,8 @@ Widgets ask for a look with dynamic properties, so that no widget names a colour
   "warn", "bad".
 - ``kind`` on a QPushButton or QToolButton: "primary", "quiet" (no background until hovered), "tab" (top bar), "link";
   without one it is a plain raised button.
-- ``card`` on a QFrame: "user" (a message of the person), "composer", "code", "notice", "bad" (an error notice).
+- ``card`` on a QFrame: "user" (a message of the person), "composer", "code", "notice", "bad" (an error notice),
+  "tip" (over the window, beside the mouse).
 
 After changing a property at run time call :func:`restyle`.
 """
@@ -80,6 +81,7 @@ def _surfaces(theme: Theme) -> str:
     QFrame[card="composer"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 12px; }}
     QFrame[card="code"] {{ background: {theme.code_background}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="notice"] {{ background: {theme.tint("accent", 0.12, "panel")}; border: none; }}
+    QFrame[card="tip"] {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="bad"] {{ background: {theme.tint("bad", 0.14, "panel")}; border: none; }}
     """
 

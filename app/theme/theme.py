@@ -67,6 +67,10 @@ LIGHT = Tokens(
     on_accent="#ffffff",
 )
 
+DARK_HUES = ("#45b8c8", "#e27fb0", "#b7c356", "#5b8cff", "#d98a5b", "#7fd0a4", "#e3c567", "#8fa3c8")
+LIGHT_HUES = ("#14808f", "#b8417d", "#6d7a12", "#2f62e0", "#a9541c", "#2f8f62", "#9a7412", "#566a92")
+"""Of chats in the page map and the prefix tree, in the order in which they are given out."""
+
 
 def mix(over: str, under: str, share: float) -> str:
     """``share`` of the colour ``over`` painted on the colour ``under``, as ``#rrggbb``."""
@@ -110,6 +114,11 @@ class Theme(QObject):
     @property
     def tokens(self) -> Tokens:
         return DARK if self._dark else LIGHT
+
+    @property
+    def chat_hues(self) -> tuple[str, ...]:
+        """Colours that tell chats apart where several show at once, as ``#rrggbb``."""
+        return DARK_HUES if self._dark else LIGHT_HUES
 
     @property
     def code_background(self) -> str:

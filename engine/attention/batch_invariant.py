@@ -13,11 +13,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttnProblem, AttnSpec, merge
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
+from engine.attention.memo import PerBatch
+from engine.attention.transfer import on_device
+from engine.cache.codecs import unpack_slots
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
@@ -44,53 +48,95 @@ class BatchInvariantAttention:
     name = "batch_invariant"
 
     def __init__(self) -> None:
-        self._batch: Batch | None = None
-        self._chains: dict[int, list[Chain]] = {}
+        self._chains: PerBatch[list[Chain]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves only the switch: it is slower than the others."""
-        if problem.kind not in PLAIN_KINDS:
+        if problem.kind not in (*PLAIN_KINDS, *PACKED_KINDS):
             return f"cannot read the KV kind {problem.kind}"
         return None if problem.batch_invariant else "slower; used when batch-invariant numerics are on"
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        if batch is not self._batch:
-            self._batch = batch
-            self._chains.clear()
-        if group not in self._chains:
-            self._chains[group] = list(_chains(batch, group))
-        out = q.new_zeros(q.shape[0], q.shape[1], kv.v.shape[2])
+        chains = self._chains.of(batch)
+        if group not in chains:
+            chains[group] = list(_chains(batch, group))
+        out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
         lse_out = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
-        for chain in self._chains[group]:
-            _attend_chain(q, kv, spec, chain, out, lse_out)
+        for chain in chains[group]:
+            _attend_chain(q, kv, chain, _Sight(chain, spec.window, keys), spec, out, lse_out)
         return out, lse_out if need_lse else None
 
 
-def _attend_chain(q: Tensor, kv: PackedKV, spec: AttnSpec, chain: Chain, out: Tensor, lse_out: Tensor) -> None:
-    kv_heads, v_dim = kv.k.shape[1], kv.v.shape[2]
+class _Sight:
+    """Which keys the rows of a chain see: row i those with first[i] <= index < stop[i]."""
+
+    def __init__(self, chain: Chain, window: int | None, keys: KeyRange | None) -> None:
+        self._begin = chain.first
+        index = np.arange(chain.first, chain.stop)
+        first, stop = (None, None) if keys is None else keys.of_rows(chain.rows)
+        self._stop = index + 1 if stop is None else np.minimum(index + 1, stop)
+        self._first = np.zeros_like(index) if window is None else np.maximum(0, index + 1 - window)
+        if first is not None:
+            self._first = np.maximum(self._first, first)
+        seeing = self._first < self._stop
+        self.first = int(self._first[seeing].min(initial=chain.stop))
+        """Of all keys that any row sees; not below `stop` if there are none."""
+        self.stop = int(self._stop[seeing].max(initial=0))
+
+    def hidden(self, tile: int, key_tile: int) -> np.ndarray | None:
+        """Which keys of a tile the rows of a tile of queries do not see [8, 256]; None: no row sees any.
+
+        Absent rows hide nothing: they are zeros, and nobody reads what they give.
+        """
+        at = slice(max(0, tile * QUERY_TILE - self._begin), max(0, (tile + 1) * QUERY_TILE - self._begin))
+        first, stop = self._first[at], self._stop[at]
+        begin, end = key_tile * KEY_TILE, (key_tile + 1) * KEY_TILE
+        if not ((np.maximum(first, begin) < np.minimum(stop, end)).any()):
+            return None
+        key = np.arange(begin, end)
+        hidden = np.zeros((QUERY_TILE, KEY_TILE), dtype=np.bool_)
+        place = max(0, self._begin - tile * QUERY_TILE)
+        hidden[place : place + first.shape[0]] = (key < first[:, None]) | (key >= stop[:, None])
+        return hidden
+
+
+def _attend_chain(
+    q: Tensor, kv: PackedKV, chain: Chain, sight: _Sight, spec: AttnSpec, out: Tensor, lse_out: Tensor
+) -> None:
+    kv_heads, v_dim = kv.kv_heads, kv.v_dim
     tiles = range(chain.first // QUERY_TILE, -(-chain.stop // QUERY_TILE))
     queries = [_query_tile(q, chain, tile, kv_heads) for tile in tiles]
     done = [_empty(query, v_dim) for query in queries]
-    begin = 0 if spec.window is None else max(0, chain.first + 1 - spec.window) // KEY_TILE
-    for key_tile in range(begin, -(-chain.stop // KEY_TILE)):
-        k, v = _key_tile(kv.k, chain, key_tile), _key_tile(kv.v, chain, key_tile)
+    for key_tile in range(sight.first // KEY_TILE, -(-sight.stop // KEY_TILE)):
+        seen = slice(max(sight.first, key_tile * KEY_TILE), min(sight.stop, (key_tile + 1) * KEY_TILE))
+        taken = unpack_slots(kv, chain.slots[seen], q.dtype)
+        k, v = (_key_tile(part, key_tile, seen) for part in taken)
         for i, tile in enumerate(tiles):
-            if _touches(tile, key_tile, spec.window):
-                mask = _mask(tile, key_tile, spec.window, queries[i].shape[1] // QUERY_TILE, q.device)
+            hidden = sight.hidden(tile, key_tile)
+            if hidden is not None:
+                mask = _additive(hidden, queries[i].shape[1] // QUERY_TILE, q.device) if hidden.any() else None
                 done[i] = merge(*done[i], *_part(queries[i], k, v, mask, spec))
     for tile, (o, lse) in zip(tiles, done, strict=True):
         _store(o, lse, chain, tile, out, lse_out)
 
 
-def _part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, spec: AttnSpec) -> tuple[Tensor, Tensor]:
+def _part(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, spec: AttnSpec) -> tuple[Tensor, Tensor]:
     """q [H_kv, 8 * G, d], k [H_kv, 256, d], v [H_kv, 256, d_v], mask [8 * G, 256] -> o, lse, all of them float32."""
     scores = torch.bmm(q, k.transpose(1, 2)).mul_(spec.scale)
     if spec.softcap is not None:
         scores = scores.div_(spec.softcap).tanh_().mul_(spec.softcap)
-    scores.add_(mask)
+    if mask is not None:
+        scores.add_(mask)
     top = scores.amax(dim=2, keepdim=True)
     top.masked_fill_(top == -torch.inf, 0.0)
     weights = scores.sub_(top).exp_()
@@ -109,11 +155,14 @@ def _query_tile(q: Tensor, chain: Chain, tile: int, kv_heads: int) -> Tensor:
     return grouped.reshape(kv_heads, -1, width).contiguous()
 
 
-def _key_tile(arena: Tensor, chain: Chain, tile: int) -> Tensor:
-    """Keys or values of one tile [H_kv, 256, d] float32, zeros after the last."""
-    slots = chain.slots[tile * KEY_TILE : (tile + 1) * KEY_TILE]
-    whole = torch.zeros(arena.shape[1], KEY_TILE, arena.shape[2], dtype=torch.float32, device=arena.device)
-    whole[:, : slots.shape[0]] = arena.index_select(0, slots).transpose(0, 1)
+def _key_tile(taken: Tensor, tile: int, seen: slice) -> Tensor:
+    """Keys or values [n, H_kv, d] of one tile as [H_kv, 256, d] float32, zeros for those that no row of the chain sees.
+
+    A masked key has the weight 0, so that its number changes no bit of a sum; but 0 * NaN is NaN.
+    """
+    _, kv_heads, width = taken.shape
+    whole = torch.zeros(kv_heads, KEY_TILE, width, dtype=torch.float32, device=taken.device)
+    whole[:, seen.start - tile * KEY_TILE : seen.stop - tile * KEY_TILE] = taken.transpose(0, 1)
     return whole
 
 
@@ -134,23 +183,10 @@ def _rows(chain: Chain, tile: int) -> tuple[slice, int]:
     return slice(first + offset, stop + offset), first - tile * QUERY_TILE
 
 
-def _touches(tile: int, key_tile: int, window: int | None) -> bool:
-    """Whether any row of the query tile may see a key of the key tile."""
-    first, last = tile * QUERY_TILE, (tile + 1) * QUERY_TILE - 1
-    if key_tile * KEY_TILE > last:
-        return False
-    return window is None or (key_tile + 1) * KEY_TILE - 1 > first - window
-
-
-def _mask(tile: int, key_tile: int, window: int | None, heads_per_kv: int, device: torch.device) -> Tensor:
+def _additive(hidden: np.ndarray, heads_per_kv: int, device: torch.device) -> Tensor:
     """What is added to the scores of a pair of tiles [8 * G, 256]."""
-    query = torch.arange(tile * QUERY_TILE, (tile + 1) * QUERY_TILE, device=device)[:, None]
-    key = torch.arange(key_tile * KEY_TILE, (key_tile + 1) * KEY_TILE, device=device)
-    hidden = key > query
-    if window is not None:
-        hidden |= key <= query - window
-    mask = torch.zeros(hidden.shape, dtype=torch.float32, device=device).masked_fill_(hidden, -torch.inf)
-    return mask.repeat_interleave(heads_per_kv, 0)
+    mask = torch.zeros(hidden.shape, dtype=torch.float32, device=device)
+    return mask.masked_fill_(on_device(device, hidden), -torch.inf).repeat_interleave(heads_per_kv, 0)
 
 
 def _empty(query: Tensor, v_dim: int) -> tuple[Tensor, Tensor]:

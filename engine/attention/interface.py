@@ -66,6 +66,7 @@ class AttnProblem(NamedTuple):
     tree: bool = False  # the batch has ancestors
     batch_invariant: bool = False
     head_dims: tuple[int, int] = (64, 64)  # of keys and of values
+    shared: bool = False  # asks whether keys that sequences share are worth a call of their own
 
 
 class AttentionBackend(Protocol):
@@ -77,13 +78,38 @@ class AttentionBackend(Protocol):
         """Why this backend cannot serve the problem; None if it can."""
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """Attend q [T, H, d_k] to the keys of each row's own sequence, this step's keys included (already written).
 
-        Returns o [T, H, d_v] in the dtype of q, zero for padding rows, and lse [T, H] float32 (None unless asked for).
-        Query head h reads KV head h // (H / H_kv).
+        Returns o [T, H, d_v] in the dtype of q, zero for padding rows, and lse [T, H] float32, float64 for float64
+        queries (None unless asked for). Query head h reads KV head h // (H / H_kv). `keys` leaves out keys; a row
+        without any gives (0, -inf), and keys that no row sees do not matter, whatever numbers they are.
         """
+
+
+class ModelAttention(Protocol):
+    """The attention that a model's layers call: a backend, or what combines the calls of backends by `batch.views`."""
+
+    def attend(
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
+        sink_q: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `AttentionBackend.attend`. `sink_q` is q rotated to `batch.views.sink_positions` where those are set."""
 
 
 def merge(o1: Tensor, lse1: Tensor, o2: Tensor, lse2: Tensor) -> tuple[Tensor, Tensor]:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.attention.memo import PerBatch
 from engine.attention.sdpa import SdpaAttention
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.core.batch import Batch
-from engine.native.library import BFLOAT16, PACKED_KINDS, find
+from engine.native.library import BFLOAT16, find
 
 FEW_ROWS = 16
 """Up to so many rows of a sequence are attended one by one."""
@@ -30,8 +31,7 @@ class NativeAttention:
     def __init__(self) -> None:
         self._library, self._absent = find()
         self._many = SdpaAttention()
-        self._batch: Batch | None = None
-        self._rows: dict[tuple[int | None, int, int], tuple[Tensor, KeyRange]] = {}
+        self._rows: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
@@ -45,6 +45,8 @@ class NativeAttention:
             return "this processor lacks AVX512-BF16"
         if problem.tree:
             return "it knows no drafted trees"
+        if problem.shared:
+            return "keys that its rows share stay in the processor's cache, which is faster than a second call"
         k_width, v_width = problem.head_dims
         if problem.kind not in PLAIN_KINDS and problem.kind not in PACKED_KINDS:
             return f"cannot read the KV kind {problem.kind}"
@@ -64,8 +66,8 @@ class NativeAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        if batch.host.max_rows > FEW_ROWS and keys is None:
-            return self._many.attend(q, kv, spec, batch, group, need_lse)
+        if batch.host.max_rows > FEW_ROWS:
+            return self._many.attend(q, kv, spec, batch, group, need_lse, keys)
         assert self._library is not None, "see declines"
         q = q.contiguous()
         shape = (*q.shape[:2], kv.v_dim)
@@ -77,15 +79,11 @@ class NativeAttention:
 
     def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> Tensor:
         """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""
-        if batch is not self._batch:
-            self._batch = batch
-            self._rows.clear()
-        keys = keys or KeyRange()
+        made, keys = self._rows.of(batch), keys or KeyRange()
         key = (window, id(keys.first), id(keys.stop))
-        if key not in self._rows:
-            # The ids are theirs as long as the ranges live.
-            self._rows[key] = torch.from_numpy(_rows_of(batch, window, keys)), keys
-        return self._rows[key][0]
+        if key not in made:  # the ranges are kept, so that no others are given their ids
+            made[key] = torch.from_numpy(_rows_of(batch, window, keys)), keys
+        return made[key][0]
 
 
 def _rows_of(batch: Batch, window: int | None, keys: KeyRange) -> np.ndarray:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec
 from engine.attention.reference import visible
+from engine.attention.transfer import on_device
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
@@ -28,7 +29,8 @@ MAX_PADDED_KV = 256
 class Block(NamedTuple):
     """Rows [row, row + rows) of the batch attend to the keys [lo, hi) of their source; those before `split` unmasked.
 
-    `mask` [rows * H / H_kv, hi - split] is added to the scores; None: every row sees every key.
+    `mask` [rows * H / H_kv, hi - split] is added to the scores; None: every row sees every key. Rows that are true in
+    `nothing` [rows] see no key at all, whatever the mask says: a softmax over nothing would not be a number.
     """
 
     row: int
@@ -37,6 +39,7 @@ class Block(NamedTuple):
     hi: int
     split: int
     mask: Tensor | None
+    nothing: Tensor | None = None
 
 
 class Source(NamedTuple):
@@ -64,26 +67,33 @@ class Plan(NamedTuple):
     padded: Padded | None
 
 
-def make_plan(batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype) -> Plan:
-    """Plan the batch. Reads only the host mirror, so it does not wait for the device."""
+def make_plan(
+    batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool = False
+) -> Plan:
+    """Plan the batch. Reads only the host mirror, so it does not wait for the device.
+
+    ``pairs``: pages are read two by two, from an even one on (the kind "kivi", whose groups are as long).
+    """
     host = batch.host
     single = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] == 1]
-    together = _worth_padding(batch, [host.kv_len[s] for s in single])
-    padded = _pad(batch, spec, group, single, dtype) if together else None
+    together = worth_padding(batch, [host.kv_len[s] for s in single])
+    padded = _pad(batch, spec, group, single, dtype, pairs) if together else None
     alone = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] > 1] if together else range(host.S)
-    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype) for s in alone], padded)
+    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype, pairs) for s in alone], padded)
 
 
-def _worth_padding(batch: Batch, lengths: list[int]) -> bool:
+def worth_padding(batch: Batch, lengths: list[int]) -> bool:
+    """Whether sequences of one row and so many keys are attended in one call."""
     if batch.tokens.device.type != "cpu":
         return len(lengths) > 1
     return len(lengths) > 2 and max(lengths) <= MAX_PADDED_KV and max(lengths) * len(lengths) <= 2 * sum(lengths)
 
 
-def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype) -> Padded:
+def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype, pairs: bool) -> Padded:
     host, device = batch.host, batch.page_table.device
     longest = max(host.kv_len[s] for s in single)
     pages = -(-longest // PAGE_SIZE)
+    pages += pages % 2 if pairs else 0
     table, lengths = batch.page_table[group, : host.S, :pages], batch.kv_len[: host.S]
     rows = None
     if len(single) < host.S:
@@ -94,27 +104,17 @@ def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: tor
     seen = key < lengths[:, None]
     if spec.window is not None:
         seen &= key >= lengths[:, None] - spec.window
-    return Padded(rows, table.reshape(-1), len(single), _additive(seen, dtype)[:, None, None, :])
+    return Padded(rows, table.reshape(-1), len(single), additive(seen, dtype)[:, None, None, :])
 
 
-def on_device(device: torch.device, values: list[int]) -> Tensor:
-    """A tensor of the values; on CUDA out of pinned memory, because a copy from any other waits for the device."""
-    tensor = torch.tensor(values)
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
-
-
-def _source(batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype) -> Source:
+def _source(
+    batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool
+) -> Source:
     host = batch.host
     begin, end, kv_len = host.row_start[sequence], host.row_start[sequence + 1], host.kv_len[sequence]
     start = kv_len - (end - begin)  # index of the first row
     reach = kv_len if spec.window is None else spec.window
-    first_page = max(0, start + 1 - reach) // PAGE_SIZE
-    base, stop = first_page * PAGE_SIZE, -(-kv_len // PAGE_SIZE)
-    pages = host.pages[group][sequence]
-    if host.first_page[group][sequence] >= 0 or _consecutive(pages[first_page:stop]):
-        first_slot, taken = pages[first_page] * PAGE_SIZE, None
-    else:
-        first_slot, taken = -1, batch.page_table[group, sequence, first_page:stop]
+    base, first_slot, taken = place(batch, group, sequence, max(0, start + 1 - reach), kv_len, pairs)
     if host.trees and host.trees[sequence]:
         blocks = [_tree_block(batch, spec, sequence, base, heads_per_kv, dtype)]
     else:
@@ -124,6 +124,18 @@ def _source(batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_k
             for at in range(begin, end, size)
         ]
     return Source(first_slot, taken, kv_len - base, blocks)
+
+
+def place(
+    batch: Batch, group: int, sequence: int, lo: int, hi: int, pairs: bool = False
+) -> tuple[int, int, Tensor | None]:
+    """Where the keys [lo, hi) are: the index of the first key on their pages, and `Source`'s first two fields."""
+    first, stop = lo // PAGE_SIZE, -(-hi // PAGE_SIZE)
+    first -= first % 2 if pairs else 0
+    pages = batch.host.pages[group][sequence]
+    if batch.host.first_page[group][sequence] >= 0 or _consecutive(pages[first:stop]):
+        return first * PAGE_SIZE, pages[first] * PAGE_SIZE, None
+    return first * PAGE_SIZE, -1, batch.page_table[group, sequence, first:stop]
 
 
 def _causal_block(
@@ -149,7 +161,7 @@ def _causal_block(
     seen = key <= query
     if not whole:
         seen &= key > query - reach
-    mask = _additive(seen, dtype).repeat_interleave(heads_per_kv, 0)
+    mask = additive(seen, dtype).repeat_interleave(heads_per_kv, 0)
     return Block(row, rows, lo - base, hi - base, split - base, mask)
 
 
@@ -159,11 +171,12 @@ def _tree_block(batch: Batch, spec: AttnSpec, sequence: int, base: int, heads_pe
     whole = spec.window is None or kv_len <= spec.window
     split = kv_len - rows if whole and kv_len - rows > SPLIT_PREFIX else base
     seen = visible(batch, spec, sequence, kv_len, slice(begin, begin + rows))
-    mask = _additive(seen[:, split:], dtype).repeat_interleave(heads_per_kv, 0)
+    mask = additive(seen[:, split:], dtype).repeat_interleave(heads_per_kv, 0)
     return Block(begin, rows, 0, kv_len - base, split - base, mask)
 
 
-def _additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
+def additive(seen: Tensor, dtype: torch.dtype) -> Tensor:
+    """What is added to the scores: 0 where a key is seen."""
     return torch.zeros(seen.shape, dtype=dtype, device=seen.device).masked_fill_(~seen, -torch.inf)
 
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttnProblem, AttnSpec
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.attention.transfer import on_device
+from engine.cache.codecs import unpack_slots
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import MAX_TREE_ROWS, Batch
 
@@ -20,21 +22,33 @@ class ReferenceAttention:
     name = "reference"
 
     def declines(self, problem: AttnProblem) -> str | None:
-        """It computes everything over dense arenas."""
-        return None if problem.kind in PLAIN_KINDS else f"cannot read the KV kind {problem.kind}"
+        """It computes everything."""
+        return None if problem.kind in (*PLAIN_KINDS, *PACKED_KINDS) else f"cannot read the KV kind {problem.kind}"
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        out = q.new_zeros(q.shape[0], q.shape[1], kv.v.shape[2])
-        lse_out = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
+        out = q.new_zeros(q.shape[0], q.shape[1], kv.v_dim)
+        exact = torch.float64 if q.dtype == torch.float64 else torch.float32
+        lse_out = torch.full(q.shape[:2], -torch.inf, dtype=exact, device=q.device)
         starts, lengths = batch.row_start.tolist(), batch.kv_len.tolist()
         for s in range(batch.host.S):
             begin, end, kv_len = starts[s], starts[s + 1], lengths[s]
-            slots = slots_of(batch, group, s, kv_len)
-            o, lse = attend_dense(q[begin:end], kv.k[slots], kv.v[slots], spec, visible(batch, spec, s, kv_len))
-            out[begin:end], lse_out[begin:end] = o.to(q.dtype), lse.float()
+            slots, seen = slots_of(batch, group, s, kv_len), visible(batch, spec, s, kv_len, keys=keys)
+            if keys is not None:  # a key that no row sees may be any number, and 0 * NaN is NaN
+                used = seen.any(0)
+                slots, seen = slots[used], seen[:, used]
+            k, v = unpack_slots(kv, slots, q.dtype)
+            o, lse = attend_dense(q[begin:end], k, v, spec, seen)
+            out[begin:end], lse_out[begin:end] = o.to(q.dtype), lse.to(exact)
         return out, lse_out if need_lse else None
 
 
@@ -63,11 +77,13 @@ def slots_of(batch: Batch, group: int, sequence: int, kv_len: int) -> Tensor:
     return pages[index // PAGE_SIZE] * PAGE_SIZE + index % PAGE_SIZE
 
 
-def visible(batch: Batch, spec: AttnSpec, sequence: int, kv_len: int, rows: slice | None = None) -> Tensor:
+def visible(
+    batch: Batch, spec: AttnSpec, sequence: int, kv_len: int, rows: slice | None = None, keys: KeyRange | None = None
+) -> Tensor:
     """Which keys each new row of a sequence sees [rows, kv_len]: the prefix, and of the new rows its own ancestors.
 
-    `rows` are the sequence's rows of the batch; None reads them from the device. A window counts positions: for a tree
-    a key's position is root + depth, otherwise it is the key's index.
+    `rows` are the sequence's rows of the batch; None reads them from the device. Windows and ranges count positions:
+    for a tree a key's position is root + depth, otherwise it is the key's index.
     """
     begin, end = (rows.start, rows.stop) if rows else batch.row_start[sequence : sequence + 2].tolist()
     count, device = end - begin, batch.positions.device
@@ -79,8 +95,13 @@ def visible(batch: Batch, spec: AttnSpec, sequence: int, kv_len: int, rows: slic
         shift = own.clamp(max=MAX_TREE_ROWS - 1)[None, :]
         among_new = among_new & ((bits == -1) | ((bits >> shift) & 1).bool())
     mask = torch.cat([torch.ones(count, prefix, dtype=torch.bool, device=device), among_new], dim=1)
+    query = batch.positions[begin:end]
+    key = torch.cat([torch.arange(prefix, device=device), query])[None, :]
     if spec.window is not None:
-        query = batch.positions[begin:end]
-        key = torch.cat([torch.arange(prefix, device=device), query])
-        mask &= key[None, :] > query[:, None] - spec.window
+        mask &= key > query[:, None] - spec.window
+    first, stop = (None, None) if keys is None else keys.of_rows(slice(begin, end))
+    if first is not None:
+        mask &= key >= on_device(device, first)[:, None]
+    if stop is not None:
+        mask &= key < on_device(device, stop)[:, None]
     return mask

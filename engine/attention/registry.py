@@ -1,17 +1,23 @@
-"""Which backend attends: an ordered list of those that may decline, the reference last."""
+"""Which backend attends, an ordered list of those that may decline, the reference last; and how their parts merge."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
+import torch
 from torch import Tensor
 
 from engine.attention.batch_invariant import BatchInvariantAttention
-from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec
+from engine.attention.cascade import Shared, find_shared
+from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
+from engine.attention.memo import PerBatch
 from engine.attention.native import NativeAttention
+from engine.attention.parts import Part, parts_of
+from engine.attention.quest import QuestAttention
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
+from engine.attention.triton.backend import TritonAttention
 from engine.cache.packed import PackedKV
 from engine.core.batch import Batch
 
@@ -24,14 +30,15 @@ class Choice(NamedTuple):
 
 
 class NumericMode(Protocol):
-    """The live switch that attention consults at every call (`engine.layers.numerics.Numerics`)."""
+    """The live switches that attention consults at every call (`engine.layers.numerics.Numerics`)."""
 
     batch_invariant: bool
+    cascade: bool
 
 
 def backends() -> list[AttentionBackend]:
     """New backends in order of preference."""
-    return [NativeAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
+    return [NativeAttention(), TritonAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
 
 
 def choose(problem: AttnProblem, candidates: Sequence[AttentionBackend] | None = None) -> Choice:
@@ -54,10 +61,15 @@ class Attention:
     def __init__(
         self, numerics: NumericMode | None = None, candidates: Sequence[AttentionBackend] | None = None
     ) -> None:
-        """Without `numerics` the batch-invariant backend is never chosen."""
+        """Without `numerics` the batch-invariant backend is never chosen, and no keys are read once for several."""
         self._numerics = numerics
         self._candidates = backends() if candidates is None else list(candidates)
         self._chosen: dict[tuple[object, ...], AttentionBackend] = {}
+        self._shared: PerBatch[Shared | None] = PerBatch()
+        self._parts: PerBatch[tuple[list[Part], KeyRange | None]] = PerBatch()
+        self.quest = QuestAttention()
+        self.keys_saved = 0
+        """Readings of a key that cascades have saved so far, counted in each layer."""
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It serves what any of its backends serves."""
@@ -68,17 +80,127 @@ class Attention:
         return None
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
+        sink_q: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """See `AttentionBackend.attend`."""
-        invariant = self._numerics is not None and self._numerics.batch_invariant
-        key = (spec, kv.kind, q.dtype, q.shape[2], kv.v.shape[2], batch.ancestors is None, invariant)
+        """See `ModelAttention.attend`."""
+        if kv.bounds is not None and batch.views is not None and batch.views.sparse is not None:
+            assert keys is None, "pages are chosen of all that is before a row"
+            return self.quest.attend_beside(
+                lambda left: self._attend_parts(q, kv, spec, batch, group, need_lse, left, sink_q),
+                q,
+                kv,
+                spec,
+                batch,
+                batch.views.sparse,
+                group,
+                need_lse,
+                self._invariant,
+            )
+        if batch.views is not None or kv.recent is not None:
+            return self._attend_parts(q, kv, spec, batch, group, need_lse, keys, sink_q)
+        shared = self._find_shared(q, kv, spec, batch, group) if keys is None else None
+        if shared is not None:
+            return self._attend_shared(q, kv, spec, batch, group, need_lse, shared)
+        return self._attend(q, kv, spec, batch, group, need_lse, keys)
+
+    def _attend(
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int,
+        need_lse: bool,
+        keys: KeyRange | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """One part, by the backend chosen for it."""
+        return self._backend(q, kv, spec, batch).attend(q, kv, spec, batch, group, need_lse, keys)
+
+    def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
+        tree, invariant = batch.ancestors is not None, self._invariant
+        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, q.shape[2], kv.v_dim, tree, invariant, shared)
         backend = self._chosen.get(key)
         if backend is None:
-            backend = self._chosen[key] = choose(self._problem(q, kv, spec, batch, invariant), self._candidates).backend
-        return backend.attend(q, kv, spec, batch, group, need_lse)
+            widths = (q.shape[2], kv.v_dim)
+            problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, shared)
+            backend = self._chosen[key] = choose(problem, self._candidates).backend
+        return backend
 
-    @staticmethod
-    def _problem(q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, invariant: bool) -> AttnProblem:
-        widths = (q.shape[2], kv.v.shape[2])
-        return AttnProblem(q.device.type, q.dtype, spec, kv.kind, batch.ancestors is not None, invariant, widths)
+    def _attend_parts(
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int,
+        need_lse: bool,
+        keys: KeyRange | None,
+        sink_q: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """The parts of a restricted batch, merged in their order."""
+        made, packed = self._parts.of(batch), kv.recent is not None
+        if (id(keys), packed) not in made:
+            # Ranges are made once a step, because backends keep their plans by them.
+            made[id(keys), packed] = (parts_of(batch.views, keys, packed), keys)
+        parts = made[id(keys), packed][0]
+        result: tuple[Tensor, Tensor | None] | None = None
+        for part in parts:
+            own_q = sink_q if part.sinks else q
+            own_kv, own_group = (kv.recent, 1) if part.recent else (kv, group)
+            assert own_q is not None, "the layer gives the sinks' queries where there are sinks"
+            assert own_kv is not None, "only where there are recent tokens"
+            found = self._attend(own_q, own_kv, spec, batch, own_group, need_lse or len(parts) > 1, part.keys)
+            result = found if result is None else self._merged(result, found)
+        assert result is not None, "there is a part at least"
+        return result[0], result[1] if need_lse else None
+
+    def _attend_shared(
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, need_lse: bool, shared: Shared
+    ) -> tuple[Tensor, Tensor | None]:
+        """Every row's own keys, merged with those that it shares."""
+        self.keys_saved += shared.saved
+        out, lse = self._attend(q, kv, spec, batch, group, True, shared.own)
+        assert lse is not None, "asked for"
+        mine, rows = q.index_select(0, shared.rows), shared.rows
+        far = self._attend(mine, kv, spec._replace(window=None), shared.batch, 0, True, shared.keys)
+        o, merged = self._merged(far, (out.index_select(0, rows), lse.index_select(0, rows)))
+        assert merged is not None, "both parts have it"
+        return out.index_copy_(0, rows, o), lse.index_copy_(0, rows, merged) if need_lse else None
+
+    def _find_shared(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int) -> Shared | None:
+        """Nothing where the switch is off, or sums must not depend on who is beside; nor where a window hides keys.
+
+        Nor where the backend in use would not serve the shared part: its rows are better off alone.
+        """
+        if self._numerics is None or not self._numerics.cascade or self._numerics.batch_invariant:
+            return None
+        if batch.host.S < 2 or (spec.window is not None and spec.window < batch.host.max_kv):
+            return None
+        found = self._shared.of(batch)
+        if group not in found:
+            found[group] = find_shared(batch, group)
+        if found[group] is None:
+            return None
+        usual, best = (self._backend(q, kv, spec, batch, shared=shared) for shared in (False, True))
+        return found[group] if usual is best else None
+
+    def _merged(self, a: tuple[Tensor, Tensor | None], b: tuple[Tensor, Tensor | None]) -> tuple[Tensor, Tensor | None]:
+        """Both with lse. Row by row where bits must not depend on how many there are (`numerics.by_row` says why)."""
+        assert a[1] is not None, "asked for"
+        assert b[1] is not None, "asked for"
+        if not self._invariant:
+            return merge(a[0], a[1], b[0], b[1])
+        rows = [merge(*row) for row in zip(a[0].split(1), a[1].split(1), b[0].split(1), b[1].split(1), strict=True)]
+        return torch.cat([o for o, _ in rows]), torch.cat([lse for _, lse in rows])
+
+    @property
+    def _invariant(self) -> bool:
+        return self._numerics is not None and self._numerics.batch_invariant

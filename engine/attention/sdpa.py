@@ -12,41 +12,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from engine.attention.interface import AttnProblem, AttnSpec, merge
+from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
+from engine.attention.memo import PerBatch
 from engine.attention.plan import Block, Padded, Plan, Source, make_plan
-from engine.cache.packed import PLAIN_KINDS, PackedKV
+from engine.attention.ranged_plan import make_ranged_plan
+from engine.attention.scratch import Scratch
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-
-
-class Scratch:
-    """Memory for gathered pages, kept from call to call: fresh megabytes would cost more than the copy into them."""
-
-    def __init__(self) -> None:
-        self._k, self._v = torch.empty(0), torch.empty(0)
-
-    def gather(self, kv: PackedKV, pages: Tensor) -> tuple[Tensor, Tensor]:
-        """Whole pages in order, keys and values [pages * 16, H_kv, d] each; valid until the next call."""
-        self._k, k = _gather_into(self._k, kv.k, pages)
-        if kv.v is kv.k:
-            return k, k
-        self._v, v = _gather_into(self._v, kv.v, pages)
-        return k, v
-
-
-def _gather_into(memory: Tensor, arena: Tensor, pages: Tensor) -> tuple[Tensor, Tensor]:
-    """The pages of an arena, copied into the memory or into larger memory; returns that memory and the pages."""
-    slots, heads, width = arena.shape
-    page = PAGE_SIZE * heads * width
-    n = pages.shape[0] * page
-    if memory.numel() < n or memory.dtype != arena.dtype or memory.device != arena.device:
-        memory = torch.empty(2 * n, dtype=arena.dtype, device=arena.device)
-    shape = (page,) if arena.is_contiguous() else (PAGE_SIZE, heads, width)
-    taken = memory[:n].view(-1, *shape)
-    torch.index_select(arena.view(slots // PAGE_SIZE, *shape), 0, pages, out=taken)
-    return memory, taken.view(-1, heads, width)
 
 
 class SdpaAttention:
@@ -57,84 +32,106 @@ class SdpaAttention:
     def __init__(self) -> None:
         # cuDNN's attention builds a plan for every new number of keys, which is to say for every token.
         torch.backends.cuda.enable_cudnn_sdp(False)
-        self._batch: Batch | None = None
         self._scratch = Scratch()
-        self._plans: dict[tuple[int | None, int, torch.dtype, int], Plan] = {}
+        self._plans: PerBatch[tuple[Plan, KeyRange | None]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """The fused kernels have no softcap, want keys and values of one width, and round as their tiles fall.
 
         Narrower values are read as wide as the keys where memory allows it, and the rest of the result is dropped.
         """
-        if problem.kind not in PLAIN_KINDS:
+        if problem.kind not in (*PLAIN_KINDS, *PACKED_KINDS):
             return f"cannot read the KV kind {problem.kind}"
         if problem.batch_invariant:
             return "its last bits depend on how many rows run together"
         if problem.spec.softcap is not None:
             return "torch's fused attention has no softcap"
         k_dim, v_dim = problem.head_dims
-        if v_dim > k_dim or (v_dim < k_dim and problem.kind == "dense"):
+        if v_dim > k_dim or (v_dim < k_dim and problem.kind not in ("latent", "wide")):
             return "torch's fused attention wants keys and values of the same width"
         if problem.dtype not in (torch.float32, torch.bfloat16, torch.float16):
             return f"torch's fused attention is not used for {problem.dtype}"
         return None
 
     def attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int = 0, need_lse: bool = False
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int = 0,
+        need_lse: bool = False,
+        keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        v_dim = kv.v.shape[2]
-        out, lse = self._attend(q, _as_wide_as_keys(kv), spec, batch, group, need_lse)
+        v_dim = kv.v_dim
+        out, lse = self._attend(q, _as_wide_as_keys(kv), spec, batch, group, need_lse, keys)
         return (out if out.shape[2] == v_dim else out[..., :v_dim]), lse
 
     def _attend(
-        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, need_lse: bool
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        group: int,
+        need_lse: bool,
+        keys: KeyRange | None,
     ) -> tuple[Tensor, Tensor | None]:
         """As `attend`, for values as wide as the keys."""
-        plan = self._plan(q, kv, spec, batch, group)
-        if len(plan.sources) == 1 and plan.padded is None and q.shape[0] == 1 and not need_lse:
+        plan = self._plan(q, kv, spec, batch, group, keys)
+        if len(plan.sources) == 1 and q.shape[0] == 1 and not need_lse and plan.sources[0].blocks[0].mask is None:
             return self._decode_one(q, kv, plan.sources[0], spec.scale), None
-        out = torch.zeros_like(q) if q.shape[0] > batch.host.T else torch.empty_like(q)
+        untouched = q.shape[0] > batch.host.T or keys is not None
+        out = torch.zeros_like(q) if untouched else torch.empty_like(q)
         lse = None
         if need_lse:
             lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
         if plan.padded is not None:
-            k, v = self._scratch.gather(kv, plan.padded.pages)
+            k, v = self._scratch.gather(kv, plan.padded.pages, q.dtype)
             _attend_padded(q, k, v, plan.padded, spec.scale, out, lse)
         for source in plan.sources:
-            k, v = self._read(kv, source)
+            k, v = self._read(kv, source, q.dtype)
             for block in source.blocks:
                 _attend_block(q, k, v, block, spec.scale, out, lse)
         return out, lse
 
-    def _plan(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int) -> Plan:
-        """The plan of this batch for this kind of layer, made at the first such layer of a step."""
-        if batch is not self._batch:
-            self._batch = batch
-            self._plans.clear()
-        key = (spec.window, group, q.dtype, q.shape[1] // kv.k.shape[1])
-        plan = self._plans.get(key)
-        if plan is None:
-            plan = self._plans[key] = make_plan(batch, spec, group, key[3], q.dtype)
-        return plan
+    def _plan(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, keys: KeyRange | None) -> Plan:
+        """The plan of this batch for this kind of layer and these ranges, made at the first such layer of a step."""
+        plans, heads_per_kv = self._plans.of(batch), q.shape[1] // kv.kv_heads
+        # The ranges are kept with their plan, so that no others are given their id while it lives.
+        key = (spec.window, group, q.dtype, heads_per_kv, id(keys))
+        found = plans.get(key)
+        if found is None:
+            plan = (
+                make_plan(batch, spec, group, heads_per_kv, q.dtype, kv.kind == "kivi")
+                if keys is None
+                else make_ranged_plan(batch, spec, group, heads_per_kv, q.dtype, keys)
+            )
+            found = plans[key] = (plan, keys)
+        return found[0]
 
     def _decode_one(self, q: Tensor, kv: PackedKV, source: Source, scale: float) -> Tensor:
         """One row of one sequence, the shape of a chat's every token: [1, H, d] without a detour."""
-        _, kv_heads, width = kv.k.shape
+        kv_heads, width = kv.kv_heads, q.shape[2]
         block = source.blocks[0]
-        if source.pages is None:
+        if source.pages is None and kv.kind in PLAIN_KINDS:
             k, v, first = kv.k, kv.v, source.first_slot + block.lo
         else:
-            k, v = self._scratch.gather(kv, source.pages)
+            k, v = self._read(kv, source, q.dtype)
             first = block.lo
         shape = (1, kv_heads, block.hi - block.lo, width)
         k, v = _heads_first(k, shape, first), _heads_first(v, shape, first)
         return _fused(q.reshape(1, kv_heads, -1, width), k, v, None, scale).reshape(q.shape)
 
-    def _read(self, kv: PackedKV, source: Source) -> tuple[Tensor, Tensor]:
+    def _read(self, kv: PackedKV, source: Source, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Keys and values of a source [length, H_kv, d]; gathered ones are valid until the next gathering."""
         if source.pages is not None:
-            return self._scratch.gather(kv, source.pages)
+            return self._scratch.gather(kv, source.pages, dtype)
+        if kv.kind in PACKED_KINDS:
+            first = source.first_slot // PAGE_SIZE
+            pages = torch.arange(first, first - (-source.length // PAGE_SIZE), device=kv.k.device)
+            return self._scratch.gather(kv, pages, dtype)
         return kv.k.narrow(0, source.first_slot, source.length), kv.v.narrow(0, source.first_slot, source.length)
 
 
@@ -142,7 +139,7 @@ def _as_wide_as_keys(kv: PackedKV) -> PackedKV:
     """Values read as wide as the keys, see `PackedKV`: they begin with what is asked for."""
     if kv.kind == "latent":
         return PackedKV(kv.k, kv.k)
-    if kv.v.shape[2] == kv.k.shape[2]:
+    if kv.v_dim == kv.k_dim:
         return kv
     return PackedKV(kv.k, kv.v.as_strided(kv.k.shape, kv.v.stride(), kv.v.storage_offset()))
 
@@ -171,6 +168,10 @@ def _attend_block(q: Tensor, k: Tensor, v: Tensor, block: Block, scale: float, o
     out[block.row : end].view(*rows.shape).copy_(o.view(*shape, width).transpose(0, 1))
     if lse is not None and part_lse is not None:
         lse[block.row : end].view(*rows.shape[:3]).copy_(part_lse.reshape(shape).transpose(0, 1))
+    if block.nothing is not None:
+        out[block.row : end].masked_fill_(block.nothing[:, None, None], 0.0)
+        if lse is not None:
+            lse[block.row : end].masked_fill_(block.nothing[:, None], -torch.inf)
 
 
 def _attend_padded(

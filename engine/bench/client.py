@@ -9,10 +9,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from engine.catalogue.replay import replayed
 from engine.core.commands import AddRequest, LoadModel, SetOption, Shutdown
 from engine.core.engine import Engine
 from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, OptionsEvent, StepRecord, TokensEvent
-from engine.protocol import Fit, LoadOptions, ModelCard, Sampling, Timings, Value
+from engine.protocol import Fit, LoadOptions, ModelCard, Sampling, Timings, Usage, Value
 
 
 class EngineError(RuntimeError):
@@ -27,10 +28,14 @@ class Answer(NamedTuple):
     steps: list[StepRecord]
     gaps: list[float]
     """Seconds between the arrivals of its tokens, the first excluded."""
+    usage: Usage
 
 
 class EngineClient:
-    """An engine in a thread of its own. Not thread-safe: one caller at a time."""
+    """An engine in a thread of its own. Not thread-safe: one caller at a time.
+
+    Every prompt is read from its first token, unless its ``optimisations`` say otherwise.
+    """
 
     def __init__(self) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -60,7 +65,7 @@ class EngineClient:
         self, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
     ) -> Answer:
         """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
-        self.engine.submit(AddRequest("bench", prompt_ids, sampling, 1, optimisations or {}))
+        self.engine.submit(AddRequest("bench", prompt_ids, sampling, 1, _cold(optimisations)))
         return self._collect(("bench",), {})["bench"]
 
     def together(
@@ -69,7 +74,7 @@ class EngineClient:
         """Answer all prompts at once, to their ends. Each answer's ``steps`` are those of all of them."""
         names = [f"bench {number}" for number in range(len(prompts))]
         for name, prompt in zip(names, prompts, strict=True):
-            self.engine.submit(AddRequest(name, prompt, sampling, 1, optimisations or {}))
+            self.engine.submit(AddRequest(name, prompt, sampling, 1, _cold(optimisations)))
         answers = self._collect(names, {})
         return [answers[name] for name in names]
 
@@ -77,8 +82,8 @@ class EngineClient:
         self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
     ) -> Answer:
         """The answer to ``running`` while a second prompt arrives once ``after_tokens`` tokens of it are there."""
-        self.engine.submit(AddRequest("running", running, sampling))
-        later = {"arriving": AddRequest("arriving", arriving, sampling)}
+        self.engine.submit(AddRequest("running", running, sampling, 1, _cold(None)))
+        later = {"arriving": AddRequest("arriving", arriving, sampling, 1, _cold(None))}
         return self._collect(("running", "arriving"), later, after_tokens)["running"]
 
     def _collect(self, names: Sequence[str], later: dict[str, AddRequest], after_tokens: int = 0) -> dict[str, Answer]:
@@ -101,7 +106,10 @@ class EngineClient:
                 finished[event.request_id] = event
                 if event.reason in ("error", "memory"):
                     raise EngineError(event.detail or event.reason)
-        return {name: Answer(ids[name], finished[name].timings, steps, _gaps(arrivals[name])) for name in names}
+        return {
+            name: Answer(ids[name], finished[name].timings, steps, _gaps(arrivals[name]), finished[name].usage)
+            for name in names
+        }
 
     def weight_bytes(self) -> int:
         """Bytes that the loaded model's weights take."""
@@ -123,6 +131,10 @@ class EngineClient:
         if isinstance(event, ErrorEvent):
             raise EngineError(event.message)
         return event
+
+
+def _cold(optimisations: Mapping[str, Value] | None) -> dict[str, Value]:
+    return {**replayed(), **(optimisations or {})}
 
 
 def _gaps(arrivals: Sequence[float]) -> list[float]:

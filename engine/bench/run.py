@@ -11,6 +11,7 @@ import msgspec
 import torch
 from rich.console import Console
 
+from engine.bench.cache import CacheFigures, measure_cache
 from engine.bench.client import EngineClient
 from engine.bench.compare import Comparison, compare
 from engine.bench.formats import FormatFigures, measure_formats
@@ -18,7 +19,7 @@ from engine.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.bench.programs import COMPARED
 from engine.bench.shapes import SHAPES, Shape
 from engine.bench.switches import BundledFigures, measure_switches
-from engine.bench.tables import show_bundled, show_comparison, show_formats, show_shape
+from engine.bench.tables import show_bundled, show_cache, show_comparison, show_formats, show_shape
 from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
 from engine.config import bundled_model, cache_folder
 from engine.core.loading import release_memory
@@ -43,6 +44,7 @@ class Report(msgspec.Struct, frozen=True):
     shapes: list[ShapeFigures]
     comparisons: list[Comparison]
     formats: list[FormatFigures] = []
+    cache: CacheFigures | None = None
 
 
 def run(
@@ -57,12 +59,14 @@ def run(
     tokens: int | None = None,
     formats: tuple[str, ...] = (),
     quantise: Quantise = "none",
+    cache: bool = False,
 ) -> Report:
     """Measure, print tables on standard output as they are filled, and write the figures to ``json_file``.
 
     ``shapes`` None is what suits the device: 1B on a CPU, 1B and 8B on a GPU. ``tokens`` are those written in each
     measurement of a shape (None: 128) or of a switch (96). With ``formats`` (names of
-    :data:`engine.bench.formats.KNOWN`) the shapes are measured in those instead of by themselves.
+    :data:`engine.bench.formats.KNOWN`) the shapes are measured in those instead of by themselves. ``cache``: the parts
+    of the cache on traces, with ``model`` or the bundled one.
     """
     console = Console()
     if not console.is_terminal:
@@ -88,6 +92,10 @@ def run(
         bundled = measure_bundled(model, rounds, say, tokens or 96, quantise)
         show_bundled(bundled, console)
         keep(bundled=bundled)
+    if cache:
+        traced = measure_traces(model, rounds, say, quantise)
+        show_cache(traced, console)
+        keep(cache=traced)
     if shapes is None:
         shapes = tuple(SHAPES.values()) if torch.cuda.is_available() else (SHAPES["1b"],)
     root, count = cache_folder() / "bench", tokens or 128
@@ -113,6 +121,17 @@ def run(
 def _machine() -> str:
     machine = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
     return f"{machine}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else machine
+
+
+def measure_traces(
+    model: Path | None, rounds: int, say: Callable[[str], None], quantise: Quantise = "none"
+) -> CacheFigures:
+    """The parts of the cache on traces that share text, with ``model`` (None: the bundled one, without its draft)."""
+    path = bundled_model().path if model is None else str(model)
+    say(f"loading {path}")
+    with EngineClient() as client:
+        client.load(path, "", LoadOptions(quantise=quantise))
+        return measure_cache(client, rounds=rounds, say=say)
 
 
 def measure_bundled(

@@ -9,6 +9,8 @@ from torch import Tensor
 
 PLAIN_KINDS = ("dense", "latent", "wide")
 """The kinds of `PackedKV` whose elements are numbers as they are."""
+PACKED_KINDS = ("int8", "int4", "kivi")
+"""Those whose elements are codes (`engine.cache.codecs`)."""
 CHANNEL_GROUP = 32
 """Tokens (two pages) that share a scale where keys are packed along channels, kind "kivi"."""
 
@@ -30,6 +32,9 @@ class PackedKV(NamedTuple):
     even page and its minimum at the odd one. v as in "int4", with v_bits. A sequence's last tokens are not in these
     arenas but in `recent`, dense, under the pages of the batch's group 1.
 
+    `bounds` [pages, H_kv, 2 * d], where a store keeps them: of each channel the least of a page's 16 keys, then, after
+    all of these, the greatest (engine/cache/quest.py).
+
     Codes of b bits: a head's d channels are 8 / b planes, one after the other, and byte j holds channel j of every
     plane, the first plane in its lowest bits.
     """
@@ -42,6 +47,7 @@ class PackedKV(NamedTuple):
     k_bits: int = 16
     v_bits: int = 16
     recent: PackedKV | None = None
+    bounds: Tensor | None = None
 
     @property
     def kv_heads(self) -> int:
@@ -73,6 +79,8 @@ class Placement(NamedTuple):
     first_slot: Sequence[int]
     """[G]: >= 0 promises that the slots of a group are consecutive from there."""
     flush: Flush | None = None
+    pages: Tensor | None = None
+    """[N] int64, each page of group 0 that the rows write once, for stores that look at whole pages."""
 
 
 def value_group(width: int) -> int:

@@ -118,6 +118,10 @@ class PagePool:
         """References to the page, of all owners together."""
         return self._refs[page]
 
+    def all_refs(self) -> list[int]:
+        """References to every page, page 0 included."""
+        return self._refs.copy()
+
     def owned_by(self, owner: Hashable) -> list[int]:
         """Pages that the owner refers to, in the order in which it came to them."""
         return list(self._owned.get(owner, ()))

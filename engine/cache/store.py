@@ -12,6 +12,7 @@ from torch import Tensor
 
 from engine.cache.packed import PackedKV, Placement
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.transfer import PageTransfer
 
 
 class KVStore(Protocol):
@@ -22,6 +23,15 @@ class KVStore(Protocol):
 
     num_groups: int
     """Layer groups of a batch that it addresses: 1, or 2 where recent tokens have pages of their own."""
+    residual: int
+    """Tokens at the end of a sequence that are not packed yet (`engine.cache.recent`); 0: every token is."""
+
+    @property
+    def recent(self) -> KVStore | None:
+        """Holds those tokens, under the page numbers of group 1.
+
+        The methods here are about group 0, but for `write` and for `move_slots`, which moves rows of the present step.
+        """
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`)."""
@@ -35,27 +45,45 @@ class KVStore(Protocol):
     def copy_page(self, src: int, dst: int) -> None:
         """Copy one page in every layer."""
 
-    def export_pages(self, pages: Sequence[int]) -> Tensor:
-        """The content of the pages, on the host: an opaque tensor that `import_pages` reads."""
+    def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
+        """The content of the pages, on the host: uint8 [n, page_bytes], in `out` if given. Ready when it returns."""
 
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
-        """Write what `export_pages` gave to the pages (other numbers, the same count)."""
+        """Write what `export_pages` gave to the pages (other numbers, the same count).
+
+        Raises ValueError if it is of another shape.
+        """
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of an exported page."""
+
+    @property
+    def page_layout(self) -> str:
+        """What they are, in words: pages travel between stores that agree in it, in kind and in model."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the arenas are."""
 
     def bytes_per_token(self) -> float:
-        """Bytes of one token in all layers, keys and values, scales included."""
+        """Bytes of one token in all layers, keys and values, scales included, `recent` not."""
 
     def storage_size(self) -> int:
-        """Bytes that the arenas hold."""
+        """Bytes that the arenas hold, those of `recent` included."""
 
 
-class _ArenaStore:
-    """What all stores in the model's dtype do: their arenas, layer by layer, are [pages * 16, H_kv, d]."""
+class ArenaStore:
+    """What all stores do: in each of their arenas a page is a run of memory, and mostly [pages * 16, H_kv, d]."""
 
     num_groups = 1
+    residual = 0
+    recent: KVStore | None = None
 
     def __init__(self, pages: int, arenas: list[Tensor], views: list[PackedKV]) -> None:
         self.layers, self.pages = len(views), pages
         self._arenas, self._views = arenas, views
+        self._transfer = PageTransfer(arenas, pages)
 
     def view(self, layer: int) -> PackedKV:
         """See `KVStore.view`."""
@@ -69,22 +97,31 @@ class _ArenaStore:
     def copy_page(self, src: int, dst: int) -> None:
         """See `KVStore.copy_page`."""
         for arena in self._arenas:
-            arena.narrow(0, dst * PAGE_SIZE, PAGE_SIZE).copy_(arena.narrow(0, src * PAGE_SIZE, PAGE_SIZE))
+            rows = arena.shape[0] // self.pages
+            arena.narrow(0, dst * rows, rows).copy_(arena.narrow(0, src * rows, rows))
 
-    def export_pages(self, pages: Sequence[int]) -> Tensor:
-        """See `KVStore.export_pages`: [pages, elements] in the dtype of the store, each layer's keys, then values."""
-        index = torch.tensor(list(pages), dtype=torch.int64, device=self._device)
-        return torch.cat([arena.index_select(0, index) for arena in self._by_page()], dim=1).cpu()
+    def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
+        """See `KVStore.export_pages`: of each page each layer's keys, then values."""
+        return self._transfer.export(pages, out)
 
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
-        """See `KVStore.import_pages`. Raises ValueError if the data has another shape."""
-        arenas = self._by_page()
-        widths = [arena.shape[1] for arena in arenas]
-        if tuple(data.shape) != (len(pages), sum(widths)):
-            raise ValueError(f"exported pages have the shape {tuple(data.shape)}, not {(len(pages), sum(widths))}")
-        index = torch.tensor(list(pages), dtype=torch.int64, device=self._device)
-        for arena, part in zip(arenas, data.to(self._device).split(widths, dim=1), strict=True):
-            arena.index_copy_(0, index, part)
+        """See `KVStore.import_pages`."""
+        self._transfer.import_(pages, data)
+
+    @property
+    def page_bytes(self) -> int:
+        """See `KVStore.page_bytes`."""
+        return self._transfer.page_bytes
+
+    @property
+    def page_layout(self) -> str:
+        """See `KVStore.page_layout`."""
+        return self._transfer.layout
+
+    @property
+    def device(self) -> torch.device:
+        """See `KVStore.device`."""
+        return self._transfer.device
 
     def bytes_per_token(self) -> float:
         """See `KVStore.bytes_per_token`."""
@@ -94,16 +131,8 @@ class _ArenaStore:
         """See `KVStore.storage_size`."""
         return sum(arena.numel() * arena.element_size() for arena in self._arenas)
 
-    @property
-    def _device(self) -> torch.device:
-        return self._arenas[0].device
 
-    def _by_page(self) -> list[Tensor]:
-        """Every arena as [pages, 16 * H_kv * d]."""
-        return [arena.view(self.pages, -1) for arena in self._arenas]
-
-
-class DenseKVStore(_ArenaStore):
+class DenseKVStore(ArenaStore):
     """Arenas in the dtype of the model: one pair [pages * 16, H_kv, d] for each layer."""
 
     def __init__(
@@ -119,7 +148,7 @@ class DenseKVStore(_ArenaStore):
         """`pages` counts page 0, which belongs to nobody and takes the writes of padding rows."""
         widths = (head_dim, head_dim if v_head_dim is None else v_head_dim)
         arenas = [
-            _arena((pages * PAGE_SIZE, kv_heads, width), dtype, torch.device(device))
+            new_arena((pages * PAGE_SIZE, kv_heads, width), dtype, torch.device(device))
             for _ in range(layers)
             for width in widths
         ]
@@ -133,7 +162,7 @@ class DenseKVStore(_ArenaStore):
         _store(arenas.v, v, to)
 
 
-class LatentKVStore(_ArenaStore):
+class LatentKVStore(ArenaStore):
     """What multi-head latent attention keeps: one arena [pages * 16, 1, rank + rope] for each layer.
 
     A key is a token's latent, then the rotated key that all heads share; its value is the latent again, so there is
@@ -151,7 +180,7 @@ class LatentKVStore(_ArenaStore):
     ) -> None:
         """`pages` counts page 0, as in `DenseKVStore`."""
         shape = (pages * PAGE_SIZE, 1, rank + rope)
-        arenas = [_arena(shape, dtype, torch.device(device)) for _ in range(layers)]
+        arenas = [new_arena(shape, dtype, torch.device(device)) for _ in range(layers)]
         super().__init__(pages, arenas, [PackedKV(k, k[..., :rank], "latent") for k in arenas])
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
@@ -166,7 +195,7 @@ def _store(arena: Tensor, rows: Tensor, to: Placement) -> None:
         arena.index_copy_(0, to.slots[0], rows)
 
 
-def _arena(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def new_arena(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """Zeros, because attention may read a slot that is masked but was never written, and 0 * NaN is NaN.
 
     On a CPU they come from the operating system's zero pages: an arena takes memory only as it is written.

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from engine.catalogue.cache import CACHE
+from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
 from engine.catalogue.option import MISSING, Capability, Choice, Conflict, Option, OptionError
+from engine.catalogue.page_policies import PAGE_POLICIES
 from engine.catalogue.scheduling import SCHEDULING
 from engine.catalogue.speculation import SPECULATION
 from engine.catalogue.weights import WEIGHTS
@@ -34,6 +36,8 @@ __all__ = [
 
 CATALOGUE: tuple[Option, ...] = (
     *CACHE,
+    *KV_KINDS,
+    *PAGE_POLICIES,
     *SCHEDULING,
     *SPECULATION,
     *WEIGHTS,

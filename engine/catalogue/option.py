@@ -8,13 +8,24 @@ from typing import Literal
 
 from engine.protocol import Exactness, Value
 
-Capability = Literal["model", "draft model", "packed weights", "native kernel"]
+Capability = Literal[
+    "model",
+    "draft model",
+    "packed weights",
+    "native kernel",
+    "sliding window",
+    "page bounds",
+    "packed cache",
+]
 """What a switch may need before it can apply."""
 
 MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "draft model": "Needs a draft model: load one beside the model.",
     "packed weights": "This model's weights are not packed: each has 16 or 32 bits.",
+    "sliding window": "This model's positions or its cache allow no window.",
+    "page bounds": "This model's cache keeps no bounds of its pages, by which they could be ranked.",
+    "packed cache": "This model's keys and values cannot be packed: its heads share latents, or have an odd width.",
     "native kernel": "Kvasir's own kernel does not serve this device: kvasir doctor says why.",
 }
 

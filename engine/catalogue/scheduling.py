@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.catalogue.option import Option
+from engine.catalogue.option import Choice, Option
 
 SCHEDULING = (
     Option(
@@ -34,5 +34,21 @@ SCHEDULING = (
         shows="time to first token against inter-token latency",
         reference="Agrawal et al. 2024, Sarathi-Serve (arXiv 2403.02310)",
         compare=(64, 512),
+    ),
+    Option(
+        key="admission",
+        title="Order of admission",
+        group="Scheduling",
+        default="longest_prefix",
+        scope="engine",
+        applies="live",
+        exactness="lossless",
+        explains="Of those that wait, takes in first whose beginning the cache holds, and lets one wait while a "
+        "neighbour reads the same beginning. "
+        "First come, first served takes them in order of arrival.",
+        shows="share of prompt tokens found, with many answers waiting",
+        reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
+        choices=(Choice("longest_prefix", "longest prefix first"), Choice("first_come", "first come, first served")),
+        compare=("first_come", "longest_prefix"),
     ),
 )

@@ -177,7 +177,10 @@ def cache(
 
 @app.command()
 def bench(
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of every measurement.")] = 5,
+    rounds: Annotated[
+        int | None,
+        typer.Option(min=1, help="Rounds of every measurement: 5, or 2 with --cache, if left out.", show_default=False),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every program measured.")] = None,
     model: Annotated[Path | None, typer.Option(help="Measure the switches on this model folder instead.")] = None,
     switches: Annotated[bool, typer.Option(help="Measure each switch on and off.")] = True,
@@ -194,6 +197,12 @@ def bench(
         typer.Option(help="Measure the shapes in these formats instead: all, or such as gptq,nf4,q4_k,bf16-nf4."),
     ] = None,
     quantise: Annotated[str, typer.Option(help=f"For --model. {QUANTISE_HELP}")] = "none",
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache", help="Measure the parts of the cache on chats and prompts that share text, and no more."
+        ),
+    ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
     """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
@@ -201,16 +210,17 @@ def bench(
         from engine.bench.run import run
 
         run(
-            switches=switches and formats is None,
-            shapes=_shapes(shapes),
+            switches=switches and formats is None and not cache,
+            shapes=[] if cache and shapes is None else _shapes(shapes),
             programs=_programs(programs),
-            rounds=rounds,
+            rounds=rounds or (2 if cache else 5),
             threads=threads,
             model=model,
             json_file=json_file,
             tokens=tokens,
             formats=_formats(formats),
             quantise=_quantise(quantise),
+            cache=cache,
         )
 
 

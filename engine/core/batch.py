@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
 from torch import Tensor
 
 from engine.cache.packed import Placement
@@ -40,6 +41,25 @@ class HostShape:
     trees: Sequence[bool] = ()
 
 
+class RowViews(NamedTuple):
+    """What the rows of a step see besides causality, for each of the `host.T` real rows; None: no row is restricted so.
+
+    Host arrays, functions of the row's index in its sequence alone (engine/cache/policies.py), so that how rows were
+    batched changes nothing.
+    """
+
+    first: np.ndarray | None = None
+    """[T] int64: the row sees keys from this index on..."""
+    sinks: np.ndarray | None = None
+    """[T] int64: ... and besides so many of its sequence's first keys, with its query rotated to"""
+    sink_positions: Tensor | None = None
+    """[T] int64 on the device, padded as the batch is."""
+    packed_until: np.ndarray | None = None
+    """[T] int64: keys before this index are read packed, the others from the recent ones (`PackedKV.recent`)."""
+    sparse: np.ndarray | None = None
+    """[T] int64: so many pages each head of the row chooses; 0: it reads all."""
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Rows of S sequences, flattened: sequence s has the rows row_start[s] to row_start[s + 1] - 1.
@@ -59,6 +79,7 @@ class Batch:
     want_logits: Tensor  # [L] int64: indices of rows
     want_hidden: frozenset[int]  # layers whose input is wanted; num_layers = what the final norm reads
     host: HostShape
+    views: RowViews | None = None  # None: every row sees its whole sequence
 
 
 class ForwardOutput(NamedTuple):

@@ -11,22 +11,27 @@ import torch
 
 from engine import config
 from engine.attention.registry import Attention
+from engine.cache.kinds import KVKind
+from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.store import KVStore
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
+from engine.core.inspecting import Readers, ReadersFactory
 from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed, Progress
 from engine.core.options import EngineOptions
 from engine.core.parts import Part, fallbacks, open_draft, prove
 from engine.core.runner import RunnableModel, Runner, SequenceRows
+from engine.core.score import Reader, pages_for, reader
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
-from engine.models.arenas import new_store
+from engine.models.arenas import SIXTEEN_BITS, new_store, refuses
 from engine.models.base import CausalLM
 from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.speculation.base import Proposer
@@ -58,6 +63,7 @@ class CheckpointLoader:
             draft, draft_ignored = (None, "") if draft is None else draft.quantised(asked.quantise)
             opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
             opened.notices += [text for text in (notice, ignored or draft_ignored) if text]
+            opened.kind, opened.kind_refused = _served(target, options.kv_kind)
             opened.credit = _held(resident, device)
             opened.size_up()
             return opened
@@ -80,6 +86,7 @@ class OpenedCheckpoint:
         self.packing = packing
         self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
         self.target, self.draft, self.draft_refused = target, draft, draft_refused
+        self.kind, self.kind_refused = SIXTEEN_BITS, ""
         self.notices: list[str] = []
         self.times = LoadTimes()
         self.credit = 0
@@ -128,12 +135,15 @@ class OpenedCheckpoint:
             # The weights are in memory by now: what is free is what is left beside them.
             self.credit = model.storage_size() + (draft.storage_size() if draft is not None else 0)
             self._plan = self._planned(free_bytes(self.device))
-            runner = self._runner(model, self._plan.pages)
+            runner = self._runner(model, self._plan.pages, self.kind, self._plan.recent_pages)
             proposers: list[Proposer] = [NgramProposer()]
+            stores = [runner.kv]
             if draft is not None:
+                draft_runner = self._runner(draft, self._plan.pages)
+                stores.append(draft_runner.kv)
                 proposers.append(
                     DraftModelProposer(
-                        self._runner(draft, self._plan.pages),
+                        draft_runner,
                         model.config.vocab_size,
                         self.target.eos_ids,
                         draft.bytes_read_per_step(),
@@ -141,8 +151,14 @@ class OpenedCheckpoint:
                     )
                 )
             progress("first pass", 0.99)
-            runner.forward([SequenceRows([0], 0, [1], want_logits=1)])
-        return self._loaded(model, draft, runner, tuple(proposers))
+            recent = ([1],) if self.kind.residual else ()
+            runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=recent)])
+        return self._loaded(model, draft, runner, tuple(stores), tuple(proposers))
+
+    def _again(self, weights: tuple[CausalLM, CausalLM | None], kind: KVKind) -> LoadedModel:
+        """The same weights with arenas of another kind (`LoadedModel.with_kind`)."""
+        self.kind, self.kind_refused = kind, ""
+        return self.assemble(weights, lambda stage, fraction: None)
 
     def _load(self, part: Part, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
         kept = self._kept(part.checkpoint)
@@ -168,18 +184,24 @@ class OpenedCheckpoint:
             return None
         return model
 
-    def _runner(self, model: CausalLM, pages: int) -> Runner:
-        store = new_store(model.config, pages, model.dtype, self.device)
-        return Runner(cast(RunnableModel, model), store, Attention(model.numerics), self.device)
+    def _runner(
+        self, model: CausalLM, pages: int, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
+    ) -> Runner:
+        return _runner(model, pages, self.device, kind, recent_pages)
 
     def _loaded(
-        self, model: CausalLM, draft: CausalLM | None, runner: Runner, proposers: tuple[Proposer, ...]
+        self,
+        model: CausalLM,
+        draft: CausalLM | None,
+        runner: Runner,
+        stores: tuple[KVStore, ...],
+        proposers: tuple[Proposer, ...],
     ) -> LoadedModel:
         assert self._plan is not None
         checkpoint = self.target.checkpoint
         template, channels = self.target.template, self.target.channels
         notices = [*self.notices, *checkpoint.notices, *fallbacks(model, checkpoint.path.name)]
-        notices += [template.notice] if template.notice else []
+        notices += [text for text in (template.notice, self.kind_refused) if text]
         card = ModelCard(
             name=checkpoint.path.name,
             path=str(checkpoint.path),
@@ -205,7 +227,8 @@ class OpenedCheckpoint:
             pages=self._plan.pages,
             limit=self.limit,
             weight_bytes=model.bytes_read_per_step(),
-            kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype),
+            kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
+            stores=stores,
             proposers=proposers,
             sampling=checkpoint.generation_config.sampling,
             checkpoint=checkpoint,
@@ -219,25 +242,55 @@ class OpenedCheckpoint:
             path=self.command.path,
             draft_path=self.command.draft,
             options=self.command.options,
+            readers=_readers(model, self.device, self.kind),
+            kind=self.kind,
+            recent_pages=self._plan.recent_pages,
+            with_kind=lambda kind: self._again((model, draft), kind),
         )
 
     def _planned(self, free: int) -> estimate.Plan:
         draft = self.draft
+        draft_kv = draft.kv_bytes(self.dtype) if draft is not None else 0
         shape = self.target.checkpoint.config
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing),
             draft_weights=draft.checkpoint.resident_bytes(self.dtype, self.draft_packing) if draft is not None else 0,
-            kv_bytes=self.target.kv_bytes(self.dtype) + (draft.kv_bytes(self.dtype) if draft is not None else 0),
+            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + draft_kv,
             activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
             context=self.limit,
             free=free,
             memory=self.command.options.memory,
             credit=self.credit,
+            residual=self.kind.residual,
+            recent_bytes=self.target.kv_bytes(self.dtype),
+            rows=_ROWS,
         )
 
     def _bytes_on_disk(self) -> int:
         draft = self.draft.checkpoint.weight_bytes if self.draft is not None else 0
         return self.target.checkpoint.weight_bytes + draft
+
+
+def _runner(
+    model: CausalLM, pages: int, device: torch.device, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
+) -> Runner:
+    store = new_store(model.config, pages, model.dtype, device, kind, recent_pages)
+    return Runner(cast(RunnableModel, model), store, Attention(model.numerics), device)
+
+
+def _readers(model: CausalLM, device: torch.device, kind: KVKind) -> ReadersFactory:
+    """Readers with arenas as those of the answers, and with exact ones."""
+
+    def exact(length: int) -> Reader:
+        return reader(_runner(model, pages_for(length) + 1, device))
+
+    def readers(policy: PagePolicy) -> Readers:
+        def present(length: int) -> Reader:
+            return reader(_runner(model, pages_for(length) + 1, device, kind), policy)
+
+        return Readers(exact, present, f"{kind.title}, {policy.title}")
+
+    return readers
 
 
 def _check(options: LoadOptions) -> None:
@@ -249,6 +302,12 @@ def _check(options: LoadOptions) -> None:
     if options.context is not None and options.context < PAGE_SIZE:
         text = f"A context of {options.context} tokens is too short. Give {PAGE_SIZE} or more, or the model's own."
         raise LoadFailed("bad_options", text)
+
+
+def _served(target: Part, kind: KVKind) -> tuple[KVKind, str]:
+    """The kind that was wished for, or 16 bits and the reason."""
+    reason = refuses(target.checkpoint.config, kind)
+    return (SIXTEEN_BITS, reason) if reason else (kind, "")
 
 
 def _held(resident: LoadedModel | None, device: torch.device) -> int:

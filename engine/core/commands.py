@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, NamedTuple
 
+from engine.core.cache_view import CacheView, PageView, TreeView
+from engine.core.score import Scores
 from engine.protocol import LoadOptions, Sampling, Value
 
 
@@ -12,6 +14,8 @@ class AddRequest(NamedTuple):
     """Generate ``n`` answers to a prompt. Events name the answers 0 to n - 1.
 
     ``continues``: the answer goes on from plain text (no chat template), so that its first space belongs to it.
+    ``window``: rows see the first few tokens and these many last ones (a multiple of 16), so that prompt and answer may
+    outgrow the context; None: rows see all. ``chat`` is the conversation as the client calls it, "" where it has none.
     """
 
     id: str
@@ -20,6 +24,8 @@ class AddRequest(NamedTuple):
     n: int = 1
     optimisations: Mapping[str, Value] = {}
     continues: bool = False
+    window: int | None = None
+    chat: str = ""
 
 
 class CancelRequest(NamedTuple):
@@ -45,8 +51,36 @@ class UnloadModel(NamedTuple):
     pass
 
 
+class Inspect(NamedTuple):
+    """Look into the cache between two steps. ``reply`` is called on the engine thread, with None without a model.
+
+    "pages" gives a :class:`CacheView`, "tree" a :class:`TreeView` (None where there is no prefix tree), "page" the
+    :class:`PageView` of page number ``page`` (of the pool, so 1 is the first; None for a number that it lacks).
+    """
+
+    kind: Literal["pages", "tree", "page"]
+    reply: Callable[[CacheView | TreeView | PageView | None], None]
+    page: int = 0
+
+
+class MeasureText(NamedTuple):
+    """Score a text as the present kind of keys and values and the page policy see it, beside 16 bits and all pages.
+
+    ``reply`` is called on the engine thread, with a sentence where it cannot be done. Answers in progress go on.
+    """
+
+    token_ids: Sequence[int]
+    reply: Callable[[Scores | str], None]
+
+
+class DropChat(NamedTuple):
+    """A conversation was deleted: whatever is kept of it beyond its requests goes too."""
+
+    chat: str
+
+
 class Shutdown(NamedTuple):
     pass
 
 
-Command = AddRequest | CancelRequest | SetOption | LoadModel | UnloadModel | Shutdown
+Command = AddRequest | CancelRequest | SetOption | LoadModel | UnloadModel | Inspect | MeasureText | DropChat | Shutdown

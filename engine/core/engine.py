@@ -12,24 +12,42 @@ import time
 from collections import deque
 from collections.abc import Callable
 
+from engine.cache.kinds import KVKind
+from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
+from engine.cache.saved import SavedChats
 from engine.catalogue import BY_KEY, Capability, OptionError
 from engine.checkpoints.errors import LoadCancelled
 from engine.core.checkpoint_loader import CheckpointLoader
-from engine.core.commands import AddRequest, CancelRequest, Command, LoadModel, SetOption, Shutdown, UnloadModel
+from engine.core.commands import (
+    AddRequest,
+    CancelRequest,
+    Command,
+    DropChat,
+    Inspect,
+    LoadModel,
+    MeasureText,
+    SetOption,
+    Shutdown,
+    UnloadModel,
+)
 from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent, OptionsEvent, UnloadedEvent
+from engine.core.inspecting import Measuring, Readers, inspected
 from engine.core.loaded import LoadedModel
 from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
 from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.stepper import Stepper, is_out_of_memory
 from engine.layers.linear.triton.runtime import machine_declines
+from engine.models import arenas, restrictions
 from engine.native.library import declines as native_declines
-from engine.protocol import OptionSpec
+from engine.protocol import CacheStats, OptionSpec, Value
 from engine.sampling.params import SamplingError, resolve
 
 _log = logging.getLogger(__name__)
 
 MAX_ANSWERS = 64
+ENDLESS = 1 << 40
+"""The context of a chat over whose text a window slides, in tokens."""
 
 
 class Engine:
@@ -41,9 +59,13 @@ class Engine:
         device: str = "auto",
         clock: Callable[[], float] = time.monotonic,
         loader: Loader | None = None,
+        saved: SavedChats | None = None,
     ) -> None:
-        """``device`` is what "auto" in a load means: "auto", "cpu" or "cuda". ``loader`` brings models into memory."""
-        self._emit, self._clock = emit, clock
+        """``device`` is what "auto" in a load means: "auto", "cpu" or "cuda". ``loader`` brings models into memory.
+
+        ``saved`` keeps chats in files while the quota (``disk_cache``) is above 0; None: never.
+        """
+        self._emit, self._clock, self._saved = emit, clock, saved
         self._loader: Loader = loader or CheckpointLoader(device)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._options = EngineOptions()
@@ -53,6 +75,8 @@ class Engine:
         self._submitting = threading.Lock()
         self._stopping = False
         self._arrivals = 0
+        self._version = 0
+        self._measuring = Measuring()
 
     # --- from any thread -----------------------------------------------------------------------------------------
 
@@ -78,6 +102,15 @@ class Engine:
     def catalogue_state(self) -> list[OptionSpec]:
         return self._options.state()
 
+    def cache_version(self) -> int:
+        """Another number whenever pages may have changed hands; for any thread."""
+        return self._version
+
+    def cache_stats(self) -> CacheStats:
+        """What the cache did since the model was loaded; for any thread."""
+        stepper = self._stepper
+        return stepper.cache.stats if stepper is not None else CacheStats()
+
     # --- the engine thread ---------------------------------------------------------------------------------------
 
     def run(self) -> None:
@@ -88,6 +121,8 @@ class Engine:
             self._check()
             self._obey(self._commands.get())
         self._unload("")
+        if self._saved is not None:
+            self._saved.close()
 
     def step(self) -> bool:
         """Obey all commands that wait, then do one step; whether anything was done."""
@@ -101,24 +136,27 @@ class Engine:
             worked = True
         if self._stepper is not None and not self._stopping:
             worked = self._step(self._stepper) or worked
+            worked = self._measuring.step() or worked
         return worked
 
     def _step(self, stepper: Stepper) -> bool:
         """One step; a fault in the loop itself ends all answers, and the model goes on with clean books."""
+        self._version += stepper.busy
         try:
             return stepper.step()
         except Exception as error:
             _log.exception("the step loop failed")
             stepper.abandon(f"The engine failed ({error}). Try again; the log has the details.")
-            self._stepper = Stepper(stepper.model, self._options, self._emit, self._clock)
+            self._stepper = Stepper(stepper.model, self._options, self._emit, self._clock, self._saved)
             return True
 
     def install(self, model: LoadedModel) -> None:
         """Serve this model from now on (the end of a load)."""
-        self._stepper = Stepper(model, self._options, self._emit, self._clock)
-        for numerics in model.numerics:
-            numerics.batch_invariant = self._options.batch_invariant
+        self._stepper = Stepper(model, self._options, self._emit, self._clock, self._saved)
+        self._version += 1
         self._options.adopt(_capabilities(model))
+        for numerics in model.numerics:
+            self._options.apply_to(numerics)
         self._emit(LoadedEvent(model.card, model.fit))
         self._emit(OptionsEvent(self._options.state()))
 
@@ -127,9 +165,7 @@ class Engine:
         if self._stepper is None:
             return
         try:
-            self._stepper.pool.check()
-            if self._stepper.pool.used_count:
-                raise AssertionError(f"{self._stepper.pool.used_count} pages are owned by nobody who runs")
+            self._stepper.cache.check(idle=True)
         except AssertionError as error:
             _log.exception("the page pool does not add up")
             self._emit(ErrorEvent("internal", f"The page ledger does not add up ({error}). Load the model again."))
@@ -142,6 +178,7 @@ class Engine:
                 case CancelRequest(id):
                     if self._stepper is not None:
                         self._stepper.cancel(id)
+                        self._version += 1
                 case SetOption(key, value):
                     self._set(key, value)
                 case LoadModel():
@@ -150,6 +187,14 @@ class Engine:
                     self._load(command)
                 case UnloadModel():
                     self._unload("")
+                case Inspect():
+                    command.reply(inspected(self._stepper, command, self._version))
+                case MeasureText():
+                    model = self.loaded
+                    self._measuring.add(model, self._readers(model), command)
+                case DropChat(chat):
+                    if self._saved is not None:
+                        self._saved.forget(chat)
                 case Shutdown():
                     self._stopping = True
         except (OptionError, SamplingError, LoadFailed) as refused:
@@ -169,23 +214,39 @@ class Engine:
             return
         model = stepper.model
         params = resolve(command.sampling, model.sampling)
-        options = self._options.for_request(command.optimisations)
+        options = self._options.for_request(command.optimisations, len(command.prompt_ids))
+        context = model.limit
+        if command.window is not None:
+            options, context = options._replace(policy=self._window(model, command.window)), ENDLESS
         now = self._clock()
+        first: Request | None = None
         for answer in range(command.n):
             self._arrivals += 1
-            stepper.add(
-                Request(
-                    command.id,
-                    answer,
-                    self._arrivals,
-                    list(command.prompt_ids),
-                    params,
-                    options,
-                    model.limit,
-                    model.open_stream(params.stop, command.continues, command.prompt_ids),
-                    now,
-                )
+            request = Request(
+                command.id,
+                answer,
+                self._arrivals,
+                list(command.prompt_ids),
+                params,
+                options,
+                context,
+                model.open_stream(params.stop, command.continues, command.prompt_ids),
+                now,
             )
+            request.chat = command.chat
+            request.fork_of, first = first, first or request
+            stepper.add(request)
+
+    @staticmethod
+    def _window(model: LoadedModel, window: int) -> WindowWithSinks:
+        """The policy of a chat over whose text a window slides. Raises OptionError where the model allows none."""
+        policy = WindowWithSinks(max(window, LEAST_WINDOW))
+        if model.kind.residual:
+            raise OptionError(f"No window slides over a {model.kind.title} cache. Choose another kind of KV cache.")
+        reason = restrictions.refuses(policy, model.model.config) if model.model is not None else ""
+        if reason:
+            raise OptionError(f"{reason} Choose what else is to happen when the chat outgrows the context.")
+        return policy
 
     def _refusal(self, command: AddRequest) -> ErrorEvent | None:
         """Why the request cannot be served, before anything is made for it."""
@@ -202,7 +263,7 @@ class Engine:
             return ErrorEvent("bad_request", text, command.id)
         if prompt == 0:
             return ErrorEvent("bad_request", "The prompt is empty. Write something first.", command.id)
-        if prompt >= card.context:
+        if prompt >= card.context and command.window is None:
             text = (
                 f"The prompt has {prompt:,} tokens and the context holds {card.context:,}, the answer included. "
                 "Shorten the conversation, or load the model with a longer context."
@@ -213,6 +274,12 @@ class Engine:
             return ErrorEvent("bad_request", text, command.id)
         return None
 
+    def _readers(self, model: LoadedModel | None) -> Readers | None:
+        """How a text is scored exactly and as answers see it now; rows that choose pages do so from the first on."""
+        if model is None or model.readers is None:
+            return None
+        return model.readers(self._options.for_request({}, prompt_length=1).policy)
+
     # --- switches ------------------------------------------------------------------------------------------------
 
     def _set(self, key: str, value: bool | float | str) -> None:
@@ -221,10 +288,19 @@ class Engine:
         if self._options.values == before:
             return
         model = self.loaded
-        if key == "batch_invariant" and model is not None:
-            for numerics in model.numerics:
-                numerics.batch_invariant = self._options.batch_invariant
-        if BY_KEY[key].applies == "reload" and model is not None:
+        for numerics in model.numerics if model is not None else ():
+            self._options.apply_to(numerics)
+        if key == "batch_invariant" and self._stepper is not None:
+            self._stepper.stop_sharing()
+        if key == "disk_cache" and self._saved is not None:
+            self._saved.resize(self._options.disk_cache_bytes)
+        if BY_KEY[key].applies == "cache" and model is not None and model.with_kind is not None:
+            if model.kind != self._options.kv_kind:
+                kind, rebuild, name = model.kind, model.with_kind, model.card.name
+                del model  # its arenas make room for the new ones
+                self._rebuild_cache(kind, rebuild, name, before)
+                return
+        elif BY_KEY[key].applies == "reload" and model is not None:
             try:
                 self._load_cancelled = threading.Event()
                 self._load(LoadModel(model.path, model.draft_path, model.options))
@@ -234,6 +310,35 @@ class Engine:
                 raise
             return
         self._emit(OptionsEvent(self._options.state()))
+
+    def _rebuild_cache(
+        self, kind: KVKind, rebuild: Callable[[KVKind], LoadedModel], name: str, before: dict[str, Value]
+    ) -> None:
+        """Drop the arenas and serve the same weights with others; where those find no room, with the old ones again.
+
+        Raises :class:`LoadFailed` with a sentence if the wish was not granted.
+        """
+        assert self._stepper is not None
+        wanted = self._options.kv_kind
+        self._stepper.finish_all("cancelled", f"Stopped, because the KV cache becomes {wanted.title}.")
+        self._drop()
+        try:
+            self.install(rebuild(wanted))
+        except Exception as error:
+            _log.exception("a cache of another kind could not be made")
+            self._options.values = before
+            error.__traceback__ = None  # its frames hold what there was of the new arenas
+            release_memory()
+            try:
+                self.install(rebuild(kind))
+            except Exception:
+                self._announce_unloaded(f"{name} had no room left for its keys and values.")
+                text = f"The KV cache could not be changed ({error}). {name} is no longer loaded: load it again."
+                raise LoadFailed("out_of_memory", text) from error
+            text = f"The KV cache stays {kind.title}, because {wanted.title} could not be set up ({error})."
+            raise LoadFailed("cache_failed", text) from error
+        finally:
+            spare_the_collector()
 
     # --- loading -------------------------------------------------------------------------------------------------
 
@@ -284,6 +389,8 @@ class Engine:
     def _drop(self) -> None:
         """Let go of the model without a word: its successor is about to take its place."""
         self._stepper = None
+        self._version += 1
+        self._measuring.drop()
         release_memory()
 
     def _unload(self, reason: str) -> None:
@@ -303,8 +410,15 @@ def _capabilities(model: LoadedModel) -> frozenset[Capability]:
     found: set[Capability] = {"model"}
     if any(proposer.name == "draft" for proposer in model.proposers):
         found.add("draft model")
+    config = model.model.config if model.model is not None else None
+    if config is None or not restrictions.refuses(WindowWithSinks(1024), config):
+        found.add("sliding window")
     if model.packed:
         found.add("packed weights")
+    if model.model is not None and not arenas.refuses(model.model.config, KVKind("kivi")):
+        found.add("packed cache")
+    if config is None or config.latent is None:
+        found.add("page bounds")
     own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
     if model.model is not None and own_code_declines(model.model.dtype, model.device) is None:
         found.add("native kernel")

@@ -92,7 +92,7 @@ class StepRecord(NamedTuple):
 
     ``duration`` is the whole step in seconds, ``host_seconds`` the part outside tensor operations. ``bytes_read`` are
     the weights and the keys and values that the forward passes touched. ``ttfts`` are the times to first token, in
-    seconds, of the answers that began in this step.
+    seconds, of the answers that began in this step. ``pages_cached`` of the pages used hold text that nobody reads now.
     """
 
     time: float
@@ -106,6 +106,7 @@ class StepRecord(NamedTuple):
     pages_total: int
     pages_used: int
     live_tokens: int
+    pages_cached: int
     waiting: int
     running: int
     prefilling: int

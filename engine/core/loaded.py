@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import torch
 
+from engine.cache.kinds import KVKind
+from engine.cache.store import KVStore
 from engine.core.batch import ForwardOutput
 from engine.core.runner import SequenceRows
 from engine.layers.numerics import Numerics
@@ -18,6 +20,7 @@ from engine.text.stream import TextStream
 
 if TYPE_CHECKING:
     from engine.checkpoints.load import Checkpoint
+    from engine.core.inspecting import ReadersFactory
     from engine.models.base import CausalLM
     from engine.text.channels import ChannelStyle
     from engine.text.template import ChatTemplate
@@ -40,7 +43,10 @@ class LoadedModel:
 
     ``limit`` is the longest sequence that the model may serve, in tokens; ``card.context`` is smaller where memory sets
     it. ``pages`` counts the pool's pages, page 0 included. ``weight_bytes`` is what one forward pass reads of weights.
-    ``numerics`` are the switches that batch_invariant sets; a draft needs none, since guesses change no text.
+    ``stores`` are the arenas behind ``runner`` and the draft model's. ``recent_pages`` counts those of a second pool,
+    page 0 included, where ``kind`` keeps recent tokens apart. ``with_kind`` gives this model with arenas of another
+    kind, planned out of what is free once these are dropped. ``numerics`` are the switches that batch_invariant sets;
+    a draft needs none, since guesses change no text.
     """
 
     card: ModelCard
@@ -51,6 +57,9 @@ class LoadedModel:
     limit: int
     weight_bytes: int
     kv_bytes_per_token: float
+    stores: tuple[KVStore, ...] = ()
+    fingerprint: str = ""
+    """Of model, device and kernels: saved pages of another are of no use. "" saves none."""
     proposers: tuple[Proposer, ...] = ()
     sampling: Sampling = field(default_factory=Sampling)
     checkpoint: Checkpoint | None = None
@@ -64,6 +73,11 @@ class LoadedModel:
     path: str = ""
     draft_path: str = ""
     options: LoadOptions = field(default_factory=LoadOptions)
+    readers: ReadersFactory | None = None
+    """How a text is scored with the model beside its answers."""
+    kind: KVKind = field(default_factory=KVKind)
+    recent_pages: int = 0
+    with_kind: Callable[[KVKind], LoadedModel] | None = None
 
     def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> TextStream:
         """The text of a new answer; one that goes on from plain text has no channels."""

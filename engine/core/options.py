@@ -3,21 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, get_args
+from typing import NamedTuple, cast, get_args
 
 from engine import catalogue
+from engine.cache.kinds import KVKind
+from engine.cache.policies import KeepAll, PagePolicy, policy_of
 from engine.catalogue import Capability
+from engine.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value
+from engine.scheduling.preemption import Mode
 
 _ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 class RequestOptions(NamedTuple):
-    """The request-scope switches, as they hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
+    """The switches that hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
 
     kv_cache: bool = True
     speculation: str = "off"
     draft_length: int = 0
+    prefix_cache: bool = True
+    policy: PagePolicy = KeepAll()
 
 
 class EngineOptions:
@@ -49,8 +55,11 @@ class EngineOptions:
             if spec.value in spec.disabled_choices or (spec.disabled_reason and spec.value != spec.default):
                 self.values[spec.key] = spec.default
 
-    def for_request(self, overrides: Mapping[str, Value]) -> RequestOptions:
-        """The switches of one request. Raises :class:`engine.catalogue.OptionError` with a sentence."""
+    def for_request(self, overrides: Mapping[str, Value], prompt_length: int | None = None) -> RequestOptions:
+        """The switches of one request, whose prompt has a length that only QUEST asks for.
+
+        Raises :class:`engine.catalogue.OptionError` with a sentence.
+        """
         for key in overrides:
             if catalogue.option(key).scope != "request":
                 raise catalogue.OptionError(f"{key} holds for the whole engine: set it there, not in a request.")
@@ -59,6 +68,10 @@ class EngineOptions:
             kv_cache=bool(values["kv_cache"]),
             speculation=str(values["speculation"]),
             draft_length=int(values["draft_length"]),
+            prefix_cache=bool(values["prefix_cache"]),
+            policy=policy_of(
+                str(values["page_policy"]), int(values["window_tokens"]), int(values["quest_tokens"]), prompt_length
+            ),
         )
 
     @property
@@ -76,8 +89,49 @@ class EngineOptions:
         return int(self.values["token_budget"])
 
     @property
+    def admission(self) -> str:
+        """The order of admission: "longest_prefix" or "first_come"."""
+        return str(self.values["admission"])
+
+    @property
+    def preemption(self) -> Mode:
+        """What becomes of a preempted answer's keys and values."""
+        return cast(Mode, self.values["preemption"])
+
+    @property
+    def host_cache_bytes(self) -> int:
+        """Bytes of host memory for what the cache has no room for."""
+        return int(float(self.values["host_cache"]) * 1e9)
+
+    @property
+    def disk_cache_bytes(self) -> int:
+        """Bytes of files for saved chats; 0: none are saved."""
+        return int(float(self.values["disk_cache"]) * 1e9)
+
+    @property
     def batch_invariant(self) -> bool:
         return bool(self.values["batch_invariant"])
+
+    @property
+    def cascade(self) -> bool:
+        return bool(self.values["cascade"])
+
+    def apply_to(self, numerics: Numerics) -> None:
+        """Set the live modes of a model."""
+        numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
+
+    @property
+    def kv_kind(self) -> KVKind:
+        """How keys and values are kept."""
+        match self.values["kv_kind"]:
+            case "int8":
+                return KVKind("int8")
+            case "int4":
+                return KVKind("int4")
+            case "kivi":
+                return KVKind("kivi", int(self.values["kv_key_bits"]), int(self.values["kv_value_bits"]))
+            case _:
+                return KVKind(bounds=self.values["page_policy"] == "quest")
 
     @property
     def packing(self) -> str:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from engine.cache.kinds import KVKind
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.load import Checkpoint
 from engine.core.loading import load_name
@@ -52,8 +53,8 @@ class Part(NamedTuple):
             return self, text
         return self._replace(checkpoint=checkpoint.quantised(method)), ""
 
-    def kv_bytes(self, dtype: torch.dtype) -> int:
-        return estimate.kv_bytes_per_token(self.checkpoint.config, dtype)
+    def kv_bytes(self, dtype: torch.dtype, kind: KVKind | None = None) -> float:
+        return estimate.kv_bytes_per_token(self.checkpoint.config, dtype, kind)
 
 
 def open_draft(path: str, tokenizer: Tokenizer, context: int | None) -> tuple[Part | None, str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
+from engine.cache.policies import Quest
 from engine.core.options import RequestOptions
 from engine.protocol import Timings, Usage
 from engine.sampling.params import SamplingParams
 
 if TYPE_CHECKING:
+    from engine.cache.radix_node import Held, Key, Node
     from engine.sampling.processors import History
     from engine.speculation.autolength import DraftLength
     from engine.text.stream import TextStream
@@ -18,8 +21,10 @@ class Request:
     """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
 
     There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
-    ``draft_computed`` says the same of the draft model's arena. ``pages`` cover what is computed. ``arrival`` numbers
-    requests in order of arrival. Times are seconds of the engine's clock. Only the engine thread touches a request.
+    ``draft_computed`` says the same of the draft model's arena. ``pages`` cover what is computed; the first ``shared``
+    of them belong to the prefix tree too. ``arrival`` numbers requests in order of arrival. ``cached_tokens`` were
+    found in the cache when it was first admitted. Times are seconds of the engine's clock. Only the engine thread
+    touches a request.
     """
 
     __slots__ = (
@@ -28,21 +33,32 @@ class Request:
         "answer",
         "arrival",
         "arrived_at",
+        "cached_tokens",
+        "chat",
         "context",
         "draft_computed",
         "draft_length",
         "first_token_at",
+        "fork_of",
+        "found",
+        "held",
         "history",
         "id",
         "last_step",
+        "namespace",
+        "node",
         "num_computed",
         "options",
+        "overtaken",
         "owner",
+        "page_keys",
         "pages",
         "params",
         "preemptions",
         "prompt_length",
         "proposed",
+        "recent",
+        "shared",
         "steps",
         "stream",
         "thinking_tokens",
@@ -73,6 +89,17 @@ class Request:
         self.num_computed = 0
         self.draft_computed = 0
         self.pages: list[int] = []
+        self.namespace: Hashable = None
+        self.chat = ""
+        self.fork_of: Request | None = None
+        self.node: Node | None = None
+        self.shared = 0
+        self.recent: list[int] = []
+        self.held: Held | None = None
+        self.found = (-1, 0)
+        self.page_keys: list[Key] = []
+        self.cached_tokens: int | None = None
+        self.overtaken = 0
         self.last_step = -1
         self.arrived_at = now
         self.admitted_at: float | None = None
@@ -104,6 +131,20 @@ class Request:
         return self.options.kv_cache
 
     @property
+    def shareable(self) -> int:
+        """Tokens whose keys and values are what anybody else would compute: not those of rows that choose pages."""
+        return self.prompt_length if isinstance(self.options.policy, Quest) else len(self.tokens)
+
+    @property
+    def dead_pages(self) -> tuple[int, int]:
+        """Pages [first, stop) of the sequence that no row of it will read again."""
+        return self.options.policy.dead_pages(self.num_computed)
+
+    def kept_pages(self, length: int) -> int:
+        """The most pages that it holds between steps when it has so many tokens."""
+        return self.options.policy.kept_pages(length)
+
+    @property
     def reach(self) -> int:
         """The longest that the sequence may become, in tokens."""
         most = self.params.max_tokens
@@ -112,7 +153,7 @@ class Request:
     def usage(self) -> Usage:
         return Usage(
             prompt_tokens=self.prompt_length,
-            cached_tokens=0,
+            cached_tokens=self.cached_tokens or 0,
             generated_tokens=self.generated,
             seed=self.params.seed,
             thinking_tokens=self.thinking_tokens,

@@ -10,11 +10,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttentionBackend
-from engine.cache.packed import Placement
+from engine.attention.interface import ModelAttention
+from engine.attention.transfer import on_device
+from engine.cache.packed import Flush, Placement
+from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.quest import QuestStore
+from engine.cache.recent import packed_until_rows, slots_of, to_pack
 from engine.cache.store import KVStore
-from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape
+from engine.core.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape, RowViews
 from engine.core.buffers import Bucket, BucketBuffers, BucketPolicy, Buffers, fill
 
 
@@ -24,6 +28,7 @@ class SequenceRows(NamedTuple):
     `start` is the index of the first row: so many tokens of the sequence this arena already holds. `pages` (of group 0)
     cover start + len(tokens). The logits of the last `want_logits` rows are wanted. `parents[i]` is the parent of row i
     among these rows, -1 for one that continues the committed prefix (at most 64 rows); None is a chain.
+    `policy` says what the rows see of the sequence; pages that are dead by it may be page 0.
     """
 
     tokens: Sequence[int]
@@ -31,7 +36,10 @@ class SequenceRows(NamedTuple):
     pages: Sequence[int]
     want_logits: int = 0
     parents: Sequence[int] | None = None
-    more_pages: Sequence[Sequence[int]] = ()  # of the layer groups 1, 2, ...
+    more_pages: Sequence[Sequence[int]] = ()
+    """Of the layer groups 1, 2, ...; where a store keeps recent tokens apart, [0] are their pages, 0 where freed
+    (`engine.cache.recent.recent_span`)."""
+    policy: PagePolicy | None = None
 
 
 class RunnableModel(Protocol):
@@ -39,7 +47,7 @@ class RunnableModel(Protocol):
 
     num_groups: int
 
-    def forward(self, batch: Batch, kv: KVStore, attention: AttentionBackend, **options: Any) -> ForwardOutput:
+    def forward(self, batch: Batch, kv: KVStore, attention: ModelAttention, **options: Any) -> ForwardOutput:
         """Run the model over the batch; the options are `layers` and `hidden_in` of `Runner.forward`."""
 
 
@@ -50,7 +58,7 @@ class Runner:
         self,
         model: RunnableModel,
         kv: KVStore,
-        attention: AttentionBackend,
+        attention: ModelAttention,
         device: torch.device | str = "cpu",
         policy: BucketPolicy | None = None,
     ) -> None:
@@ -58,7 +66,9 @@ class Runner:
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self._groups = max(model.num_groups, kv.num_groups)
-        self._buffers = Buffers(self._groups, torch.device(device), policy)
+        self._residual = kv.residual if kv.num_groups > 1 else 0
+        self._device = torch.device(device)
+        self._buffers = Buffers(self._groups, self._device, policy)
 
     def forward(
         self,
@@ -86,7 +96,7 @@ class Runner:
 
     def batch(self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset()) -> Batch:
         """The batch of these rows, in static buffers: valid until the next one is built."""
-        shape, row_start, kv_len = _shape(rows)
+        shape, row_start, kv_len = _shape(rows, self._groups)
         buffers = self._buffers.take(shape)
         groups = range(self._groups)
         tables = [[row.pages if g == 0 else row.more_pages[g - 1] for row in rows] for g in groups]
@@ -125,7 +135,7 @@ class Runner:
         return Batch(
             tokens=buffers.tokens,
             positions=buffers.positions,
-            placement=Placement(buffers.slots, first_slot),
+            placement=Placement(buffers.slots, first_slot, self._flush(rows), self._written(buffers)),
             row_start=buffers.row_start,
             kv_len=buffers.kv_len,
             page_table=buffers.page_table,
@@ -133,10 +143,62 @@ class Runner:
             want_logits=buffers.want_logits,
             want_hidden=want_hidden,
             host=host,
+            views=self._views(rows, positions, buffers.tokens),
         )
 
+    def _written(self, buffers: BucketBuffers) -> Tensor | None:
+        """The pages that the rows write, for a store that looks at them."""
+        if not isinstance(self.kv, QuestStore):
+            return None
+        return on_device(buffers.slots.device, np.unique(buffers.np_slots[0] // PAGE_SIZE))
 
-def _shape(rows: Sequence[SequenceRows]) -> tuple[Bucket, list[int], list[int]]:
+    def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
+        """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded.
+
+        Raises ValueError where rows choose pages and the store cannot rank them.
+        """
+        index = np.array(positions, dtype=np.int64)
+        if not any(row.policy is not None and row.policy.restricts(row.start + len(row.tokens)) for row in rows):
+            return RowViews(packed_until=self._packed_until(index)) if self._residual else None
+        first, sinks, chosen = np.zeros_like(index), np.zeros_like(index), np.zeros_like(index)
+        at = np.zeros(like.shape[0], dtype=np.int64)
+        end = 0
+        for row in rows:
+            mine, end = slice(end, end + len(row.tokens)), end + len(row.tokens)
+            if row.policy is not None:
+                first[mine], sinks[mine], at[mine] = row.policy.sights(index[mine])
+                pages = row.policy.chosen(index[mine])
+                chosen[mine] = 0 if pages is None else pages
+        if chosen.any() and not isinstance(self.kv, QuestStore):
+            raise ValueError("Rows choose pages by bounds of their keys, and this KV cache keeps none.")
+        return RowViews(
+            first if first.any() else None,
+            sinks if sinks.any() else None,
+            on_device(like.device, at) if sinks.any() else None,
+            packed_until=self._packed_until(index),
+            sparse=chosen if chosen.any() else None,
+        )
+
+    def _flush(self, rows: Sequence[SequenceRows]) -> Flush | None:
+        """Which of the recent tokens this step packs; None if it packs none."""
+        if not self._residual:
+            return None
+        source: list[int] = []
+        pages: list[int] = []
+        for row in rows:
+            tokens = to_pack(row.start, len(row.tokens), self._residual)
+            source += slots_of(row.more_pages[0], tokens)
+            pages += row.pages[tokens.start // PAGE_SIZE : tokens.stop // PAGE_SIZE]
+        if not pages:
+            return None
+        return Flush(on_device(self._device, source), on_device(self._device, pages))
+
+    def _packed_until(self, index: np.ndarray) -> np.ndarray | None:
+        """What rows of these indices read packed; a row of a drafted tree stands for the end of its path."""
+        return packed_until_rows(index, self._residual) if self._residual else None
+
+
+def _shape(rows: Sequence[SequenceRows], groups: int) -> tuple[Bucket, list[int], list[int]]:
     """The exact shape, row_start and kv_len; checks what would otherwise read or write a stranger's page."""
     if not rows:
         raise ValueError("a batch needs at least one sequence")
@@ -146,6 +208,8 @@ def _shape(rows: Sequence[SequenceRows]) -> tuple[Bucket, list[int], list[int]]:
     for row in rows:
         n = len(row.tokens)
         length = row.start + n
+        if len(row.more_pages) < groups - 1:
+            raise ValueError(f"the sequence has pages in {1 + len(row.more_pages)} of {groups} groups")
         for pages in (row.pages, *row.more_pages):
             if len(pages) * PAGE_SIZE < length:
                 raise ValueError(f"{len(pages)} pages do not cover the {length} tokens of the sequence")

@@ -9,16 +9,17 @@ from typing import NamedTuple
 
 import torch
 
-from engine.cache.pool import PagePool
+from engine.cache.saved import SavedChats
 from engine.core.answers import Drawn, Outcome, extend, flushed
 from engine.core.events import Event, FinishedEvent, PrefillEvent, StepRecord
 from engine.core.loaded import LoadedModel
+from engine.core.model_cache import ModelCache
 from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.protocol import FinishReason, Source
 from engine.sampling.sampler import Draw, LogProbs, log_probs, new_history, sample
-from engine.scheduling.policy import FirstComeFirstServed
+from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.speculation.base import DraftTree, Work
 from engine.speculation.pilot import Pilot
@@ -47,15 +48,26 @@ class Stepper:
     """Serves requests with one loaded model. Used by the engine thread alone."""
 
     def __init__(
-        self, model: LoadedModel, options: EngineOptions, emit: Callable[[Event], None], clock: Callable[[], float]
+        self,
+        model: LoadedModel,
+        options: EngineOptions,
+        emit: Callable[[Event], None],
+        clock: Callable[[], float],
+        saved: SavedChats | None = None,
     ) -> None:
         self.model, self._options, self._emit, self._clock = model, options, emit, clock
-        self.pool = PagePool(model.pages)
-        self.scheduler: Scheduler[Request] = Scheduler(self.pool, FirstComeFirstServed())
+        self.cache = ModelCache(model, options, clock, saved)
+        self.scheduler: Scheduler[Request] = Scheduler(self.cache.pool, LongestPrefixFirst(), memory=self.cache.memory)
+        self._policies = {"longest_prefix": LongestPrefixFirst(), "first_come": FirstComeFirstServed()}
         self.pilot = Pilot(model.proposers)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
         self._ttfts: list[float] = []
+
+    @property
+    def now(self) -> float:
+        """The time on the engine's clock."""
+        return self._clock()
 
     @property
     def busy(self) -> bool:
@@ -63,11 +75,17 @@ class Stepper:
 
     def add(self, request: Request) -> None:
         """Queue the request. Its prompt fits the context: that was checked before it was made."""
+        self.cache.welcome(request)
         request.history = new_history(
             request.params, self.model.card.vocabulary, request.prompt_length, self.model.device
         )
         self.requests[request.owner] = request
         self.scheduler.add(request)
+
+    def stop_sharing(self) -> None:
+        """The arithmetic changed: what runs now goes on with mixed pages, which nobody else may have."""
+        for request in self.requests.values():
+            request.namespace = None
 
     def cancel(self, id: str) -> None:
         """End all answers of a request now; unknown ids are none of our business (it may just have ended)."""
@@ -76,6 +94,7 @@ class Stepper:
 
     def finish(self, request: Request, reason: FinishReason, detail: str = "", outcome: Outcome | None = None) -> None:
         """Free everything the request holds and say how it ended; held-back text is released unless a stop ended it."""
+        self.cache.keep(request)
         self.scheduler.remove(request)
         self.pilot.release(request)
         self.requests.pop(request.owner, None)
@@ -105,7 +124,9 @@ class Stepper:
         plan = self.scheduler.plan(limits, self.pilot.wanted)
         now = self._clock()
         for request in plan.admitted:
-            request.admitted_at = request.admitted_at if request.admitted_at is not None else now
+            if request.admitted_at is None:
+                request.admitted_at = now
+                self.cache.admitted(request)
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
         if not plan.slices:
@@ -117,6 +138,7 @@ class Stepper:
             self._fail(plan, error)
             return True
         facts = _Facts(plan, trees, work, forwarded.seconds)
+        self.cache.read(facts.prefill_rows, forwarded.seconds)
         if facts.decoding_only:
             self.pilot.costs.observe_target(facts.rows, forwarded.seconds)
         self._ttfts.clear()
@@ -128,6 +150,7 @@ class Stepper:
 
     def _limits(self) -> Limits:
         options = self._options
+        self.scheduler.policy = self._policies[options.admission]
         return Limits(options.token_budget, options.chunked_prefill, options.whole_context)
 
     def _forward(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree]) -> _Forwarded:
@@ -154,8 +177,9 @@ class Stepper:
             request.num_computed += piece.rows
             if reading and request.answer == 0:
                 done = min(request.num_computed, request.prompt_length)
-                self._emit(PrefillEvent(request.id, done, 0, request.prompt_length))
+                self._emit(PrefillEvent(request.id, done, request.cached_tokens or 0, request.prompt_length))
             if not piece.last:
+                self.scheduler.read(request)
                 continue
             stop = place + 1 + len(tree.tokens)
             drawn = forwarded.tokens[place:stop], forwarded.logprobs[place:stop]
@@ -181,10 +205,10 @@ class Stepper:
         self._count(request, tree, verdict, outcome)
         for event in outcome.events:
             self._emit(event)
+        request.num_computed += min(len(verdict.nodes), outcome.kept)
         if outcome.reason is not None:
             self.finish(request, outcome.reason, outcome=outcome)
         else:
-            request.num_computed += len(verdict.nodes)
             self.scheduler.settle(request, limits)
         return outcome.kept
 
@@ -231,9 +255,10 @@ class Stepper:
                 verify_rows=facts.verify_rows,
                 generated=generated,
                 guesses=self.pilot.records(),
-                pages_total=self.pool.total,
-                pages_used=self.pool.used_count,
-                live_tokens=sum(request.num_computed for request in running),
+                pages_total=self.cache.pool.total,
+                pages_used=self.cache.pool.used_count,
+                live_tokens=self.cache.live_tokens(running),
+                pages_cached=self.cache.tree.evictable,
                 waiting=len(self.scheduler.waiting),
                 running=len(running),
                 prefilling=sum(1 for request in running if request.pending > 1),
@@ -282,7 +307,8 @@ def _rows(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
         # Row 0 is the last committed token, from which node i's row i + 1 descends.
         parents = (-1, *(parent + 1 for parent in tree.parents))
     wanted = 1 + len(tree.tokens) if piece.last else 0
-    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents)
+    more = (request.recent,) if request.recent else ()
+    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents, more, request.options.policy)
 
 
 def _draws(request: Request, tree: DraftTree) -> list[Draw]:

@@ -12,7 +12,7 @@ from engine.attention.interface import AttnSpec
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, norm_weight
 from engine.layers.numerics import by_row
-from engine.layers.rotary import rotate
+from engine.layers.rotary import RotaryStep, rotate
 
 if TYPE_CHECKING:
     from engine.models.base import ModelConfig, Step, WeightSource
@@ -50,15 +50,19 @@ class Attention:
         qkv = self.qkv(x).view(-1, self.heads + 2 * self.kv_heads, self.head_dim)
         qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
         qk = self.normalise(qk)
-        if self.rotary:
-            qk = rotate(qk, step.ropes[self.rope])
-        q, k = qk.split((self.heads, self.kv_heads), 1)
+        sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes)
+        q, k = self.turned(qk, step.ropes).split((self.heads, self.kv_heads), 1)
         step.kv.write(self.index, k, v, batch.placement)
         need_lse = self.sinks is not None
-        out, lse = step.attention.attend(q, step.kv.view(self.index), self.spec, batch, 0, need_lse)
+        kv = step.kv.view(self.index)
+        out, lse = step.attention.attend(q, kv, self.spec, batch, 0, need_lse, sink_q=sink_q)
         if self.sinks is not None and lse is not None:
             out = self.with_sinks(out, lse, self.sinks)
         return self.output(out.reshape(x.shape[0], -1))
+
+    def turned(self, x: Tensor, ropes: tuple[RotaryStep, ...]) -> Tensor:
+        """Heads ``[T, heads, head_dim]``, rotated where this layer rotates."""
+        return rotate(x, ropes[self.rope]) if self.rotary else x
 
     def normalise(self, qk: Tensor) -> Tensor:
         """``qk [T, heads + kv_heads, head_dim]`` -> the same shape, each head normalised where the family does so."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.attention.plan import on_device
+from engine.attention.transfer import on_device
 from engine.cache.packed import Placement
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
@@ -92,6 +92,7 @@ class FormPlanner:
 
 def subset(batch: Batch, sequences: Sequence[int]) -> Part:
     """The batch of some sequences alone, on their own pages, without padding rows and without logits."""
+    assert batch.views is None, "no policy restricts latents (engine/models/restrictions.py)"
     host, device = batch.host, batch.page_table.device
     spans = [(host.row_start[s], host.row_start[s + 1]) for s in sequences]
     rows = torch.cat([torch.arange(start, stop, device=device) for start, stop in spans])

@@ -30,10 +30,10 @@ class LongRotaryEmbedding:
         beyond = replace(config, factors=config.long_factors)
         self.long = RotaryEmbedding(beyond, head_dim, max_position, dtype, device)
 
-    def step(self, batch: Batch) -> RotaryStep:
-        """The rotation of the rows of a batch; nothing is read from the device."""
-        short = self.short.at(batch.positions, batch.host.max_kv)
-        long = self.long.at(batch.positions, batch.host.max_kv)
+    def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
+        """As :meth:`RotaryEmbedding.step`; nothing is read from the device."""
+        at = batch.positions if positions is None else positions
+        short, long = self.short.at(at, batch.host.max_kv), self.long.at(at, batch.host.max_kv)
         beyond = (_lengths(batch) > self.boundary)[:, None, None]
         return RotaryStep(torch.where(beyond, long.cos, short.cos), torch.where(beyond, long.sin, short.sin))
 

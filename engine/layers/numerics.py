@@ -1,4 +1,4 @@
-"""The live numeric mode, shared by the layers and the attention of one model."""
+"""The live numeric modes, shared by the layers and the attention of one model."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ class Numerics:
 
     ``batch_invariant``: a row gets the same bits whatever rows stand beside it, wherever it stands among them and
     however a prompt was cut into chunks (and logits are float32). Slower; under it, speculation on equals off exactly.
+
+    ``cascade``: keys that several sequences of a step share are read once for all of them; never under the former.
     """
 
-    __slots__ = ("batch_invariant",)
+    __slots__ = ("batch_invariant", "cascade")
 
-    def __init__(self, batch_invariant: bool = False) -> None:
-        self.batch_invariant = batch_invariant
+    def __init__(self, batch_invariant: bool = False, cascade: bool = True) -> None:
+        self.batch_invariant, self.cascade = batch_invariant, cascade
 
 
 def by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:

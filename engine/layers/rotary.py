@@ -71,14 +71,16 @@ class RotaryEmbedding:
         self.frequencies = self.frequencies.to(device)
         self._table = self._build(min(FIRST_ROWS, max_position))
 
-    def step(self, batch: Batch) -> RotaryStep:
-        """The rotation of the rows of a batch."""
-        return self.at(batch.positions, batch.host.max_kv)
+    def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
+        """The rotation of the rows of a batch, at its positions or at others ``[T]`` below ``max_kv``."""
+        return self.at(batch.positions if positions is None else positions, batch.host.max_kv)
 
     def at(self, positions: Tensor, limit: int) -> RotaryStep:
         """The rotation at ``positions [T]`` int64, all below ``limit`` (known to the host)."""
         if limit > self._table.shape[0]:
-            self._table = self._build(max(limit, min(2 * self._table.shape[0], self.max_position)))
+            # Beyond the model's own length (a sliding window goes on for ever) it grows by steps.
+            beyond = limit + FIRST_ROWS if limit > self.max_position else limit
+            self._table = self._build(max(beyond, min(2 * self._table.shape[0], self.max_position)))
         rows = self._table.index_select(0, positions)
         return RotaryStep(rows[:, :1], rows[:, 1:])
 

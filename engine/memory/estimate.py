@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import torch
 
+from engine.cache.kinds import KVKind
+from engine.cache.packed import CHANNEL_GROUP
 from engine.cache.pool import PAGE_SIZE
 from engine.layers.latent_forms import EXPANDED_BYTES
 from engine.models.base import ModelConfig
@@ -21,6 +23,12 @@ LEAST_TOKENS = 256
 EXPERT_HIDDEN = 6
 """Rows of the hidden size beside an expert's own: those it is asked for and its result, in the model's dtype; the
 sum over experts and what one adds to it, in float32."""
+RECENT_SEQUENCES = 32
+"""Room for the recent tokens of so many running answers is wished for, where the cache keeps those apart..."""
+RECENT_SHARE = 0.25
+"""... but at most this share of what is left for the cache, while one answer's still have room."""
+RECENT_ROWS = 64
+"""Rows of a step that one answer's recent tokens have room for at the least."""
 SCRATCH_BYTES = 64 << 20
 """Buffers whose size does not follow the model's: dequantisation of many rows, operators' own workspace."""
 
@@ -34,11 +42,15 @@ class OutOfMemory(Exception):  # noqa: N818 - an outcome that a person is told a
 
 
 class Plan(NamedTuple):
-    """``pages`` counts page 0, which holds nothing; ``context`` is the longest sequence that fits, in tokens."""
+    """``pages`` counts page 0, which holds nothing; ``context`` is the longest sequence that fits, in tokens.
+
+    ``recent_pages``, with a page 0 of their own, are for the tokens that are not packed yet; 0: none are kept apart.
+    """
 
     fit: Fit
     pages: int
     context: int
+    recent_pages: int = 0
 
 
 def budget_bytes(memory: float | None, free: int) -> int:
@@ -76,9 +88,12 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
 
 
-def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype) -> int:
-    """Keys and values of one token in all layers."""
-    return config.num_layers * config.cached_width * dtype.itemsize
+def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype, kind: KVKind | None = None) -> float:
+    """Keys and values of one token in all layers, scales included; ``dtype`` is theirs where they are not packed."""
+    elements = config.num_layers * config.cached_width
+    if kind is None or kind.name == "16bit":
+        return elements * dtype.itemsize
+    return elements * kind.bits_per_element(config.head_dim) / 8
 
 
 def plan(
@@ -92,24 +107,31 @@ def plan(
     draft_weights: int = 0,
     credit: int = 0,
     sequences: int = SEQUENCES,
+    residual: int = 0,
+    recent_bytes: float = 0.0,
+    rows: int = 0,
 ) -> Plan:
     """Divide the budget. ``kv_bytes`` is per token in every arena (the draft's too); all sizes in bytes.
 
     ``credit`` is what will be free besides ``free``: the model about to be replaced. ``context`` is what is asked for.
-    Raises :class:`OutOfMemory` when not even a short text fits.
+    Where the last ``residual`` tokens of a sequence are kept apart, each takes ``recent_bytes``, and so do the
+    ``rows`` of a step: the answers that run together share them. Raises :class:`OutOfMemory` when not even a short
+    text fits.
     """
     available = free + credit
     budget = budget_bytes(memory, available)
     left = budget - weights - draft_weights - activations
     page_bytes = kv_bytes * PAGE_SIZE
     per_context = math.ceil(context / PAGE_SIZE)
+    recent_pages = _recent_pages(residual, rows, context, left / (recent_bytes * PAGE_SIZE)) if residual else 0
+    left -= int(recent_pages * recent_bytes * PAGE_SIZE)
     affordable = int(left // page_bytes) if page_bytes else per_context * sequences + 1
     pages = min(affordable, per_context * sequences + 1)
     tokens = max(0, pages - 1) * PAGE_SIZE
     fit = Fit(
         weights=weights,
         draft_weights=draft_weights,
-        kv=int(max(0, pages) * page_bytes),
+        kv=int(max(0, pages) * page_bytes + recent_pages * recent_bytes * PAGE_SIZE),
         kv_tokens=tokens,
         activations=activations,
         budget=budget,
@@ -117,7 +139,18 @@ def plan(
     )
     if tokens < min(LEAST_TOKENS, context):
         raise OutOfMemory(_refusal(fit, page_bytes), fit)
-    return Plan(fit, pages, min(context, tokens))
+    return Plan(fit, pages, min(context, tokens), recent_pages)
+
+
+def _recent_pages(residual: int, rows: int, context: int, affordable: float) -> int:
+    """Pages for recent tokens, page 0 included, of which ``affordable`` would take all the room that there is.
+
+    A sequence holds its residual, less than a group besides, and the rows of a step (`engine.cache.recent`).
+    """
+    held = math.ceil(min(residual + CHANNEL_GROUP, context) / PAGE_SIZE) + 1
+    least = held + math.ceil(min(RECENT_ROWS, context) / PAGE_SIZE)
+    wanted = RECENT_SEQUENCES * held + math.ceil(rows / PAGE_SIZE)
+    return 1 + max(least, min(wanted, int(RECENT_SHARE * affordable)))
 
 
 def _refusal(fit: Fit, page_bytes: float) -> str:

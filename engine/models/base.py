@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttentionBackend
+from engine.attention.interface import ModelAttention
 from engine.cache.store import KVStore
 from engine.core.batch import Batch, ForwardOutput
 from engine.layers.activation import ActivationKind
@@ -223,16 +223,18 @@ class Step(NamedTuple):
 
     batch: Batch
     kv: KVStore
-    attention: AttentionBackend
+    attention: ModelAttention
     ropes: tuple[RotaryStep, ...]
     """A rotation for each of :attr:`CausalLM.rotaries`."""
+    sink_ropes: tuple[RotaryStep, ...] | None = None
+    """Likewise for the queries of sinks (`RowViews.sink_positions`); None: the step has none."""
 
 
 class Rotary(Protocol):
     """Gives a step its rotation."""
 
-    def step(self, batch: Batch) -> RotaryStep:
-        """The rotation of the rows of a batch."""
+    def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
+        """The rotation of the rows of a batch, at its positions or at others ``[T]`` below the longest sequence's."""
 
     def storage_size(self) -> int: ...
 
@@ -282,7 +284,7 @@ class CausalLM(ABC):
         self,
         batch: Batch,
         kv: KVStore,
-        attention: AttentionBackend,
+        attention: ModelAttention,
         layers: tuple[int, int] | None = None,
         hidden_in: Tensor | None = None,
     ) -> ForwardOutput:
@@ -300,7 +302,7 @@ class CausalLM(ABC):
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
-        step = Step(batch, kv, attention, tuple(rotary.step(batch) for rotary in self.rotaries))
+        step = self._step(batch, kv, attention)
         for index in range(start, stop):
             if index in wanted:
                 hidden[index] = x.clone()
@@ -311,6 +313,13 @@ class CausalLM(ABC):
         if stop in wanted:
             hidden[stop] = x
         return ForwardOutput(self.logits(x, batch.want_logits), hidden)
+
+    def _step(self, batch: Batch, kv: KVStore, attention: ModelAttention) -> Step:
+        ropes = tuple(rotary.step(batch) for rotary in self.rotaries)
+        at = None if batch.views is None else batch.views.sink_positions
+        if at is None:
+            return Step(batch, kv, attention, ropes)
+        return Step(batch, kv, attention, ropes, tuple(rotary.step(batch, at) for rotary in self.rotaries))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream that enters the first layer ``[T, hidden_size]``, a new tensor."""

@@ -10,36 +10,6 @@ enum { WORTH_A_THREAD = 1 << 17 };
 
 #if defined(__x86_64__)
 
-/* Where the keys and values of a stretch are, and the keys of the stretch after it; keys[] goes on to a multiple of 16. */
-typedef struct {
-    int now;
-    const uint16_t *keys[STRETCH], *values[STRETCH], *next[STRETCH];
-} Stretch;
-
-/* scores[h][i] of the keys of a stretch for ``heads`` (a constant after inlining) query heads. ``ahead``: values are
- * fetched meanwhile, since no processor foresees on which pages they are. */
-AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, const Stretch *s, int ahead,
-                         float (*scores)[STRETCH]) {
-    const int lot = keys_with(heads);
-    for (int i = 0; i < s->now; i += lot) {
-        for (int j = 0; ahead && j < lot && i + j < s->now; j++)
-            for (int64_t d = 0; d < a->v_width; d += 32) _mm_prefetch((const char *)(s->values[i + j] + d), _MM_HINT_T0);
-        __m512 sum[16];
-        for (int j = 0; j < 16; j++) sum[j] = _mm512_setzero_ps();
-        for (int64_t d = 0; d < a->k_width; d += 32) {
-            __m512bh key[16];
-            for (int j = 0; j < lot; j++) key[j] = (__m512bh)_mm512_loadu_si512(s->keys[i + j] + d);
-            for (int h = 0; h < heads; h++) {
-                const __m512bh query = (__m512bh)_mm512_loadu_si512(q + h * a->k_width + d);
-                for (int j = 0; j < lot; j++) sum[h * lot + j] = _mm512_dpbf16_ps(sum[h * lot + j], key[j], query);
-            }
-        }
-        float all[16];
-        _mm512_storeu_ps(all, _mm512_mul_ps(sums_of(sum), _mm512_set1_ps(a->scale)));
-        for (int h = 0; h < heads; h++) memcpy(scores[h] + i, all + h * lot, lot * sizeof(float));
-    }
-}
-
 /* sums[h] += weights[h] times the values of a stretch. ``ahead``: the next keys are fetched meanwhile. */
 AVX512 INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],
                           float *sums) {
@@ -79,7 +49,7 @@ AVX512 INLINE void attend_heads(const int heads, const Attend *a, const Part *pa
 }
 
 /* Query heads take turns at each stretch of keys, which stays in the processor's cache. */
-AVX512 static void attend_plain(const Attend *a, const Part *part) {
+AVX512 void attend_plain(const Attend *a, const Part *part) {
     for (int64_t at = part->first, end; at < part->stop; at = end) {
         end = smaller((at / STRETCH + 1) * STRETCH, part->stop);
         Stretch s;

@@ -1,4 +1,4 @@
-/* Attention of single rows over paged keys and values: what attention.c and attention_packed.c share.
+/* Attention of single rows over paged keys and values: what attention.c, attention_packed.c and quest.c share.
  *
  * A row's keys are cut into parts at multiples of PART from its sequence's start, and a part into stretches; the sums so
  * far are rescaled when a larger score appears (Milakov and Gimelshein 2018). Where a row is cut depends on its keys
@@ -40,6 +40,7 @@ typedef struct {
 
 #if defined(__x86_64__)
 
+void attend_plain(const Attend *a, const Part *part);
 void attend_packed(const Attend *a, const Part *part);
 
 INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -78,6 +79,36 @@ AVX512 INLINE __m512 sums_of(const __m512 *v) {
     const __m512 x = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
     const __m512 y = _mm512_add_ps(_mm512_shuffle_f32x4(c, d, 0x44), _mm512_shuffle_f32x4(c, d, 0xEE));
     return _mm512_add_ps(_mm512_shuffle_f32x4(x, y, 0x88), _mm512_shuffle_f32x4(x, y, 0xDD));
+}
+
+/* Where the keys and values of a stretch are, and the keys of the stretch after it; keys[] goes on to a multiple of 16. */
+typedef struct {
+    int now;
+    const uint16_t *keys[STRETCH], *values[STRETCH], *next[STRETCH];
+} Stretch;
+
+/* scores[h][i] of the keys of a stretch for ``heads`` (a constant after inlining) query heads. ``ahead``: values are
+ * fetched meanwhile, since no processor foresees on which pages they are. */
+AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, const Stretch *s, int ahead,
+                         float (*scores)[STRETCH]) {
+    const int lot = keys_with(heads);
+    for (int i = 0; i < s->now; i += lot) {
+        for (int j = 0; ahead && j < lot && i + j < s->now; j++)
+            for (int64_t d = 0; d < a->v_width; d += 32) _mm_prefetch((const char *)(s->values[i + j] + d), _MM_HINT_T0);
+        __m512 sum[16];
+        for (int j = 0; j < 16; j++) sum[j] = _mm512_setzero_ps();
+        for (int64_t d = 0; d < a->k_width; d += 32) {
+            __m512bh key[16];
+            for (int j = 0; j < lot; j++) key[j] = (__m512bh)_mm512_loadu_si512(s->keys[i + j] + d);
+            for (int h = 0; h < heads; h++) {
+                const __m512bh query = (__m512bh)_mm512_loadu_si512(q + h * a->k_width + d);
+                for (int j = 0; j < lot; j++) sum[h * lot + j] = _mm512_dpbf16_ps(sum[h * lot + j], key[j], query);
+            }
+        }
+        float all[16];
+        _mm512_storeu_ps(all, _mm512_mul_ps(sums_of(sum), _mm512_set1_ps(a->scale)));
+        for (int h = 0; h < heads; h++) memcpy(scores[h] + i, all + h * lot, lot * sizeof(float));
+    }
 }
 
 /* Scores of one head become weights against the largest score so far; the ``size`` sums so far follow it. */

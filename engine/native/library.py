@@ -9,7 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.cache.packed import PackedKV
+from engine.cache.packed import PACKED_KINDS, PackedKV
+from engine.native.attention import Quest, attend_of, attend_of_pages
 from engine.native.build import LIBRARY, built_from, source_hash
 
 FLOAT32, BFLOAT16 = 1, 2
@@ -63,39 +64,6 @@ class Grouped(ctypes.Structure):
     )
 
 
-class Attend(ctypes.Structure):
-    """``Attend`` of attention.h."""
-
-    _fields_ = (
-        ("k", ctypes.c_void_p),
-        ("v", ctypes.c_void_p),
-        ("k_meta", ctypes.c_void_p),
-        ("v_meta", ctypes.c_void_p),
-        ("pages", ctypes.c_void_p),
-        ("rows", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("kv_heads", ctypes.c_int64),
-        ("k_width", ctypes.c_int64),
-        ("v_width", ctypes.c_int64),
-        ("k_slot", ctypes.c_int64),
-        ("k_head", ctypes.c_int64),
-        ("v_slot", ctypes.c_int64),
-        ("v_head", ctypes.c_int64),
-        ("kind", ctypes.c_int64),
-        ("k_bits", ctypes.c_int64),
-        ("v_bits", ctypes.c_int64),
-        ("scale", ctypes.c_float),
-        ("q", ctypes.c_void_p),
-        ("out", ctypes.c_void_p),
-        ("lse", ctypes.c_void_p),
-    )
-
-
-PACKED_KINDS = {"int8": 1, "int4": 2, "kivi": 3}
-"""What attention.h calls the packed kinds of `PackedKV`; all others are 0, numbers in bfloat16."""
-
-
 class Library:
     """The loaded library. Torch is loaded before it, so both share one OpenMP runtime and its threads."""
 
@@ -126,6 +94,9 @@ class Library:
             self._ggml[torch.bfloat16] = handle.ggml_matmul_bf16
             self._grouped[torch.bfloat16] = handle.grouped_matmul_bf16
             self._grouped_write[torch.bfloat16] = handle.grouped_write_bf16
+            self._quest = handle.quest_rows
+            self._quest.argtypes = (ctypes.c_void_p, ctypes.c_int)
+            self._quest.restype = ctypes.c_int
             self._ggml_round = handle.ggml_round_bf16
             self._ggml_round.argtypes = (
                 ctypes.c_void_p,
@@ -208,20 +179,22 @@ class Library:
         and contiguous like q. Widths are multiples of 32: d_k up to 576, of codes up to 256. ``lse [T, H]`` float32,
         if given, gets its first n rows written too.
         """
-        problem = Attend(
-            *_addresses(kv),
-            pages.data_ptr(),
-            rows.data_ptr(),
-            rows.shape[0],
-            q.shape[1],
-            *_shapes(kv),
-            scale,
-            q.data_ptr(),
-            out.data_ptr(),
-            None if lse is None else lse.data_ptr(),
-        )
+        problem = attend_of(q, kv, pages, rows, scale, out, lse)
         if self._attend(ctypes.addressof(problem), torch.get_num_threads()):
             raise MemoryError("The native attention ran out of memory.")
+
+    def attend_chosen(
+        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
+    ) -> None:
+        """As :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
+
+        ``kv`` is dense and has bounds, ``d_k = d_v`` up to 256. ``rows [n, 3]``: where a row's pages begin, how many
+        of them a head reads, and where its keys stop.
+        """
+        assert kv.bounds is not None
+        problem = Quest(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
+        if self._quest(ctypes.addressof(problem), torch.get_num_threads()):
+            raise MemoryError("Choosing pages ran out of memory.")
 
     def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
         """Pages of a packed kind as numbers: ``k [n * 16, H_kv, d_k]`` and ``v [n * 16, H_kv, d_v]``, bfloat16.
@@ -231,7 +204,7 @@ class Library:
         """
         assert kv.kind in PACKED_KINDS
         assert kv.kind != "kivi" or pages.shape[0] % 2 == 0
-        problem = Attend(*_addresses(kv), *[None] * 2, 0, 0, *_shapes(kv))
+        problem = attend_of_pages(kv)
         self._unpack_pages(
             ctypes.addressof(problem),
             pages.data_ptr(),
@@ -244,19 +217,6 @@ class Library:
     def prefer_huge_pages(self, tensor: Tensor) -> None:
         """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""
         self._prefer_huge_pages(tensor.data_ptr(), tensor.numel() * tensor.element_size())
-
-
-def _addresses(kv: PackedKV) -> tuple[int | None, ...]:
-    """Where keys, values, and what belongs to them begin: the first four fields of `Attend`."""
-    return tuple(None if part is None else part.data_ptr() for part in (kv.k, kv.v, kv.k_meta, kv.v_meta))
-
-
-def _shapes(kv: PackedKV) -> tuple[int, ...]:
-    """The fields of `Attend` from ``kv_heads`` to ``v_bits``."""
-    k, v = kv.k.stride(), kv.v.stride()
-    k_size, v_size = kv.k.element_size(), kv.v.element_size()
-    strides = (k[0] * k_size, k[1] * k_size, v[0] * v_size, v[1] * v_size)
-    return (kv.kv_heads, kv.k_dim, kv.v_dim, *strides, PACKED_KINDS.get(kv.kind, 0), kv.k_bits, kv.v_bits)
 
 
 class Found(NamedTuple):

@@ -14,9 +14,13 @@ from collections.abc import Callable
 from typing import Generic, NamedTuple
 
 from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.radix_node import common
+from engine.scheduling.memory import Memory, pages_for
 from engine.scheduling.policy import Policy, S
 
 MAX_RUNNING = 256
+HELD_BACK_PAGES = 2
+"""A sequence waits for a neighbour that is about to read at least so many pages that it begins with too."""
 
 
 class Limits(NamedTuple):
@@ -48,16 +52,14 @@ class Plan(NamedTuple, Generic[S]):
     failed: list[S]
 
 
-def pages_for(tokens: int) -> int:
-    """Pages that so many tokens take."""
-    return -(-tokens // PAGE_SIZE)
-
-
 class Scheduler(Generic[S]):
     """Owns the queue, the running set and every page of both."""
 
-    def __init__(self, pool: PagePool, policy: Policy, max_running: int = MAX_RUNNING) -> None:
+    def __init__(
+        self, pool: PagePool, policy: Policy, max_running: int = MAX_RUNNING, memory: Memory[S] | None = None
+    ) -> None:
         self.pool, self.policy, self.max_running = pool, policy, max_running
+        self.memory: Memory[S] = memory or Memory(pool)
         self.waiting: list[S] = []
         self.running: list[S] = []
         self._step = 0
@@ -67,8 +69,9 @@ class Scheduler(Generic[S]):
         self.waiting.append(sequence)
 
     def remove(self, sequence: S) -> None:
-        """Forget the sequence, wherever it is, and free its pages."""
-        self._free(sequence, 0)
+        """Forget the sequence, wherever it is, and free its pages; the prefix tree keeps what is full of them."""
+        self.memory.commit(sequence)
+        self.memory.close(sequence)
         for queue in (self.running, self.waiting):
             if sequence in queue:
                 queue.remove(sequence)
@@ -93,15 +96,21 @@ class Scheduler(Generic[S]):
         Without a KV cache everything goes, and the sequence starts from nothing again.
         """
         if not sequence.cached:
-            sequence.num_computed = 0
-            self._free(sequence, 0)
-        elif not limits.whole_context:
-            self._free(sequence, pages_for(sequence.num_computed + 1))
+            self.memory.close(sequence)
+            return
+        self.read(sequence)
+        if not limits.whole_context:
+            self.memory.shrink(sequence, pages_for(sequence.num_computed + 1))
+
+    def read(self, sequence: S) -> None:
+        """After a chunk of a prompt: it is shared at once, and pages that no row will read again are free."""
+        if sequence.num_computed <= sequence.prompt_length:
+            self.memory.commit(sequence)
+        self.memory.shed(sequence)
 
     def preempt(self, sequence: S) -> None:
         """Take the sequence's pages and send it back to the queue; its tokens stay."""
-        self._free(sequence, 0)
-        sequence.num_computed = sequence.draft_computed = 0
+        self.memory.preempt(sequence)
         sequence.preemptions += 1
         self.running.remove(sequence)
         self.waiting.append(sequence)
@@ -154,9 +163,12 @@ class Scheduler(Generic[S]):
             sequence = piece.sequence
             count = guesses.get(sequence.owner, 0)
             if count and piece.rows == 1 and piece.last:
-                room = (len(sequence.pages) + self.pool.free_count) * PAGE_SIZE - sequence.known
+                room = (len(sequence.pages) + self.memory.room.pages) * PAGE_SIZE - sequence.known
                 count = min(count, room)
-                self._allocate(sequence, pages_for(sequence.known + count))
+                if self.memory.lacks_recent(sequence, 1 + count):
+                    continue
+                self.memory.grow(sequence, pages_for(sequence.known + count))
+                self.memory.grow_recent(sequence, 1 + count)
                 plan.slices[place] = piece._replace(drafts=count)
 
     # --- prompts whole -------------------------------------------------------------------------------------------
@@ -189,45 +201,90 @@ class Scheduler(Generic[S]):
     def _admit(self, plan: Plan[S], limits: Limits, left: int) -> None:
         if not self.waiting or plan.preempted:
             return
-        spare = self.pool.free_count - self._promised()
-        for sequence in self.policy.admission_order(self.waiting):
-            if len(self.running) >= min(self.max_running, limits.token_budget):
-                return
-            rows = min(sequence.pending, left) if limits.chunked else sequence.pending
-            if rows <= 0 or (not limits.chunked and plan.slices and rows > left):
-                return
-            if pages_for(sequence.known + 1) > self.pool.total:
+        for sequence in self.policy.admission_order(self.waiting, self.memory.found):
+            if len(self.running) >= min(self.max_running, limits.token_budget) or left <= 0:
+                break
+            if self.memory.lacking(sequence, sequence.known + 1, self._chunk(limits)) > self.pool.total:
                 plan.failed.append(sequence)
                 continue
-            need = self._reservation(sequence, limits)
-            # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
-            if need > spare - len(self.running):
-                return
-            spare -= need
+            if self._held_back(sequence):
+                continue
+            rows = self._try(plan, sequence, limits, left)
+            if rows is None:
+                break
             left -= rows
-            self.waiting.remove(sequence)
-            self.running.append(sequence)
-            plan.admitted.append(sequence)
-            if limits.whole_context and sequence.cached:
-                self._allocate(sequence, need)
-            self._grant(plan, sequence, rows)
+        if plan.admitted:
+            newest = max(sequence.arrival for sequence in plan.admitted)
+            for sequence in self.waiting:
+                sequence.overtaken += sequence.arrival < newest
 
-    def _reservation(self, sequence: S, limits: Limits) -> int:
-        """Pages that an admission must find: for what is known and one token, or for all that may come."""
+    def _try(self, plan: Plan[S], sequence: S, limits: Limits, left: int) -> int | None:
+        """Admit the sequence if there is room for it; returns its rows of this step."""
+        memory = self.memory
+        memory.open(sequence)
+        fits = self._fits(sequence, limits) or (memory.take_less(sequence) and self._fits(sequence, limits))
+        if not fits or (not limits.chunked and plan.slices and sequence.pending > left):
+            self._close(sequence)
+            return None
+        self.waiting.remove(sequence)
+        self.running.append(sequence)
+        plan.admitted.append(sequence)
+        memory.restore(sequence)
         if limits.whole_context and sequence.cached:
-            return min(pages_for(sequence.reach), self.pool.total)
-        return pages_for(sequence.known + 1)
+            memory.grow(sequence, min(pages_for(sequence.reach), self.pool.total))
+        rows = min(sequence.pending, left) if limits.chunked else sequence.pending
+        self._grant(plan, sequence, rows)
+        return rows
 
-    def _promised(self) -> int:
+    def _fits(self, sequence: S, limits: Limits) -> bool:
+        """Whether an opened sequence finds the pages that an admission needs."""
+        tokens = sequence.known + 1
+        if limits.whole_context and sequence.cached:
+            tokens = max(tokens, min(sequence.reach, self.pool.total * PAGE_SIZE))
+        if self.memory.lacks_recent(sequence, min(sequence.pending, self._chunk(limits))):
+            return False
+        need = self.memory.lacking(sequence, tokens, self._chunk(limits))
+        # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
+        return need <= self.memory.room.pages - self._promised(limits) - len(self.running)
+
+    def _close(self, sequence: S) -> None:
+        """Undo the opening of a sequence for which there is no room; what a tier keeps of it stays there."""
+        if sequence.held is None:
+            self.memory.close(sequence)
+
+    def _held_back(self, sequence: S) -> bool:
+        """Whether somebody who runs is about to read what this one begins with, so that waiting saves reading it."""
+        other = sequence.fork_of
+        if other is not None and other in self.running and other.pending > 1 and sequence.namespace is not None:
+            return True
+        found = self.memory.found(sequence) // PAGE_SIZE
+        keys = self.memory.keys(sequence, sequence.known - 1)
+        if sequence.namespace is None or len(keys) - found < HELD_BACK_PAGES:
+            return False
+        for running in self.running:
+            if running.pending > 1 and running.namespace == sequence.namespace:
+                theirs = self.memory.keys(running, min(running.known, running.shareable))
+                alike = common(keys, theirs, 0) if theirs and keys[0] == theirs[0] else 0
+                if alike - found >= HELD_BACK_PAGES and running.num_computed < alike * PAGE_SIZE:
+                    return True
+        return False
+
+    def _promised(self, limits: Limits) -> int:
         """Pages that running sequences will still take for tokens they already have."""
-        return sum(max(0, pages_for(running.known + 1) - len(running.pages)) for running in self.running)
+        chunk = self._chunk(limits)
+        return sum(self.memory.lacking(running, running.known + 1, chunk) for running in self.running)
+
+    @staticmethod
+    def _chunk(limits: Limits) -> int:
+        """The most rows that a sequence reads before its dead pages are given back."""
+        return limits.token_budget if limits.chunked else 1 << 40
 
     def _grant(self, plan: Plan[S], sequence: S, rows: int) -> bool:
         """Put the rows into the plan if their pages can be had, by preemption if need be."""
         if plan.preempted and sequence in plan.preempted:
             return False
-        need = pages_for(sequence.num_computed + rows)
-        while need - len(sequence.pages) > self.pool.free_count:
+        memory, tokens = self.memory, sequence.num_computed + rows
+        while memory.missing(sequence, tokens) > memory.room.pages or memory.lacks_recent(sequence, rows):
             holders = [other for other in self.running if other.pages or other is sequence]
             victim = self.policy.victim(holders)
             if victim is sequence and self.lone(sequence):
@@ -236,7 +293,9 @@ class Scheduler(Generic[S]):
             self._evict(plan, victim)
             if victim is sequence:
                 return False
-        self._allocate(sequence, need)
+        memory.own(sequence)
+        memory.grow(sequence, pages_for(tokens))
+        memory.grow_recent(sequence, rows)
         plan.slices.append(Slice(sequence, rows, rows == sequence.pending))
         return True
 
@@ -244,14 +303,3 @@ class Scheduler(Generic[S]):
         self.preempt(victim)
         plan.preempted.append(victim)
         plan.slices[:] = [piece for piece in plan.slices if piece.sequence is not victim]
-
-    def _allocate(self, sequence: S, pages: int) -> None:
-        missing = pages - len(sequence.pages)
-        if missing > 0:
-            sequence.pages.extend(self.pool.allocate(missing, sequence.owner))
-
-    def _free(self, sequence: S, keep: int) -> None:
-        surplus = sequence.pages[keep:]
-        if surplus:
-            self.pool.release(surplus, sequence.owner)
-            del sequence.pages[keep:]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.core.events import (
@@ -19,6 +19,7 @@ from engine.core.events import (
 )
 from engine.protocol import (
     ChatMessage,
+    ContextCut,
     Delta,
     Error,
     Finished,
@@ -27,14 +28,17 @@ from engine.protocol import (
     Message,
     ModelCard,
     Options,
+    Overflow,
     Prefill,
     Thinking,
     Timings,
     Unloaded,
     Usage,
 )
+from engine.server.continuing import Continued, continued
 from engine.server.hub import EngineHub, RequestEvent
-from engine.server.turns import Turns, continued_ids
+from engine.server.overflow import SINKS, Cut, TooLong, chosen_cut, reserve, too_long, window_of
+from engine.server.turns import Turn
 from engine.text.prompt import PromptText, prompt_ids, rendered
 from engine.text.tokenizer import Tokenizer
 
@@ -53,12 +57,40 @@ class Refused(Exception):  # noqa: N818 - an outcome that a person is told about
         self.code = code
 
 
+class Asked(NamedTuple):
+    """What a client wants answered. ``max_tokens`` is the room that it wants for the answer."""
+
+    prompt: Sequence[ChatMessage] | str
+    thinking: Thinking = Thinking()
+    overflow: Overflow = "stop"
+    max_tokens: int | None = None
+
+
 class Prepared(NamedTuple):
-    """A prompt for the engine, and the tokenizer that made its ids."""
+    """A prompt for the engine, and the tokenizer that made its ids.
+
+    ``tokens_cut`` are left out with the messages of ``cut``, or out of sight of the newest token with a ``window``.
+    """
 
     text: PromptText
-    ids: list[int]
+    continued: Continued
     tokenizer: Tokenizer
+    cut: Cut | None = None
+    tokens_cut: int = 0
+    window: int | None = None
+
+    @property
+    def ids(self) -> list[int]:
+        return self.continued.ids
+
+    def context_cut(self, id: str) -> ContextCut | None:
+        """What the client is told of that which the model does not see."""
+        if self.cut is not None:
+            first, last = self.cut
+            return ContextCut(id=id, policy="drop_middle", first=first, last=last, tokens=self.tokens_cut)
+        if self.window is not None and self.tokens_cut:
+            return ContextCut(id=id, policy="window", tokens=self.tokens_cut, sinks=SINKS, window=self.window)
+        return None
 
 
 async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()) -> list[int]:
@@ -67,22 +99,44 @@ async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinkin
     return await asyncio.to_thread(prompt_ids, *_text_parts(hub, thinking), prompt, thinking)
 
 
-async def prepared(
-    hub: EngineHub,
-    prompt: Sequence[ChatMessage] | str,
-    turns: Turns,
-    parent: str,
-    thinking: Thinking = Thinking(),
-) -> Prepared:
-    """The same, with the exact ids of the answer called ``parent`` where the prompt goes on from it."""
-    tokenizer, template = _text_parts(hub, thinking)
-    before = turns.find(parent, tokenizer)
+async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:
+    """The same, beginning with the exact ids of the turns in ``line`` that the prompt goes on from, and cut to fit the
+    context as ``asked.overflow`` says. Raises :class:`Refused` besides where nothing makes it fit."""
+    tokenizer, template = _text_parts(hub, asked.thinking)
+    before = line(tokenizer)
+    context = hub.loaded.card.context if hub.loaded is not None else 0
 
-    def prepare() -> Prepared:
-        text = rendered(template, prompt, thinking)
-        return Prepared(text, continued_ids(tokenizer, text, before), tokenizer)
+    def read(cut: Cut | None = None) -> Prepared:
+        prompt = asked.prompt if cut is None or isinstance(asked.prompt, str) else cut.without(asked.prompt)
+        text = rendered(template, prompt, asked.thinking)
+        return Prepared(text, continued(tokenizer, text, before, asked.prompt, cut is not None), tokenizer, cut)
 
-    return await asyncio.to_thread(prepare)
+    try:
+        return await asyncio.to_thread(_fitted, read, asked, context, tokenizer)
+    except TooLong as error:
+        raise Refused("prompt_too_long", str(error)) from error
+
+
+def _fitted(read: Callable[[Cut | None], Prepared], asked: Asked, context: int, tokenizer: Tokenizer) -> Prepared:
+    """The prompt, cut where that is wanted and needed."""
+    whole = read(None)
+    if asked.overflow == "window":
+        window = window_of(context)
+        return whole._replace(window=window, tokens_cut=max(0, len(whole.ids) - window - SINKS))
+    limit = context - reserve(context, asked.max_tokens)
+    if asked.overflow == "stop" or isinstance(asked.prompt, str) or len(whole.ids) <= limit:
+        return whole
+    made: dict[Cut, Prepared] = {}
+
+    def fits(cut: Cut) -> bool:
+        made[cut] = read(cut)
+        return len(made[cut].ids) <= limit
+
+    cut = chosen_cut(asked.prompt, lambda text: len(tokenizer.encode(text, special=False)), fits, context)
+    best = made[cut] if cut is not None else whole
+    if len(best.ids) >= context:
+        raise too_long(len(best.ids), context, cut is not None)
+    return best._replace(tokens_cut=len(whole.ids) - len(best.ids))
 
 
 def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[Tokenizer, ChatTemplate]:
@@ -101,13 +155,20 @@ def _check_effort(card: ModelCard, effort: str) -> None:
         raise Refused("bad_effort", text)
 
 
-def request_message(event: RequestEvent, id: str) -> Message:
-    """What a client hears of its request, under its own name of it."""
+def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:
+    """What a client hears of its request, under its own name of it; ``told`` is where its prompt diverged."""
     match event:
         case TokensEvent():
             return Delta(id=id, answer=event.answer, channel=event.channel, text=event.text, tokens=event.tokens)
         case PrefillEvent():
-            return Prefill(id=id, done=event.done, cached=event.cached, total=event.total)
+            return Prefill(
+                id=id,
+                done=event.done,
+                cached=event.cached,
+                total=event.total,
+                diverged=told.diverged,
+                divergence=told.divergence,
+            )
         case FinishedEvent():
             return Finished(
                 id=id,

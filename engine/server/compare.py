@@ -13,6 +13,7 @@ import msgspec
 
 from engine import catalogue
 from engine.catalogue import Option, OptionError
+from engine.catalogue.replay import replayed
 from engine.core.commands import SetOption
 from engine.core.events import ErrorEvent, Event, FinishedEvent, OptionsEvent, TokensEvent
 from engine.protocol import Compare, Compared, CompareProgress, Message, OptionSpec, Run, Sampling, Value
@@ -144,7 +145,7 @@ class _Runner:
 
     async def run(self, value: Value, sampling: Sampling) -> Measured:
         """One answer with the switch at ``value``."""
-        optimisations: dict[str, Value] = {}
+        optimisations = replayed(self._option.key)
         if self._option.scope == "request":
             optimisations[self._option.key] = value
         else:

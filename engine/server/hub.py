@@ -7,16 +7,20 @@ to a deque and wakes the loop once per bunch, however many there are.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import threading
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+
+import msgspec
 
 from engine.cache.pool import PAGE_SIZE
-from engine.core.commands import AddRequest, CancelRequest, Command, Shutdown
+from engine.core.commands import AddRequest, CancelRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import (
     ErrorEvent,
     Event,
@@ -27,18 +31,27 @@ from engine.core.events import (
     TokensEvent,
     UnloadedEvent,
 )
-from engine.protocol import Device, LoadOptions, MemoryByOwner, OptionSpec, Sampling, Telemetry, Value
+from engine.protocol import CacheStats, Device, LoadOptions, MemoryByOwner, OptionSpec, Sampling, Telemetry, Value
 from engine.telemetry.window import TelemetryWindow
 
 if TYPE_CHECKING:
+    from engine.core.cache_view import CacheView, PageView, TreeView
     from engine.core.loaded import LoadedModel
+    from engine.core.score import Scores
     from engine.protocol import Fit
 
 log = logging.getLogger(__name__)
 
+MOST_IDS = 4096
+"""Requests whose clients' names are remembered: pages outlive the requests that filled them."""
 MEMORY_SECONDS = 0.5
 """How long a measurement of memory is used before it is taken again."""
 
+INSPECT_SECONDS = 10.0
+"""How long a look into the cache may take: a step in progress is finished first."""
+MEASURE_SECONDS = 600.0
+
+_T = TypeVar("_T")
 Emit = Callable[[Event], None]
 RequestEvent = TokensEvent | PrefillEvent | FinishedEvent | ErrorEvent
 
@@ -50,6 +63,12 @@ class EngineLike(Protocol):
     def cancel_load(self) -> None: ...
     def run(self) -> None: ...
     def catalogue_state(self) -> list[OptionSpec]: ...
+    def cache_version(self) -> int:
+        """Another number whenever a page or the prefix tree changed; cheap, and for any thread."""
+
+    def cache_stats(self) -> CacheStats:
+        """A snapshot of the counters, for any thread."""
+
     @property
     def loaded(self) -> LoadedModel | None: ...
 
@@ -96,6 +115,7 @@ class EngineHub:
         self._woken = False
         self._stopping = False
         self._running: dict[str, _Running] = {}
+        self._ids: OrderedDict[str, str] = OrderedDict()
         self._listeners: list[Callable[[Event], None]] = []
         self._numbers = itertools.count(1)
         self._memory: MemoryByOwner | None = None
@@ -144,12 +164,25 @@ class EngineHub:
         n: int = 1,
         optimisations: Mapping[str, Value] | None = None,
         continues: bool = False,
+        window: int | None = None,
+        chat: str = "",
+        id: str = "",
     ) -> str:
-        """Start a request; returns the engine's own name of it. ``listener`` hears of it until it has ended."""
+        """Start a request; returns the engine's own name of it. ``listener`` hears of it until it has ended.
+
+        ``id`` is what its client calls it, in what is shown of the cache.
+        """
         name = f"r{next(self._numbers)}"
         self._running[name] = _Running(listener, n)
-        self.engine.submit(AddRequest(name, prompt_ids, sampling, n, optimisations or {}, continues))
+        self._ids[name] = id
+        if len(self._ids) > MOST_IDS:
+            self._ids.popitem(last=False)
+        self.engine.submit(AddRequest(name, prompt_ids, sampling, n, optimisations or {}, continues, window, chat))
         return name
+
+    def client_id(self, name: str) -> str:
+        """What a client called a request that the engine knows as ``name``; "" for one of long ago."""
+        return self._ids.get(name, "")
 
     def cancel(self, name: str) -> None:
         self.engine.submit(CancelRequest(name))
@@ -157,7 +190,35 @@ class EngineHub:
     async def frame(self, since: float = 0.0) -> Telemetry:
         """A telemetry frame as of now."""
         memory = await self._measured_memory()
-        return self.window.frame(time.monotonic(), memory, self.bandwidth, since, idle=not self._running)
+        frame = self.window.frame(time.monotonic(), memory, self.bandwidth, since, idle=not self._running)
+        return msgspec.structs.replace(frame, cache=self.engine.cache_stats())
+
+    async def inspect(
+        self, kind: Literal["pages", "tree", "page"], page: int = 0
+    ) -> CacheView | TreeView | PageView | None:
+        """Look into the cache between two steps; None where there is nothing to see. Raises TimeoutError."""
+        return await self._asked(partial(Inspect, kind, page=page), INSPECT_SECONDS)
+
+    async def measure(self, token_ids: Sequence[int]) -> Scores | str:
+        """Score a text, or say why not. Raises TimeoutError."""
+        return await self._asked(partial(MeasureText, token_ids), MEASURE_SECONDS)
+
+    async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float) -> _T:
+        """What the engine thread replies to a command. Raises TimeoutError; a later reply goes nowhere."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_T] = loop.create_future()
+
+        def settle(value: _T) -> None:
+            if not answer.done():
+                answer.set_result(value)
+
+        def reply(value: _T) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, value)
+
+        self.engine.submit(command(reply))
+        async with asyncio.timeout(seconds):
+            return await answer
 
     async def _measure_bandwidth(self) -> None:
         """Measure what the device can read, once, when nobody is waiting for an answer."""

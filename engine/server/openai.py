@@ -7,7 +7,7 @@ import contextlib
 import logging
 import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
@@ -15,9 +15,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from engine.core.events import ErrorEvent, FinishedEvent
-from engine.protocol import ChatMessage, Delta, Error, Finished, Message, Sampling, Thinking
-from engine.server.answering import NO_MODEL, Refused, request_message, tokenised
+from engine.protocol import ContextCut, Delta, Error, Finished, Message, Sampling, Thinking
+from engine.server.answering import NO_MODEL, Asked, Refused, request_message
 from engine.server.hub import EngineHub, RequestEvent
+from engine.server.openai_turns import Conversations
 from engine.server.openai_types import (
     ChatIn,
     CompletionDetails,
@@ -30,10 +31,14 @@ from engine.server.openai_types import (
 )
 from engine.server.openai_writers import ChatWriter, TextWriter, Writer
 from engine.server.outbox import Outbox
+from engine.server.overflow import TooLong, window_of
 from engine.server.security import MAX_BODY, Refusal, bearer, error_response, token_matches
 from engine.text.template import PromptError
 
 log = logging.getLogger(__name__)
+
+CUT_HEADER = "x-kvasir-context-cut"
+"""Says in a response what of the conversation the model does not see."""
 
 _STATUS = {"no_model": 503, "model_not_loaded": 404, "internal": 500, "memory": 503, "error": 500, "wrong_token": 401}
 
@@ -43,6 +48,7 @@ class OpenAIRoutes:
 
     def __init__(self, hub: EngineHub, token: str) -> None:
         self._hub, self._token = hub, token
+        self._conversations = Conversations()
 
     def routes(self) -> list[Route]:
         return [
@@ -76,7 +82,7 @@ class OpenAIRoutes:
         try:
             wanted = msgspec.json.decode(await _body(request), type=kind)
             return await self._answer(request, wanted)
-        except (Refused, PromptError) as error:
+        except (Refused, PromptError, TooLong) as error:
             code = getattr(error, "code", "bad_prompt")
             return error_response(Refusal(_STATUS.get(code, 400), code, str(error)))
         except (msgspec.DecodeError, ValueError, RecursionError) as error:
@@ -96,30 +102,53 @@ class OpenAIRoutes:
         prompt = wanted.prompt() if isinstance(wanted, ChatIn) else wanted.text_or_ids()
         thinking = wanted.thinking() if isinstance(wanted, ChatIn) else Thinking()
         plain = not isinstance(wanted, ChatIn)
-        ids = await self._ids(prompt, thinking)
         answers = wanted.n if wanted.n is not None else 1
+        sampling = wanted.sampling()
+        if isinstance(prompt, list) and (ids := [item for item in prompt if isinstance(item, int)]):
+            window = window_of(loaded.card.context) if wanted.overflow == "window" else None
+            stream = _Stream(self._hub, ids, sampling, answers, plain, window)
+            left_out = None
+        else:
+            asked = Asked(prompt, thinking, wanted.overflow, sampling.max_tokens)  # type: ignore[arg-type]
+            found = await self._conversations.prepared(self._hub, asked)
+            ids, window, left_out = found.prompt.ids, found.prompt.window, found.prompt.context_cut("")
+            stream = _Stream(self._hub, ids, sampling, answers, plain, window, found.listener)
+        headers = {CUT_HEADER: _cut(left_out)} if left_out is not None else {}
         head = f"{'cmpl' if plain else 'chatcmpl'}-{secrets.token_hex(12)}", int(time.time()), name
         writer: Writer = (TextWriter if plain else ChatWriter)(*head, loaded.tokenizer)
-        stream = _Stream(self._hub, ids, wanted.sampling(), answers, plain)
         if wanted.stream:
-            return StreamingResponse(_events(stream, writer, wanted), media_type="text/event-stream")
-        return await _whole(request, stream, writer)
+            return StreamingResponse(_events(stream, writer, wanted), media_type="text/event-stream", headers=headers)
+        response = await _whole(request, stream, writer)
+        response.headers.update(headers)
+        return response
 
-    async def _ids(self, prompt: Sequence[ChatMessage] | str | list[int], thinking: Thinking) -> list[int]:
-        if isinstance(prompt, list) and prompt and all(isinstance(item, int) for item in prompt):
-            return [item for item in prompt if isinstance(item, int)]
-        return await tokenised(self._hub, prompt, thinking)  # type: ignore[arg-type]
+
+def _cut(told: ContextCut) -> str:
+    """What of the conversation the model does not see, for a header."""
+    if told.policy == "window":
+        return f"window; sinks={told.sinks}; window={told.window}; tokens={told.tokens}"
+    return f"drop_middle; first={told.first}; last={told.last}; tokens={told.tokens}"
 
 
 class _Stream:
     """One request to the engine as an iterator of its messages; leaving it early cancels the request."""
 
-    def __init__(self, hub: EngineHub, ids: list[int], sampling: Sampling, answers: int, continues: bool) -> None:
-        self._hub, self._left = hub, answers
+    def __init__(
+        self,
+        hub: EngineHub,
+        ids: list[int],
+        sampling: Sampling,
+        answers: int,
+        continues: bool,
+        window: int | None = None,
+        heard: Callable[[RequestEvent], None] = lambda event: None,
+    ) -> None:
+        self._hub, self._left, self._heard = hub, answers, heard
         self._outbox = Outbox()
-        self._name = hub.add(ids, self._on_event, sampling, answers, None, continues)
+        self._name = hub.add(ids, self._on_event, sampling, answers, None, continues, window)
 
     def _on_event(self, event: RequestEvent) -> None:
+        self._heard(event)
         self._outbox.put(request_message(event, ""))
         self._left -= isinstance(event, FinishedEvent)
         if isinstance(event, ErrorEvent):

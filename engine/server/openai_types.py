@@ -6,7 +6,7 @@ from typing import Literal
 
 import msgspec
 
-from engine.protocol import ChatMessage, FinishReason, Sampling, Thinking
+from engine.protocol import ChatMessage, FinishReason, Overflow, Sampling, Thinking
 
 ROLES: dict[str, Literal["system", "user", "assistant"]] = {
     "system": "system",
@@ -32,7 +32,7 @@ class StreamOptions(msgspec.Struct):
 
 
 class _RequestIn(msgspec.Struct, kw_only=True):
-    """What both kinds of request have. The last four are Kvasir's, in the names that other servers use."""
+    """What both kinds of request have. The last five are Kvasir's, four of them in the names that other servers use."""
 
     model: str = ""
     stream: bool = False
@@ -50,6 +50,7 @@ class _RequestIn(msgspec.Struct, kw_only=True):
     min_p: float | None = None
     repetition_penalty: float | None = None
     ignore_eos: bool = False
+    overflow: Overflow = "stop"
 
     def base_sampling(self, max_tokens: int | None, logprobs: int | None) -> Sampling:
         stop = [self.stop] if isinstance(self.stop, str) else self.stop or []

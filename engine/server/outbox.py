@@ -24,7 +24,9 @@ from engine.protocol import (
     Loading,
     Message,
     Options,
+    PageMap,
     Prefill,
+    RadixTree,
     Telemetry,
     TokenInfo,
 )
@@ -126,6 +128,6 @@ def _key(message: Message) -> Hashable | None:
             return ("compare", id)
         case Loading():
             return ("loading",)
-        case Telemetry() | Options():
+        case Telemetry() | Options() | PageMap() | RadixTree():
             return (type(message),)
     return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -14,7 +14,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from engine import config
 from engine.config import ModelNotFound
-from engine.core.commands import LoadModel, SetOption, UnloadModel
+from engine.core.commands import DropChat, LoadModel, SetOption, UnloadModel
 from engine.core.events import ErrorEvent, Event, FinishedEvent, TokensEvent
 from engine.protocol import (
     PROTOCOL,
@@ -23,12 +23,15 @@ from engine.protocol import (
     Compare,
     Counted,
     CountTokens,
+    DescribePage,
     Error,
     Estimate,
     Estimated,
+    ForgetChat,
     Generate,
     Hello,
     Load,
+    MeasureCost,
     Message,
     Set,
     Subscribe,
@@ -38,6 +41,7 @@ from engine.protocol import (
     encode,
 )
 from engine.server.answering import (
+    Asked,
     Refused,
     broadcast_message,
     cancelled_before_start,
@@ -45,10 +49,12 @@ from engine.server.answering import (
     request_message,
     tokenised,
 )
+from engine.server.cache_messages import CacheMessages
 from engine.server.compare import compare
 from engine.server.frames import UNREADABLE, explained, refused_greeting, unreadable
 from engine.server.hub import EngineHub, RequestEvent
 from engine.server.outbox import Outbox
+from engine.server.subscriptions import Subscriptions
 from engine.server.turns import Answer, Turns
 from engine.text.template import PromptError
 
@@ -57,7 +63,6 @@ log = logging.getLogger(__name__)
 HELLO_SECONDS = 10.0
 MAX_ACTIVE = 64
 """Requests that one client may have in progress."""
-MAX_RATE = 10.0
 
 
 class Session:
@@ -69,7 +74,8 @@ class Session:
         self._turns = Turns()
         self._tasks: set[asyncio.Task[None]] = set()
         self._active: dict[str, _Active] = {}
-        self._telemetry: asyncio.Task[None] | None = None
+        self._cache = CacheMessages(hub, self._outbox.put)
+        self._subscriptions = Subscriptions(hub, self._cache, self._outbox.put)
 
     async def run(self) -> None:
         await self._socket.accept()
@@ -125,7 +131,7 @@ class Session:
                 active.cancel(self._hub)
             for task in [sender, *self._tasks]:
                 task.cancel()
-            await asyncio.gather(sender, *self._tasks, return_exceptions=True)
+            await asyncio.gather(sender, *self._tasks, self._subscriptions.end(), return_exceptions=True)
 
     async def _send(self) -> None:
         while True:
@@ -190,7 +196,14 @@ class Session:
             case Estimate():
                 self._begin(message.id, self._estimate(message))
             case Subscribe():
-                self._subscribe(message)
+                self._subscriptions.change(message)
+            case DescribePage():
+                self._begin(message.id, self._cache.describe(message))
+            case MeasureCost():
+                self._begin(message.id, self._cache.measure(message, self._turns))
+            case ForgetChat(chat=chat):
+                self._turns.forget(chat)
+                hub.submit(DropChat(chat))
             case Hello():
                 raise Refused("already_greeted", "The greeting came twice. Send it once, as the first message.")
 
@@ -224,18 +237,21 @@ class Session:
 
     async def _generate(self, message: Generate, active: _Active) -> None:
         try:
-            prompt = await prepared(self._hub, message.prompt, self._turns, message.parent, message.thinking)
+            asked = Asked(message.prompt, message.thinking, message.overflow, message.sampling.max_tokens)
+            prompt = await prepared(self._hub, asked, partial(self._turns.line, message.parent))
             if active.cancelled:
                 for answer in range(min(message.n, MAX_ACTIVE)):
                     self._outbox.put(cancelled_before_start(message.id, answer))
                 return
             ended = asyncio.Event()
             left = message.n
-            first = Answer(prompt.text, prompt.ids)
+            first = Answer(prompt.text, prompt.ids, message.prompt, message.parent, message.chat)
+            if (cut := prompt.context_cut(message.id)) is not None:
+                self._outbox.put(cut)
 
             def listener(event: RequestEvent) -> None:
                 nonlocal left
-                self._outbox.put(request_message(event, message.id))
+                self._outbox.put(request_message(event, message.id, prompt.continued))
                 match event:
                     case TokensEvent(answer=0):
                         first.take(event)
@@ -247,7 +263,15 @@ class Session:
                     ended.set()
 
             active.name = self._hub.add(
-                prompt.ids, listener, message.sampling, message.n, message.optimisations, prompt.text.continues
+                prompt.ids,
+                listener,
+                message.sampling,
+                message.n,
+                message.optimisations,
+                prompt.text.continues,
+                prompt.window,
+                message.chat,
+                message.id,
             )
             await ended.wait()
         finally:
@@ -285,25 +309,6 @@ class Session:
             self._hub.probes.estimate, path, draft, message.options, self._hub.loaded, switches
         )
         self._outbox.put(Estimated(id=message.id, fits=fits, fit=fit, sentence=sentence))
-
-    def _subscribe(self, message: Subscribe) -> None:
-        if self._telemetry is not None:
-            self._telemetry.cancel()
-            self._telemetry = None
-        if "telemetry" in message.topics:
-            rate = min(MAX_RATE, max(0.1, message.rate)) if message.rate == message.rate else MAX_RATE
-            self._telemetry = asyncio.create_task(self._measure(1.0 / rate))
-            self._tasks.add(self._telemetry)
-            self._telemetry.add_done_callback(self._tasks.discard)
-
-    async def _measure(self, interval: float) -> None:
-        since = time.monotonic()
-        due = since
-        while True:
-            self._outbox.put(await self._hub.frame(since))
-            since = time.monotonic()
-            due = max(due + interval, since)
-            await asyncio.sleep(due - since)
 
     def _on_broadcast(self, event: Event) -> None:
         message = broadcast_message(event)

@@ -6,13 +6,14 @@ tokenizer would. Only the drawn ids are a prefix of what the cache held, and onl
 
 from __future__ import annotations
 
+import hashlib
 from array import array
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from engine.core.events import TokensEvent
-from engine.text.detokenise import detokeniser
+from engine.protocol import ChatMessage
 from engine.text.prompt import PromptText
 from engine.text.tokenizer import Tokenizer
 
@@ -23,7 +24,8 @@ class Turn(NamedTuple):
     """A finished answer: what was asked, as text and as tokens, and what was answered.
 
     ``text`` is the content. ``thinks`` says that the answer has more in front of it, which a chat template shows the
-    model again or leaves out.
+    model again or leaves out. ``messages`` is the conversation that was asked (None: plain text), ``parent`` the name
+    of the turn that it went on from, and ``chat`` what the client calls the conversation.
     """
 
     prompt: PromptText
@@ -31,13 +33,30 @@ class Turn(NamedTuple):
     text: str
     ids: array[int]
     thinks: bool = False
+    messages: tuple[ChatMessage, ...] | None = None
+    parent: str = ""
+    chat: str = ""
+
+    @property
+    def all_ids(self) -> array[int]:
+        """What the model read and wrote; the last token of it was drawn but not read."""
+        return self.prompt_ids + self.ids
 
 
 class Answer:
     """Collects one answer while it is written."""
 
-    def __init__(self, prompt: PromptText, prompt_ids: Sequence[int]) -> None:
+    def __init__(
+        self,
+        prompt: PromptText,
+        prompt_ids: Sequence[int],
+        messages: Sequence[ChatMessage] | str = "",
+        parent: str = "",
+        chat: str = "",
+    ) -> None:
         self._prompt, self._prompt_ids = prompt, array("i", prompt_ids)
+        self._messages = None if isinstance(messages, str) else tuple(messages)
+        self._parent, self._chat = parent, chat
         self._parts: list[str] = []
         self._ids = array("i")
         self._thinks = False
@@ -50,11 +69,12 @@ class Answer:
         self._ids.extend(token.id for token in event.tokens)
 
     def finished(self) -> Turn:
-        return Turn(self._prompt, self._prompt_ids, "".join(self._parts), self._ids, self._thinks)
+        text, said = "".join(self._parts), (self._messages, self._parent, self._chat)
+        return Turn(self._prompt, self._prompt_ids, text, self._ids, self._thinks, *said)
 
 
 class Turns:
-    """The last finished answers of one client by name; they belong to the tokenizer that made them."""
+    """The last finished answers by name; they belong to the tokenizer that made them."""
 
     def __init__(self, most: int = MOST_TURNS) -> None:
         self._most = most
@@ -81,65 +101,63 @@ class Turns:
         self._turns.move_to_end(name)
         return self._turns[name]
 
+    def line(self, name: str, tokenizer: Tokenizer) -> list[Turn]:
+        """The turn of that name, the one that it went on from, and so on, as far as they are remembered."""
+        if tokenizer is not self._tokenizer:
+            return []
+        names: list[str] = []
+        while name in self._turns and name not in names:
+            names.append(name)
+            name = self._turns[name].parent
+        for used in reversed(names):
+            self._turns.move_to_end(used)
+        return [self._turns[name] for name in names]
 
-def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn | None) -> list[int]:
-    """Token ids of ``prompt``; where it goes on from ``before`` they begin with that turn's own ids.
+    def last_of(self, chat: str, tokenizer: Tokenizer) -> Turn | None:
+        """The turn of a conversation that was used last."""
+        if tokenizer is not self._tokenizer or not chat:
+            return None
+        return next((turn for turn in reversed(self._turns.values()) if turn.chat == chat), None)
 
-    Plain tokenisation where the text does not begin with that turn's, or where its ids would read differently.
+    def forget(self, chat: str) -> None:
+        """Drop the turns of a conversation that was deleted."""
+        for name in [name for name, turn in self._turns.items() if turn.chat == chat]:
+            del self._turns[name]
+
+    def match(self, prompt: Sequence[ChatMessage] | str, tokenizer: Tokenizer) -> str:
+        """The name of the longest remembered turn that ``prompt`` goes on from, for clients that name none; or "".
+
+        A conversation goes on from an answer if it holds that answer and all that was said before it (see
+        :func:`named`); plain text, if it begins with a prompt and what was written after it.
+        """
+        if tokenizer is not self._tokenizer:
+            return ""
+        if isinstance(prompt, str):
+            fitting = [
+                (len(turn.prompt.text) + len(turn.text), name)
+                for name, turn in self._turns.items()
+                if turn.messages is None and prompt.startswith(turn.prompt.text + turn.text)
+            ]
+            return max(fitting, default=(0, ""))[1]
+        names = [name for message, name in zip(prompt, _names(prompt), strict=True) if message.role == "assistant"]
+        return next((name for name in reversed(names) if name in self._turns), "")
+
+
+def named(prompt: Sequence[ChatMessage] | str, answer: str) -> str:
+    """A name for the turn made of a prompt and its answer that follows from what was said alone.
+
+    Spaces around a message do not count: clients drop them. Nor does thinking, which most clients do not send back.
     """
-    plain = tokenizer.encode(prompt.text, special=prompt.special)
-    if before is None or prompt.special != before.prompt.special or not prompt.text.startswith(before.prompt.text):
-        return plain
-    found = _continuation(prompt, before)
-    kept, end = _whole(tokenizer, before, found) if found is not None else _marked(tokenizer, before, prompt.text)
-    if not kept:
-        return plain
-    joined = [*before.prompt_ids, *kept, *tokenizer.encode(prompt.text[end:], special=False)]
-    # Some tokenizers begin every text with a space of their own, which has no place in the middle of one.
-    return joined if _reads(tokenizer, joined) == _reads(tokenizer, plain) else plain
+    if isinstance(prompt, str):
+        return hashlib.sha256(f"text\0{prompt}\0{answer}".encode(errors="surrogatepass")).hexdigest()
+    *_, name = _names([*prompt, ChatMessage(role="assistant", content=answer)])
+    return name
 
 
-def _continuation(prompt: PromptText, before: Turn) -> str | None:
-    """The turn's answer as it stands in ``prompt``, which some templates give back the space that the window drops."""
-    if before.thinks:
-        return None
-    return next((t for t in (before.text, f" {before.text}") if prompt.text.startswith(before.prompt.text + t)), None)
-
-
-def _whole(tokenizer: Tokenizer, turn: Turn, text: str) -> tuple[array[int], int]:
-    """The ids that ``text`` (the answer) holds completely, and where the prompt goes on behind them, in characters.
-
-    Not held: an end-of-text token, a character that was never finished, and what a stop string cut off.
-    """
-    stream = detokeniser(tokenizer, continues=turn.prompt.continues or text != turn.text)
-    kept = chars = end = 0
-    for count, token in enumerate(turn.ids, 1):
-        piece = stream.push(token)
-        if not text.startswith(piece, end):
-            break
-        end += len(piece)
-        if piece:
-            kept, chars = count, end
-    return turn.ids[:kept], len(turn.prompt.text) + chars
-
-
-def _marked(tokenizer: Tokenizer, turn: Turn, prompt: str) -> tuple[array[int], int]:
-    """The same for an answer that stands in the prompt with the marks of its channels: all of it, or nothing.
-
-    The last marks may differ, since an end in a conversation need not be the end that was drawn.
-    """
-    ids = turn.ids
-    while ids and ids[-1] in tokenizer.special_ids:
-        ids = ids[:-1]
-    stream = detokeniser(tokenizer, continues=turn.prompt.continues)
-    end = len(turn.prompt.text)
-    for token in ids:
-        piece = tokenizer.token(token) if token in tokenizer.special_ids else stream.push(token)
-        if not prompt.startswith(piece, end):
-            return array("i"), 0
-        end += len(piece)
-    return ids, end
-
-
-def _reads(tokenizer: Tokenizer, ids: Sequence[int]) -> str:
-    return tokenizer.decode(ids, skip_special=False)
+def _names(messages: Iterable[ChatMessage]) -> Iterable[str]:
+    """For each message a name of the conversation up to it."""
+    digest = hashlib.sha256()
+    for message in messages:
+        content = message.content.strip()
+        digest.update(f"{message.role} {len(content)} {content}".encode(errors="surrogatepass"))
+        yield digest.hexdigest()

@@ -62,9 +62,14 @@ class DraftModelProposer:
                 break
             rows = [
                 SequenceRows(
-                    chains[place][-1:], asks[place].request.known + depth - 1, asks[place].request.pages, want_logits=1
+                    chains[place][-1:],
+                    request.known + depth - 1,
+                    request.pages,
+                    want_logits=1,
+                    policy=request.options.policy,
                 )
                 for place in active
+                for request in (asks[place].request,)
             ]
             self._guess(rows, active, asks, chains)
             depth += 1
@@ -98,7 +103,8 @@ class DraftModelProposer:
                 continue
             left -= stop - start
             ready = budget > 0 and stop == goal
-            rows.append(SequenceRows(request.tokens[start:stop], start, request.pages, want_logits=int(ready)))
+            tokens, policy = request.tokens[start:stop], request.options.policy
+            rows.append(SequenceRows(tokens, start, request.pages, want_logits=int(ready), policy=policy))
             fed.append((request, stop))
             if ready:
                 guessing.append(place)

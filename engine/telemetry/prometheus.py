@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from engine.protocol import Telemetry
 from engine.telemetry.window import Totals
@@ -19,6 +19,13 @@ _COUNTERS = (
     ("bytes_read", "Bytes of weights, keys and values read."),
     ("answers_started", "Answers that produced a first token."),
 )
+_CACHE = (
+    ("looked_up", "Prompt tokens looked up in the prefix cache."),
+    ("hit", "Prompt tokens found in the prefix cache, which were not read again."),
+    ("evicted_pages", "Pages given up for lack of room."),
+    ("swapped_out", "Bytes of keys and values moved out of the device."),
+    ("swapped_in", "Bytes of keys and values moved back into the device."),
+)
 
 
 def metrics(totals: Totals, frame: Telemetry) -> str:
@@ -29,6 +36,11 @@ def metrics(totals: Totals, frame: Telemetry) -> str:
 def _lines(totals: Totals, frame: Telemetry) -> Iterator[str]:
     for name, explains in _COUNTERS:
         yield from _metric(f"{name}_total", "counter", explains, [("", getattr(totals, name))])
+    cache = frame.cache
+    for name, explains in _CACHE:
+        yield from _metric(f"cache_{name}_total", "counter", explains, [("", getattr(cache, name))])
+    places = [('{place="host"}', cache.host_bytes), ('{place="disk"}', cache.disk_bytes)]
+    yield from _metric("cache_swapped_bytes", "gauge", "Keys and values kept outside the device.", places)
     yield from _metric("generated_per_second", "gauge", "Tokens a second.", [("", frame.generated_per_second)])
     yield from _metric("prefilled_per_second", "gauge", "Prompt tokens a second.", [("", frame.prefilled_per_second)])
     memory = frame.memory
@@ -55,7 +67,7 @@ def _lines(totals: Totals, frame: Telemetry) -> Iterator[str]:
             yield from _metric(name, "gauge", explains, [("", value)])
 
 
-def _metric(name: str, kind: str, explains: str, values: list[tuple[str, float]]) -> Iterator[str]:
+def _metric(name: str, kind: str, explains: str, values: Sequence[tuple[str, float]]) -> Iterator[str]:
     yield f"# HELP kvasir_{name} {explains}\n# TYPE kvasir_{name} {kind}\n"
     for labels, value in values:
         yield f"kvasir_{name}{labels} {value:g}\n" if isinstance(value, float) else f"kvasir_{name}{labels} {value}\n"

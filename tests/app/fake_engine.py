@@ -1,7 +1,7 @@
 """A small process that speaks the engine's contract (token on stdin, ready line, /ws) with scripted answers.
 
 The last user message picks the script: it looks for the words "code", "long", "essay", "prefill", "refuse",
-"crash", "cut" and "multi"; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
+"crash", "cut" and "multi"; "diverge", "overflow" and "oversized" for the cache; anything else gets two paragraphs. The answer names the seed, so that a regenerated one differs.
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
     python fake_engine.py [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
@@ -23,7 +23,10 @@ from http import HTTPStatus
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Request, Response, ServerConnection, serve
 
+sys.path.insert(0, os.getcwd())  # it runs as a script, from the repository's root
+
 from engine import protocol as p
+from tests.app.fake_cache import FakeCache
 
 ANSWER = (
     "Each conversation grows by one token at a time, and nobody knows how long it will be. If memory were reserved for "
@@ -101,6 +104,8 @@ def catalogue() -> list[p.OptionSpec]:
               choices=["on demand", "whole context"], choice_titles=["on demand", "whole"], scope="engine", applies="cache"),
         entry(key="quest", title="QUEST sparse pages", group="Cache", kind="bool", default=False, value=False, exactness="approximate",
               disabled_reason="Needs a context above 4,096 tokens."),
+        entry(key="kv_kind", title="KV bits", group="Cache", kind="choice", default="16-bit", value="16-bit", exactness="approximate",
+              choices=["16-bit", "int8", "int4"], choice_titles=["16", "8", "4"], scope="engine", applies="cache"),
         entry(key="speculation", title="Method", group="Speculation", kind="choice", default="off", value="off", exactness="lossless",
               choices=["off", "n-gram", "draft"], choice_titles=["off", "n-gram", "draft"], compare=["off", "draft"]),
         entry(key="draft_length", title="Draft length", group="Speculation", kind="int", default=0, value=0, minimum=0, maximum=8,
@@ -120,6 +125,7 @@ class Engine:
         self.catalogue = catalogue()
         self.card: p.ModelCard | None = card("tiny", None) if arguments.loaded else None
         self.cancelled: dict[str, threading.Event] = {}
+        self.cache = FakeCache(arguments.pages)
 
     def value(self, key: str) -> p.Value:
         return next(spec.value for spec in self.catalogue if spec.key == key)
@@ -148,6 +154,7 @@ class Session:
     def __init__(self, engine: Engine, socket: ServerConnection) -> None:
         self.engine, self.socket = engine, socket
         self.open = True
+        self.topics: frozenset[str] = frozenset()
 
     def send(self, message: p.Message) -> None:
         try:
@@ -242,7 +249,23 @@ class Session:
         self.engine.cancelled.setdefault(message.id, threading.Event()).set()
 
     def on_subscribe(self, message: p.Subscribe) -> None:
-        threading.Thread(target=self.telemetry, args=(message.rate,), daemon=True).start()
+        """Takes the place of the subscription before."""
+        begun, self.topics = bool(self.topics), frozenset(message.topics)
+        if not begun:
+            threading.Thread(target=self.telemetry, args=(message.rate,), daemon=True).start()
+
+    def on_describepage(self, message: p.DescribePage) -> None:
+        self.send(self.engine.cache.describe(message))
+
+    def on_forgetchat(self, message: p.ForgetChat) -> None:
+        self.engine.cache.forget(message.chat)
+
+    def on_measurecost(self, message: p.MeasureCost) -> None:
+        if self.engine.card is None:
+            self.send(p.Error(code="no_model", message="No model is loaded. Load one first.", id=message.id))
+            return
+        setting = str(self.engine.value("kv_kind"))
+        self.send(p.Cost(id=message.id, tokens=1310, exact=12.31, present=12.52, divergence=0.0123, setting=setting))
 
     def on_generate(self, message: p.Generate) -> None:
         threading.Thread(target=self.answer, args=(message,), daemon=True).start()
@@ -292,6 +315,19 @@ class Session:
                 )
             )
             return
+        if "oversized" in asked and message.overflow == "stop":
+            text = "The conversation takes 2,400 tokens and the context holds 2,048. Shorten it."
+            self.send(p.Error(code="prompt_too_long", message=text, id=message.id))
+            return
+        self.cut(message, asked)
+        read = tokenise(prompt)
+        cached = self.engine.cache.begin(message.chat, message.id, read)
+        diverged = (
+            {"diverged": cached, "divergence": "the chat template leaves earlier thinking out"}
+            if "diverge" in asked
+            else {}
+        )
+        self.send(p.Prefill(id=message.id, done=cached, cached=cached, total=len(read), **diverged))
         seed = message.sampling.seed if message.sampling.seed is not None else random.getrandbits(31)
         stopped = self.engine.cancelled.setdefault(message.id, threading.Event())
         if "prefill" in asked:
@@ -314,12 +350,18 @@ class Session:
             channel = "thinking" if thinking else "content"
             self.send(p.Delta(id=message.id, channel=channel, text="".join(some), tokens=infos))
             sent += len(some)
+            if sent % 64 < len(some):
+                self.engine.cache.grow(message.chat, read + tokens[:sent])
             time.sleep(max(0.0, first + sent / rate - time.monotonic()))
+        self.engine.cache.grow(message.chat, read + tokens[:sent])
+        self.engine.cache.end(message.chat)
         spent = max(1e-6, time.monotonic() - first)
         reason = "cancelled" if stopped.is_set() else ("length" if "cut" in asked else "stop")
+        if "overflow" in asked and message.overflow == "stop" and reason == "stop":
+            reason = "context"
         usage = p.Usage(
-            prompt_tokens=len(tokenise(prompt)),
-            cached_tokens=min(4, len(tokenise(prompt))),
+            prompt_tokens=len(read),
+            cached_tokens=cached,
             generated_tokens=sent,
             seed=seed,
             thinking_tokens=min(sent, len(thoughts)),
@@ -327,6 +369,16 @@ class Session:
         timings = p.Timings(queued_ms=0, ttft_ms=1000 * (first - began) + 3, total_ms=1000 * (time.monotonic() - began),
                             tokens_per_second=sent / spent, tokens_per_step=3.2 if self.drafting else 1.0, steps=sent)  # fmt: skip
         self.send(p.Finished(id=message.id, reason=reason, usage=usage, timings=timings))
+
+    def cut(self, message: p.Generate, asked: str) -> None:
+        """Where the script wants it, leave out all but the first two messages and the last (system prompt counted)."""
+        if not any(word in asked for word in ("overflow", "oversized")) or isinstance(message.prompt, str):
+            return
+        if message.overflow == "drop_middle":
+            last = len(message.prompt) - 1
+            self.send(p.ContextCut(id=message.id, policy="drop_middle", first=2, last=last, tokens=4210))
+        elif message.overflow == "window":
+            self.send(p.ContextCut(id=message.id, policy="window", sinks=4, window=2048))
 
     @property
     def drafting(self) -> bool:
@@ -338,6 +390,7 @@ class Session:
 
     def telemetry(self, rate: float) -> None:
         start = time.monotonic()
+        shown_pages = None
         while self.open:
             now = time.monotonic() - start
             memory = p.MemoryByOwner(scope="process", weights=900 << 20, kv_used=int(60 + 20 * (now % 5)) << 20, kv_reserved=300 << 20,
@@ -348,8 +401,13 @@ class Session:
                 )
             ]
             self.send(p.Telemetry(time=now, generated_per_second=80 + 10 * (now % 2), prefilled_per_second=0, memory=memory,
-                                  pages=p.PageCounts(total=4096, used=612, live_tokens=9700),
+                                  pages=self.engine.cache.counts(), cache=self.engine.cache.stats(),
                                   queue=p.QueueCounts(waiting=0, running=1, prefilling=0), acceptance=acceptance))  # fmt: skip
+            if "pages" in self.topics and (pages := self.engine.cache.page_map()) != shown_pages:
+                shown_pages = pages
+                self.send(pages)
+            if "tree" in self.topics:
+                self.send(self.engine.cache.tree())
             time.sleep(1 / rate)
 
 
@@ -384,6 +442,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--die-at-start", action="store_true")
     parser.add_argument("--loaded", action="store_true")
+    parser.add_argument("--pages", type=int, default=4096)
     arguments = parser.parse_args()
     token = sys.stdin.readline().strip()
     if arguments.die_at_start:
@@ -407,5 +466,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, os.getcwd())
     main()

@@ -1,6 +1,6 @@
 """How long the window is held up per frame while an answer streams in at 1,000 tokens/s (budget: mean 16 ms, worst 50).
 
-    python -m tests.app.measure_frames [--tint] [--history MESSAGES] [--ask TEXT]
+    python -m tests.app.measure_frames [--tint] [--history MESSAGES] [--ask TEXT] [--cache PAGES]
 
 A frame is one turn of the event loop in which the window painted, or that took more than a millisecond; its time
 is all that the turn did, received tokens included. Wall time counts the machine's other work too, so the
@@ -22,7 +22,7 @@ from pathlib import Path
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
 
 from PySide6.QtCore import QEvent, QEventLoop, QObject
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QToolButton
 
 from app.chat.page import ChatPage
 from app.history.records import Chat, Message
@@ -60,14 +60,17 @@ def main() -> None:
     parser.add_argument("--history", type=int, default=300)
     worst = '"one list", "one paragraph" and "one code" are the worst cases'
     parser.add_argument("--ask", default="An essay, please", help=worst)
+    parser.add_argument("--cache", type=int, default=0, help="with the view of a cache of so many pages open")
     arguments = parser.parse_args()
     app = QApplication(sys.argv[:1])
     with tempfile.TemporaryDirectory() as folder:
         os.environ["KVASIR_HOME"] = folder
         fake = Path(__file__).with_name("fake_engine.py")
-        program = Program(app, Path(folder) / "kvasir.log", [sys.executable, str(fake), "--rate", "1000", "--loaded"])
+        engine = [sys.executable, str(fake), "--rate", "1000", "--loaded", "--pages", str(arguments.cache or 4096)]
+        program = Program(app, Path(folder) / "kvasir.log", engine)
         program.window.resize(1440, 900)
         program.window.show()
+        program.window.findChild(QToolButton, "top.cache").setChecked(bool(arguments.cache))
         while program.link.card is None or program.link.state is not LinkState.CONNECTED:
             app.processEvents(QEventLoop.ProcessEventsFlag.WaitForMoreEvents, 50)
         chat = fill(program.history, arguments.history)

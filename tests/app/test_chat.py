@@ -223,7 +223,9 @@ def test_a_killed_engine_leaves_the_half_answer_and_comes_back(qtbot, make_page,
     assert "the model is loaded" in page.notice.text
     assert not button(view, "regenerate").isHidden()
     page.regenerate_last()
-    qtbot.waitUntil(lambda: page.streaming and len(page.answers.snapshot(page._talk.leaf)[0]) > 0, timeout=10_000)
+    qtbot.waitUntil(
+        lambda: page.streaming and len(page.answers.snapshot(page.session.talk.leaf)[0]) > 0, timeout=10_000
+    )
     page.stop()
     qtbot.waitUntil(lambda: not page.streaming, timeout=5_000)
 
@@ -274,7 +276,7 @@ def test_settings_belong_to_the_chat_and_reach_the_engine(qtbot, make_page, hist
     assert prompt is not None
     assert [m.role for m in prompt[0]] == ["system", "user"]
     page.new_chat()
-    settings.fill("", page._talk.chat.sampling, page._link.card)
+    settings.fill("", page.session.talk.chat.sampling, page._link.card)
     assert settings.inputs["temperature"].text() == ""
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.history.export import file_name, to_markdown
-from app.history.records import AnswerStats, Chat, Message, Span, new_id
+from app.history.records import AnswerStats, Chat, Cut, Message, Span, new_id
 from app.history.schema import MIGRATIONS, VERSION, HistoryUnusableError, TooNewError
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
@@ -30,9 +30,22 @@ def message(chat_id: str, content: str, parent: str = "", role: str = "user", **
 
 def test_what_is_written_is_read_back(history: HistoryStore) -> None:
     thinking = Thinking(on=False, effort="low")
-    one = chat(system_prompt="Be short.", sampling=Sampling(temperature=0.3, stop=["\n"]), thinking=thinking)
+    one = chat(
+        system_prompt="Be short.", sampling=Sampling(temperature=0.3, stop=["\n"]), thinking=thinking, overflow="window"
+    )
     asked = message(one.id, "Why pages?")
-    stats = AnswerStats(sampling=Sampling(seed=5), model="tiny", reason="stop", thinking=thinking, thought_s=2.5)
+    cut = Cut("drop_middle", 2, 6, 4210)
+    stats = AnswerStats(
+        sampling=Sampling(seed=5),
+        model="tiny",
+        reason="stop",
+        thinking=thinking,
+        thought_s=2.5,
+        overflow="drop_middle",
+        cut=cut,
+        diverged=12,
+        divergence="why",
+    )
     spans = (Span("", 3), Span("accepted", 5))
     answer = message(one.id, "Because.", asked.id, "assistant", stats=stats, spans=spans, thinking="Well, why?")
     history.save_chat(one)
@@ -80,6 +93,7 @@ def test_deleted_chats_go_at_the_next_start(tmp_path: Path, history: HistoryStor
     history.close()
     again = HistoryStore(history.path)
     assert again.messages(one.id) == []
+    assert again.removed == [one.id]
     again.close()
 
 
@@ -148,6 +162,25 @@ def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> No
     found = again.chat("c")
     assert found is not None
     assert found.thinking == Thinking(on=True)
+    again.close()
+
+
+def test_a_file_of_the_second_version_gets_the_policy_of_full_contexts(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(f"{MIGRATIONS[0]}\n{MIGRATIONS[1]}\nPRAGMA user_version = 2;")
+        connection.execute("INSERT INTO chats (id, title, created, updated) VALUES ('c', 'Old', 1.0, 2.0)")
+    connection.close()
+    store = HistoryStore(path)
+    assert store.chats() == [Chat("c", "Old", 1.0, 2.0, overflow="stop")]
+    store.set_overflow("c", "window")
+    store.close()
+    with sqlite3.connect(path) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (VERSION,)
+        connection.execute("INSERT INTO chats (id, title, created, updated, overflow) VALUES ('d', 'X', 1, 1, 'later')")
+    connection.close()
+    again = HistoryStore(path)
+    assert [chat.overflow for chat in again.chats()] == ["window", "stop"]
     again.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QLabel, QPushButton, QSlider, QSpinBox, QToolButton
+from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QPushButton, QSlider, QSpinBox, QToolButton
 
 from app.panel.controls import value_title
 from app.panel.panel import NO_PROMPT, OptimisationPanel
@@ -98,6 +98,8 @@ def test_a_disabled_choice_is_grey_with_its_reason(panel):
 def test_zero_has_its_word_and_long_ranges_get_a_box(panel):
     labels = [label.text() for label in panel.row("draft_length").findChildren(QLabel)]
     assert "automatic" in labels
+    panel.set_catalogue([number(0, key="disk_cache", kind="float", default=0.0, zero_means="off", compare=[])])
+    assert panel.findChild(QDoubleSpinBox).text() == "off"
     panel.set_catalogue([number(512, key="token_budget", minimum=16, maximum=8192, zero_means="")])
     assert panel.findChild(QSpinBox, "token_budget.value").value() == 512
 

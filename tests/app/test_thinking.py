@@ -222,13 +222,16 @@ def test_an_answer_is_kept_with_its_thinking_and_copied_without(qtbot, make_page
     assert again is not None
     assert again.text == THOUGHTS
     # The next turn hands it to the template apart from the content.
-    assert [(m.content, m.thinking) for m in page._talk.prompt(page._talk.leaf)][1] == (saved.content, THOUGHTS)
+    assert [(m.content, m.thinking) for m in page.session.talk.prompt(page.session.talk.leaf)][1] == (
+        saved.content,
+        THOUGHTS,
+    )
 
 
 def test_an_answer_that_is_stopped_while_it_thinks_is_kept(qtbot, make_page, history: HistoryStore) -> None:
     page = make_page("/models/thinker", "--rate", "60")
     page.send("Why?")
-    leaf = page._talk.leaf
+    leaf = page.session.talk.leaf
     qtbot.waitUntil(lambda: page.answers.snapshot(leaf).thinking != "", timeout=10_000)
     page.stop()
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)

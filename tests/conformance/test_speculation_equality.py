@@ -12,6 +12,7 @@ import tokenizers
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from engine.cache.radix_node import TREE
 from engine.core.commands import AddRequest, LoadModel, SetOption, UnloadModel
 from engine.core.engine import Engine
 from engine.core.events import ErrorEvent, Event, FinishedEvent, StepRecord, TokensEvent
@@ -104,8 +105,8 @@ class Host:
         for _ in range(5000):
             if not self.engine.step():
                 break
-            self.engine._stepper.pool.check()
-        assert self.engine._stepper.pool.used_count == 0
+            self.engine._stepper.cache.pool.check()
+        assert self.engine._stepper.cache.pool.owners() in ([], [TREE])
         return [self.outcomes[str(number), 0] for number in range(len(prompts))]
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from engine import catalogue
 from engine.catalogue import CATALOGUE, OptionError
+from engine.core.options import EngineOptions
 
 
 def test_keys_are_unique_and_every_entry_explains_itself() -> None:
@@ -82,3 +83,14 @@ def test_validated_values_are_always_consistent_or_refused(changes: list[tuple[s
     for key, value in values.items():
         assert catalogue.option(key).parse(value) == value
         assert type(value) is type(catalogue.option(key).default)
+
+
+def test_sizes_of_the_cache_are_gigabytes() -> None:
+    options = EngineOptions()
+    assert (options.preemption, options.host_cache_bytes, options.disk_cache_bytes) == ("auto", 1_000_000_000, 0)
+    for key, value in (("preemption", "swap"), ("host_cache", "0"), ("disk_cache", 2.5)):
+        options.set(key, value)
+    assert (options.preemption, options.host_cache_bytes, options.disk_cache_bytes) == ("swap", 0, 2_500_000_000)
+    for value in (-1, "inf", "nan", 1e9):
+        with pytest.raises(OptionError):
+            options.set("disk_cache", value)

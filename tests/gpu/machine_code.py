@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,11 +56,14 @@ class _Recorder:
         return lambda *args, **keywords: self.launches.append(Launch(self.kernel, args, keywords))
 
 
+KERNELS = [(module, name) for module in (planes, bytes8, blocks) for name in ("multiply", "dequantise")]
+
+
 @contextmanager
-def recorded() -> Iterator[list[Launch]]:
+def recorded(names: Sequence[tuple[Any, str]] = KERNELS) -> Iterator[list[Launch]]:
+    """The launches of these kernels of modules, which are not run."""
     launches: list[Launch] = []
-    kernels = [(module, name, getattr(module, name)) for module in (planes, bytes8, blocks)
-               for name in ("multiply", "dequantise")]  # fmt: skip
+    kernels = [(module, name, getattr(module, name)) for module, name in names]
     for module, name, kernel in kernels:
         setattr(module, name, _Recorder(kernel, launches))
     try:
@@ -127,7 +130,8 @@ class Code(NamedTuple):
     text: str
 
 
-def look(launch: Launch, sm: int) -> Code:
+def look(launch: Launch, sm: int, turn: int | None = None, marker: str = "MMA") -> Code:
+    """``turn``: elements that a turn of the loop with the marker handles; None: the weights of a product."""
     program = compiled(launch, sm)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(program.asm["cubin"])
@@ -136,11 +140,11 @@ def look(launch: Launch, sm: int) -> Code:
         text = _run(str(tool), "-c", file.name)
         usage = _run(str(tool.with_name("cuobjdump")), "-res-usage", file.name)
     instructions, loops = _parse(text)
-    loop = min((body for body in loops if any("MMA" in line for line in body)), key=len, default=instructions)
+    loop = min((body for body in loops if any(marker in line for line in body)), key=len, default=instructions)
     operations = Counter(line.split()[0] for line in loop)
     registers = int(next(iter(re.findall(r"REG:(\d+)", usage))))
     return Code(
-        len(loop) * 32 * launch.keywords["num_warps"] / _weights(launch),
+        len(loop) * 32 * launch.keywords["num_warps"] / (turn or _weights(launch)),
         registers,
         program.metadata.shared,
         sum(line.startswith(("STL", "LDL")) for line in instructions),

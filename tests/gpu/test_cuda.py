@@ -29,8 +29,10 @@ from engine.attention.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttentionBackend, AttnSpec
 from engine.attention.reference import ReferenceAttention
 from engine.attention.sdpa import SdpaAttention
+from engine.cache import transfer
 from engine.cache.packed import Placement
 from engine.cache.store import DenseKVStore
+from engine.cache.swap import SwapSpace
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.linear import int4
 from engine.layers.linear.base import Linear
@@ -309,6 +311,29 @@ def test_pages_travel() -> None:
         exported.append((data, store.export_pages([7, 8, 9, 10, 0])))
     for here, there in zip(*exported, strict=True):
         assert torch.equal(here, there)
+
+
+def test_pages_come_back_from_pinned_memory_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(4)
+    stores = [DenseKVStore(layers, PAGES, 2, 32, torch.float16, DEVICE) for layers in (3, 1)]
+    for store in stores:
+        for layer in range(store.layers):
+            store.view(layer).k.normal_()
+            store.view(layer).v.normal_()
+    monkeypatch.setattr(transfer, "STAGING_BYTES", 2 * stores[0].page_bytes)
+    pages, others = [3, 5, 1, 2, 4], [7, 8, 9, 10, 6]
+    before = [store.export_pages(pages) for store in stores]
+    space = SwapSpace(1 << 30)
+    handle = space.put(stores, pages, 80, "answer")
+    assert handle is not None
+    assert [len(piece) for piece in handle.blobs[0]] == [2, 2, 1]
+    assert all(piece.is_pinned() for pieces in handle.blobs for piece in pieces)
+    space.get([handle], stores, others)
+    for store, data in zip(stores, before, strict=True):
+        assert torch.equal(store.export_pages(others), data)
+        store.import_pages(pages, torch.from_numpy(data.numpy().copy()))  # from memory that is not pinned
+        assert torch.equal(store.export_pages(pages), data)
+    space.check()
 
 
 # --- drawing -----------------------------------------------------------------------------------------------------

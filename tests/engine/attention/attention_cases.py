@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec
 from engine.cache.packed import PackedKV, Placement
+from engine.cache.quest import QuestStore
 from engine.cache.store import DenseKVStore, KVStore, LatentKVStore
 from engine.core.batch import Batch
 from engine.core.buffers import BucketPolicy
@@ -52,8 +53,11 @@ class Case:
         self.v = torch.randn(self.length, kv_heads, v_width or width, generator=generator).to(dtype)
         return self
 
-    def mask(self, window: int | None) -> Tensor:
-        """Which keys each new row sees, by definition: the prefix and its path from the root, within the window."""
+    def mask(self, window: int | None, ranges: Sequence[tuple[int, int]] | None = None) -> Tensor:
+        """Which keys each new row sees, by definition: the prefix and its path from the root, within the window.
+
+        And of those only the places [first, stop), where each row has a range.
+        """
         seen = torch.zeros(self.rows, self.length, dtype=torch.bool)
         for row in range(self.rows):
             path, at = [], row
@@ -61,18 +65,22 @@ class Case:
                 path.append(at)
                 at = self.parents[at] if self.parents is not None else at - 1
             visible = [*range(self.start), *(self.start + j for j in reversed(path))]
-            seen[row, visible if window is None else visible[-window:]] = True
+            kept = visible if window is None else visible[-window:]
+            if ranges is not None:
+                first, stop = ranges[row]
+                kept = [key for place, key in enumerate(visible) if key in kept and first <= place < stop]
+            seen[row, kept] = True
         return seen
 
-    def expected(self, spec: AttnSpec) -> tuple[Tensor, Tensor]:
+    def expected(self, spec: AttnSpec, ranges: Sequence[tuple[int, int]] | None = None) -> tuple[Tensor, Tensor]:
         """o [rows, H, d] and lse [rows, H] in float64."""
         q, k, v = self.q.double(), self.k.double(), self.v.double()
         repeat = q.shape[1] // k.shape[1]
         scores = torch.einsum("rhd,nhd->rhn", q, k.repeat_interleave(repeat, 1)) * spec.scale
         if spec.softcap is not None:
             scores = spec.softcap * torch.tanh(scores / spec.softcap)
-        scores = scores.masked_fill(~self.mask(spec.window)[:, None], -torch.inf)
-        o = torch.einsum("rhn,nhd->rhd", scores.softmax(-1), v.repeat_interleave(repeat, 1))
+        scores = scores.masked_fill(~self.mask(spec.window, ranges)[:, None], -torch.inf)
+        o = torch.einsum("rhn,nhd->rhd", scores.softmax(-1).nan_to_num(0.0), v.repeat_interleave(repeat, 1))
         return o, scores.logsumexp(-1)
 
 
@@ -92,6 +100,8 @@ def place(
     store: KVStore = DenseKVStore(1, len(numbers) + 1, kv_heads, width, dtype, v_head_dim=v_dim)
     if kind == "latent":
         store = LatentKVStore(1, len(numbers) + 1, v_dim, width - v_dim, dtype)
+    if kind == "quest":
+        store = QuestStore(1, len(numbers) + 1, kv_heads, width, dtype, bounded=[True])
     rows, at = [], 0
     for case, count in zip(cases, counts, strict=True):
         pages, at = numbers[at : at + count], at + count

@@ -20,7 +20,7 @@ FAST = "sdpa" if NativeAttention().declines(PLAIN) else "native"
 def test_the_fast_path_first() -> None:
     choice = choose(PLAIN)
     assert choice.backend.name == FAST
-    assert [name for name, _ in choice.declined] == ([] if FAST == "native" else ["native"])
+    assert [name for name, _ in choice.declined] == ([] if FAST == "native" else ["native", "triton"])
 
 
 @pytest.mark.parametrize(
@@ -36,8 +36,8 @@ def test_the_fast_path_first() -> None:
 def test_those_that_decline_say_why(problem: AttnProblem, name: str, reason: str) -> None:
     choice = choose(problem)
     assert choice.backend.name == name
-    assert [name for name, _ in choice.declined][:2] == ["native", "sdpa"]
-    assert reason in choice.declined[1][1]
+    assert [name for name, _ in choice.declined][:3] == ["native", "triton", "sdpa"]
+    assert reason in choice.declined[2][1]
 
 
 @pytest.mark.parametrize(("kind", "head_dims"), [("latent", (576, 512)), ("wide", (192, 128))])
@@ -52,8 +52,8 @@ def test_latent_attention_is_fused(kind: str, head_dims: tuple[int, int]) -> Non
 
 def test_nobody_left() -> None:
     with pytest.raises(ValueError, match="No attention backend serves this model") as error:
-        choose(PLAIN._replace(kind="int4"))
-    assert "reference: cannot read the KV kind int4" in str(error.value)
+        choose(PLAIN._replace(kind="ternary"))
+    assert "reference: cannot read the KV kind ternary" in str(error.value)
 
 
 def test_the_switch_acts_at_the_next_call() -> None:
@@ -85,4 +85,4 @@ def test_description_names_every_case() -> None:
     assert cases["attention"].backend == FAST
     assert cases["drafted trees"].backend == "sdpa"
     assert cases["batch-invariant numerics"].backend == "batch_invariant"
-    assert cases["softcapped scores"].declined[1][0] == "sdpa"
+    assert cases["softcapped scores"].declined[2][0] == "sdpa"

@@ -150,6 +150,6 @@ def test_latents_are_counted_once() -> None:
     store = LatentKVStore(27, 3, 512, 64, torch.bfloat16)  # DeepSeek-V2-Lite
     assert store.bytes_per_token() == 31_104
     assert store.storage_size() == 3 * 16 * 31_104
-    assert store.export_pages([2, 1]).shape == (2, 27 * 16 * 576)
+    assert store.export_pages([2, 1]).shape == (2, 27 * 16 * 576 * 2), "bytes of two pages"
     with pytest.raises(ValueError, match="exported pages have the shape"):
         store.import_pages([1], store.export_pages([1, 2]))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 
+from engine.cache import radix
 from engine.core.commands import CancelRequest
 from engine.protocol import Sampling
-from engine.scheduling.scheduler import Scheduler
+from engine.scheduling.memory import Memory
 
 LIMIT = 90
 
@@ -160,29 +161,39 @@ SCARCE: list[Add | Cancel | Steps | Switch] = [
 ]
 
 
+SHARED: list[Add | Cancel | Steps | Switch] = [
+    Add(30, 3, 20, 0, 1, "off", 0, True, ""),
+    Steps(60),
+    Add(45, 3, 20, 0, 3, "draft", 4, True, ""),
+    Steps(60),
+    Add(30, 3, 20, 3, 1, "off", 0, True, ""),
+]
+
+
 def test_the_comparison_notices_a_stale_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: preemption that forgets to start over leaves rows that were never computed."""
-    real = Scheduler.preempt
-
-    def forgetful(self: Scheduler, sequence) -> None:  # type: ignore[no-untyped-def, type-arg]
-        kept = sequence.num_computed
-        real(self, sequence)
-        sequence.num_computed = min(kept, sequence.known - 1)
-
-    play(SCARCE, 10)
-    monkeypatch.setattr(Scheduler, "preempt", forgetful)
+    """Negative control: a look-up that believes in one token more than agrees leaves a row that was never computed."""
+    real = radix._same
+    play(SHARED, 20)
+    monkeypatch.setattr(radix, "_same", lambda a, b: min(real(a, b) + 1, len(a), len(b)))
     with pytest.raises(AssertionError):
-        play(SCARCE, 10)
+        play(SHARED, 20)
+
+
+def test_the_comparison_notices_a_write_to_a_shared_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: without copy-on-write answers to one prompt write into each other's last page."""
+    monkeypatch.setattr(Memory, "_copies", lambda self, sequence: False)
+    with pytest.raises(AssertionError):
+        play(SHARED, 20)
 
 
 def test_the_comparison_notices_a_leaked_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: an ending that keeps its last page."""
-    real = Scheduler._free
+    real = Memory.shrink
 
-    def leaky(self: Scheduler, sequence, keep: int) -> None:  # type: ignore[no-untyped-def, type-arg]
+    def leaky(self: Memory, sequence, keep: int) -> None:  # type: ignore[no-untyped-def, type-arg]
         real(self, sequence, max(keep, 1))
 
-    monkeypatch.setattr(Scheduler, "_free", leaky)
+    monkeypatch.setattr(Memory, "shrink", leaky)
     with pytest.raises(AssertionError):
         play(SCARCE, 40)
 

@@ -68,7 +68,7 @@ def test_without_kv_cache_no_page_outlives_its_pass() -> None:
     toy = ToyEngine()
     toy.add("a", PROMPT, Sampling(seed=3, max_tokens=10, ignore_eos=True), kv_cache=False)
     while toy.step():
-        assert toy.stepper.pool.used_count == 0
+        assert toy.owned == 0
 
 
 def test_more_requests_than_pages_preempt_and_keep_their_text() -> None:
@@ -147,7 +147,7 @@ def test_cancelling_frees_everything_within_one_step(speculation: str) -> None:
     for number in range(3):
         toy.engine.submit(CancelRequest(str(number)))
     toy.step()
-    assert toy.stepper.pool.used_count == 0
+    assert toy.owned == 0
     assert {answer.reason for answer in toy.heard.answers.values()} == {"cancelled"}
     toy.drain()
 

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.radix_node import TREE
 from engine.core.batch import ForwardOutput
 from engine.core.commands import AddRequest
 from engine.core.engine import Engine
@@ -75,6 +76,29 @@ class ToyRunner:
         return ForwardOutput(torch.from_numpy(stacked), {})
 
 
+class ToyStore:
+    """The arena of a toy runner as a store of keys and values."""
+
+    num_groups = 1
+
+    def __init__(self, runner: ToyRunner) -> None:
+        self._pages = runner.arena.reshape(-1, PAGE_SIZE)
+
+    def copy_page(self, src: int, dst: int) -> None:
+        self._pages[dst] = self._pages[src]
+
+    page_bytes = PAGE_SIZE * 8
+    page_layout = "toy"
+    device = torch.device("cpu")
+
+    def export_pages(self, pages: Sequence[int], out: torch.Tensor | None = None) -> torch.Tensor:
+        data = torch.from_numpy(self._pages[list(pages)].view(np.uint8).copy())
+        return data if out is None else out.copy_(data)
+
+    def import_pages(self, pages: Sequence[int], data: torch.Tensor) -> None:
+        self._pages[list(pages)] = data.numpy().view(np.int64)
+
+
 class ToyStream:
     """Token 0 is "a", 1 is "b"; stop strings as in the real stream."""
 
@@ -108,6 +132,7 @@ def toy_model(
     """``pages`` counts page 0. The draft agrees with the model on the clear part of the logits."""
     context = min(limit, (pages - 1) * PAGE_SIZE)
     card = ModelCard(name, name, "Toy", 1, "none", context, VOCABULARY, list(EOS), False, Sampling(), draft="toy draft")
+    runner = runner or ToyRunner(pages)
     draft = ToyRunner(pages, seed=1, blur=draft_blur)
     proposers: tuple[Proposer, ...] = (
         NgramProposer(),
@@ -116,12 +141,13 @@ def toy_model(
     return ToyModel(
         card,
         Fit(1, 0, 1, context, 0, 1, 1),
-        runner or ToyRunner(pages),
+        runner,
         torch.device("cpu"),
         pages,
         limit,
         weight_bytes=1,
         kv_bytes_per_token=1.0,
+        stores=(ToyStore(runner), ToyStore(draft)),  # type: ignore[arg-type]
         proposers=proposers,
     )
 
@@ -196,8 +222,18 @@ class ToyEngine:
 
     def step(self) -> bool:
         worked = self.engine.step()
-        self.stepper.pool.check()
+        self.check()
         return worked
+
+    def check(self) -> None:
+        """The books of pages and of the prefix tree agree."""
+        self.stepper.cache.check(idle=not self.stepper.busy)
+
+    @property
+    def owned(self) -> int:
+        """Pages that requests hold for themselves."""
+        pool = self.stepper.cache.pool
+        return sum(len(pool.owned_by(owner)) for owner in pool.owners() if owner != TREE)
 
     def drain(self, limit: int = 20_000) -> None:
         for _ in range(limit):
@@ -205,7 +241,8 @@ class ToyEngine:
                 break
         else:
             raise AssertionError("the engine does not come to an end")
-        assert self.stepper.pool.used_count == 0, "pages are still owned after draining"
+        assert self.owned == 0, "pages are still owned after draining"
+        assert self.stepper.cache.tree.evictable == self.stepper.cache.tree.pages, "somebody still locks the tree"
         assert not self.stepper.requests
         assert not self.stepper.scheduler.running
         assert not self.stepper.scheduler.waiting

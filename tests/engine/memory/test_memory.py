@@ -78,6 +78,21 @@ def test_a_short_context_needs_no_more_than_itself() -> None:
     assert (made.pages, made.context) == (5, 64)
 
 
+def test_recent_tokens_have_pages_of_their_own() -> None:
+    """KIVI's: 10,000 bytes each where a packed one takes 2,000, and room for 32 answers beside a step of 2,048 rows."""
+    recent = {"residual": 128, "recent_bytes": 10_000.0, "rows": 2048}
+    plenty = _plan(kv_bytes=2_000.0, free=100 * GB, **recent)
+    assert plenty.recent_pages == 1 + 32 * 11 + 128
+    assert plenty.fit.kv == plenty.pages * 16 * 2_000 + plenty.recent_pages * 16 * 10_000
+    tight = _plan(kv_bytes=2_000.0, memory=4.6 * GB, **recent)
+    left = int(4.6 * GB) - tight.fit.weights - tight.fit.activations
+    assert tight.recent_pages == 1 + int(0.25 * left / 160_000)
+    assert tight.fit.kv <= left < tight.fit.kv + 32_000
+    least = _plan(kv_bytes=2_000.0, memory=tight.fit.weights + tight.fit.activations + 0.005 * GB, **recent)
+    assert least.recent_pages == 1 + 11 + 4, "an answer always has room for its recent tokens and 64 new ones"
+    assert _plan().recent_pages == 0
+
+
 def test_sizes_for_people() -> None:
     assert size(5_123_000_000) == "5.1 GB"
     assert size(740_400_000) == "740 MB"

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
+import numpy as np
 import pytest
 import torch
 from fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
@@ -16,12 +18,15 @@ from torch._subclasses.fake_tensor import DataDependentOutputException
 
 from engine.attention import sdpa
 from engine.attention.batch_invariant import BatchInvariantAttention
-from engine.attention.interface import AttentionBackend, AttnSpec
+from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
 from engine.attention.reference import ReferenceAttention
 from engine.attention.registry import Attention
 from engine.attention.sdpa import SdpaAttention
+from engine.cache.codecs import unpack_pages
+from engine.cache.kinds import KVKind
+from engine.cache.packed import Flush, Placement
 from engine.cache.store import DenseKVStore
-from engine.core.batch import Batch
+from engine.core.batch import Batch, RowViews
 from engine.core.runner import SequenceRows
 from engine.layers import moe
 from engine.layers.linear import blocks, int4, int4_cuda
@@ -30,7 +35,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
-from engine.models.arenas import new_store
+from engine.models.arenas import new_quest_store, new_store
 from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
@@ -221,6 +226,27 @@ def test_every_kind_of_layer_stays_on_the_gpu(kind: str, dtype: torch.dtype, inv
         assert forward(padded_batch(BATCHES[name]), kind, dtype, "Qwen2ForCausalLM", invariant).device == CUDA
 
 
+@pytest.mark.parametrize("invariant", [False, True])
+@pytest.mark.parametrize("name", ["int8", "int4"])
+def test_packed_caches_stay_on_the_gpu(name: Literal["int8", "int4"], invariant: bool) -> None:
+    for batch in map(padded_batch, BATCHES.values()):
+        with fake_cuda():
+            lm = model("dense", torch.bfloat16, "LlamaForCausalLM", invariant)
+            kv = new_store(CONFIG, PAGES, torch.bfloat16, CUDA, KVKind(name))
+            assert lm.forward(on_cuda(batch), kv, Attention(lm.numerics)).logits.device == CUDA
+
+
+def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
+    with fake_cuda():
+        kv = new_store(CONFIG, PAGES, torch.bfloat16, CUDA, KVKind("kivi"))
+        k = torch.empty(3, CONFIG.num_kv_heads, CONFIG.head_dim, dtype=torch.bfloat16, device=CUDA)
+        slots = torch.tensor([[1, 2, 3], [4, 5, 6]], device=CUDA)
+        flush = Flush(torch.arange(32, device=CUDA), torch.tensor([4, 9], device=CUDA))
+        kv.write(1, k, k, Placement(slots, [-1, -1], flush))
+        packed, _ = unpack_pages(kv.view(1), torch.tensor([4, 9], device=CUDA), torch.bfloat16)
+        assert (packed.device, tuple(packed.shape)) == (CUDA, (32, CONFIG.num_kv_heads, CONFIG.head_dim))
+
+
 def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
     batch = padded_batch(BATCHES["a prompt"], frozenset({1, 2}))
     with fake_cuda():
@@ -231,13 +257,15 @@ def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
         assert {hidden.device for hidden in (*early.hidden.values(), *late.hidden.values())} == {CUDA}
 
 
-def attend(backend: AttentionBackend, batch: Batch, spec: AttnSpec, need_lse: bool) -> Callable[[], None]:
+def attend(
+    backend: AttentionBackend, batch: Batch, spec: AttnSpec, need_lse: bool, keys: KeyRange | None = None
+) -> Callable[[], None]:
     def run() -> None:
         with fake_cuda():
             moved = on_cuda(batch)
             kv = DenseKVStore(1, 400, 2, 64, torch.bfloat16, CUDA)
             q = torch.empty(batch.tokens.shape[0], 8, 64, dtype=torch.bfloat16, device=CUDA)
-            o, lse = backend.attend(q, kv.view(0), spec, moved, need_lse=need_lse)
+            o, lse = backend.attend(q, kv.view(0), spec, moved, need_lse=need_lse, keys=keys)
             assert o.device == CUDA
             assert lse is None or lse.device == CUDA
 
@@ -265,10 +293,48 @@ def test_fused_attention_never_waits_for_the_gpu(name: str, window: int | None, 
     attend(SdpaAttention(), batch, AttnSpec(0.1, window), need_lse)()
 
 
+@pytest.mark.parametrize("backend", [SdpaAttention, BatchInvariantAttention])
+@pytest.mark.parametrize("name", [*BATCHES, "long", "tree"])
+def test_ranges_of_keys_do_not_wait_for_the_gpu(name: str, backend: type[AttentionBackend]) -> None:
+    batch = padded_batch({**BATCHES, "long": LONG, "tree": [TREE, rows(1, 5, 8)]}[name])
+    if backend is BatchInvariantAttention and batch.ancestors is not None:
+        pytest.skip("it reads the paths of a tree from the device")
+    index = np.arange(batch.host.T)
+    for keys in (KeyRange(index % 20, index % 50), KeyRange(None, index * 0 + 4)):
+        attend(backend(), batch, AttnSpec(0.1), True, keys)()
+
+
+def test_keys_that_sequences_share_do_not_wait_for_the_gpu() -> None:
+    shared = list(range(1, 60))
+    batch = padded_batch([SequenceRows([1], 59 * 16 + 3, [*shared, 60 + i], 1) for i in range(3)])
+    attention = Attention(Numerics(), [SdpaAttention()])
+    attend(attention, batch, AttnSpec(0.1), False)()
+    assert attention.keys_saved == 2 * 59 * 16
+
+
 @pytest.mark.parametrize("window", [None, 24])
 @pytest.mark.parametrize("name", ["one decoding", "chunks, decoding and a verified chain"])
 def test_batch_invariant_attention_never_waits_for_the_gpu(name: str, window: int | None) -> None:
     attend(BatchInvariantAttention(), padded_batch(BATCHES[name]), AttnSpec(0.1, window, 30.0), True)()
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+@pytest.mark.parametrize("name", list(BATCHES))
+def test_choosing_pages_never_waits_for_the_gpu(name: str, invariant: bool) -> None:
+    """Of three rows two choose, in a model whose third layer has bounds."""
+    config = replace(CONFIG, num_layers=3, windows=(None,) * 3, rotary=(True,) * 3)
+    batch = padded_batch(BATCHES[name])
+    batch = replace(batch, views=RowViews(sparse=(np.arange(batch.host.T) + 1) % 3))
+    with fake_cuda():
+        lm = family("LlamaForCausalLM").Model(config, Weights("dense", torch.bfloat16, Numerics(invariant)))
+        kv = new_quest_store(config, PAGES, torch.bfloat16, CUDA)
+        moved = on_cuda(batch)
+        written = torch.empty(batch.host.T, dtype=torch.int64, device=CUDA)
+        moved = replace(moved, placement=moved.placement._replace(pages=written))
+        assert lm.forward(moved, kv, Attention(lm.numerics)).logits.device == CUDA
+        kv.move_slots(torch.tensor([1, 2], device=CUDA), torch.tensor([3, 4], device=CUDA))
+        kv.copy_page(1, 2)
+        kv.import_pages([4, 5], kv.export_pages([1, 3]))
 
 
 def test_waiting_would_be_noticed() -> None:

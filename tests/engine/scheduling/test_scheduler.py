@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.cache.pool import PagePool
+from engine.cache.radix_node import Held, Node
+from engine.scheduling.memory import pages_for
 from engine.scheduling.policy import FirstComeFirstServed
-from engine.scheduling.scheduler import Limits, Plan, Scheduler, pages_for
+from engine.scheduling.scheduler import Limits, Plan, Scheduler
 
 
 @dataclass(eq=False)
@@ -26,6 +28,16 @@ class Job:
     pages: list[int] = field(default_factory=list)
     last_step: int = -1
     preemptions: int = 0
+    overtaken: int = 0
+    namespace: str | None = None
+    chat: str = ""
+    fork_of: Job | None = None
+    node: Node | None = None
+    shared: int = 0
+    recent: list[int] = field(default_factory=list)
+    held: Held | None = None
+    found: tuple[int, int] = (-1, 0)
+    page_keys: list[bytes] = field(default_factory=list)
     at: float = 0.0
     first: float | None = None
     gaps: list[float] = field(default_factory=list)
@@ -37,6 +49,25 @@ class Job:
     @property
     def owner(self) -> tuple[str, int]:
         return str(self.arrival), 0
+
+    @property
+    def tokens(self) -> list[int]:
+        return [self.arrival] * self.known
+
+    @property
+    def prompt_length(self) -> int:
+        return self.prompt
+
+    @property
+    def shareable(self) -> int:
+        return self.known
+
+    @property
+    def dead_pages(self) -> tuple[int, int]:
+        return 0, 0
+
+    def kept_pages(self, length: int) -> int:
+        return pages_for(length)
 
     @property
     def pending(self) -> int:

@@ -12,11 +12,15 @@ from typing import Any
 import tokenizers
 
 from engine import catalogue
+from engine.core.cache_view import CacheView, Holding, NodeView, PageView, TreeView, view
 from engine.core.commands import (
     AddRequest,
     CancelRequest,
     Command,
+    DropChat,
+    Inspect,
     LoadModel,
+    MeasureText,
     SetOption,
     Shutdown,
     UnloadModel,
@@ -33,13 +37,16 @@ from engine.core.events import (
     TokensEvent,
     UnloadedEvent,
 )
+from engine.core.score import Scores
 from engine.protocol import (
+    CacheStats,
     Device,
     Fit,
     LoadOptions,
     MemoryByOwner,
     ModelCard,
     OptionSpec,
+    PageOwner,
     Sampling,
     Timings,
     TokenInfo,
@@ -53,14 +60,14 @@ from tests.engine.text.samples import CHATML, trained
 FIT = Fit(weights=1000, draft_weights=0, kv=1600, kv_tokens=160, activations=10, budget=5000, free=6000)
 
 
-def card(path: str, draft: str = "") -> ModelCard:
+def card(path: str, draft: str = "", context: int = 64) -> ModelCard:
     return ModelCard(
         name=path.rsplit("/", 1)[-1],
         path=path,
         architecture="LlamaForCausalLM",
         parameters=1,
         quantisation="bf16",
-        context=64,
+        context=context,
         vocabulary=402,
         eos_ids=[2],
         has_chat_template=True,
@@ -91,12 +98,27 @@ class FakeEngine:
         self.fail_step = False
         self.load_cancelled = threading.Event()
         self.template = CHATML
+        self.context = 64
+        self.version = 1
+        self.pages: dict[str, list[int]] = {}
+        """Of six pages, those that each request filled; they stay until the model goes."""
+        self.texts: dict[str, list[int]] = {}
+        self.chats: dict[str, str] = {}
+        self.stats = CacheStats()
+        self.cached = 0
+        self.silent = False
+        self.inspected: list[Inspect] = []
+        self.scores: Scores | str = Scores(3, 2.0, 2.5, 0.25, "int4")
         self.loaded: Any = self._model("/models/tiny") if loaded else None
 
     def _model(self, path: str, draft: str = "") -> Any:
         tokenizer = Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
         return SimpleNamespace(
-            card=card(path, draft), fit=FIT, path=path, tokenizer=tokenizer, chat_template=ChatTemplate(self.template)
+            card=card(path, draft, self.context),
+            fit=FIT,
+            path=path,
+            tokenizer=tokenizer,
+            chat_template=ChatTemplate(self.template),
         )
 
     # --- what the server uses ------------------------------------------------------------------------------------
@@ -112,11 +134,25 @@ class FakeEngine:
     def catalogue_state(self) -> list[OptionSpec]:
         return catalogue.state(self.values, {"model", "packed weights"} if self.loaded else set())
 
+    def cache_version(self) -> int:
+        return self.version
+
+    def cache_stats(self) -> CacheStats:
+        return self.stats
+
     def run(self) -> None:
         while True:
             command = self.commands.get()
+            if isinstance(command, Inspect):
+                self._inspect(command)
+                continue
             self.seen.append(command)
             match command:
+                case MeasureText():
+                    command.reply(self.scores)
+                case DropChat(chat):
+                    self.chats = {name: "" if of == chat else of for name, of in self.chats.items()}
+                    self.version += 1
                 case Shutdown():
                     return
                 case AddRequest():
@@ -127,7 +163,45 @@ class FakeEngine:
                     self._load(command)
                 case UnloadModel():
                     self.loaded = None
+                    self.pages.clear()
+                    self.version += 1
                     self.emit(UnloadedEvent("asked to"))
+
+    # --- the cache ------------------------------------------------------------------------------------------------
+
+    def _inspect(self, command: Inspect) -> None:
+        self.inspected.append(command)
+        if self.silent:
+            return
+        if self.loaded is None:
+            command.reply(None)
+        elif command.kind == "pages":
+            command.reply(self._view())
+        elif command.kind == "tree":
+            nodes = tuple(
+                NodeView(number, -1, len(text), tuple(text[:8]), last_used=number, hits=1, chat=self.chats[name])
+                for number, (name, text) in enumerate(self.texts.items())
+            )
+            command.reply(TreeView(self.version, 10.0, nodes))
+        else:
+            command.reply(self._page(command.page))
+
+    def _view(self) -> CacheView:
+        held = [Holding(PageOwner(chat=self.chats[name], id=name), pages) for name, pages in self.pages.items()]
+        refs = [0] * 7
+        for pages in self.pages.values():
+            for page in pages:
+                refs[page] += 1
+        return view(self.version, refs, held, swapped=2)
+
+    def _page(self, page: int) -> PageView | None:
+        for name, pages in self.pages.items():
+            if page in pages:
+                first = 16 * pages.index(page)
+                return PageView(
+                    page, "private", (self.chats[name],), first, tuple(self.texts[name][first : first + 16])
+                )
+        return PageView(page, "free") if 1 <= page <= 6 else None
 
     # --- scripts -------------------------------------------------------------------------------------------------
 
@@ -148,7 +222,7 @@ class FakeEngine:
         self.emit(LoadedEvent(self.loaded.card, FIT))
 
     def _answer(self, command: AddRequest) -> None:
-        if len(command.prompt_ids) >= 64:
+        if len(command.prompt_ids) >= self.loaded.card.context and command.window is None:
             self.emit(ErrorEvent("prompt_too_long", "The prompt is too long. Shorten it.", command.id))
             return
         if self.fail_step:
@@ -157,7 +231,11 @@ class FakeEngine:
         ids = list(reversed(command.prompt_ids))[: command.sampling.max_tokens or 1000]
         if self.break_at is not None and not values["kv_cache"]:
             ids[self.break_at] = (ids[self.break_at] + 1) % 400
-        self.emit(PrefillEvent(command.id, len(command.prompt_ids), 0, len(command.prompt_ids)))
+        free = [page for page in range(1, 7) if not any(page in held for held in self.pages.values())]
+        self.pages[command.id] = free[: -(-len(command.prompt_ids) // 16)]
+        self.texts[command.id], self.chats[command.id] = list(command.prompt_ids), command.chat
+        self.version += 1
+        self.emit(PrefillEvent(command.id, len(command.prompt_ids), self.cached, len(command.prompt_ids)))
         for answer in range(command.n):
             self._write(command, answer, ids, self.speed[bool(values["kv_cache"])])
 
@@ -180,7 +258,7 @@ class FakeEngine:
             self.emit(step(time.monotonic()))
         usage = Usage(
             prompt_tokens=len(command.prompt_ids),
-            cached_tokens=0,
+            cached_tokens=self.cached,
             generated_tokens=written,
             seed=7,
             thinking_tokens=min(written, self.thinks),

@@ -1,10 +1,13 @@
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
 
+from engine import catalogue
 from engine import protocol as p
+from engine.catalogue import replay
 from engine.core.commands import AddRequest, CancelRequest, SetOption
 from engine.server.compare import GROUPED, Measured, first_difference, summary
 from tests.engine.server.conftest import Client, Running
@@ -129,3 +132,21 @@ def test_medians_and_types() -> None:
     compared = summary("c", "draft_length", [0, 4], runs)
     assert (compared.before, compared.after, compared.ratio) == (2, 6, 3)
     assert (compared.ttft_before, compared.ttft_after) == (2, 6)
+
+
+def test_a_replayed_prompt_is_read_anew(client: Client, running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once the prefix cache is a switch, it is off while others are measured, and both ways for itself."""
+    reuse = dataclasses.replace(catalogue.BY_KEY["kv_cache"], key="prefix_cache", conflicts=())
+    options = {**catalogue.BY_KEY, "prefix_cache": reuse}
+    monkeypatch.setattr(catalogue, "BY_KEY", options)
+    monkeypatch.setattr(catalogue, "CATALOGUE", tuple(options.values()))
+    monkeypatch.setattr(replay, "BY_KEY", options)
+    running.engine.values["prefix_cache"] = True
+    compare(client, key="kv_cache", rounds=1)
+    assert [c.optimisations["prefix_cache"] for c in requests(running)] == [False] * 4
+    running.engine.seen.clear()
+    compare(client, key="token_budget", rounds=1)
+    assert [c.optimisations for c in requests(running)] == [{"prefix_cache": False}] * 4
+    running.engine.seen.clear()
+    compare(client, key="prefix_cache", rounds=1)
+    assert [c.optimisations["prefix_cache"] for c in requests(running)] == [False, True, False, True]

@@ -12,7 +12,7 @@ import openai
 import pytest
 
 from engine.core.commands import AddRequest, CancelRequest
-from engine.protocol import ThinkingModes
+from engine.protocol import CacheStats, ThinkingModes
 from engine.text.template import ChatTemplate
 from tests.engine.server.conftest import TOKEN, Running
 
@@ -221,3 +221,79 @@ def test_past_thinking_reaches_the_template(api: openai.OpenAI, running: Running
     said: Any = [*MESSAGES, {"role": "assistant", "content": "a", "reasoning_content": "hm"}, *MESSAGES]
     api.chat.completions.create(model="tiny", messages=said)
     assert loaded.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
+
+
+def test_a_conversation_is_recognised_by_what_was_said(api: openai.OpenAI, running: Running) -> None:
+    """No name is sent, yet the next prompt begins with the drawn ids, which no tokenizer would make of their text."""
+    running.engine.context = 512
+    running.engine.loaded = running.engine._model("/models/tiny")
+    tokenizer = running.engine.loaded.tokenizer
+    running.engine.template = "{% for m in messages %}{{ m.content }}{% endfor %}"
+    running.engine.loaded = running.engine._model("/models/tiny")
+    messages: Any = [{"role": "user", "content": "keys ehT"}]
+    before: list[int] = []
+    for question in (" ehT", " so ehT", " ehT"):
+        done = api.chat.completions.create(model="tiny", messages=messages, max_completion_tokens=3, n=2)
+        ids = list(last(running).prompt_ids)
+        assert ids[: len(before)] == before
+        before = [*ids, *ids[::-1][:3]]
+        assert tokenizer.encode(tokenizer.decode(before), special=False) != before
+        messages.append({"role": "assistant", "content": done.choices[1].message.content})
+        messages.append({"role": "user", "content": question})
+
+
+def test_a_completion_is_recognised_by_its_beginning(api: openai.OpenAI, running: Running) -> None:
+    text = "The cache keeps keys"
+    done = api.completions.create(model="tiny", prompt=text, max_tokens=50)
+    before = list(last(running).prompt_ids)
+    api.completions.create(model="tiny", prompt=text + done.choices[0].text + " and values", max_tokens=1)
+    assert list(last(running).prompt_ids)[: 2 * len(before)] == [*before, *reversed(before)]
+
+
+def test_overflow_is_a_field_and_the_cut_a_header(api: openai.OpenAI, running: Running) -> None:
+    turns: Any = [
+        {"role": role, "content": f"{role} {number}"} for number in range(8) for role in ("user", "assistant")
+    ]
+    messages = [*turns, {"role": "user", "content": "now"}]
+    running.engine.context = 192
+    running.engine.loaded = running.engine._model("/models/tiny")
+    create = api.chat.completions.with_raw_response.create
+    with pytest.raises(openai.BadRequestError):
+        create(model="tiny", messages=messages)
+    made = create(model="tiny", messages=messages, max_tokens=2, extra_body={"overflow": "drop_middle"})
+    assert made.headers["x-kvasir-context-cut"].startswith("drop_middle; first=2; last=")
+    made = create(model="tiny", messages=messages, max_tokens=2, extra_body={"overflow": "window"})
+    assert made.headers["x-kvasir-context-cut"].startswith("window; sinks=4; window=160; tokens=")
+    assert last(running).window == 160
+    stream = create(model="tiny", messages=messages, max_tokens=2, stream=True, extra_body={"overflow": "drop_middle"})
+    assert "drop_middle" in stream.headers["x-kvasir-context-cut"]
+    short = create(model="tiny", messages=messages[-1:], max_tokens=2, extra_body={"overflow": "drop_middle"})
+    assert "x-kvasir-context-cut" not in short.headers
+    with pytest.raises(openai.BadRequestError, match="overflow"):
+        create(model="tiny", messages=messages, extra_body={"overflow": "sideways"})
+    long: Any = [{"role": "user", "content": "long " * 300}]
+    with pytest.raises(openai.BadRequestError, match="Shorten the newest message"):
+        create(model="tiny", messages=long, extra_body={"overflow": "drop_middle"})
+    ids = running.engine.loaded.tokenizer.encode("a " * 150)
+    api.completions.create(model="tiny", prompt=ids, max_tokens=1, extra_body={"overflow": "window"})
+    assert last(running).window == 160
+
+
+def test_tokens_found_in_the_cache_are_counted(api: openai.OpenAI, running: Running) -> None:
+    running.engine.cached = 16
+    done = api.chat.completions.create(model="tiny", messages=MESSAGES)
+    assert done.usage is not None
+    assert done.usage.prompt_tokens_details is not None
+    assert done.usage.prompt_tokens_details.cached_tokens == 16
+
+
+def test_the_cache_counters_are_scraped(running: Running) -> None:
+    running.engine.stats = CacheStats(
+        looked_up=100, hit=60, evicted_pages=3, swapped_out=7, swapped_in=5, host_bytes=4096, disk_bytes=11
+    )
+    text = httpx.get(f"{running.url}/metrics", headers={"authorization": f"Bearer {TOKEN}"}).text
+    wanted = {"looked_up": 100, "hit": 60, "evicted_pages": 3, "swapped_out": 7, "swapped_in": 5}
+    for name, value in wanted.items():
+        assert f"# TYPE kvasir_cache_{name}_total counter\nkvasir_cache_{name}_total {value}\n" in text
+    assert 'kvasir_cache_swapped_bytes{place="host"} 4096\n' in text
+    assert 'kvasir_cache_swapped_bytes{place="disk"} 11\n' in text

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 import tokenizers
 
@@ -9,7 +11,8 @@ from engine import protocol as p
 from engine.core.commands import AddRequest
 from engine.core.events import TokensEvent
 from engine.protocol import ChatMessage, TokenInfo
-from engine.server.turns import Answer, Turns, continued_ids
+from engine.server.continuing import continued
+from engine.server.turns import Answer, Turn, Turns
 from engine.text.channels import channel_style
 from engine.text.prompt import PromptText, rendered
 from engine.text.stream import TextStream
@@ -23,13 +26,19 @@ ASKED = [ChatMessage(role="user", content="What is a page?")]
 
 
 def answered(
-    tokenizer: Tokenizer, prompt: PromptText, ids: list[int], stop: tuple[str, ...] = (), source: str = ""
+    tokenizer: Tokenizer,
+    prompt: PromptText,
+    ids: list[int],
+    stop: tuple[str, ...] = (),
+    source: str = "",
+    prompt_ids: list[int] | None = None,
+    messages: Sequence[ChatMessage] | str = "",
 ) -> Answer:
     """An answer of exactly these tokens, as the engine streams it."""
-    prompt_ids = tokenizer.encode(prompt.text, special=prompt.special)
+    prompt_ids = prompt_ids or tokenizer.encode(prompt.text, special=prompt.special)
     style = channel_style(tokenizer, source)
     stream = TextStream(tokenizer, stop, prompt.continues, style.parser(prompt_ids) if style is not None else None)
-    answer = Answer(prompt, prompt_ids)
+    answer = Answer(prompt, prompt_ids, messages)
     for token in ids:
         piece = stream.push(token)
         text = piece.text if piece.channel == "content" else piece.thinking
@@ -39,6 +48,10 @@ def answered(
     else:
         answer.take(TokensEvent("r1", 0, stream.flush().text, []))
     return answer
+
+
+def continued_ids(tokenizer: Tokenizer, prompt: PromptText, before: Turn) -> list[int]:
+    return continued(tokenizer, prompt, [before]).ids
 
 
 def spelled(tokenizer: Tokenizer, text: str) -> list[int]:

@@ -85,10 +85,18 @@ class Trial(NamedTuple):
 def disagrees(trial: Callable[[], Trial], dtype: torch.dtype, device: torch.device) -> str | None:
     """Compute small products on the device and compare them with the definition: a wrong kernel must not be used.
 
+    Raises only torch.OutOfMemoryError, see :func:`failure`.
+    """
+    return failure(lambda: _compare(trial(), dtype, device))
+
+
+def failure(compare: Callable[[], str | None]) -> str | None:
+    """What a comparison on the device says, or why it could not be made.
+
     Raises only torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason.
     """
     try:
-        return _compare(trial(), dtype, device)
+        return compare()
     except torch.OutOfMemoryError:
         raise
     except subprocess.CalledProcessError:  # ptxas's failures are Triton's own errors

@@ -1,0 +1,56 @@
+"""What a page or a run of the tree holds, on a card beside the mouse."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QPoint, QRect, Qt
+from PySide6.QtWidgets import QFrame, QLabel, QVBoxLayout, QWidget
+
+WIDTH = 344
+GAP = 10
+
+
+class Card(QFrame):
+    """Lies over the window it belongs to, lets the mouse through, and stays inside."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self.setObjectName("cache-card")
+        self.setProperty("card", "tip")
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        self._title = QLabel()
+        self._title.setProperty("role", "figure")
+        self._line = QLabel()
+        self._line.setProperty("role", "caption")
+        self._text = QLabel()
+        column = QVBoxLayout(self)
+        column.setContentsMargins(12, 8, 12, 8)
+        column.setSpacing(4)
+        for label in (self._title, self._line, self._text):
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setWordWrap(True)
+            column.addWidget(label)
+        self.setFixedWidth(WIDTH)
+        self.hide()
+
+    @property
+    def words(self) -> str:
+        """All that it says, "" while hidden."""
+        if self.isHidden():
+            return ""
+        shown = (label.text() for label in (self._title, self._line, self._text) if not label.isHidden())
+        return "\n".join(shown)
+
+    def say(self, title: str, line: str, text: str, beside: QRect) -> None:
+        """Show these words near ``beside`` (in the window's coordinates)."""
+        for label, words in ((self._title, title), (self._line, line), (self._text, text)):
+            label.setText(words)
+            label.setVisible(bool(words))
+        self.setAccessibleName(f"{title}. {line}. {text}")
+        self.adjustSize()
+        self.resize(WIDTH, self.heightForWidth(WIDTH))
+        room = self.parentWidget().rect().adjusted(GAP, GAP, -GAP, -GAP)
+        x = min(max(beside.center().x() - WIDTH // 2, room.left()), room.right() - WIDTH)
+        above = beside.top() - GAP - self.height()
+        self.move(QPoint(x, above if above >= room.top() else beside.bottom() + GAP))
+        self.show()
+        self.raise_()

@@ -1,0 +1,48 @@
+"""The figures of the cache: a column of name and value."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
+
+from app.cache import words
+from app.plots.chart import ElidedLabel
+from engine.protocol import Telemetry
+
+
+class Figures(QWidget):
+    """Filled with the first frame; only values that changed are set again."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setAccessibleName("Figures of the cache")
+        self._grid = QGridLayout(self)
+        self._grid.setContentsMargins(0, 0, 0, 0)
+        self._grid.setVerticalSpacing(6)
+        self._grid.setHorizontalSpacing(12)
+        self._grid.setColumnStretch(0, 1)
+        self._shown: list[tuple[ElidedLabel, QLabel]] = []
+
+    def text(self, name: str) -> str:
+        """The value that stands after ``name``; "" where there is no such figure."""
+        return next((value.text() for title, value in self._shown if title.text() == name), "")
+
+    def show_frame(self, frame: Telemetry) -> None:
+        figures = words.figures(frame)
+        while len(self._shown) < len(figures):
+            self._add_row()
+        for (title, value), (name, figure, meaning) in zip(self._shown, figures, strict=True):
+            if (title.text(), value.text(), title.toolTip()) != (name, figure, meaning):
+                title.setText(name)
+                value.setText(figure)
+                value.setAccessibleName(f"{name}: {figure}. {meaning}")
+                title.setToolTip(meaning)
+                value.setToolTip(meaning)
+
+    def _add_row(self) -> None:
+        title, value = ElidedLabel("", "caption"), QLabel()
+        value.setProperty("role", "figure")
+        row = len(self._shown)
+        self._grid.addWidget(title, row, 0)
+        self._grid.addWidget(value, row, 1, Qt.AlignmentFlag.AlignRight)
+        self._shown.append((title, value))

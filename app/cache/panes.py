@@ -1,0 +1,165 @@
+"""Page map, prefix tree and figures side by side, and the card that says what is pointed at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from PySide6.QtCore import QPoint, QRect, QTimer, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
+
+from app.cache import words
+from app.cache.card import Card
+from app.cache.figures import Figures
+from app.cache.hues import ChatHues
+from app.cache.legend import StateLegend, chats_text
+from app.cache.page_map import PageMapView
+from app.cache.pages import Pages
+from app.cache.tree_model import Row
+from app.cache.tree_view import TreeView
+from app.theme.theme import Theme
+from engine.protocol import PageDescribed, RadixTree
+
+DESCRIBE_MS = 120
+"""How long the mouse rests on a page before the engine is asked what it holds."""
+
+
+class CachePanes(QWidget):
+    """``describe`` asks what a page holds, ``chosen`` carries the chat whose page or run was clicked."""
+
+    describe = Signal(int)
+    chosen = Signal(str)
+
+    def __init__(self, theme: Theme, hues: ChatHues, name: Callable[[str], str], parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme, self._hues, self._name = theme, hues, name
+        self._chat = ""
+        self.map = PageMapView(theme, hues, self)
+        self.tree = TreeView(theme, hues, self)
+        self.figures = Figures(self)
+        self.states = StateLegend(theme, self)
+        self.chats = QLabel(self)
+        self.chats.setProperty("role", "tiny")
+        self.chats.setWordWrap(True)
+        self.chats.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.card = Card(self.window())
+        self._pages_figure, self._tree_figure = QLabel("–"), QLabel("–")
+        self._rest = QTimer(self, singleShot=True, interval=DESCRIBE_MS)
+        self._rest.setObjectName("describe-page")
+        self._rest.timeout.connect(lambda: self.describe.emit(self.map.body.at))
+        self._lay_out()
+        self.map.body.pointed.connect(self._on_page)
+        self.map.body.chosen.connect(self._choose_page)
+        self.tree.pointed.connect(self._on_run)
+        self.tree.chosen.connect(self.chosen)
+        theme.changed.connect(self._recolour)
+
+    def show_pages(self, pages: Pages) -> None:
+        self._ask_again(pages)
+        self.map.show_pages(pages)
+        counts = pages.counts()
+        self._pages_figure.setText(f"{pages.total - counts['free'] - counts['evicted']:,} of {pages.total:,}")
+        beside = words.beside(pages)
+        owned = chats_text(pages.owned(), self._chat, self._hues, self._theme, self._name)
+        said = " &nbsp; ".join(part for part in (owned, beside) if part)
+        if said != self.chats.text():
+            self.chats.setText(said)
+            self.chats.setVisible(bool(said))
+
+    def show_tree(self, tree: RadixTree) -> None:
+        self.tree.show_tree(tree)
+        self._tree_figure.setText(words.tree(tree))
+
+    def show_chat(self, chat: str) -> None:
+        """The chat on screen."""
+        self._chat = chat
+        self.tree.show_chat(chat)
+
+    def show_described(self, message: PageDescribed) -> None:
+        """Say what a page holds, if it is still pointed at."""
+        if message.page != self.map.body.at:
+            return
+        title = ", ".join(self._name(chat) for chat in message.chats)
+        self.card.say(title, words.page(message), _quoted(message.text), self._in_window(self.map, message.page))
+
+    def stop(self) -> None:
+        self._rest.stop()
+        self.map.stop()
+        self.card.hide()
+
+    def _ask_again(self, pages: Pages) -> None:
+        """The page under the mouse is in another state: what its card says may no longer hold."""
+        at, before = self.map.body.at, self.map.pages
+        if before is not None and 0 <= at < min(before.total, pages.total) and before.states[at] != pages.states[at]:
+            self._rest.start()
+
+    def _on_page(self, page: int) -> None:
+        self.card.hide()
+        if page >= 0:
+            self._rest.start()
+        else:
+            self._rest.stop()
+
+    def _choose_page(self, page: int) -> None:
+        pages = self.map.pages
+        owner = pages.owner(page) if pages is not None and page < pages.total else None
+        if owner is not None and owner.chat:
+            self.chosen.emit(owner.chat)
+
+    def _on_run(self, row: Row | None) -> None:
+        if row is None:
+            self.card.hide()
+            return
+        line = f"{row.node.tokens:,} tokens, " + ", ".join(words.facts(row.node))
+        place = self.tree.place(row).translated(self.tree.mapTo(self.window(), QPoint()))
+        self.card.say(self._name(row.node.chat) if row.node.chat else "", line, _quoted(row.node.text), place)
+
+    def _in_window(self, view: PageMapView, page: int) -> QRect:
+        return view.place(page).translated(view.mapTo(self.window(), QPoint()))
+
+    def _lay_out(self) -> None:
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(0)
+        left = _pane("Page map", self._pages_figure)
+        left.addWidget(self.map, 1)
+        left.addWidget(self.states)
+        left.addWidget(self.chats)
+        middle = _pane("Prefix tree", self._tree_figure)
+        middle.addWidget(self.tree, 1)
+        right = _pane("Cache", None)
+        right.addWidget(self.figures)
+        right.addStretch(1)
+        for index, (column, share) in enumerate(((left, 42), (middle, 38), (right, 20))):
+            if index:
+                divider = QFrame()
+                divider.setProperty("edge", "left")
+                divider.setFixedWidth(1)
+                row.addWidget(divider)
+            row.addLayout(column, share)
+
+    def _recolour(self) -> None:
+        self.map.recolour()
+        self.states.update()
+        if self.map.pages is not None:
+            self.show_pages(self.map.pages)
+
+
+def _pane(title: str, figure: QLabel | None) -> QVBoxLayout:
+    column = QVBoxLayout()
+    column.setContentsMargins(14, 10, 14, 10)
+    column.setSpacing(8)
+    head = QHBoxLayout()
+    name = QLabel(title)
+    name.setProperty("role", "caption")
+    head.addWidget(name, 1)
+    if figure is not None:
+        figure.setProperty("role", "figure")
+        figure.setObjectName(f"cache.{title}")
+        head.addWidget(figure)
+    column.addLayout(head)
+    return column
+
+
+def _quoted(text: str) -> str:
+    short = " ".join(text.split())
+    return f"“{short[:220]}{'…' if len(short) > 220 else ''}”" if short else ""

@@ -1,0 +1,83 @@
+"""How a cell of the page map looks, by state and owner: a square of palette indices."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from app.cache.hues import HUES, NOBODY
+from app.cache.pages import SWAPPED
+from app.theme.theme import Theme, mix
+from engine.protocol import PAGE_STATES
+
+BLANK = (SWAPPED + 1) * (HUES + 1)
+"""The code of a cell that is no page."""
+_GROUND, _FREE, _FAINT, _SHARED, _FIRST = range(5)
+_SOFT = 0.42
+_OPAQUE = 0xFF << 24
+
+
+def code(states: np.ndarray | int, hues: np.ndarray | int) -> np.ndarray:
+    """The index into :func:`tiles` of cells in these states, of owners with these hues; uint8."""
+    return np.asarray(states, dtype=np.uint8) * np.uint8(HUES + 1) + np.asarray(hues, dtype=np.uint8)
+
+
+def palette(theme: Theme, ground: str = "panel") -> list[int]:
+    """The colours that tiles name, as QRgb: a hue is followed by its soft version."""
+    t = theme.tokens
+    under = getattr(t, ground)
+    found = [under, t.raised, mix(t.mute, t.raised, 0.45), t.violet]
+    for hue in (t.mute, *theme.chat_hues):
+        found += [hue, mix(hue, under, _SOFT)]
+    return [_OPAQUE | int(value[1:], 16) for value in found]
+
+
+def tiles(size: int) -> np.ndarray:
+    """uint8 [BLANK + 1, size, size]: what each code looks like; from 3 pixels on, the last row and column are a gap."""
+    inner = size - 1 if size > 2 else size
+    found = np.full((BLANK + 1, size, size), _GROUND, dtype=np.uint8)
+    for state, name in enumerate((*PAGE_STATES, "swapped")):
+        for hue in range(HUES + 1):
+            found[int(code(state, hue)), :inner, :inner] = _tile(name, hue, inner)
+    return found
+
+
+def _tile(state: str, hue: int, size: int) -> np.ndarray:
+    solid = _FIRST + 2 * hue
+    soft = solid + 1
+    match state:
+        case "free":
+            return _plain(size, _FREE)
+        case "private":
+            return _plain(size, solid)
+        case "shared":
+            return _core(_plain(size, _SHARED), solid) if hue != NOBODY else _plain(size, _SHARED)
+        case "cached":
+            return _plain(size, soft)
+        case "locked":
+            return _framed(size, solid, soft)
+        case "quantised":
+            across = np.add.outer(np.arange(size), np.arange(size))
+            return np.where(across < size, solid, soft).astype(np.uint8)
+        case "evicted":
+            return _core(_plain(size, _FREE), _FAINT) if size > 2 else _plain(size, _FAINT)
+        case _:
+            return _framed(size, _FAINT, _GROUND)
+
+
+def _plain(size: int, color: int) -> np.ndarray:
+    return np.full((size, size), color, dtype=np.uint8)
+
+
+def _framed(size: int, edge: int, inside: int) -> np.ndarray:
+    tile = _plain(size, edge)
+    tile[1:-1, 1:-1] = inside
+    return tile
+
+
+def _core(tile: np.ndarray, color: int) -> np.ndarray:
+    """A square in the middle, a third of the width at least; a tile below 3 pixels has no middle."""
+    size = len(tile)
+    edge = (size + 1) // 3
+    if size >= 3:
+        tile[edge : size - edge, edge : size - edge] = color
+    return tile

@@ -1,0 +1,100 @@
+"""The prefix tree as rows: depth first, each with its depth; an update touches only the rows that changed."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
+
+from app.cache import words
+from engine.protocol import RadixTree, TreeNode
+
+
+class Row(NamedTuple):
+    """``current``: the run is part of what the chat on screen has read."""
+
+    node: TreeNode
+    depth: int
+    current: bool
+
+    @property
+    def sentence(self) -> str:
+        """The whole row, for a screen reader."""
+        mine = ", part of this chat" if self.current else ""
+        facts = ", ".join(words.facts(self.node))
+        return f"Level {self.depth + 1}: {self.node.tokens:,} tokens{mine}, {facts}: {self.node.text}"
+
+
+def rows_of(tree: RadixTree, chat: str) -> list[Row]:
+    """Depth first, children in the order in which they came. Runs whose parent is missing stand at the root."""
+    nodes = {node.id: node for node in tree.nodes}
+    children: dict[int, list[TreeNode]] = {}
+    for node in tree.nodes:
+        children.setdefault(node.parent if node.parent in nodes and node.parent != node.id else -1, []).append(node)
+    current: set[int] = set()
+    for node in tree.nodes if chat else ():
+        at = node if node.chat == chat else None
+        while at is not None and at.id not in current:
+            current.add(at.id)
+            at = nodes.get(at.parent)
+    rows: list[Row] = []
+    waiting = [(node, 0) for node in reversed(children.get(-1, []))]
+    while waiting:
+        node, depth = waiting.pop()
+        rows.append(Row(node, depth, node.id in current))
+        waiting += [(child, depth + 1) for child in reversed(children.get(node.id, []))]
+    return rows
+
+
+class TreeModel(QAbstractListModel):
+    """Rows keep their indices, and with them the selection and the scroll position, while their runs stay."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._rows: list[Row] = []
+        self.longest = 1
+        """Tokens of the longest run."""
+
+    @property
+    def rows(self) -> list[Row]:
+        return self._rows
+
+    def row(self, index: QModelIndex | QPersistentModelIndex) -> Row:
+        return self._rows[index.row()]
+
+    def rowCount(self, parent: QModelIndex | QPersistentModelIndex = QModelIndex()) -> int:
+        return 0 if parent.isValid() else len(self._rows)
+
+    def data(self, index: QModelIndex | QPersistentModelIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
+        if not index.isValid():
+            return None
+        row = self._rows[index.row()]
+        if role == Qt.ItemDataRole.DisplayRole:
+            return row.node.text
+        if role == Qt.ItemDataRole.AccessibleTextRole:
+            return row.sentence
+        return None
+
+    def show_rows(self, rows: list[Row]) -> None:
+        """Keep the rows at both ends whose runs are the same, and replace those between."""
+        old, new = [row.node.id for row in self._rows], [row.node.id for row in rows]
+        start = _same(old, new)
+        end = min(_same(old[::-1], new[::-1]), min(len(old), len(new)) - start)
+        self.longest = max((row.node.tokens for row in rows), default=1)
+        none = QModelIndex()
+        if len(old) - end > start:
+            self.beginRemoveRows(none, start, len(old) - end - 1)
+            del self._rows[start : len(old) - end]
+            self.endRemoveRows()
+        if len(new) - end > start:
+            self.beginInsertRows(none, start, len(new) - end - 1)
+            self._rows[start:start] = rows[start : len(new) - end]
+            self.endInsertRows()
+        if self._rows != rows:
+            self._rows = rows
+            self.dataChanged.emit(self.index(0), self.index(len(rows) - 1))
+
+
+def _same(a: list[int], b: list[int]) -> int:
+    """How many leading entries are equal."""
+    return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))

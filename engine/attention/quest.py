@@ -1,0 +1,259 @@
+"""QUEST: each query head reads the pages whose keys may score highest, and the row's own page (arXiv 2406.10774).
+
+With m and M the least and greatest of a page's keys in each channel, no key of the page scores more than
+sum_c max(q_c m_c, q_c M_c), which is the product of [min(q, 0), max(q, 0)] and [m, M]. A row at index t ranks the pages
+that end before its own begins; its own is always read, up to t.
+
+Only the bounds and the chosen pages are read. Rows are independent: under batch-invariant numerics they run one by
+one, so that every shape, and with it every bit, follows from the row's index.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.attention.interface import AttnSpec, KeyRange
+from engine.attention.memo import PerBatch
+from engine.attention.transfer import on_device
+from engine.cache.packed import PackedKV
+from engine.cache.pool import PAGE_SIZE
+from engine.core.batch import Batch
+from engine.native.library import BFLOAT16, find
+
+BLOCK_BYTES = 32 << 20
+"""Rows of a sequence run together while the keys gathered for them are at most so many bytes."""
+
+
+class Rows(NamedTuple):
+    """Neighbouring rows of one sequence that read the same number of pages."""
+
+    row: int  # the first of them in the batch
+    stop: int  # the row after the last
+    first: int  # the first's index in its sequence
+    sequence: int
+    chosen: int  # pages that each head reads, the row's own among them
+
+    @property
+    def pages(self) -> int:
+        """Pages of the sequence up to the last row's own."""
+        return (self.first + self.stop - self.row - 1) // PAGE_SIZE + 1
+
+    @property
+    def ranked(self) -> int:
+        """Pages whose bounds are looked at: none where there is no choice."""
+        return self.pages - 1 if 1 < self.chosen < self.pages else 0
+
+
+class QuestAttention:
+    """Attention over chosen pages of a dense store with bounds. `bytes_read` counts what it has read of the arenas."""
+
+    name = "quest"
+
+    def __init__(self) -> None:
+        self.bytes_read = 0
+        self._library, _ = find()
+        self._splits: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
+        self._plans: PerBatch[tuple[np.ndarray, Tensor, Tensor]] = PerBatch()
+
+    def attend(
+        self,
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        budgets: np.ndarray,
+        group: int = 0,
+        invariant: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """Attend the rows of q [T, H, d] whose `budgets` (host, pages to read, for each real row) are not 0.
+
+        Returns o [R, H, d] in the dtype of q and lse [R, H] float32 of these rows in their order. Raises ValueError
+        for rows of a drafted tree: pages are chosen for a chain.
+        """
+        assert kv.bounds is not None, "a layer that reads everything"
+        page_bytes = _page_bytes(q, kv)
+        if not invariant and self._serves(q, kv, spec):
+            return self._natively(q, kv, spec, batch, budgets, group)
+        outs, lses = [q.new_empty(0, q.shape[1], kv.v_dim)], [q.new_empty(0, q.shape[1], dtype=torch.float32)]
+        for rows in _blocks(batch, budgets, page_bytes, invariant):
+            table = batch.page_table[group, rows.sequence, : rows.pages].long()
+            queries = q[rows.row : rows.stop].float().contiguous()
+            chosen = choose_pages(queries, kv.bounds, table, rows)
+            o, lse = _attend_chosen(queries, kv, table[chosen], rows, spec)
+            outs.append(o.to(q.dtype))
+            lses.append(lse)
+            self.bytes_read += rows.ranked * _bounds_bytes(kv) + chosen.shape[0] * rows.chosen * page_bytes
+        return torch.cat(outs), torch.cat(lses)
+
+    def attend_beside(
+        self,
+        others: Callable[[KeyRange | None], tuple[Tensor, Tensor | None]],
+        q: Tensor,
+        kv: PackedKV,
+        spec: AttnSpec,
+        batch: Batch,
+        budgets: np.ndarray,
+        group: int = 0,
+        need_lse: bool = False,
+        invariant: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """See `AttentionBackend.attend`: rows with a budget as in `attend`, and all others by `others`.
+
+        `others` is given the range that leaves out the rows with a budget.
+        """
+        chooses = budgets > 0
+        if not chooses.any():
+            return others(None)
+        made = self._splits.of(batch)
+        if not made:
+            rows = on_device(q.device, np.flatnonzero(chooses).tolist())
+            made[None] = (rows, KeyRange(stop=np.where(chooses, 0, batch.host.max_kv)))
+        rows, keys = made[None]
+        o, lse = self.attend(q, kv, spec, batch, budgets, group, invariant)
+        if rows.shape[0] == q.shape[0]:
+            return o, lse if need_lse else None
+        out, out_lse = others(keys)
+        out.index_copy_(0, rows, o)
+        if out_lse is not None:
+            out_lse.index_copy_(0, rows, lse.to(out_lse.dtype))
+        return out, out_lse
+
+    def _serves(self, q: Tensor, kv: PackedKV, spec: AttnSpec) -> bool:
+        """Whether native code serves this (engine/native/quest.c)."""
+        if self._library is None or not self._library.capabilities & BFLOAT16:
+            return False
+        width = q.shape[2]
+        fits = width % 32 == 0 and width <= 256 and kv.v_dim == width
+        return fits and q.device.type == "cpu" and q.dtype == torch.bfloat16 and spec.softcap is None
+
+    def _natively(
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int
+    ) -> tuple[Tensor, Tensor]:
+        assert self._library is not None, "see _serves"
+        made, key = self._plans.of(batch), (group, id(budgets))
+        if key not in made:  # the same for all layers of a step; the budgets are kept, so that no others have their id
+            made[key] = (budgets, *_rows(batch, budgets, batch.page_table.stride(1)))
+        _, where, rows = made[key]
+        q = q.index_select(0, where) if where.shape[0] < q.shape[0] else q.contiguous()
+        out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
+        table = batch.page_table[group]
+        self._library.attend_chosen(q, kv, table, rows, spec.scale, out, lse)
+        chosen, own = rows[:, 1], (rows[:, 2] - 1) // PAGE_SIZE
+        ranked = int(own[(chosen > 1) & (chosen <= own)].sum())
+        self.bytes_read += ranked * _bounds_bytes(kv) + int(chosen.sum()) * _page_bytes(q, kv)
+        return out, lse
+
+
+def choose_pages(q: Tensor, bounds: Tensor, table: Tensor, rows: Rows) -> Tensor:
+    """The pages [R, H, n] that each head of q [R, H, d] float32 reads, as indices into `table` in rising order.
+
+    The row's own page is the last. Of pages that score the same the earlier is chosen.
+    """
+    count, heads, _ = q.shape
+    own = (rows.first + torch.arange(count, device=q.device)) // PAGE_SIZE
+    last = own[:, None, None].expand(count, heads, 1)
+    ranked, wanted = rows.ranked, rows.chosen - 1
+    if not ranked:
+        return torch.cat((torch.arange(wanted, device=q.device).expand(count, heads, wanted), last), -1)
+    scores = page_scores(q, bounds.index_select(0, table[:ranked]))
+    pages = torch.arange(ranked, device=q.device)
+    keys = _ordered(scores) * (1 << 32) + (ranked - pages)
+    keys = keys.masked_fill(pages >= own[:, None, None], torch.iinfo(torch.int64).min)
+    best = keys.topk(wanted, dim=-1).indices.sort(dim=-1).values
+    return torch.cat((best, last), -1)
+
+
+def page_scores(q: Tensor, bounds: Tensor) -> Tensor:
+    """q [R, H, d] float32 and the bounds of pages [P, H_kv, 2 * d] -> [R, H, P], not less than any q·k of the page.
+
+    (By its definition; the sum is float32.)
+    """
+    rows, heads, width = q.shape
+    pages, kv_heads, _ = bounds.shape
+    signed = torch.cat((q.clamp(max=0), q.clamp(min=0)), -1)
+    grouped = signed.view(rows, kv_heads, heads // kv_heads, -1).transpose(0, 1).reshape(kv_heads, -1, 2 * width)
+    scores = torch.bmm(grouped, bounds.permute(1, 2, 0).float())
+    return scores.view(kv_heads, rows, -1, pages).transpose(0, 1).reshape(rows, heads, pages)
+
+
+def _ordered(scores: Tensor) -> Tensor:
+    """Integers (int64, within 32 bits) that are ordered as the float32 numbers are."""
+    bits = (scores + 0.0).view(torch.int32)  # -0 becomes 0
+    return torch.where(bits < 0, bits ^ 0x7FFFFFFF, bits).long()
+
+
+def _attend_chosen(q: Tensor, kv: PackedKV, pages: Tensor, rows: Rows, spec: AttnSpec) -> tuple[Tensor, Tensor]:
+    """q [R, H, d] float32 over its pages [R, H, n] -> o [R, H, d_v], lse [R, H] float32."""
+    count, heads, _ = q.shape
+    k, v = _gather(kv.k, pages), _gather(kv.v, pages)
+    scores = torch.bmm(k, q.view(count * heads, -1, 1)).view(count, heads, -1) * spec.scale
+    if spec.softcap is not None:
+        scores = (scores / spec.softcap).tanh() * spec.softcap
+    index = rows.first + torch.arange(count, device=q.device)
+    slot = torch.arange(PAGE_SIZE, device=q.device)
+    after = slot > (index % PAGE_SIZE)[:, None]
+    scores[..., -PAGE_SIZE:].masked_fill_(after[:, None], -torch.inf)
+    lse = scores.logsumexp(-1)
+    weights = (scores - lse[..., None]).exp_()
+    return torch.bmm(weights.view(count * heads, 1, -1), v).view(count, heads, -1), lse
+
+
+def _gather(arena: Tensor, pages: Tensor) -> Tensor:
+    """Pages [R, H, n] of an arena [slots, H_kv, d], each of its query head's KV head -> [R * H, n * 16, d] float32."""
+    slots, kv_heads, width = arena.shape
+    rows, heads, count = pages.shape
+    kv_head = torch.arange(heads, device=pages.device) // (heads // kv_heads)
+    slot = pages[..., None] * PAGE_SIZE + torch.arange(PAGE_SIZE, device=pages.device)
+    at = slot * kv_heads + kv_head[:, None, None]
+    taken = arena.view(slots * kv_heads, width).index_select(0, at.view(-1))
+    return taken.view(rows * heads, count * PAGE_SIZE, width).float()
+
+
+def _page_bytes(q: Tensor, kv: PackedKV) -> int:
+    """Bytes of keys and values in one page for each head of a row."""
+    return q.shape[1] * PAGE_SIZE * (kv.k_dim + kv.v_dim) * kv.k.element_size()
+
+
+def _bounds_bytes(kv: PackedKV) -> int:
+    """Bytes of one page's bounds."""
+    return 2 * kv.kv_heads * kv.k_dim * kv.k.element_size()
+
+
+def _rows(batch: Batch, budgets: np.ndarray, width: int) -> tuple[Tensor, Tensor]:
+    """The rows with a budget [R]; for each, where its pages begin in a table so wide, how many it reads, its stop."""
+    where, found = [], []
+    for rows in _blocks(batch, budgets, BLOCK_BYTES, True):
+        where.append(rows.row)
+        found.append((rows.sequence * width, rows.chosen, rows.first + 1))
+    return torch.tensor(where, dtype=torch.int64), torch.tensor(found, dtype=torch.int64).view(-1, 3)
+
+
+def _blocks(batch: Batch, budgets: np.ndarray, page_bytes: int, invariant: bool) -> Iterator[Rows]:
+    """The rows with a budget, in blocks that run together."""
+    host = batch.host
+    for s in range(host.S):
+        begin, end = host.row_start[s], host.row_start[s + 1]
+        prefix = host.kv_len[s] - (end - begin)
+        if host.trees and host.trees[s] and budgets[begin:end].any():
+            raise ValueError("QUEST chooses pages for chains of tokens, not for drafted trees.")
+        row = begin
+        while row < end:
+            index = prefix + row - begin
+            chosen = _readable(budgets[row], index)
+            most = 1 if invariant or not chosen else max(1, BLOCK_BYTES // (chosen * page_bytes))
+            stop = row + 1
+            while stop < min(end, row + most) and _readable(budgets[stop], prefix + stop - begin) == chosen:
+                stop += 1
+            if chosen:
+                yield Rows(row, stop, index, s, chosen)
+            row = stop
+
+
+def _readable(budget: int, index: int) -> int:
+    """Pages that a row at an index reads."""
+    return min(int(budget), index // PAGE_SIZE + 1)

@@ -1,0 +1,216 @@
+"""How an attention is cut into programs, and the launch of its kernels."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.attention.interface import AttnSpec
+from engine.cache.packed import CHANNEL_GROUP, PackedKV, value_group
+from engine.core.batch import Batch
+from engine.core.buffers import power_of_two
+
+MAX_SPLITS = 64
+LEAST_KEYS = 256
+"""A split has at least so many keys, or it costs more to merge than it saves. An estimate, for a GPU to correct."""
+PROGRAMS = 2
+"""Programs for each multiprocessor that splitting aims at."""
+
+
+class Cut(NamedTuple):
+    """What one program computes: ``rows`` packed rows, ``keys`` at a time; the keys of a tile in ``splits`` parts."""
+
+    rows: int
+    keys: int
+    splits: int
+    warps: int = 4
+    stages: int = 2
+
+
+class Columns(NamedTuple):
+    """A head of `dim` channels as loads.py reads it: bits a channel, lanes of a plane, and the rest (dense only)."""
+
+    dim: int
+    bits: int
+    lanes: int
+    rest: int = 0
+
+    @property
+    def width(self) -> int:
+        """Columns of a tile, padding included."""
+        return self.lanes * (8 // self.bits if self.bits < 8 else 1) + self.rest
+
+
+def columns(dim: int, bits: int) -> Columns:
+    """Dense heads are cut in two where that pads them less: 576 channels are 512 and 64, 192 are 128 and 64."""
+    if bits < 8:
+        planes = 8 // bits
+        return Columns(dim, bits, max(16 // planes, power_of_two(dim // planes)))
+    whole = max(16, power_of_two(dim))
+    half = whole // 2
+    if bits == 8 or dim in (whole, half) or half < 16:
+        return Columns(dim, bits, whole)
+    rest = max(16, power_of_two(dim - half))
+    return Columns(dim, bits, half, rest) if rest < half else Columns(dim, bits, whole)
+
+
+def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
+    """Columns of keys and of values, and whether values are read as the first columns of the keys."""
+    whole = {"int8": (8, 8), "int4": (4, 4), "kivi": (kv.k_bits, kv.v_bits)}.get(kv.kind, (16, 16))
+    k, v = columns(kv.k_dim, whole[0]), columns(kv.v_dim, whole[1])
+    return k, v, kv.kind == "latent" and v.rest == 0 and v.lanes == v.dim == k.lanes
+
+
+def cut_for(k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int) -> Cut:
+    """``packed_rows``: new rows times heads for each KV head, of the longest sequence; ``tiles``: how many sequences
+    times KV heads there are. Estimates from machine code, for a GPU to correct."""
+    width = max(k.width, v.width)
+    most = 16 if width > 256 else 32 if width > 128 else 64
+    rows = min(most, max(16, power_of_two(packed_rows)))
+    keys = 64 if width <= 128 else 32
+    if width > 256:
+        keys = 16
+    if kind == "kivi":
+        keys = CHANNEL_GROUP
+    # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
+    looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
+    tiles *= -(-packed_rows // rows)
+    wanted = -(-PROGRAMS * processors // tiles)
+    splits = min(power_of_two(wanted), power_of_two(-(-max_keys // LEAST_KEYS)), MAX_SPLITS)
+    return Cut(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
+
+
+@functools.cache
+def processors(device: torch.device) -> int:
+    """Multiprocessors of the device; 1 where kernels are interpreted, an H100's where they are only compiled."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_properties(device).multi_processor_count
+    return 132 if device.type == "meta" else 1
+
+
+def attend(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    group: int = 0,
+    need_lse: bool = False,
+    first: Tensor | None = None,
+    stop: Tensor | None = None,
+    cut: Cut | None = None,
+) -> tuple[Tensor, Tensor | None]:
+    """As `AttentionBackend.attend`, with the key ranges on the device (int32 [T] each). Of "kivi" only the body:
+    `stop` must not exceed what is packed."""
+    from engine.attention.triton import kernels
+
+    host = batch.host
+    q = q if q.stride(2) == 1 else q.contiguous()
+    k_columns, v_columns, shared = layout(kv)
+    heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
+    out = q.new_empty(q.shape[0], heads, kv.v_dim)
+    lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
+    if q.shape[0] > host.T:
+        out[host.T :] = 0
+        if lse is not None:
+            lse[host.T :] = -torch.inf
+    if host.T == 0:
+        return out, lse
+    packed_rows = host.max_rows * per_kv
+    if cut is None:
+        tiles = host.S * kv.kv_heads
+        cut = cut_for(k_columns, v_columns, kv.kind, packed_rows, tiles, host.max_kv, processors(q.device))
+    search = packed_rows > cut.rows
+    part, part_lse = out, lse
+    if cut.splits > 1:
+        part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
+        part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
+    grid = (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits)
+    tree = batch.ancestors is not None
+    kernels.attend[grid](
+        q,
+        kv.k,
+        kv.v,
+        meta(kv.k_meta, kv.kind == "int4"),
+        meta(kv.v_meta, kv.kind in ("int4", "kivi")),
+        batch.page_table[group],
+        batch.row_start,
+        batch.kv_len,
+        first,
+        stop,
+        batch.ancestors,
+        batch.positions if tree else None,
+        part,
+        part_lse,
+        spec.scale,
+        spec.softcap or 0.0,
+        spec.window or 0,
+        host.S,
+        host.T,
+        q.stride(0),
+        q.stride(1),
+        *kv.k.stride()[:2],
+        *kv.v.stride()[:2],
+        batch.page_table.stride(1),
+        **form(kv.kind, k_columns, v_columns, shared),
+        GROUP=per_kv,
+        WINDOW=spec.window is not None,
+        SOFTCAP=spec.softcap is not None,
+        TREE=tree,
+        FIRST=first is not None,
+        STOP=stop is not None,
+        SEARCH=search,
+        LSE=part_lse is not None,
+        SPLITS=cut.splits,
+        BM=cut.rows,
+        BN=cut.keys,
+        num_warps=cut.warps,
+        num_stages=cut.stages,
+    )
+    if cut.splits > 1:
+        merge_parts(part, part_lse, out, lse, host.T)
+    return out, lse
+
+
+def form(kind: str, k: Columns, v: Columns, shared: bool) -> dict[str, Any]:
+    """The constants of the kernel that say what the arenas look like."""
+    return {
+        "KIND": kind if kind in ("int8", "int4", "kivi") else "dense",
+        "K_DIM": k.dim,
+        "V_DIM": v.dim,
+        "K_BITS": k.bits,
+        "V_BITS": v.bits,
+        "K_GROUP": value_group(k.dim),
+        "V_GROUP": value_group(v.dim),
+        "K_LANES": k.lanes,
+        "V_LANES": v.lanes,
+        "K_REST": k.rest,
+        "V_REST": v.rest,
+        "SHARED": shared,
+    }
+
+
+def meta(scales: Tensor | None, pairs: bool) -> Tensor | None:
+    """Scales as a kernel reads them: pairs of a scale and a minimum as one int32."""
+    return scales.view(torch.int32) if pairs and scales is not None else scales
+
+
+def merge_parts(part: Tensor, part_lse: Tensor | None, out: Tensor, lse: Tensor | None, rows: int) -> None:
+    """The first rows of ``out [T, H, d_v]`` and ``lse`` from ``part [splits, rows, H, d_v]``."""
+    from engine.attention.triton import kernels
+
+    splits, _, heads, width = part.shape
+    kernels.combine[(rows, heads)](
+        part,
+        part_lse,
+        out,
+        lse,
+        rows,
+        V_DIM=width,
+        COLUMNS=max(16, power_of_two(width)),
+        SPLITS=splits,
+        LSE=lse is not None,
+        num_warps=4,
+    )

@@ -1,0 +1,164 @@
+"""Keys and values into their arenas: rotation, quantisation and storing as one launch, and KIVI's groups as two.
+
+Beside each launch stands what it computes, in torch: scales and minima are rounded to float16 first, and codes follow
+from the rounded ones.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from engine.cache.packed import CHANNEL_GROUP, Flush, PackedKV, value_group
+from engine.cache.pool import PAGE_SIZE
+from engine.core.buffers import power_of_two
+from engine.layers.rotary import RotaryStep, rotate
+
+_LARGEST = torch.finfo(torch.float16).max
+
+
+def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Tensor, kv: PackedKV) -> Tensor:
+    """Rotate q [T, H, d] and k [T, H_kv, d], store k and v [T, H_kv, d_v] at slots [T] int64; returns the rotated q.
+
+    kv is "dense", "int8" or "int4". Heads may lie apart (a fused projection), their channels not. Slots repeat only
+    where nobody reads (page 0).
+    """
+    from engine.attention.triton import pack_kernels
+
+    rows, kv_heads, k_dim = k.shape
+    v_dim, heads = v.shape[2], q.shape[1] if rotary is not None else 0
+    four = kv.kind == "int4"
+    out = q.new_empty(q.shape) if rotary is not None else q
+    table = slots if rotary is None else rotary.cos  # not read where nothing rotates
+    pack_kernels.write[(rows, heads + kv_heads)](
+        q,
+        k,
+        v,
+        table,
+        table if rotary is None else rotary.sin,
+        slots,
+        out,
+        kv.k,
+        kv.v,
+        kv.k_meta,
+        kv.v_meta,
+        *q.stride()[:2],
+        *k.stride()[:2],
+        *v.stride()[:2],
+        table.stride(0),
+        HEADS=heads,
+        KIND=kv.kind,
+        K_DIM=k_dim,
+        V_DIM=v_dim,
+        ROTARY=0 if rotary is None else rotary.cos.shape[-1],
+        K_GROUP=value_group(k_dim),
+        V_GROUP=value_group(v_dim),
+        K_GROUPS=power_of_two(k_dim // value_group(k_dim)),
+        V_GROUPS=power_of_two(v_dim // value_group(v_dim)),
+        K_LANES=power_of_two(k_dim // 2 if four else k_dim),
+        V_LANES=power_of_two(v_dim // 2 if four else v_dim),
+        num_warps=1,
+        enable_fp_fusion=False,  # the reference rounds each product
+    )
+    return out
+
+
+def flush(kv: PackedKV, to: Flush) -> None:
+    """Pack whole groups of recent tokens into the arenas of "kivi"."""
+    from engine.attention.triton import pack_kernels
+
+    assert kv.recent is not None
+    assert kv.v_meta is not None
+    tokens = to.recent_slots.shape[0]
+    k_dim, v_dim = kv.k_dim, kv.v_dim
+    if not tokens:
+        return
+    pack_kernels.flush_keys[(tokens // CHANNEL_GROUP, kv.kv_heads)](
+        kv.recent.k,
+        to.recent_slots,
+        to.pages,
+        kv.k,
+        kv.k_meta,
+        kv.recent.k.stride(0),
+        WIDTH=k_dim,
+        BITS=kv.k_bits,
+        LANES=power_of_two(k_dim * kv.k_bits // 8),
+        num_warps=4,
+        enable_fp_fusion=False,
+    )
+    pack_kernels.flush_values[(tokens, kv.kv_heads)](
+        kv.recent.v,
+        to.recent_slots,
+        to.pages,
+        kv.v,
+        kv.v_meta,
+        kv.recent.v.stride(0),
+        WIDTH=v_dim,
+        BITS=kv.v_bits,
+        GROUP=value_group(v_dim),
+        GROUPS=power_of_two(v_dim // value_group(v_dim)),
+        LANES=power_of_two(v_dim * kv.v_bits // 8),
+        num_warps=1,
+        enable_fp_fusion=False,
+    )
+
+
+def reference_write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Tensor, kv: PackedKV) -> Tensor:
+    """As :func:`write`."""
+    if rotary is not None:
+        q, k = rotate(q, rotary), rotate(k, rotary)
+    for x, arena, meta in ((k, kv.k, kv.k_meta), (v, kv.v, kv.v_meta)):
+        if kv.kind == "dense" or meta is None:
+            arena[slots] = x
+        elif kv.kind == "int8":
+            arena[slots], meta[slots] = by_magnitude(x)
+        else:
+            arena[slots], meta[slots] = by_token(x, 4)
+    return q
+
+
+def reference_flush(kv: PackedKV, to: Flush) -> None:
+    """As :func:`flush`."""
+    assert kv.recent is not None
+    assert kv.k_meta is not None
+    assert kv.v_meta is not None
+    slots = (to.pages[:, None] * PAGE_SIZE + torch.arange(PAGE_SIZE, device=to.pages.device)).flatten()
+    grouped = kv.recent.k[to.recent_slots].float().unflatten(0, (-1, CHANNEL_GROUP))
+    codes, scale, least = _codes(grouped, kv.k_bits, 1)
+    kv.k[slots] = _planes(codes.flatten(0, 1), kv.k_bits)
+    kv.k_meta[to.pages] = torch.cat((scale, least), 1).flatten(0, 1)
+    kv.v[slots], kv.v_meta[slots] = by_token(kv.recent.v[to.recent_slots], kv.v_bits)
+
+
+def by_magnitude(x: Tensor) -> tuple[Tensor, Tensor]:
+    """``x [T, H, d]`` -> int8 codes and float16 scales [T, H]."""
+    x = x.float()
+    scale = _half(x.abs().amax(-1, keepdim=True) / 127)
+    return (x / _divisor(scale)).round().clamp(-127, 127).to(torch.int8), scale.squeeze(-1)
+
+
+def by_token(x: Tensor, bits: int) -> tuple[Tensor, Tensor]:
+    """``x [T, H, d]`` -> bytes [T, H, d * bits / 8] and float16 [T, H, d / G, 2]: scales and minima."""
+    codes, scale, least = _codes(x.float().unflatten(-1, (-1, value_group(x.shape[-1]))), bits, -1)
+    return _planes(codes.flatten(-2), bits), torch.cat((scale, least), -1)
+
+
+def _codes(x: Tensor, bits: int, axis: int) -> tuple[Tensor, Tensor, Tensor]:
+    top = (1 << bits) - 1
+    low, high = x.amin(axis, keepdim=True), x.amax(axis, keepdim=True)
+    scale, least = _half((high - low) / top), _half(low)
+    codes = ((x - least.float()) / _divisor(scale)).round().clamp(0, top)
+    return codes.to(torch.uint8), scale, least
+
+
+def _planes(codes: Tensor, bits: int) -> Tensor:
+    planes = codes.chunk(8 // bits, -1)
+    return torch.stack([plane << bits * place for place, plane in enumerate(planes)]).sum(0).to(torch.uint8)
+
+
+def _half(x: Tensor) -> Tensor:
+    return x.clamp(-_LARGEST, _LARGEST).half()
+
+
+def _divisor(scale: Tensor) -> Tensor:
+    return torch.where(scale == 0, torch.ones_like(scale), scale).float()

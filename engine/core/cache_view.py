@@ -1,0 +1,185 @@
+"""The cache as it stands at one moment, in compact arrays, and the messages that show it.
+
+The engine thread makes the views (:class:`engine.core.commands.Inspect`); turning them into messages is pure and may
+happen anywhere. A view shares no memory with the engine.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from engine.cache.pool import PAGE_SIZE
+from engine.protocol import PAGE_STATES, PageDescribed, PageMap, PageOwner, PageState, RadixTree, TreeNode
+
+MOST_NODES = 300
+"""Nodes of the prefix tree that are shown."""
+MOST_OWNERS = 65_534
+"""Two bytes an owner, of which 0 is nobody."""
+SHOWN_TOKENS = 48
+"""Tokens of a node or a page whose text is shown."""
+
+STATE: dict[PageState, int] = {state: number for number, state in enumerate(PAGE_STATES)}
+
+Reads = Callable[[Sequence[int]], str]
+"""Token ids to text."""
+
+
+class CacheView(NamedTuple):
+    """Every page that can be handed out, in order: place i is page i + 1 of the pool.
+
+    states uint8 [pages] holds indices of PAGE_STATES; owners uint16 [pages] 0 for nobody, else 1 + the place in
+    ``legend``, whose ``id`` is the engine's name of a request. ``swapped`` pages are in host memory and ``saved`` ones
+    in files, besides.
+    """
+
+    version: int
+    states: np.ndarray
+    owners: np.ndarray
+    legend: tuple[PageOwner, ...] = ()
+    swapped: int = 0
+    saved: int = 0
+
+
+class PageView(NamedTuple):
+    """One page: ``first`` is the index of its first token in the sequence, ``tokens`` are those that it holds."""
+
+    page: int
+    state: PageState
+    chats: tuple[str, ...] = ()
+    first: int = 0
+    tokens: tuple[int, ...] = ()
+
+
+class NodeView(NamedTuple):
+    """A node of the prefix tree. ``head`` are its first tokens, of ``length``; ``parent`` -1 is the root."""
+
+    id: int
+    parent: int
+    length: int
+    head: tuple[int, ...]
+    last_used: float
+    locks: int = 0
+    hits: int = 0
+    place: Literal["device", "host", "disk"] = "device"
+    chat: str = ""
+
+
+class TreeView(NamedTuple):
+    """Nodes in any order; ``now`` is the time on the clock of their ``last_used``, seconds."""
+
+    version: int
+    now: float
+    nodes: tuple[NodeView, ...]
+
+
+class Holding(NamedTuple):
+    """Pages that one owner reads, in the order of its sequence; ``owner`` "" and "" is nobody in particular."""
+
+    owner: PageOwner
+    pages: Sequence[int]
+    state: PageState = "private"
+
+
+def view(
+    version: int,
+    refs: Sequence[int],
+    holdings: Sequence[Holding],
+    kept: Sequence[Holding] = (),
+    gone: Sequence[int] = (),
+    **more: int,
+) -> CacheView:
+    """A view from the ledger's reference counts [pages of the pool, page 0 included] and from who holds what.
+
+    A held page is in the state that its holder says, and "shared" where several answers hold it. ``kept`` is the
+    prefix tree's: it says what is "cached" or "locked" and who filled it, and answers that hold such pages besides
+    change nothing. ``gone`` are free pages that it gave up. Pages with references whose holder is not named are
+    "private" of nobody.
+    """
+    counts = np.asarray(refs, dtype=np.int64)
+    states = np.where(counts > 0, STATE["private"], STATE["free"]).astype(np.uint8)
+    states[np.asarray(gone, dtype=np.int64)] = STATE["evicted"]
+    owners = np.zeros(len(counts), dtype=np.uint16)
+    readers = np.zeros(len(counts), dtype=np.int64)
+    legend: dict[PageOwner, int] = {}
+
+    def number(owner: PageOwner) -> int:
+        if owner == PageOwner(chat="", id="") or (owner not in legend and len(legend) >= MOST_OWNERS):
+            return 0
+        return legend.setdefault(owner, len(legend) + 1)
+
+    for owner, pages, state in holdings:
+        place = np.unique(np.asarray(pages, dtype=np.int64))
+        states[place] = STATE[state]
+        readers[place] += 1
+        owners[place] = np.where(owners[place] == 0, number(owner), owners[place])
+    states[readers > 1] = STATE["shared"]
+    for owner, pages, state in kept:
+        place = np.asarray(pages, dtype=np.int64)
+        states[place], owners[place] = STATE[state], number(owner)
+    return CacheView(version, states[1:], owners[1:], tuple(legend), **more)
+
+
+def page_map(seen: CacheView, name: Callable[[str], str] = str) -> PageMap:
+    """The message; ``name`` turns the engine's name of a request into its client's."""
+    return PageMap(
+        total=len(seen.states),
+        states=zlib.compress(seen.states.astype(np.uint8).tobytes(), 1),
+        owners=zlib.compress(seen.owners.astype("<u2").tobytes(), 1),
+        legend=[PageOwner(chat=owner.chat, id=name(owner.id)) for owner in seen.legend],
+        page_tokens=PAGE_SIZE,
+        swapped=seen.swapped,
+        saved=seen.saved,
+    )
+
+
+def radix_tree(seen: TreeView, reads: Reads, most: int = MOST_NODES) -> RadixTree:
+    """The message: the nodes used last and all that lead to them, parents before children.
+
+    A parent is used whenever its child is, so that the last used nodes nearly make a tree by themselves.
+    """
+    by_id = {node.id: node for node in seen.nodes}
+    shown: dict[int, NodeView] = {}
+    for node in sorted(seen.nodes, key=lambda node: (-node.last_used, node.id)):
+        path: list[NodeView] = []
+        above: NodeView | None = node
+        while above is not None and above.id not in shown:
+            path.append(above)
+            above = by_id.get(above.parent)
+        if len(shown) + len(path) <= most:
+            shown.update((step.id, step) for step in reversed(path))
+    return RadixTree(
+        nodes=[_tree_node(node, seen.now, reads, node.parent in by_id) for node in shown.values()],
+        total_nodes=len(seen.nodes),
+        total_tokens=sum(node.length for node in seen.nodes),
+    )
+
+
+def page_described(id: str, page: int, seen: PageView, reads: Reads) -> PageDescribed:
+    """The answer to :class:`engine.protocol.DescribePage` ``id``, whose ``page`` counts from 0."""
+    return PageDescribed(
+        id=id,
+        page=page,
+        state=seen.state,
+        chats=list(seen.chats),
+        first=seen.first,
+        last=seen.first + max(0, len(seen.tokens) - 1),
+        text=reads(seen.tokens),
+    )
+
+
+def _tree_node(node: NodeView, now: float, reads: Reads, inner: bool) -> TreeNode:
+    return TreeNode(
+        id=node.id,
+        parent=node.parent if inner else -1,
+        tokens=node.length,
+        place=node.place,
+        locks=node.locks,
+        hits=node.hits,
+        idle_seconds=max(0.0, now - node.last_used),
+        text=reads(node.head[:SHOWN_TOKENS]),
+        chat=node.chat,
+    )

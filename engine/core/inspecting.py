@@ -1,0 +1,141 @@
+"""What the engine thread tells of its cache, and texts that it scores beside its other work."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.cache.policies import PagePolicy
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.radix_node import tokens_of
+from engine.core.cache_view import SHOWN_TOKENS, CacheView, Holding, NodeView, PageView, TreeView, view
+from engine.core.commands import Inspect, MeasureText
+from engine.core.score import ReaderFactory, Scores, score
+from engine.protocol import PageOwner, PageState
+
+if TYPE_CHECKING:
+    from engine.core.loaded import LoadedModel
+    from engine.core.stepper import Stepper
+
+_log = logging.getLogger(__name__)
+
+
+def inspected(stepper: Stepper | None, command: Inspect, version: int) -> CacheView | TreeView | PageView | None:
+    """The answer to the command; see there."""
+    if stepper is None:
+        return None
+    match command.kind:
+        case "tree":
+            return _tree(stepper, version)
+        case "page":
+            return _page(stepper, command.page)
+    return _pages(stepper, version)
+
+
+def _pages(stepper: Stepper, version: int) -> CacheView:
+    cache = stepper.cache
+    held = [
+        Holding(PageOwner(chat=request.chat, id=request.id), [page for page in request.pages if page], cache.used_state)
+        for request in stepper.requests.values()
+    ]
+    kept = [
+        Holding(PageOwner(chat=node.chat, id=""), node.pages, "locked" if node.locks else "cached")
+        for node in cache.tree.nodes()
+        if node.pages
+    ]
+    refs = cache.pool.all_refs()
+    gone = cache.tree.gone
+    gone -= {page for page in gone if refs[page]}
+    saved = cache.stats.disk_bytes // max(1, cache.page_bytes)
+    return view(version, refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
+
+
+def _tree(stepper: Stepper, version: int) -> TreeView:
+    nodes = tuple(
+        NodeView(
+            id=node.id,
+            parent=node.parent.id if node.parent is not None and node.parent.parent is not None else -1,
+            length=len(node.keys) * PAGE_SIZE,
+            head=tuple(token for key in node.keys[: SHOWN_TOKENS // PAGE_SIZE] for token in tokens_of(key)),
+            last_used=node.used_at,
+            locks=node.locks,
+            hits=node.hits,
+            place="device" if node.held is None else "disk" if node.held.place == "disk" else "host",
+            chat=node.chat,
+        )
+        for node in stepper.cache.tree.nodes()
+    )
+    return TreeView(version, stepper.now, nodes)
+
+
+def _page(stepper: Stepper, page: int) -> PageView | None:
+    cache = stepper.cache
+    if not 1 <= page <= cache.pool.total:
+        return None
+    if not cache.pool.refs(page):
+        return PageView(page, "evicted" if page in cache.tree.gone else "free")
+    readers = [request for request in stepper.requests.values() if page in request.pages]
+    node = next((node for node in cache.tree.nodes() if page in node.pages), None)
+    chats = dict.fromkeys(chat for chat in [node.chat if node else "", *(r.chat for r in readers)] if chat)
+    if node is not None:
+        at = node.pages.index(page)
+        first = node.depth - (len(node.keys) - at) * PAGE_SIZE
+        state: PageState = "locked" if node.locks else "cached"
+        return PageView(page, state, tuple(chats), first, tuple(tokens_of(node.keys[at])))
+    if not readers:
+        return PageView(page, "private")
+    first = readers[0].pages.index(page) * PAGE_SIZE
+    tokens = readers[0].tokens[: readers[0].num_computed][first : first + PAGE_SIZE]
+    return PageView(page, "shared" if len(readers) > 1 else cache.used_state, tuple(chats), first, tuple(tokens))
+
+
+class Readers(NamedTuple):
+    """How a text is scored with one model: exactly, and as its present settings see it, which ``setting`` names."""
+
+    exact: ReaderFactory
+    present: ReaderFactory
+    setting: str
+
+
+ReadersFactory = Callable[[PagePolicy], Readers]
+"""The readers of a model, the present one with a page policy."""
+
+
+class Measuring:
+    """Texts being scored, one after the other, a chunk at a time so that answers go on in between."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[Generator[None, None, Scores], Callable[[Scores | str], None]]] = deque()
+
+    def add(self, model: LoadedModel | None, readers: Readers | None, command: MeasureText) -> None:
+        """Queue a text. ``readers`` None: the model cannot be read beside its answers."""
+        if model is None:
+            command.reply("No model is loaded. Load one first.")
+        elif readers is None:
+            command.reply(f"{model.card.name} cannot be scored: it runs over arenas of its own.")
+        else:
+            ids = command.token_ids[: model.card.context]
+            self._waiting.append((score(ids, *readers[:2], model.card.vocabulary, readers.setting), command.reply))
+
+    def step(self) -> bool:
+        """Compute one chunk; false if nothing waits. A failure is the reply to its own text."""
+        if not self._waiting:
+            return False
+        work, reply = self._waiting[0]
+        try:
+            next(work)
+            return True
+        except StopIteration as end:
+            reply(end.value)
+        except Exception as error:
+            _log.exception("a text could not be scored")
+            reply(f"The text could not be scored ({error}). Choose a shorter one, or try again.")
+        self._waiting.popleft()
+        return True
+
+    def drop(self) -> None:
+        """The model goes: say so to all who wait."""
+        while self._waiting:
+            self._waiting.popleft()[1]("The model was unloaded meanwhile. Measure again.")

@@ -1,0 +1,172 @@
+"""The cache of one loaded model: pages, prefix tree, the tiers below, and what they did."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Hashable, Iterable
+
+import msgspec
+from torch import Tensor
+
+from engine.cache.policies import KeepAll, Quest
+from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.radix import PrefixTree
+from engine.cache.radix_node import TREE, page_keys
+from engine.cache.saved import Kind, SavedChats
+from engine.cache.swap import SwapSpace
+from engine.core.loaded import LoadedModel
+from engine.core.options import EngineOptions
+from engine.core.request import Request
+from engine.core.tiers import OnDisk, Tiers
+from engine.protocol import CacheStats, PageState
+from engine.scheduling.memory import Memory
+from engine.scheduling.preemption import Rates, SwapOrRecompute, Victim
+
+_log = logging.getLogger(__name__)
+_FORGET = 0.8
+
+
+class ModelCache:
+    """Made with a stepper, and gone with it."""
+
+    def __init__(
+        self, model: LoadedModel, options: EngineOptions, clock: Callable[[], float], saved: SavedChats | None = None
+    ) -> None:
+        self._model, self._options, self._saved = model, options, saved
+        self.pool = PagePool(model.pages)
+        self.space = SwapSpace(options.host_cache_bytes)
+        self._tiers = Tiers(model.stores, self.space)
+        self.tree = PrefixTree(self.pool, clock, self._tiers)
+        recent = PagePool(model.recent_pages) if model.kind.residual else None
+        self.memory: Memory[Request] = Memory(
+            self.pool, self.tree, self, self._tiers, self._swaps, recent, model.kind.residual
+        )
+        self.why_preempted = ""
+        self._prefill_rate: float | None = None
+        self._stats = CacheStats(kind=model.kind.title, bits_per_element=_bits(model))
+
+    # --- what the step loop does ---------------------------------------------------------------------------------
+
+    def copy_page(self, src: int, dst: int) -> None:
+        """See :class:`engine.scheduling.memory.Content`."""
+        for store in self._model.stores:
+            store.copy_page(src, dst)
+
+    def welcome(self, request: Request) -> None:
+        """A request arrives: say what it may share, and know of what its chat has on disk."""
+        request.namespace = self._namespace(request)
+        self.space.budget = self._options.host_cache_bytes
+        kind = self._kind(request)
+        if kind is None or self._saved is None:
+            return
+        count = self._saved.match(request.chat, kind, request.tokens[:-1])
+        keys = page_keys(request.tokens[: count * PAGE_SIZE])
+        if count > self.tree.matched(request.namespace, keys):
+            tokens, saved = request.tokens[: count * PAGE_SIZE], self._saved
+            self.tree.adopt(
+                request.namespace, keys, lambda first, stop: OnDisk(saved, request.chat, kind, tokens, first, stop)
+            )
+
+    def admitted(self, request: Request) -> None:
+        """The first admission: ``num_computed`` of its tokens were found."""
+        request.cached_tokens = request.num_computed
+        found = self._stats
+        self._stats = msgspec.structs.replace(
+            found, looked_up=found.looked_up + request.prompt_length, hit=found.hit + request.num_computed
+        )
+
+    def keep(self, request: Request) -> None:
+        """An answer ended, and its pages are still its own: save what its chat has not saved yet."""
+        kind = self._kind(request)
+        count = min(request.num_computed, request.shareable) // PAGE_SIZE
+        pages = request.pages[:count]
+        if kind is None or self._saved is None or not pages or 0 in pages:
+            return
+
+        def export(first: int, stop: int) -> Tensor:
+            return self._model.stores[0].export_pages(pages[first:stop])
+
+        self._saved.save(request.chat, kind, request.tokens[: count * PAGE_SIZE], export)
+
+    def read(self, rows: int, seconds: float) -> None:
+        """So many rows of prompts were computed in a step of this length."""
+        if rows and seconds > 0:
+            rate, known = rows / seconds, self._prefill_rate
+            self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
+
+    def _swaps(self, sequence: Request, pages: int) -> bool:
+        """Whether a preempted answer's pages are copied to host memory; see :class:`SwapOrRecompute`."""
+        size = pages * self.page_bytes
+        room = self.space.fits(self._model.stores, pages)
+        tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
+        rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
+        decision = SwapOrRecompute(self._options.preemption).decide(Victim(tokens, size, room), rates)
+        self.why_preempted = decision.reason
+        _log.info("%s gives way. %s", sequence.owner, decision.reason)
+        return decision.swap
+
+    def _namespace(self, request: Request) -> Hashable:
+        """What must agree for two texts to share pages; None: nothing is shared."""
+        if not request.options.prefix_cache or not request.cached or self._model.kind.residual:
+            return None  # recent tokens that are not packed yet are nobody else's
+        if not isinstance(request.options.policy, (KeepAll, Quest)):
+            return None
+        return self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
+
+    def _kind(self, request: Request) -> Kind | None:
+        """What saved pages must be like; None where the request's are not saved."""
+        if not request.chat or request.namespace is None or not self._model.fingerprint:
+            return None
+        if self._saved is None or self._options.disk_cache_bytes <= 0:
+            return None
+        store = self._model.stores[0]
+        return Kind(self._model.fingerprint, repr(request.namespace), store.page_layout, store.page_bytes)
+
+    # --- what there is -------------------------------------------------------------------------------------------
+
+    def live_tokens(self, running: Iterable[Request]) -> int:
+        """Different tokens that pages hold."""
+        own = (request.num_computed - request.shared * PAGE_SIZE for request in running)
+        return self.tree.pages * PAGE_SIZE + sum(max(0, tokens) for tokens in own)
+
+    @property
+    def page_bytes(self) -> int:
+        """Bytes of a page in all arenas."""
+        return sum(store.page_bytes for store in self._model.stores)
+
+    @property
+    def used_state(self) -> PageState:
+        """What a page is that one answer holds for itself."""
+        return "private" if self._model.kind.name == "16bit" else "quantised"
+
+    @property
+    def stats(self) -> CacheStats:
+        counts = self.space.counts
+        return msgspec.structs.replace(
+            self._stats,
+            evicted_pages=self.tree.evicted,
+            host_pages=counts.pages,
+            host_bytes=counts.size,
+            disk_bytes=self._saved.sizes().size if self._saved is not None else 0,
+            swapped_out=self.space.out.total,
+            swapped_in=self.space.into.total,
+        )
+
+    def check(self, idle: bool = False) -> None:
+        """Prove that all books agree; when ``idle``, also that nobody holds a page. Raises AssertionError."""
+        self.pool.check()
+        self.tree.check()
+        self.space.check()
+        self.memory.check()
+        strays = [owner for owner in self.pool.owners() if owner != TREE]
+        if idle and (strays or self.tree.evictable != self.tree.pages):
+            raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
+
+
+def _bits(model: LoadedModel) -> float:
+    """Of an element of the target's keys and values, its share of scales included."""
+    if model.model is None:
+        return 16.0
+    if model.kind.name == "16bit":
+        return 8.0 * model.model.dtype.itemsize
+    return model.kind.bits_per_element(model.model.config.head_dim)

@@ -1,0 +1,340 @@
+"""The pages of sequences: found in the prefix tree, taken from the pool, copied before a write, given back.
+
+The scheduler decides who runs; this decides where what runs lies. Pure but for the two calls that move content
+(:class:`Content`, :class:`engine.cache.radix_node.Tier`), which happen at once, before the step's forward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, Protocol
+
+from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.radix import PrefixTree
+from engine.cache.radix_node import Key, Node, Tier, page_keys
+from engine.cache.recent import recent_span
+from engine.scheduling.policy import S
+
+
+class Content(Protocol):
+    """What pages hold, in every arena."""
+
+    def copy_page(self, src: int, dst: int) -> None:
+        """Copy one page."""
+
+
+class Room(NamedTuple):
+    """Pages: free now, and those that the tree would give up."""
+
+    free: int
+    evictable: int
+
+    @property
+    def pages(self) -> int:
+        return self.free + self.evictable
+
+
+def pages_for(tokens: int) -> int:
+    """Pages that so many tokens take."""
+    return -(-tokens // PAGE_SIZE)
+
+
+class Memory(Generic[S]):
+    """Owns every page that sequences and the prefix tree hold.
+
+    Invariants: a sequence's first ``shared`` pages are the tree's, which it locks by ``node``; a page that others refer
+    to is never written, but copied first.
+    """
+
+    def __init__(
+        self,
+        pool: PagePool,
+        tree: PrefixTree | None = None,
+        content: Content | None = None,
+        tier: Tier | None = None,
+        swaps: Callable[[S, int], bool] = lambda sequence, pages: False,
+        recent: PagePool | None = None,
+        residual: int = 0,
+    ) -> None:
+        """``swaps(sequence, pages)``: whether a preempted sequence that has so many pages is kept in ``tier``, rather
+        than computed again. ``recent`` is a second pool, for the last ``residual`` tokens (engine/cache/recent.py).
+        """
+        self.recent, self.residual = recent, residual
+        self.pool, self.content, self.tier, self.swaps = pool, content, tier, swaps
+        self.tree = tree or PrefixTree(pool)
+
+    @property
+    def room(self) -> Room:
+        return Room(self.pool.free_count, self.tree.evictable)
+
+    # --- a sequence comes ----------------------------------------------------------------------------------------
+
+    def found(self, sequence: S) -> int:
+        """Tokens of the sequence that need not be computed, wherever they are; remembered while nothing changes."""
+        version, tokens = sequence.found
+        if version != self.tree.version:
+            tokens = self._found(sequence)
+            sequence.found = self.tree.version, tokens
+        return tokens
+
+    def _found(self, sequence: S) -> int:
+        if sequence.held is not None:
+            return sequence.num_computed
+        if sequence.namespace is None:
+            return 0
+        return self.tree.matched(sequence.namespace, self.keys(sequence, sequence.known - 1)) * PAGE_SIZE
+
+    def open(self, sequence: S) -> None:
+        """Give a sequence that holds no page those of its beginning that are on the device; :meth:`close` undoes it."""
+        if sequence.held is not None or sequence.namespace is None or self._fork(sequence):
+            return
+        limit = sequence.known - 1  # a last row must be computed
+        keys = self.keys(sequence, limit)
+        match = self.tree.match(sequence.namespace, keys, sequence.tokens[len(keys) * PAGE_SIZE : limit])
+        node, pages, tokens = match.node, list(match.pages), len(match.pages) * PAGE_SIZE
+        if match.partial is not None:
+            node, more = match.partial  # locked until its page is copied
+            pages.append(node.pages[0])
+            tokens += more
+        self.tree.lock(node)
+        sequence.node, sequence.shared = node, len(match.pages)
+        self.pool.retain(pages, sequence.owner)
+        sequence.pages, sequence.num_computed = pages, tokens
+        sequence.draft_computed = min(match.drafted, tokens)
+
+    def take_less(self, sequence: S) -> bool:
+        """Give up a page of which only a part was found, which takes a page more; whether there was one."""
+        if len(sequence.pages) <= sequence.shared or sequence.held is not None:
+            return False
+        self.shrink(sequence, sequence.shared)
+        sequence.num_computed = sequence.shared * PAGE_SIZE
+        sequence.draft_computed = min(sequence.draft_computed, sequence.num_computed)
+        self._lock_no_more_than_shared(sequence)
+        return True
+
+    def _fork(self, sequence: S) -> bool:
+        """Begin with the pages of another answer to the same prompt, which has read it; the last one is not full."""
+        other = sequence.fork_of
+        start = sequence.known - 1
+        if other is None or sequence.known != sequence.prompt_length:
+            return False
+        if other.num_computed < start or not other.pages or other.namespace != sequence.namespace:
+            return False
+        pages = other.pages[: pages_for(start)]
+        if 0 in pages:
+            return False
+        self.pool.retain(pages, sequence.owner)
+        if other.node is not None:
+            self.tree.lock(other.node)
+        sequence.node, sequence.shared = other.node, min(other.shared, len(pages))
+        sequence.pages, sequence.num_computed = pages, start
+        sequence.draft_computed = min(other.draft_computed, start)
+        return True
+
+    def restore(self, sequence: S) -> None:
+        """Bring what a tier keeps of an opened sequence to the device. There is room for all that it knows."""
+        if sequence.held is not None:
+            self._swap_in(sequence)
+        elif sequence.namespace is not None and sequence.fork_of is None:
+            self._restore(sequence)
+
+    def _swap_in(self, sequence: S) -> None:
+        held, sequence.held = sequence.held, None
+        assert held is not None
+        assert self.tier is not None
+        self.grow(sequence, pages_for(sequence.num_computed))
+        if not self.tier.take(held, sequence.pages):
+            sequence.num_computed = sequence.draft_computed = 0
+
+    def _restore(self, sequence: S) -> None:
+        """What follows the matched pages in a tier below: node by node, as long as the text goes on."""
+        keys = self.keys(sequence, sequence.known - 1)
+        while True:
+            match = self.tree.match(sequence.namespace, keys)
+            if not match.held or len(match.pages) != sequence.shared:
+                return
+            node = self.tree.trim(match.held[0], min(match.held_pages, len(match.held[0].keys)))
+            if len(sequence.pages) > sequence.shared:  # a page that began alike gives way to whole ones
+                self.shrink(sequence, sequence.shared)
+            before = len(sequence.pages)
+            self.grow(sequence, before + len(node.keys))
+            if node.held is None or not self.tree.restore(node, sequence.pages[before:]):
+                self.shrink(sequence, before)
+                sequence.num_computed = before * PAGE_SIZE
+                return
+            self._share(sequence, node, len(sequence.pages))
+            sequence.num_computed = len(sequence.pages) * PAGE_SIZE
+
+    # --- it runs -------------------------------------------------------------------------------------------------
+
+    def missing(self, sequence: S, tokens: int) -> int:
+        """Pages that must be found before the sequence can be written up to so many tokens."""
+        return max(0, pages_for(tokens) - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
+
+    def lacking(self, sequence: S, tokens: int, chunk: int) -> int:
+        """Pages that the sequence has to find until it holds so many tokens, read in chunks: dead ones come back."""
+        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(chunk))
+        return max(0, most - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
+
+    def grow(self, sequence: S, pages: int) -> None:
+        """Let the sequence hold so many pages. There is room."""
+        more = pages - len(sequence.pages)
+        if more > 0:
+            sequence.pages.extend(self._take(sequence, more))
+
+    def lacks_recent(self, sequence: S, rows: int) -> bool:
+        """Whether the second pool has too few pages for so many more rows."""
+        return self.recent is not None and self._recent_missing(sequence, rows) > self.recent.free_count
+
+    def _recent_missing(self, sequence: S, rows: int) -> int:
+        first, stop = recent_span(sequence.num_computed, rows, self.residual)
+        return sum(1 for page in sequence.recent[first:stop] if not page) + max(
+            0, stop - max(first, len(sequence.recent))
+        )
+
+    def grow_recent(self, sequence: S, rows: int) -> None:
+        """Let the sequence hold pages for its recent tokens and so many more rows. There is room."""
+        if self.recent is None:
+            return
+        first, stop = recent_span(sequence.num_computed, rows, self.residual)
+        table = sequence.recent
+        table.extend([0] * (stop - len(table)))
+        for place in range(first, stop):
+            if not table[place]:
+                (table[place],) = self.recent.allocate(1, sequence.owner)
+
+    def shed_recent(self, sequence: S) -> None:
+        """Give back the pages of tokens that are packed by now, and those after the last."""
+        if self.recent is None:
+            return
+        first, stop = recent_span(sequence.num_computed, 0, self.residual)
+        table = sequence.recent
+        dead = [page for page in (*table[:first], *table[stop:]) if page]
+        if dead:
+            self.recent.release(dead, sequence.owner)
+        table[:first] = [0] * min(first, len(table))
+        del table[stop:]
+
+    def own(self, sequence: S) -> None:
+        """Copy the page that the next row is written to if others refer to it (copy-on-write). There is room."""
+        if not self._copies(sequence):
+            return
+        assert self.content is not None
+        at = sequence.num_computed // PAGE_SIZE
+        (page,) = self._take(sequence, 1)
+        self.content.copy_page(sequence.pages[at], page)
+        self.pool.release([sequence.pages[at]], sequence.owner)
+        sequence.pages[at] = page
+        sequence.shared = min(sequence.shared, at)
+        self._lock_no_more_than_shared(sequence)
+
+    def _lock_no_more_than_shared(self, sequence: S) -> None:
+        """A page that began alike was copied: let go of the node that it came from, if a node ends before it."""
+        node = sequence.node
+        depth = node.depth // PAGE_SIZE if node is not None else 0
+        while node is not None and depth > sequence.shared:
+            depth -= len(node.keys)
+            node = node.parent
+        if node is not None and node is not sequence.node and depth == sequence.shared:
+            self._share(sequence, node, depth)
+
+    def _copies(self, sequence: S) -> bool:
+        at = sequence.num_computed // PAGE_SIZE
+        return at < len(sequence.pages) and self.pool.refs(sequence.pages[at]) > 1
+
+    def _take(self, sequence: S, pages: int) -> list[int]:
+        short = pages - self.pool.free_count
+        while short > 0 and self.tree.evict(short):
+            short = pages - self.pool.free_count
+        return self.pool.allocate(pages, sequence.owner)
+
+    def shrink(self, sequence: S, keep: int) -> None:
+        """Give back all pages but the first ``keep``."""
+        surplus = [page for page in sequence.pages[keep:] if page]
+        if surplus:
+            self.pool.release(surplus, sequence.owner)
+        del sequence.pages[keep:]
+
+    def shed(self, sequence: S) -> None:
+        """Give back pages within the sequence that no row of it will read again; the table names page 0 there."""
+        first, stop = sequence.dead_pages
+        dead = [page for page in sequence.pages[first:stop] if page]
+        if dead:
+            self.pool.release(dead, sequence.owner)
+            sequence.pages[first:stop] = [0] * (stop - first)
+        self.shed_recent(sequence)
+
+    # --- it goes -------------------------------------------------------------------------------------------------
+
+    def commit(self, sequence: S) -> None:
+        """Let the tree have the full pages that are computed; duplicates of its own are given back."""
+        count = min(sequence.num_computed, sequence.shareable) // PAGE_SIZE
+        if sequence.namespace is None or count <= sequence.shared or 0 in sequence.pages[:count]:
+            return
+        keys = self.keys(sequence, count * PAGE_SIZE)
+        inserted = self.tree.insert(
+            sequence.namespace, keys, sequence.pages[:count], sequence.draft_computed, sequence.chat
+        )
+        for i in range(sequence.shared, count):
+            mine, kept = sequence.pages[i], inserted.pages[i]
+            if mine != kept:
+                self.pool.retain([kept], sequence.owner)
+                self.pool.release([mine], sequence.owner)
+                sequence.pages[i] = kept
+                sequence.draft_computed = min(sequence.draft_computed, i * PAGE_SIZE)
+        self._share(sequence, inserted.node, count)
+
+    def close(self, sequence: S) -> None:
+        """Give everything back; nothing of the sequence is computed then."""
+        self.shrink(sequence, 0)
+        if self.recent is not None:
+            self.recent.release_all(sequence.owner)
+            sequence.recent.clear()
+        if sequence.held is not None and self.tier is not None:
+            self.tier.drop(sequence.held)
+        if sequence.node is not None:
+            self.tree.unlock(sequence.node)
+        sequence.held = sequence.node = None
+        sequence.shared = sequence.num_computed = sequence.draft_computed = 0
+
+    def preempt(self, sequence: S) -> None:
+        """Take the sequence's pages: what they hold goes to the tier, or is computed again later (if not found)."""
+        held, computed, drafted = None, sequence.num_computed, sequence.draft_computed
+        pages = sequence.pages[: pages_for(computed)]
+        if (
+            pages
+            and 0 not in pages
+            and self.tier is not None
+            and self.recent is None
+            and self.swaps(sequence, len(pages))
+        ):
+            held = self.tier.put(pages, keep=True)
+        if held is None:
+            self.commit(sequence)
+        self.close(sequence)
+        sequence.found = -1, 0
+        if held is not None:
+            sequence.held, sequence.num_computed, sequence.draft_computed = held, computed, drafted
+
+    def _share(self, sequence: S, node: Node, pages: int) -> None:
+        old = sequence.node
+        self.tree.lock(node)
+        if old is not None:
+            self.tree.unlock(old)
+        sequence.node, sequence.shared = node, pages
+
+    def check(self) -> None:
+        """Prove the books of the second pool; the others are the pool's and the tree's own. Raises AssertionError."""
+        if self.recent is not None:
+            self.recent.check()
+
+    # --- keys ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def keys(sequence: S, tokens: int) -> list[Key]:
+        """The keys of the whole pages of the first ``tokens`` tokens; each is made once."""
+        whole = tokens // PAGE_SIZE
+        known = sequence.page_keys
+        if len(known) < whole:
+            known += page_keys(sequence.tokens[: whole * PAGE_SIZE], len(known))
+        return known[:whole]

@@ -1,0 +1,100 @@
+"""What a chat does when it outgrows the context: stop, leave out its middle, or let a window slide over it.
+
+Leaving out the middle keeps the system prompt, the first turn and the last ones, in whole turns. Dropping one turn more
+each time would make every prompt a new one to the cache. So the places where a cut may end lie apart, at the first turn
+behind each quarter of a context's worth of messages: a cut stays where it is until what follows it has grown by a
+quarter, and until then each prompt begins with all of the one before. The places follow from the messages alone, so
+that clients which send the whole conversation each time, and a server that was started anew, find the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from engine.cache.pool import PAGE_SIZE
+from engine.protocol import ChatMessage
+
+SINKS = 4
+"""First tokens that a sliding window keeps in sight (StreamingLLM, arXiv 2309.17453)."""
+LEAST_RESERVE = 256
+"""Tokens kept free for an answer whose length nobody limits, where the context allows it."""
+_OVERHEAD = 5
+"""Tokens that a template writes around a message, about."""
+
+
+class TooLong(Exception):  # noqa: N818 - an outcome that a person is told about
+    """Even the shortest form of the conversation does not fit; the message is a sentence for a person."""
+
+    code = "prompt_too_long"
+
+
+class Cut(NamedTuple):
+    """Messages [first, last) of the conversation that the model is not shown."""
+
+    first: int
+    last: int
+
+    def without(self, messages: Sequence[ChatMessage]) -> list[ChatMessage]:
+        return [*messages[: self.first], *messages[self.last :]]
+
+
+def reserve(context: int, max_tokens: int | None) -> int:
+    """Tokens kept free for the answer: those asked for, else a quarter of the context; never more than half of it."""
+    wanted = max_tokens if max_tokens is not None else max(LEAST_RESERVE, context // 4)
+    return min(wanted, context // 2)
+
+
+def chosen_cut(
+    messages: Sequence[ChatMessage],
+    tokens: Callable[[str], int],
+    fits: Callable[[Cut], bool],
+    context: int,
+) -> Cut | None:
+    """The first cut that makes the conversation fit, else the longest; None where there is no middle to leave out.
+
+    ``tokens`` counts those of a text, ``fits`` renders the conversation without a cut and says whether it fits.
+    """
+    found: Cut | None = None
+    for found in cuts(messages, tokens, context):
+        if fits(found):
+            break
+    return found
+
+
+def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context: int) -> Iterator[Cut]:
+    """The cuts to try, shorter ones first; the last leaves the first turn and the newest message."""
+    starts = [i for i, message in enumerate(messages) if message.role == "user"]
+    if len(starts) < 3:
+        return
+    first, newest = starts[1], starts[-1]
+    step = max(1, context // 4)
+    size, due = 0, step
+    for start, end in itertools.pairwise(starts[1:]):
+        size += sum(tokens(message.content) + _OVERHEAD for message in messages[start:end])
+        if size >= due:
+            due = (size // step + 1) * step
+            if end != newest:
+                yield Cut(first, end)
+    yield Cut(first, newest)
+
+
+def too_long(tokens: int, context: int, shortened: bool) -> TooLong:
+    """Why a prompt of so many tokens is refused."""
+    what = "Even without the middle of the conversation the prompt has" if shortened else "The prompt has"
+    return TooLong(
+        f"{what} {tokens:,} tokens and the context holds {context:,}, the answer included. "
+        "Shorten the newest message, or load the model with a longer context."
+    )
+
+
+def window_of(context: int) -> int:
+    """Tokens of the sliding window, whole pages: with the sinks and a window that begins within a page no row sees a
+    distance beyond the context. Raises :class:`TooLong` where there is no room for one."""
+    window = (context - SINKS - PAGE_SIZE) // PAGE_SIZE * PAGE_SIZE
+    if window < PAGE_SIZE:
+        raise TooLong(
+            f"A context of {context:,} tokens has no room for a sliding window. Load the model with a longer context."
+        )
+    return window

@@ -1,0 +1,100 @@
+"""The kernels that write: rotation, quantisation and KIVI's groups in the interpreter, bit for bit."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+import tests.engine.layers.triton.interpreted  # noqa: F401
+from engine.attention.triton import pack
+from engine.cache.packed import Flush, PackedKV, value_group
+from engine.layers.rotary import RopeConfig, RotaryEmbedding, RotaryStep
+from tests.engine.attention.triton.numpy_packers import absolute, by_channel, by_token
+
+SLOTS = 64
+
+
+def arenas(kind: str, width: int, v_width: int, bits: tuple[int, int] = (4, 4), heads: int = 2) -> PackedKV:
+    if kind == "dense":
+        return PackedKV(torch.zeros(SLOTS, heads, width), torch.zeros(SLOTS, heads, v_width))
+    if kind == "int8":
+        codes = [torch.zeros(SLOTS, heads, dim, dtype=torch.int8) for dim in (width, v_width)]
+        meta = [torch.zeros(SLOTS, heads, dtype=torch.float16) for _ in range(2)]
+        return PackedKV(codes[0], codes[1], kind, meta[0], meta[1], 8, 8)
+    pairs = zip((width, v_width), bits, strict=True)
+    codes = [torch.zeros(SLOTS, heads, dim * bit // 8, dtype=torch.uint8) for dim, bit in pairs]
+    meta = [torch.zeros(SLOTS, heads, d // value_group(d), 2, dtype=torch.float16) for d in (width, v_width)]
+    if kind == "int4":
+        return PackedKV(codes[0], codes[1], kind, meta[0], meta[1], 4, 4)
+    recent = PackedKV(torch.randn(SLOTS, heads, width), torch.randn(SLOTS, heads, v_width))
+    k_meta = torch.zeros(SLOTS // 16, heads, width, dtype=torch.float16)
+    return PackedKV(codes[0], codes[1], kind, k_meta, meta[1], *bits, recent)
+
+
+def tensors_of(kv: PackedKV) -> list[Tensor]:
+    return [tensor for tensor in (kv.k, kv.v, kv.k_meta, kv.v_meta) if tensor is not None]
+
+
+def equal(found: PackedKV, expected: PackedKV) -> bool:
+    pairs = zip(tensors_of(found), tensors_of(expected), strict=True)
+    return all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in pairs)
+
+
+def projection(rows: int, heads: int, width: int, v_width: int) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k and v as a fused projection leaves them; a head of zeros, one of equal numbers and large ones among them."""
+    generator = torch.Generator().manual_seed(rows + width)
+    fused = torch.randn(rows, heads + 2, width, generator=generator)
+    v = torch.randn(rows, 3, v_width, generator=generator)[:, 1:]
+    fused[0, heads], fused[1, heads + 1], v[0, 1], v[1, 0], v[2, 0, 0] = 0.0, 7.25, 0.0, -3.0, 1e6
+    return fused[:, :heads], fused[:, heads:], v
+
+
+def rotation(width: int, partial: float) -> RotaryStep:
+    config = RopeConfig(10000.0, partial=partial)
+    return RotaryEmbedding(config, width, 64, torch.float32, torch.device("cpu")).at(torch.tensor([0, 9, 33, 2, 8]), 64)
+
+
+@pytest.mark.parametrize("width", [16, 80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (96, 128, 256))])
+@pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
+def test_rotated_and_stored(kind: str, width: int) -> None:
+    slots = torch.tensor([3, 40, 16, 63, 17])
+    for partial, v_width in ((1.0, width), (0.5, width // 2), (0.0, width)):
+        q, k, v = projection(5, 3, width, v_width)
+        rotary = rotation(width, partial) if partial else None
+        found, expected = arenas(kind, width, v_width), arenas(kind, width, v_width)
+        q_found, q_expected = (run(q, k, v, rotary, slots, to) for run, to in
+                               ((pack.write, found), (pack.reference_write, expected)))  # fmt: skip
+        assert torch.equal(q_found, q_expected)
+        assert equal(found, expected)
+        assert found.k.any(2).sum() >= 8, "all but the heads of equal numbers"
+
+
+@pytest.mark.parametrize("width", [80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (16, 128))])
+@pytest.mark.parametrize("bits", [(4, 2), *(pytest.param(bits, marks=pytest.mark.long) for bits in ((4, 4), (2, 2)))])
+def test_groups_of_kivi(bits: tuple[int, int], width: int) -> None:
+    found = arenas("kivi", width, 48, bits)
+    expected = arenas("kivi", width, 48, bits)._replace(recent=found.recent)
+    assert found.recent is not None
+    found.recent.k[5, 0], found.recent.k[:, 1, 3] = 0.0, 1.5
+    to = Flush(torch.randperm(SLOTS, generator=torch.Generator().manual_seed(1)), torch.tensor([3, 0, 1, 2]))
+    pack.flush(found, to)
+    pack.reference_flush(expected, to)
+    assert equal(found, expected)
+    pack.flush(found, to)
+    assert equal(found, expected), "packed again, the same bytes"
+    pack.flush(found, Flush(to.recent_slots[:0], to.pages[:0]))
+    assert equal(found, expected)
+
+
+def test_the_definitions_are_those_of_the_layout() -> None:
+    x = torch.randn(64, 2, 96, generator=torch.Generator().manual_seed(3))
+    for found, expected in [(pack.by_magnitude(x), absolute(x.numpy())), (pack.by_token(x, 4), by_token(x.numpy(), 4))]:
+        for a, b in zip(found, expected[:2], strict=True):
+            assert torch.equal(a, torch.from_numpy(b))
+    kv = arenas("kivi", 96, 96, (2, 4))
+    pack.reference_flush(kv._replace(recent=PackedKV(x, x)), Flush(torch.arange(64), torch.arange(4)))
+    codes, meta, _ = by_channel(x.numpy(), 2)
+    assert torch.equal(kv.k, torch.from_numpy(codes))
+    assert kv.k_meta is not None
+    assert torch.equal(kv.k_meta, torch.from_numpy(meta))

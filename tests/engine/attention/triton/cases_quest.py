@@ -1,0 +1,87 @@
+"""QUEST's kernels in the interpreter: bounds of pages, the choice, and attention over chosen pages."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+import tests.engine.layers.triton.interpreted  # noqa: F401
+from engine.attention.interface import AttnSpec
+from engine.attention.triton import launch, quest
+from engine.cache.packed import PackedKV
+from tests.engine.attention.triton.cases_interpreted import cases_of, placed
+
+SHAPES = [(150, 1, False), (94, 4, False), (0, 1, False), (31, 3, False)]
+
+
+def bounds_of(kv: PackedKV) -> torch.Tensor:
+    pages = kv.k.view(-1, 16, *kv.k.shape[1:])
+    return torch.cat((pages.amin(1), pages.amax(1)), -1)
+
+
+@pytest.mark.parametrize(("heads", "width"), [((4, 2), 64), ((6, 1), 80), ((2, 2), 16)])
+def test_scores_of_pages(heads: tuple[int, int], width: int) -> None:
+    cases = cases_of(SHAPES, heads, width)
+    batch, q, kv = placed(cases, "dense")
+    rows = batch.host.row_start[-1]
+    found = quest.page_scores(q, bounds_of(kv), batch)[:rows]
+    expected = quest.reference_page_scores(q, bounds_of(kv), batch)[:rows]
+    assert torch.equal(found.isposinf(), expected.isposinf())
+    assert torch.equal(found.isneginf(), expected.isneginf())
+    assert (found - expected).nan_to_num(0.0).abs().max() < 1e-4  # of about 100
+    row = 0
+    for case in cases:  # no key of a page scores higher
+        for i in range(case.rows):
+            for page in range((case.start + i) // 16):
+                keys = case.k[16 * page : 16 * page + 16].repeat_interleave(heads[0] // heads[1], 1)
+                assert ((case.q[i] * keys).sum(-1).amax(0) <= found[row, :, page] + 1e-4).all()
+            row += 1
+
+
+def test_the_choice() -> None:
+    cases = cases_of(SHAPES)
+    batch, q, kv = placed(cases, "dense")
+    rows = batch.host.row_start[-1]
+    scores = quest.reference_page_scores(q, bounds_of(kv), batch)
+    index = [case.start + i for case in cases for i in range(case.rows)]
+    for count in (1, 3, 20):
+        pages = quest.choose_pages(q, bounds_of(kv), batch, count)
+        assert (tuple(pages.shape), pages.dtype) == ((*q.shape[:2], count), torch.int32)
+        for row in range(rows):
+            for head in range(4):
+                chosen = pages[row, head][pages[row, head] >= 0].tolist()
+                assert index[row] // 16 in chosen
+                assert len(set(chosen)) == len(chosen) == min(count, index[row] // 16 + 1)
+                others = set(range(index[row] // 16 + 1)) - set(chosen)
+                if others:
+                    assert scores[row, head, chosen].min() >= scores[row, head, list(others)].max() - 1e-4
+
+
+@pytest.mark.parametrize(
+    ("splits", "heads", "width", "softcap"),
+    [(1, (4, 2), 64, None), (4, (2, 1), 48, 2.0), pytest.param(None, (3, 1), 80, None, marks=pytest.mark.long)],
+)
+def test_attention_over_chosen_pages(
+    splits: int | None, heads: tuple[int, int], width: int, softcap: float | None
+) -> None:
+    batch, q, kv = placed(cases_of([(150, 1, False), (94, 3, False)], heads, width), "dense")
+    rows, spec = batch.host.row_start[-1], AttnSpec(0.15, softcap=softcap)
+    for count in (1, 7):
+        pages = quest.choose_pages(q, bounds_of(kv), batch, count)
+        pages[1, 0], pages[3] = -1, -1
+        found, lse = quest.attend_pages(q, kv, spec, batch, pages, need_lse=True, splits=splits)
+        expected, expected_lse = quest.reference_attend_pages(q, kv, spec, batch, pages, need_lse=True)
+        assert lse is not None
+        assert expected_lse is not None
+        assert (found[:rows] - expected[:rows]).abs().max() < 5e-6
+        assert torch.equal(lse[:rows].isinf(), expected_lse[:rows].isinf())
+        assert (lse - expected_lse)[:rows].nan_to_num(0.0).abs().max() < 5e-6
+
+
+def test_all_pages_are_dense_attention() -> None:
+    batch, q, kv = placed(cases_of(SHAPES[:2]), "dense")
+    rows = batch.host.row_start[-1]
+    pages = quest.choose_pages(q, bounds_of(kv), batch, 10)
+    found, _ = quest.attend_pages(q, kv, AttnSpec(0.125), batch, pages)
+    dense, _ = launch.attend(q, kv, AttnSpec(0.125), batch)
+    assert (found - dense)[:rows].abs().max() < 5e-6

@@ -1,0 +1,166 @@
+"""Stores of packed keys and values hold what was written where it was written, and copy, move and export it."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.cache.codecs import pack_absmax, pack_along_channels, pack_along_tokens, unpack_pages
+from engine.cache.kinds import KVKind
+from engine.cache.packed import Flush, Placement
+from engine.cache.store import KVStore
+from engine.layers.rotary import RopeConfig
+from engine.models.arenas import new_store
+from engine.models.base import ModelConfig
+
+KINDS = [KVKind("int8"), KVKind("int4"), KVKind("kivi", 4, 2, 64)]
+TOKENS = 96
+
+
+def config(width: int, heads: int = 2) -> ModelConfig:
+    return ModelConfig(
+        architecture="LlamaForCausalLM", vocab_size=50, hidden_size=32, intermediate_size=48, num_layers=2,
+        num_heads=4, num_kv_heads=heads, head_dim=width, rms_norm_eps=1e-5, rope=RopeConfig(10000.0), max_position=512,
+        tie_word_embeddings=False, qkv_bias=False, output_bias=False, mlp_bias=False, qk_norm=False,
+        windows=(None, None), rotary=(True, True), dtype=torch.float32,
+    )  # fmt: skip
+
+
+def rows(seed: int, count: int = TOKENS, width: int = 64) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    fused = torch.randn(count, 7, width, generator=generator)
+    return fused[:, :2], fused[:, 4:6]  # strided, as slices of a fused projection are
+
+
+def slots(pages: list[int]) -> Tensor:
+    return torch.tensor([page * 16 + i for page in pages for i in range(16)])
+
+
+def filled(kind: KVKind, pages: list[int], width: int = 64, cut: int = TOKENS) -> KVStore:
+    """Two layers of 96 tokens on six pages, written in runs of `cut`; for KIVI the same pages hold the recent ones."""
+    store = new_store(config(width), 9, torch.float32, kind=kind)
+    places = slots(pages)
+    for layer in range(2):
+        k, v = rows(layer, width=width)
+        for start in range(0, TOKENS, cut):
+            part = slice(start, start + cut)
+            flush = (
+                Flush(places[part], torch.tensor(pages)[start // 16 : (start + cut) // 16]) if kind.residual else None
+            )
+            at = places[part].expand(store.num_groups, -1)
+            store.write(layer, k[part], v[part], Placement(at, [-1] * store.num_groups, flush))
+    return store
+
+
+def content(store: KVStore, pages: list[int]) -> list[Tensor]:
+    found = [unpack_pages(store.view(layer), torch.tensor(pages), torch.float32) for layer in range(2)]
+    return [part for pair in found for part in pair]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+@pytest.mark.parametrize("width", [64, 80, 96, 128, 192, 256])
+def test_what_was_written_is_read_at_its_pages(kind: KVKind, width: int) -> None:
+    pages = [5, 2, 8, 1, 7, 4]
+    for cut in (96, 32):
+        store = filled(kind, pages, width, cut)
+        for layer, (k, v) in enumerate((rows(0, width=width), rows(1, width=width))):
+            found_k, found_v = unpack_pages(store.view(layer), torch.tensor(pages), torch.float32)
+            assert found_k.shape == found_v.shape == (TOKENS, 2, width)
+            assert (store.view(layer).k_dim, store.view(layer).v_dim, store.view(layer).kv_heads) == (width, width, 2)
+            for found, x, coarse in ((found_k, k, kind.key_bits), (found_v, v, kind.value_bits)):
+                step = 2 * float(x.abs().max()) / (2**coarse - 2)  # no group's range is wider than all numbers'
+                assert float((found - x).abs().max()) <= step / 2 * 1.01
+        untouched = store.view(0).k.view(9, -1)[[3, 6]]
+        assert not untouched.any()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+def test_the_arenas_hold_the_codes_of_the_layout(kind: KVKind) -> None:
+    pages = [5, 2, 8, 1, 7, 4]
+    kv, (k, v) = filled(kind, pages).view(1), rows(1)
+    at = slots(pages)
+    assert kv.kind == kind.name
+    if kind.name == "kivi":
+        keys = pack_along_tokens(k, 4)
+        assert torch.equal(kv.k_meta[torch.tensor(pages)], keys.meta)
+        scale, low = keys.meta[2].float(), keys.meta[3].float()  # of the second group, on the pages 8 and 1
+        assert torch.equal(kv.k_meta[8].float(), scale)
+        assert torch.equal(kv.k_meta[1].float(), low)
+        torch.testing.assert_close(low, k[32:64].amin(0), rtol=1e-3, atol=1e-6)
+        values = pack_along_channels(v, 2)
+    elif kind.name == "int4":
+        keys, values = pack_along_channels(k, 4), pack_along_channels(v, 4)
+        assert torch.equal(kv.k_meta[at], keys.meta)
+        torch.testing.assert_close(keys.meta[7, 1, 1, 1].float(), k[7, 1, 32:].min(), rtol=1e-3, atol=1e-6)
+    else:
+        keys, values = pack_absmax(k), pack_absmax(v)
+        assert torch.equal(kv.k_meta[at], keys.meta)
+    assert torch.equal(kv.k[at], keys.codes)
+    assert torch.equal(kv.v[at], values.codes)
+    assert torch.equal(kv.v_meta[at], values.meta)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
+def test_pages_are_copied_and_travel_with_their_scales(kind: KVKind) -> None:
+    pages = [5, 2, 8, 1, 7, 4]
+    store = filled(kind, pages)
+    before = content(store, pages)
+    store.copy_page(8, 3)
+    store.copy_page(1, 6)
+    assert all(torch.equal(a, b) for a, b in zip(content(store, [5, 2, 3, 6, 7, 4]), before, strict=True))
+    other = new_store(config(64), 9, torch.float32, kind=kind)
+    other.import_pages([3, 4, 5, 6, 7, 8], store.export_pages(pages))
+    assert all(torch.equal(a, b) for a, b in zip(content(other, [3, 4, 5, 6, 7, 8]), before, strict=True))
+    with pytest.raises(ValueError, match="shape"):
+        other.import_pages([1], store.export_pages([1, 2]))
+
+
+@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.title)
+def test_moving_slots_takes_the_scales_along(kind: KVKind) -> None:
+    pages = [5, 2, 8, 1, 7, 4]
+    store = filled(kind, pages)
+    before = content(store, pages)
+    store.move_slots(slots(pages)[[21, 22, 25]], slots(pages)[[20, 21, 22]])
+    for part, was in zip(content(store, pages), before, strict=True):
+        assert torch.equal(part[[20, 21, 22]], was[[21, 22, 25]])
+        assert torch.equal(part[23:], was[23:])
+
+
+def test_kivi_moves_and_keeps_recent_tokens_apart() -> None:
+    kind, pages = KVKind("kivi", 2, 2, 64), [5, 2, 8, 1, 7, 4]
+    store = filled(kind, pages)
+    assert store.recent is not None
+    assert (store.num_groups, store.residual) == (2, 64)
+    for layer in range(2):
+        k, v = rows(layer)
+        recent = store.view(layer).recent
+        assert recent is not None
+        assert recent.kind == "dense"
+        assert torch.equal(recent.k[slots(pages)], k)
+        assert torch.equal(recent.v[slots(pages)], v)
+    body, source = content(store, pages), store.recent.view(1).k[slots(pages)[[30, 33]]]
+    store.move_slots(slots(pages)[[30, 33]], slots(pages)[[29, 30]])
+    assert torch.equal(store.recent.view(1).k[slots(pages)[[29, 30]]], source)
+    assert all(torch.equal(a, b) for a, b in zip(content(store, pages), body, strict=True))
+
+
+def test_packing_again_gives_the_same_bytes() -> None:
+    kind, pages = KVKind("kivi", 2, 4, 64), [5, 2, 8, 1, 7, 4]
+    store = filled(kind, pages)
+    data = store.export_pages(pages)
+    places = slots(pages)
+    for layer in range(2):
+        k, v = rows(layer)
+        flush = Flush(places[32:64], torch.tensor(pages[2:4]))
+        store.write(layer, k[95:], v[95:], Placement(places[95:].expand(2, -1), [-1, -1], flush))
+    assert torch.equal(store.export_pages(pages), data)
+
+
+def test_a_page_without_its_pair_reads_as_zeros() -> None:
+    store = filled(KVKind("kivi", 2, 2, 64), [5, 2, 8, 1, 7, 4])
+    k, v = unpack_pages(store.view(0), torch.tensor([5, 2, 8]), torch.float32)
+    assert k.shape == v.shape == (48, 2, 64)
+    assert k[:32].any()
+    assert not k[32:].any()
+    assert not v[32:].any()

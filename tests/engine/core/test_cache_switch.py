@@ -1,0 +1,201 @@
+"""Another kind of cache for the model in memory: its weights stay, its arenas are planned and made anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from test_checkpoint_loader import generate, load, write_model
+from toy_engine import Listener
+from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
+
+from engine.cache.kinds import KVKind
+from engine.core import checkpoint_loader
+from engine.core import engine as engine_module
+from engine.core.commands import AddRequest, LoadModel, SetOption
+from engine.core.engine import Engine
+from engine.core.events import LoadedEvent, OptionsEvent
+from engine.core.loading import LoadFailed
+from engine.core.runner import Runner, SequenceRows
+from engine.memory.estimate import kv_bytes_per_token
+from engine.protocol import LoadOptions, Sampling
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "target")
+    write_model(folder / "latent")
+    torch.manual_seed(0)
+    config = DeepseekV2Config(
+        vocab_size=27, hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=128, kv_lora_rank=24, qk_nope_head_dim=16, qk_rope_head_dim=8,
+        v_head_dim=12, q_lora_rank=None, first_k_dense_replace=1, eos_token_id=26, bos_token_id=None,
+    )  # fmt: skip
+    DeepseekV2ForCausalLM(config).save_pretrained(folder / "latent")
+    return folder
+
+
+@pytest.fixture
+def heard() -> Iterator[Listener]:
+    torch.set_num_threads(1)
+    return Listener()
+
+
+def value(engine: Engine, key: str = "kv_kind") -> object:
+    return next(spec.value for spec in engine.catalogue_state() if spec.key == key)
+
+
+def switch(engine: Engine, kind: str, key: str = "kv_kind") -> None:
+    engine.submit(SetOption(key, kind))
+    while engine.step():
+        pass
+
+
+@pytest.mark.parametrize("kind", ["int8", "int4"])
+def test_a_smaller_kind_holds_more_tokens_of_the_same_weights(heard: Listener, models: Path, kind: str) -> None:
+    """Beside so many tokens as the budget allows; the weights are not read again."""
+    engine = load(heard, models / "target", memory=70e6)
+    before = engine.loaded
+    assert before is not None
+    assert before.kind == KVKind()
+    switch(engine, kind)
+    after = engine.loaded
+    assert after is not None
+    assert after.model is before.model
+    assert after.kind.name == kind
+    assert after.kv_bytes_per_token == kv_bytes_per_token(after.model.config, after.model.dtype, KVKind(kind))
+    assert isinstance(after.runner, Runner)
+    assert after.runner.kv.bytes_per_token() == after.kv_bytes_per_token < before.kv_bytes_per_token
+    assert after.runner.kv.storage_size() == after.fit.kv
+    cards = [event for event in heard.others if isinstance(event, LoadedEvent)]
+    assert len(cards) == 2
+    assert cards[-1].fit == after.fit
+    states = [event for event in heard.others if isinstance(event, OptionsEvent)]
+    assert next(spec.value for spec in states[-1].catalogue if spec.key == "kv_kind") == kind
+    assert len(generate(heard, engine)) == 20
+    assert not heard.errors
+
+
+def test_more_context_where_memory_sets_it(heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.memory.estimate.LEAST_TOKENS", 16)
+    engine = load(heard, models / "target")
+    assert engine.loaded is not None
+    fit = engine.loaded.fit
+    engine = load(heard, models / "target", memory=fit.weights + fit.activations + 5 * 16 * 1 * 2 * 16 * 4)
+    assert engine.loaded is not None
+    assert (engine.loaded.pages, engine.loaded.card.context) == (5, 64)
+    switch(engine, "int4")
+    assert engine.loaded.pages == 5 * 64 // 12, "32 numbers of 4 bytes become 32 codes of 4 bits and 4 of 16"
+    assert engine.loaded.card.context == 128
+    switch(engine, "16bit")
+    assert (engine.loaded.pages, engine.loaded.card.context) == (5, 64)
+
+
+def test_running_answers_end_with_a_sentence(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target")
+    engine.submit(AddRequest("long", [1, 2, 3], Sampling(temperature=0.0, max_tokens=100, ignore_eos=True)))
+    for _ in range(4):
+        engine.step()
+    switch(engine, "int8")
+    finished = heard.answers["long", 0].finished
+    assert finished is not None
+    assert (finished.reason, finished.detail) == ("cancelled", "Stopped, because the KV cache becomes int8.")
+    assert len(generate(heard, engine)) == 20
+
+
+def test_speculation_and_its_draft_go_on_over_packed_pages(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target", models / "target")
+    switch(engine, "int4")
+    engine.submit(SetOption("batch_invariant", True))
+    assert generate(heard, engine, speculation="draft", draft_length=3) == generate(heard, engine)
+    guesses = [guess for step in heard.steps for guess in step.guesses]
+    assert sum(sum(guess.accepted) for guess in guesses) > 0
+
+
+def test_bits_of_kivi_mean_nothing_to_another_kind(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target")
+    before = engine.loaded
+    switch(engine, "4", "kv_key_bits")
+    assert engine.loaded is before
+    assert value(engine, "kv_key_bits") == "4"
+
+
+def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> None:
+    engine = Engine(heard, device="cpu")
+    engine.submit(SetOption("kv_kind", "int8"))
+    engine.submit(LoadModel(str(models / "target"), "", LoadOptions(device="cpu", dtype="float32", memory=300e6)))
+    engine.step()
+    assert engine.loaded is not None
+    assert engine.loaded.kind == KVKind("int8")
+    assert not any("16 bits" in notice for notice in engine.loaded.card.notices)
+    assert value(engine) == "int8"
+
+
+@pytest.mark.parametrize(("model", "kind", "says"), [("latent", "int8", "latents"), ("target", "kivi", "waits")])
+def test_what_cannot_be_served_is_said(heard: Listener, models: Path, model: str, kind: str, says: str) -> None:
+    engine = Engine(heard, device="cpu")
+    engine.submit(SetOption("kv_kind", kind))
+    engine.submit(LoadModel(str(models / model), "", LoadOptions(device="cpu", dtype="float32", memory=300e6)))
+    engine.step()
+    assert engine.loaded is not None
+    assert engine.loaded.kind == KVKind()
+    assert any("16 bits" in notice and says in notice for notice in engine.loaded.card.notices)
+    assert value(engine) == "16bit"
+    switch(engine, kind)
+    assert [error.code for error in heard.errors] == ["bad_option"]
+    assert engine.loaded.kind == KVKind()
+    assert len(generate(heard, engine)) == 20
+
+
+def test_kivi_is_planned_and_made_once_recent_pages_are_handed_out(
+    heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (checkpoint_loader, engine_module):
+        monkeypatch.setattr(module, "RECENT_PAGES", True)
+    engine = load(heard, models / "target")
+    switch(engine, "kivi")
+    switch(engine, "4", "kv_key_bits")
+    model = engine.loaded
+    assert model is not None
+    assert model.kind == KVKind("kivi", 4, 2)
+    assert isinstance(model.runner, Runner)
+    store = model.runner.kv
+    assert store.recent is not None
+    assert model.model is not None
+    exact = kv_bytes_per_token(model.model.config, torch.float32)
+    assert store.recent.storage_size() == model.recent_pages * 16 * exact
+    assert store.storage_size() == model.fit.kv
+    pages = list(range(1, 9))
+    logits = model.runner.forward([SequenceRows([1] * 120, 0, pages, 1, None, (pages,))]).logits
+    assert bool(torch.isfinite(logits).all())
+    assert not heard.errors
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_cache_that_finds_no_room_leaves_the_old_kind(
+    heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    engine = load(heard, models / "target")
+    assemble = checkpoint_loader.OpenedCheckpoint.assemble
+    tried = []
+
+    def fails(self, weights, progress):  # type: ignore[no-untyped-def]
+        tried.append(self.kind.name)
+        if len(tried) <= failures:
+            raise LoadFailed("out_of_memory", "Nothing is left.")
+        return assemble(self, weights, progress)
+
+    monkeypatch.setattr(checkpoint_loader.OpenedCheckpoint, "assemble", fails)
+    switch(engine, "int8")
+    assert tried == ["int8", "16bit"]
+    assert value(engine) == "16bit"
+    assert len(heard.errors) == 1
+    if failures == 1:
+        assert heard.errors[0].message.startswith("The KV cache stays 16-bit, because int8 could not be set up")
+        assert len(generate(heard, engine)) == 20
+    else:
+        assert engine.loaded is None
+        assert "target is no longer loaded" in heard.errors[0].message

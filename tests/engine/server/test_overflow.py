@@ -1,0 +1,211 @@
+"""What a chat does when it outgrows the context."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from engine import protocol as p
+from engine.core.commands import AddRequest
+from engine.protocol import ChatMessage
+from engine.server.continuing import LEFT_OUT
+from engine.server.overflow import SINKS, Cut, TooLong, chosen_cut, cuts, reserve, window_of
+from tests.engine.server.conftest import Client, Running
+
+SYSTEM = ChatMessage(role="system", content="s " * 4)
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def said(turns: int, size: int = 10) -> list[ChatMessage]:
+    """Turns of ``size`` words each way, and a last message."""
+    messages = [SYSTEM]
+    for turn in range(turns):
+        messages.append(ChatMessage(role="user", content=f"u{turn} " * size))
+        messages.append(ChatMessage(role="assistant", content=f"a{turn} " * size))
+    return [*messages, ChatMessage(role="user", content=f"u{turns} " * size)]
+
+
+def length(messages: list[ChatMessage]) -> int:
+    return sum(words(message.content) + 5 for message in messages)
+
+
+def test_room_for_the_answer() -> None:
+    assert reserve(4096, None) == 1024
+    assert reserve(800, None) == 256
+    assert reserve(400, None) == 200, "a small context is not given away"
+    assert reserve(4096, 100) == 100
+    assert reserve(4096, 100_000) == 2048
+
+
+def test_cuts_are_whole_turns_behind_the_first_one() -> None:
+    messages = said(20)
+    found = list(cuts(messages, words, context=400))
+    assert all(cut.first == 3 for cut in found), "system prompt, question and answer stay"
+    assert all(messages[cut.last].role == "user" for cut in found)
+    assert found[-1] == Cut(3, len(messages) - 1)
+    lasts = [cut.last for cut in found]
+    assert lasts == sorted(set(lasts))
+    # A turn has 2 * 15 tokens, and a place to cut comes after each 100.
+    assert [(last - 3) // 2 for last in lasts[:3]] == [4, 7, 10]
+
+
+def test_a_chat_that_grows_keeps_its_beginning() -> None:
+    """Of 60 turns after the context was full, only every third or fourth has another beginning than the one before."""
+    context, limit = 400, 300
+    before: Cut | None = None
+    changes, prompts = [], 0
+    for turns in range(2, 80):
+        messages = said(turns)
+        if length(messages) <= limit:
+            continue
+        cut = chosen_cut(messages, words, lambda cut, all=messages: length(cut.without(all)) <= limit, context)
+        assert cut is not None
+        kept = cut.without(messages)
+        assert length(kept) <= limit
+        assert length(kept) > limit - 100 - 2 * 30, "not more is left out than a step and a turn"
+        assert kept[:3] == messages[:3]
+        assert kept[-1] == messages[-1]
+        prompts += 1
+        if cut != before:
+            changes.append(turns)
+        before = cut
+    assert prompts == 70
+    assert len(changes) <= prompts / 3 + 1
+    assert min(b - a for a, b in itertools.pairwise(changes)) >= 3
+
+
+def test_the_same_conversation_is_cut_alike_by_whoever_sees_it_first() -> None:
+    messages = said(30)
+    shorter = messages[:-2]
+    assert list(cuts(shorter, words, 400))[:-1] == [c for c in cuts(messages, words, 400) if c.last < len(shorter) - 1]
+
+
+def test_without_a_middle_there_is_nothing_to_leave_out() -> None:
+    assert chosen_cut(said(1), words, lambda cut: False, 100) is None
+    messages = said(2)
+    assert chosen_cut(messages, words, lambda cut: False, 100) == Cut(3, 5), "the longest, though it does not fit"
+
+
+def test_turns_longer_than_a_step() -> None:
+    messages = said(6, size=100)
+    assert [cut.last for cut in cuts(messages, words, 200)] == [5, 7, 9, 11, 13]
+
+
+def test_the_window_leaves_no_distance_beyond_the_context() -> None:
+    for context in range(37, 600):
+        window = window_of(context)
+        assert window % 16 == 0
+        # The oldest key in sight is at most window + 15 rows back, behind the sinks.
+        assert SINKS + window + 15 < context <= SINKS + window + 16 + 16
+    with pytest.raises(TooLong, match="no room"):
+        window_of(35)
+
+
+# --- over the wire ----------------------------------------------------------------------------------------------------
+
+
+def ask(client: Client, id: str, messages: list[ChatMessage], **more) -> p.Finished | p.Error:
+    client.send(p.Generate(id=id, prompt=messages, sampling=p.Sampling(max_tokens=2), **more))
+    client.passed = []
+    while True:
+        message = client.receive()
+        if isinstance(message, p.Finished | p.Error):
+            return message
+        client.passed.append(message)
+
+
+def chat(turns: int) -> list[ChatMessage]:
+    messages = []
+    for turn in range(turns):
+        messages.append(ChatMessage(role="user", content=f"question {turn}"))
+        messages.append(ChatMessage(role="assistant", content=f"answer {turn}"))
+    return [*messages, ChatMessage(role="user", content="and now?")]
+
+
+def resized(running: Running, context: int) -> None:
+    running.engine.context = context
+    running.engine.loaded = running.engine._model("/models/tiny")
+
+
+def test_stop_refuses_as_before(client: Client, running: Running) -> None:
+    resized(running, 128)
+    assert isinstance(ask(client, "a", chat(8)), p.Error)
+    assert not any(isinstance(message, p.ContextCut) for message in client.passed)
+
+
+def test_the_middle_is_dropped_and_it_is_said(client: Client, running: Running) -> None:
+    resized(running, 192)
+    messages = chat(8)
+    assert isinstance(ask(client, "a", messages, overflow="drop_middle"), p.Finished)
+    cut, prefill = client.passed[0], client.passed[1]
+    assert isinstance(cut, p.ContextCut)
+    assert isinstance(prefill, p.Prefill)
+    assert (cut.id, cut.policy, cut.first) == ("a", "drop_middle", 2)
+    command = running.engine.seen[-1]
+    assert isinstance(command, AddRequest)
+    assert command.window is None
+    tokenizer = running.engine.loaded.tokenizer
+    read = tokenizer.decode(list(command.prompt_ids), skip_special=False)
+    for turn in range(8):
+        assert (f"question {turn}" in read) == (not cut.first <= 2 * turn < cut.last)
+    assert "question 0" in read
+    assert read.endswith("and now?<|im_end|>\n<|im_start|>assistant\n")
+    whole = running.engine.loaded.chat_template.render(messages)
+    assert cut.tokens == len(tokenizer.encode(whole, special=False)) - prefill.total
+    assert prefill.total <= 190
+
+
+def test_a_short_chat_is_left_whole(client: Client, running: Running) -> None:
+    resized(running, 512)
+    for overflow in ("drop_middle", "window"):
+        assert isinstance(ask(client, overflow, chat(2), overflow=overflow), p.Finished)
+        assert not any(isinstance(message, p.ContextCut) for message in client.passed)
+
+
+def test_a_new_cut_is_the_reason_why_the_prompt_diverges(client: Client, running: Running) -> None:
+    resized(running, 192)
+    told, cut, parent = [], [], ""
+    messages = chat(2)
+    for number in range(16):
+        assert isinstance(ask(client, f"g{number}", messages, overflow="drop_middle", parent=parent), p.Finished)
+        parent = f"g{number}"
+        text = "".join(message.text for message in client.passed if isinstance(message, p.Delta))
+        found = [message for message in client.passed if isinstance(message, p.ContextCut)]
+        cut.append((found[0].first, found[0].last) if found else None)
+        told.append(next(message for message in client.passed if isinstance(message, p.Prefill)).divergence)
+        messages += [ChatMessage(role="assistant", content=text), ChatMessage(role="user", content="and then?")]
+    assert len({*cut}) >= 3
+    for number in range(1, 16):
+        assert (told[number] == LEFT_OUT) == (cut[number] != cut[number - 1])
+
+
+def test_what_does_not_fit_even_without_its_middle_is_refused(client: Client, running: Running) -> None:
+    resized(running, 128)
+    messages = [*chat(4)[:-1], ChatMessage(role="user", content="long " * 200)]
+    error = ask(client, "a", messages, overflow="drop_middle")
+    assert isinstance(error, p.Error)
+    assert (error.code, error.id) == ("prompt_too_long", "a")
+    assert "Even without the middle" in error.message
+    error = ask(client, "b", messages[-1:], overflow="drop_middle")
+    assert isinstance(error, p.Error)
+    assert error.message.startswith("The prompt has")
+
+
+def test_a_window_slides(client: Client, running: Running) -> None:
+    resized(running, 128)
+    assert isinstance(ask(client, "a", chat(8), overflow="window", chat="c1"), p.Finished)
+    cut = client.passed[0]
+    assert isinstance(cut, p.ContextCut)
+    assert (cut.policy, cut.sinks, cut.window) == ("window", 4, 96)
+    command = running.engine.seen[-1]
+    assert isinstance(command, AddRequest)
+    assert (command.window, command.chat) == (96, "c1")
+    assert cut.tokens == len(command.prompt_ids) - 100
+    resized(running, 32)
+    error = ask(client, "b", chat(1), overflow="window")
+    assert isinstance(error, p.Error)
+    assert "no room for a sliding window" in error.message

@@ -1,0 +1,162 @@
+"""The machine code of the Triton kernels of attention, looked at without a GPU.
+
+    python tests/gpu/attention_code.py [--sm 90 ...] [--kernel TEXT] [--dtype bfloat16] [--text FOLDER]
+
+As machine_code.py: nothing runs. The loop over keys, in instructions for each number of keys and values that it reads
+(heads that share them included); packing kernels as a whole, for each number they write. At its memory's full speed an
+H200 has 14 for a number of 16 bits, 7 for one of 8 and 4 for one of 4.5 (estimates, as there).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import torch
+
+from engine.attention.interface import AttnSpec
+from engine.attention.triton import kernels, launch, pack, pack_kernels, quest, quest_kernels, trial
+from engine.cache.packed import Flush, PackedKV
+from engine.layers.rotary import RotaryStep
+from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
+
+META = torch.device("meta")
+KERNELS = [
+    (kernels, "attend"),
+    (kernels, "combine"),
+    (quest_kernels, "page_scores"),
+    (quest_kernels, "attend_pages"),
+    (pack_kernels, "write"),
+    (pack_kernels, "flush_keys"),
+    (pack_kernels, "flush_values"),
+]
+BITS = {"kivi 4": (4, 4), "kivi 2": (2, 2)}
+
+
+class Made(NamedTuple):
+    """A launch, the elements that one turn of its loop handles (a program, where it has none), and what marks it."""
+
+    launch: Launch
+    turn: int
+    marker: str
+
+
+def arenas(kind: str, dtype: torch.dtype, widths: tuple[int, int]) -> PackedKV:
+    generator = torch.Generator().manual_seed(1)
+    batch = trial.batch_of([(60, 4)])
+    name = kind.split()[0]
+    return trial.on(trial.arenas(name, widths, BITS.get(kind, (4, 4)), batch, dtype, generator, 8), META)
+
+
+def attention(
+    kind: str, dtype: torch.dtype, widths: tuple[int, int] = (128, 128), per_kv: int = 4, rows: int = 1,
+    tree: bool = False, context: int = 32000,
+) -> Made:  # fmt: skip
+    kv = arenas(kind, dtype, widths)
+    batch = trial.batch_on(trial.batch_of([(context, rows)], tree), META)
+    q = torch.empty(rows, per_kv * kv.kv_heads, widths[0], dtype=dtype, device=META)
+    with recorded(KERNELS) as found:
+        launch.attend(q, kv, AttnSpec(0.1), batch)
+    read = widths[0] if kind == "latent" else sum(widths)
+    return Made(found[0], found[0].keywords["BN"] * read, "MMA")
+
+
+def pages(dtype: torch.dtype, widths: tuple[int, int] = (128, 128), scores: bool = False) -> Made:
+    kv = arenas("dense", dtype, widths)
+    batch = trial.batch_on(trial.batch_of([(32000, 1)]), META)
+    q = torch.empty(1, 32, widths[0], dtype=dtype, device=META)
+    with recorded(KERNELS) as found:
+        if scores:
+            quest.page_scores(q, torch.empty(2000, 8, 2 * widths[0], dtype=dtype, device=META), batch)
+            return Made(found[0], quest.SCORED_PAGES * 2 * widths[0], "none")
+        quest.attend_pages(q, kv, AttnSpec(0.1), batch, torch.empty(1, 32, 128, dtype=torch.int32, device=META))
+    return Made(found[0], quest.PAGES_AT_ONCE * 16 * sum(widths), "MUFU.EX2")
+
+
+def writing(kind: str, dtype: torch.dtype, widths: tuple[int, int] = (128, 128)) -> Made:
+    kv = arenas(kind, dtype, widths)
+    q, k = (torch.empty(4, heads, widths[0], dtype=dtype, device=META) for heads in (32, 8))
+    v, table = torch.empty(4, 8, widths[1], dtype=dtype, device=META), torch.empty(4, 1, widths[0], device=META)
+    slots = torch.empty(4, dtype=torch.int64, device=META)
+    with recorded(KERNELS) as found:
+        pack.write(q, k, v, RotaryStep(table.to(dtype), table.to(dtype)), slots, kv)
+    return Made(found[0], sum(widths), "none")
+
+
+def flushing(bits: int, dtype: torch.dtype, keys: bool, width: int = 128) -> Made:
+    kv = arenas(f"kivi {bits}", dtype, (width, width))
+    kv = kv._replace(recent=arenas("dense", dtype, (width, width)))
+    slots, numbers = (torch.empty(n, dtype=torch.int64, device=META) for n in (64, 4))
+    with recorded(KERNELS) as found:
+        pack.flush(kv, Flush(slots, numbers))
+    return Made(found[0 if keys else 1], width * (32 if keys else 1), "none")
+
+
+CASES: dict[str, Callable[[torch.dtype], Made]] = {
+    "decode dense": lambda dtype: attention("dense", dtype),
+    "decode int8": lambda dtype: attention("int8", dtype),
+    "decode int4": lambda dtype: attention("int4", dtype),
+    "decode kivi 4": lambda dtype: attention("kivi 4", dtype),
+    "decode kivi 2": lambda dtype: attention("kivi 2", dtype),
+    "decode dense 64": lambda dtype: attention("dense", dtype, (64, 64)),
+    "decode dense 96": lambda dtype: attention("dense", dtype, (96, 96)),
+    "decode int4 96": lambda dtype: attention("int4", dtype, (96, 96)),
+    "decode dense 256": lambda dtype: attention("dense", dtype, (256, 256)),
+    "decode int4 256": lambda dtype: attention("int4", dtype, (256, 256)),
+    "decode latent": lambda dtype: attention("latent", dtype, (576, 512), 16),
+    "8 rows dense": lambda dtype: attention("dense", dtype, rows=8),
+    "tree dense": lambda dtype: attention("dense", dtype, rows=8, tree=True),
+    "prompt dense": lambda dtype: attention("dense", dtype, rows=512),
+    "prompt dense 256": lambda dtype: attention("dense", dtype, (256, 256), rows=512),
+    "prompt int8": lambda dtype: attention("int8", dtype, rows=512),
+    "prompt int4": lambda dtype: attention("int4", dtype, rows=512),
+    "prompt int4 96": lambda dtype: attention("int4", dtype, (96, 96), rows=512),
+    "prompt kivi 4": lambda dtype: attention("kivi 4", dtype, rows=512),
+    "prompt latent": lambda dtype: attention("latent", dtype, (576, 512), 16, rows=512),
+    "quest scores": lambda dtype: pages(dtype, scores=True),
+    "quest pages": lambda dtype: pages(dtype),
+    "write dense": lambda dtype: writing("dense", dtype),
+    "write int8": lambda dtype: writing("int8", dtype),
+    "write int4": lambda dtype: writing("int4", dtype),
+    "write int4 96": lambda dtype: writing("int4", dtype, (96, 96)),
+    "flush keys 4": lambda dtype: flushing(4, dtype, True),
+    "flush keys 2": lambda dtype: flushing(2, dtype, True),
+    "flush values 4": lambda dtype: flushing(4, dtype, False),
+}
+
+
+def code_of(case: str, dtype: torch.dtype, sm: int) -> Code:
+    made = CASES[case](dtype)
+    return look(made.launch, sm, made.turn, made.marker)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--sm", type=int, nargs="+", default=list(TARGETS))
+    parser.add_argument("--kernel", default="", help="only cases whose name contains this")
+    parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
+    parser.add_argument("--text", type=Path, help="write the disassembly into this folder")
+    parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
+    options = parser.parse_args()
+    dtype = getattr(torch, options.dtype)
+    print(f"{'case':20} {'sm':>4} {'instr/number':>12} {'regs':>5} {'shared':>7} {'spills':>6} {'wide':>5}")
+    for case in [name for name in CASES if options.kernel in name]:
+        for sm in options.sm:
+            code = code_of(case, dtype, sm)
+            print(f"{case:20} {sm:4} {code.per_weight:12.2f} {code.registers:5} {code.shared:7} {code.spilled:6} "
+                  f"{code.wide:5}", flush=True)  # fmt: skip
+            if options.operations:
+                print("    " + ", ".join(f"{count} {name}" for name, count in code.operations.most_common(20)))
+            if options.text:
+                options.text.mkdir(parents=True, exist_ok=True)
+                (options.text / f"{re.sub(r'[^a-z0-9]+', '_', case)}_sm{sm}.txt").write_text(code.text)
+
+
+if __name__ == "__main__":
+    main()
