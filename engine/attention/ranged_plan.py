@@ -44,7 +44,13 @@ class _Sight(NamedTuple):
 
 
 def make_ranged_plan(
-    batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, keys: KeyRange
+    batch: Batch,
+    spec: AttnSpec,
+    group: int,
+    heads_per_kv: int,
+    dtype: torch.dtype,
+    keys: KeyRange,
+    pairs: bool = False,
 ) -> Plan:
     """As `make_plan`, for ranges. Rows that see nothing may be in no block: their result is (0, -inf)."""
     trees = batch.host.trees
@@ -53,10 +59,10 @@ def make_ranged_plan(
     single = [sight for sight in sights if sight.length == 1 and not (trees and trees[sight.sequence])]
     lengths = [sight.span()[1] - sight.span()[0] // PAGE_SIZE * PAGE_SIZE for sight in single]
     together = worth_padding(batch, lengths)
-    padded = _pad(batch, group, single, dtype) if together else None
+    padded = _pad(batch, group, single, dtype, pairs) if together else None
     padded_too = {sight.sequence for sight in single} if together else set()
     alone = [sight for sight in sights if sight.sequence not in padded_too]
-    return Plan([_source(batch, spec, group, sight, heads_per_kv, dtype, keys) for sight in alone], padded)
+    return Plan([_source(batch, spec, group, sight, heads_per_kv, dtype, keys, pairs) for sight in alone], padded)
 
 
 def _sight(batch: Batch, spec: AttnSpec, sequence: int, keys: KeyRange) -> _Sight:
@@ -81,15 +87,18 @@ def _sight(batch: Batch, spec: AttnSpec, sequence: int, keys: KeyRange) -> _Sigh
     )
 
 
-def _pad(batch: Batch, group: int, single: list[_Sight], dtype: torch.dtype) -> Padded:
+def _pad(batch: Batch, group: int, single: list[_Sight], dtype: torch.dtype, pairs: bool) -> Padded:
     """Each sequence's pages from its own first key on; those that others need besides are page 0, masked."""
     device, tables = batch.page_table.device, batch.host.pages[group]
-    width = max(-(-int(sight.hi[0]) // PAGE_SIZE) - int(sight.lo[0]) // PAGE_SIZE for sight in single)
+    step = 2 * PAGE_SIZE if pairs else PAGE_SIZE
+    begins = [int(sight.lo[0]) // step * step // PAGE_SIZE for sight in single]
+    width = max(-(-int(sight.hi[0]) // PAGE_SIZE) - begin for sight, begin in zip(single, begins, strict=True))
+    width += width % 2 if pairs else 0
     pages = np.zeros((len(single), width), dtype=np.int64)
     seen = np.zeros((len(single), width * PAGE_SIZE), dtype=np.bool_)
     for i, sight in enumerate(single):
         lo, hi = int(sight.lo[0]), int(sight.hi[0])
-        first, stop = lo // PAGE_SIZE, -(-hi // PAGE_SIZE)
+        first, stop = begins[i], -(-hi // PAGE_SIZE)
         pages[i, : stop - first] = tables[sight.sequence][first:stop]
         seen[i, lo - first * PAGE_SIZE : hi - first * PAGE_SIZE] = True
     rows = [sight.rows.start for sight in single]
@@ -102,10 +111,17 @@ def _pad(batch: Batch, group: int, single: list[_Sight], dtype: torch.dtype) -> 
 
 
 def _source(
-    batch: Batch, spec: AttnSpec, group: int, sight: _Sight, heads_per_kv: int, dtype: torch.dtype, keys: KeyRange
+    batch: Batch,
+    spec: AttnSpec,
+    group: int,
+    sight: _Sight,
+    heads_per_kv: int,
+    dtype: torch.dtype,
+    keys: KeyRange,
+    pairs: bool,
 ) -> Source:
     lo, hi = sight.span()
-    base, first_slot, taken = place(batch, group, sight.sequence, lo, hi)
+    base, first_slot, taken = place(batch, group, sight.sequence, lo, hi, pairs)
     if batch.host.trees and batch.host.trees[sight.sequence]:
         blocks = [_tree_block(batch, spec, sight, base, heads_per_kv, dtype, keys)]
     else:

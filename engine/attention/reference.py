@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.transfer import on_device
 from engine.cache.codecs import unpack_slots
-from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
+from engine.cache.packed import CHANNEL_GROUP, PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import MAX_TREE_ROWS, Batch
 
@@ -45,11 +45,20 @@ class ReferenceAttention:
             slots, seen = slots_of(batch, group, s, kv_len), visible(batch, spec, s, kv_len, keys=keys)
             if keys is not None:  # a key that no row sees may be any number, and 0 * NaN is NaN
                 used = seen.any(0)
+                if kv.kind == "kivi":  # packed along the tokens, a group is read whole
+                    used = _whole_groups(used)
                 slots, seen = slots[used], seen[:, used]
             k, v = unpack_slots(kv, slots, q.dtype)
             o, lse = attend_dense(q[begin:end], k, v, spec, seen)
             out[begin:end], lse_out[begin:end] = o.to(q.dtype), lse.to(exact)
         return out, lse_out if need_lse else None
+
+
+def _whole_groups(used: Tensor) -> Tensor:
+    """Keys [N] of which any in their group of 32 is used."""
+    rest = -used.shape[0] % CHANNEL_GROUP
+    groups = torch.nn.functional.pad(used, (0, rest)).view(-1, CHANNEL_GROUP)
+    return groups.any(1, keepdim=True).expand_as(groups).flatten()[: used.shape[0]]
 
 
 def attend_dense(q: Tensor, k: Tensor, v: Tensor, spec: AttnSpec, mask: Tensor) -> tuple[Tensor, Tensor]:

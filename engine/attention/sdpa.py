@@ -106,7 +106,7 @@ class SdpaAttention:
             plan = (
                 make_plan(batch, spec, group, heads_per_kv, q.dtype, kv.kind == "kivi")
                 if keys is None
-                else make_ranged_plan(batch, spec, group, heads_per_kv, q.dtype, keys)
+                else make_ranged_plan(batch, spec, group, heads_per_kv, q.dtype, keys, kv.kind == "kivi")
             )
             found = plans[key] = (plan, keys)
         return found[0]

@@ -71,10 +71,12 @@ def _serve(server: Server, token: str, host: str, folders: tuple[str, str], opti
 
 def _server(host: str, port: int, token: str, device: str) -> Server:
     listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
+    from engine.cache.saved import SavedChats
     from engine.core.engine import Engine
     from engine.server.probes import DeviceKind, MachineProbes
 
-    return Server(listener, token, partial(Engine, device=device), MachineProbes(cast(DeviceKind, device)))
+    saved = SavedChats(config.saved_cache_folder(), 0)  # the switch sets how much they may take
+    return Server(listener, token, partial(Engine, device=device, saved=saved), MachineProbes(cast(DeviceKind, device)))
 
 
 def _run(server: Server, started: Callable[[], None]) -> int:

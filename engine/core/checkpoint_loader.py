@@ -16,6 +16,7 @@ from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import KVStore
 from engine.checkpoints.errors import CheckpointError
+from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
@@ -243,6 +244,7 @@ class OpenedCheckpoint:
             draft_path=self.command.draft,
             options=self.command.options,
             readers=_readers(model, self.device, self.kind),
+            fingerprint=_fingerprint(checkpoint, self.device.type, str(self.dtype), self.packing),
             kind=self.kind,
             recent_pages=self._plan.recent_pages,
             with_kind=lambda kind: self._again((model, draft), kind),
@@ -291,6 +293,14 @@ def _readers(model: CausalLM, device: torch.device, kind: KVKind) -> ReadersFact
         return Readers(exact, present, f"{kind.title}, {policy.title}")
 
     return readers
+
+
+def _fingerprint(checkpoint: Checkpoint, *what: str) -> str:
+    """Which model computes, and with what; "" where its files cannot be read any more, so that nothing is saved."""
+    try:
+        return fingerprint(checkpoint, *what)
+    except CheckpointError:
+        return ""
 
 
 def _check(options: LoadOptions) -> None:

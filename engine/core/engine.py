@@ -40,7 +40,7 @@ from engine.core.stepper import Stepper, is_out_of_memory
 from engine.layers.linear.triton.runtime import machine_declines
 from engine.models import arenas, restrictions
 from engine.native.library import declines as native_declines
-from engine.protocol import CacheStats, OptionSpec, Value
+from engine.protocol import CacheStats, OptionSpec, PageCounts, Value
 from engine.sampling.params import SamplingError, resolve
 
 _log = logging.getLogger(__name__)
@@ -110,6 +110,11 @@ class Engine:
         """What the cache did since the model was loaded; for any thread."""
         stepper = self._stepper
         return stepper.cache.stats if stepper is not None else CacheStats()
+
+    def cache_pages(self) -> PageCounts:
+        """Pages and what they hold now; for any thread."""
+        stepper = self._stepper
+        return stepper.page_counts if stepper is not None else PageCounts(total=0, used=0, live_tokens=0)
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 

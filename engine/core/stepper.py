@@ -17,7 +17,7 @@ from engine.core.model_cache import ModelCache
 from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
-from engine.protocol import FinishReason, Source
+from engine.protocol import FinishReason, PageCounts, Source
 from engine.sampling.sampler import Draw, LogProbs, log_probs, new_history, sample
 from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
@@ -68,6 +68,17 @@ class Stepper:
     def now(self) -> float:
         """The time on the engine's clock."""
         return self._clock()
+
+    @property
+    def page_counts(self) -> PageCounts:
+        """Pages and what they hold now; for any thread."""
+        cache = self.cache
+        return PageCounts(
+            total=cache.pool.total,
+            used=cache.pool.used_count,
+            live_tokens=cache.live_tokens(list(self.scheduler.running)),
+            cached=cache.tree.evictable,
+        )
 
     @property
     def busy(self) -> bool:

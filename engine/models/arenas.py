@@ -15,6 +15,8 @@ SIXTEEN_BITS = KVKind()
 
 def refuses(config: ModelConfig, kind: KVKind) -> str:
     """Why a model's keys and values cannot be kept in this kind, as a sentence; "" if they can."""
+    if kind.bounds and config.latent is not None:
+        return "QUEST ranks pages by keys, and this model caches latents, which its heads share."
     if kind.name == "16bit":
         return ""
     if config.latent is not None:

@@ -146,7 +146,9 @@ class PageCounts(Part, frozen=True):
     total: int
     used: int
     live_tokens: int
-    """Tokens held in used pages: used * 16 - live_tokens slots are waste."""
+    """Different tokens held in used pages: used * 16 - live_tokens slots are waste."""
+    cached: int = 0
+    """Of the used ones, those that hold text which nobody reads now: they are given up when room is needed."""
 
 
 class QueueCounts(Part, frozen=True):

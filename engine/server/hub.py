@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from engine.cache.pool import PAGE_SIZE
 from engine.core.commands import AddRequest, CancelRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import (
     ErrorEvent,
@@ -31,7 +30,17 @@ from engine.core.events import (
     TokensEvent,
     UnloadedEvent,
 )
-from engine.protocol import CacheStats, Device, LoadOptions, MemoryByOwner, OptionSpec, Sampling, Telemetry, Value
+from engine.protocol import (
+    CacheStats,
+    Device,
+    LoadOptions,
+    MemoryByOwner,
+    OptionSpec,
+    PageCounts,
+    Sampling,
+    Telemetry,
+    Value,
+)
 from engine.telemetry.window import TelemetryWindow
 
 if TYPE_CHECKING:
@@ -68,6 +77,9 @@ class EngineLike(Protocol):
 
     def cache_stats(self) -> CacheStats:
         """A snapshot of the counters, for any thread."""
+
+    def cache_pages(self) -> PageCounts:
+        """Pages and what they hold now; a snapshot for any thread."""
 
     @property
     def loaded(self) -> LoadedModel | None: ...
@@ -190,7 +202,9 @@ class EngineHub:
     async def frame(self, since: float = 0.0) -> Telemetry:
         """A telemetry frame as of now."""
         memory = await self._measured_memory()
-        frame = self.window.frame(time.monotonic(), memory, self.bandwidth, since, idle=not self._running)
+        frame = self.window.frame(
+            time.monotonic(), memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
+        )
         return msgspec.structs.replace(frame, cache=self.engine.cache_stats())
 
     async def inspect(
@@ -228,7 +242,7 @@ class EngineHub:
     async def _measured_memory(self) -> MemoryByOwner:
         async with self._memory_lock:
             if self._memory is None or time.monotonic() - self._memory_at > MEMORY_SECONDS:
-                pages = self.window.pages(idle=not self._running)
+                pages = self.engine.cache_pages()
                 share = pages.used / pages.total if pages.total else 0.0
                 self._memory = await asyncio.to_thread(self.probes.memory, self.loaded, share)
                 self._memory_at = time.monotonic()
@@ -289,11 +303,11 @@ class EngineHub:
     def _note(self, event: Event) -> None:
         if isinstance(event, LoadedEvent):
             self._memory = None
-            self.window.model_changed(event.fit.kv_tokens // PAGE_SIZE)
+            self.window.model_changed()
             self._measuring = asyncio.ensure_future(self._measure_bandwidth())
         elif isinstance(event, UnloadedEvent):
             self._memory = None
-            self.window.model_changed(0)
+            self.window.model_changed()
 
     def _ended(self, name: str, event: FinishedEvent | ErrorEvent) -> None:
         running = self._running.get(name)

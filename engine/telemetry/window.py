@@ -37,7 +37,6 @@ class TelemetryWindow:
     def __init__(self) -> None:
         self._records: deque[StepRecord] = deque()
         self._last: StepRecord | None = None
-        self._pages_total = 0
         self._latencies: deque[tuple[float, float, int]] = deque()  # (time, seconds between tokens, tokens)
         self.totals = Totals()
 
@@ -50,13 +49,18 @@ class TelemetryWindow:
         self.totals = _counted(self.totals, record)
         self._forget(record.time)
 
-    def model_changed(self, pages_total: int) -> None:
-        """Another model is loaded, with this many pages, or none is."""
+    def model_changed(self) -> None:
+        """Another model is loaded, or none is."""
         self._last = None
-        self._pages_total = pages_total
 
     def frame(
-        self, now: float, memory: MemoryByOwner, bandwidth: float | None = None, since: float = 0.0, idle: bool = False
+        self,
+        now: float,
+        memory: MemoryByOwner,
+        pages: PageCounts,
+        bandwidth: float | None = None,
+        since: float = 0.0,
+        idle: bool = False,
     ) -> Telemetry:
         """The state at ``now``. ``bandwidth`` is the device's, bytes a second. ``preemptions`` counts those after
         ``since`` (the receiver's previous frame). ``idle``: nothing runs, so the last record's queue is out of date."""
@@ -68,7 +72,7 @@ class TelemetryWindow:
             generated_per_second=rate(((r.generated, r) for r in records), now),
             prefilled_per_second=rate(((r.prefill_rows, r) for r in records), now),
             memory=memory,
-            pages=self.pages(idle),
+            pages=pages,
             queue=self._queue(idle),
             acceptance=acceptance(records),
             ttft_ms=milliseconds(quantile([(t, 1) for r in records for t in r.ttfts], 0.5)),
@@ -80,15 +84,6 @@ class TelemetryWindow:
             bandwidth_share=bandwidth_share(decoding, bandwidth),
             preemptions=sum(r.preemptions for r in records if r.time > since),
         )
-
-    def pages(self, idle: bool) -> PageCounts:
-        """Pages after the last step."""
-        last = self._last
-        if last is None:
-            return PageCounts(total=self._pages_total, used=0, live_tokens=0)
-        # Nothing outlives its request in the cache, so an idle engine holds no page.
-        used, live = (0, 0) if idle else (last.pages_used, last.live_tokens)
-        return PageCounts(total=last.pages_total, used=used, live_tokens=live)
 
     def _queue(self, idle: bool) -> QueueCounts:
         last = self._last

@@ -13,7 +13,6 @@ from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
 
 from engine.cache.kinds import KVKind
 from engine.core import checkpoint_loader
-from engine.core import engine as engine_module
 from engine.core.commands import AddRequest, LoadModel, SetOption
 from engine.core.engine import Engine
 from engine.core.events import LoadedEvent, OptionsEvent
@@ -134,7 +133,7 @@ def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> Non
     assert value(engine) == "int8"
 
 
-@pytest.mark.parametrize(("model", "kind", "says"), [("latent", "int8", "latents"), ("target", "kivi", "waits")])
+@pytest.mark.parametrize(("model", "kind", "says"), [("latent", "int8", "latents"), ("latent", "kivi", "latents")])
 def test_what_cannot_be_served_is_said(heard: Listener, models: Path, model: str, kind: str, says: str) -> None:
     engine = Engine(heard, device="cpu")
     engine.submit(SetOption("kv_kind", kind))
@@ -150,11 +149,7 @@ def test_what_cannot_be_served_is_said(heard: Listener, models: Path, model: str
     assert len(generate(heard, engine)) == 20
 
 
-def test_kivi_is_planned_and_made_once_recent_pages_are_handed_out(
-    heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module in (checkpoint_loader, engine_module):
-        monkeypatch.setattr(module, "RECENT_PAGES", True)
+def test_kivi_is_planned_and_made(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target")
     switch(engine, "kivi")
     switch(engine, "4", "kv_key_bits")
@@ -172,6 +167,10 @@ def test_kivi_is_planned_and_made_once_recent_pages_are_handed_out(
     logits = model.runner.forward([SequenceRows([1] * 120, 0, pages, 1, None, (pages,))]).logits
     assert bool(torch.isfinite(logits).all())
     assert not heard.errors
+    engine.submit(SetOption("batch_invariant", True))
+    alone = generate(heard, engine)
+    assert len(alone) == 20
+    assert generate(heard, engine, speculation="ngram") == alone
 
 
 @pytest.mark.parametrize("failures", [1, 2])

@@ -25,7 +25,9 @@ def broken(length: int) -> Reader:
 
 
 def test_answers_go_on_while_a_text_is_scored() -> None:
-    toy = ToyEngine(replace(toy_model(limit=1024, pages=100), readers=Readers(uniform, peaked, "peaked")))
+    toy = ToyEngine(
+        replace(toy_model(limit=1024, pages=100), readers=lambda policy: Readers(uniform, peaked, "peaked"))
+    )
     replies: list[Scores | str] = []
     toy.add("r1", [1, 2, 3])
     toy.step()
@@ -52,7 +54,7 @@ def test_what_cannot_be_scored_is_said() -> None:
         return replies[0]
 
     assert "cannot be scored" in str(reply(ToyEngine(), [1, 2]))
-    failing = ToyEngine(replace(toy_model(), readers=Readers(uniform, broken, "")))
+    failing = ToyEngine(replace(toy_model(), readers=lambda policy: Readers(uniform, broken, "")))
     assert "no room" in str(reply(failing, [1, 2]))
     assert "too short" in str(reply(failing, [1]))
     failing.engine._stepper = None
@@ -60,7 +62,7 @@ def test_what_cannot_be_scored_is_said() -> None:
 
 
 def test_a_model_that_goes_takes_its_texts_with_it() -> None:
-    toy = ToyEngine(replace(toy_model(limit=1024, pages=100), readers=Readers(uniform, peaked, "")))
+    toy = ToyEngine(replace(toy_model(limit=1024, pages=100), readers=lambda policy: Readers(uniform, peaked, "")))
     replies: list[Scores | str] = []
     toy.engine.submit(MeasureText([5] * 900, replies.append))
     toy.engine.step()

@@ -13,12 +13,13 @@ from test_runner import CONFIG, RandomWeights, tokens
 from torch import Tensor
 
 from engine.attention.registry import Attention
+from engine.cache.kinds import KVKind
 from engine.cache.policies import KeepAll, PagePolicy, Quest
 from engine.cache.store import DenseKVStore
 from engine.core.buffers import powers_of_two
 from engine.core.runner import Runner, SequenceRows
 from engine.layers.numerics import Numerics
-from engine.models.arenas import new_quest_store
+from engine.models.arenas import new_store
 from engine.models.base import LatentShape
 from engine.models.llama import Model as Llama
 
@@ -34,7 +35,7 @@ class Host(Runner):
 
     def __init__(self, invariant: bool, policy: PagePolicy = QUEST, config=DEEP, buckets=None) -> None:
         numerics = Numerics(invariant)
-        store = new_quest_store(config, PAGES, torch.float32)
+        store = new_store(config, PAGES, torch.float32, "cpu", KVKind(bounds=True))
         super().__init__(Llama(config, RandomWeights(numerics)), store, Attention(numerics), policy=buckets)
         self.policies: dict[int, PagePolicy] = {}
         self.policy = policy
@@ -203,7 +204,7 @@ def test_a_store_without_bounds_is_refused() -> None:
 
 def test_latents_are_refused() -> None:
     with pytest.raises(ValueError, match="latents"):
-        new_quest_store(replace(DEEP, latent=LatentShape(8, 8, 4, 8)), PAGES, torch.float32)
+        new_store(replace(DEEP, latent=LatentShape(8, 8, 4, 8)), PAGES, torch.float32, "cpu", KVKind(bounds=True))
 
 
 @pytest.mark.parametrize("budget", [15, 0, -16])

@@ -131,7 +131,7 @@ def test_models_that_cannot_say_why() -> None:
 
 def test_a_request_takes_the_policy_of_its_arrival() -> None:
     options = EngineOptions()
-    options.capabilities = frozenset({"model"})
+    options.capabilities = frozenset({"model", "sliding window"})
     assert options.for_request({}).policy == KeepAll()
     options.set("page_policy", "window_sinks")
     before = options.for_request({})

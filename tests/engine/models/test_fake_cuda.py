@@ -35,7 +35,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
-from engine.models.arenas import new_quest_store, new_store
+from engine.models.arenas import new_store
 from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
@@ -327,7 +327,7 @@ def test_choosing_pages_never_waits_for_the_gpu(name: str, invariant: bool) -> N
     batch = replace(batch, views=RowViews(sparse=(np.arange(batch.host.T) + 1) % 3))
     with fake_cuda():
         lm = family("LlamaForCausalLM").Model(config, Weights("dense", torch.bfloat16, Numerics(invariant)))
-        kv = new_quest_store(config, PAGES, torch.bfloat16, CUDA)
+        kv = new_store(config, PAGES, torch.bfloat16, CUDA, KVKind(bounds=True))
         moved = on_cuda(batch)
         written = torch.empty(batch.host.T, dtype=torch.int64, device=CUDA)
         moved = replace(moved, placement=moved.placement._replace(pages=written))

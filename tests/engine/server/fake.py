@@ -46,6 +46,7 @@ from engine.protocol import (
     MemoryByOwner,
     ModelCard,
     OptionSpec,
+    PageCounts,
     PageOwner,
     Sampling,
     Timings,
@@ -139,6 +140,10 @@ class FakeEngine:
 
     def cache_stats(self) -> CacheStats:
         return self.stats
+
+    def cache_pages(self) -> PageCounts:
+        used = sum(len(pages) for pages in self.pages.values())
+        return PageCounts(total=10, used=used, live_tokens=16 * used)
 
     def run(self) -> None:
         while True:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from engine.core.events import GuessRecord, StepRecord
-from engine.protocol import MemoryByOwner, Telemetry
+from engine.protocol import MemoryByOwner, PageCounts, Telemetry
 from engine.telemetry.prometheus import metrics
 from engine.telemetry.window import KEPT_SECONDS, TelemetryWindow, acceptance, inter_token_seconds, quantile, rate
 
@@ -26,6 +26,7 @@ def step(time: float, **changes: object) -> StepRecord:
         "guesses": (),
         "pages_total": 100,
         "pages_used": 10,
+        "pages_cached": 3,
         "live_tokens": 150,
         "waiting": 1,
         "running": 2,
@@ -37,11 +38,14 @@ def step(time: float, **changes: object) -> StepRecord:
     return StepRecord(**{**fields, **changes})  # type: ignore[arg-type]
 
 
+PAGES = PageCounts(total=100, used=10, live_tokens=150, cached=3)
+
+
 def frame(*records: StepRecord, now: float, **options: object) -> Telemetry:
     window = TelemetryWindow()
     for record in records:
         window.add(record)
-    return window.frame(now, MEMORY, **options)  # type: ignore[arg-type]
+    return window.frame(now, MEMORY, PAGES, **options)  # type: ignore[arg-type]
 
 
 def test_nothing_happened() -> None:
@@ -50,7 +54,7 @@ def test_nothing_happened() -> None:
     assert empty.ttft_ms is None
     assert empty.itl_p50_ms is None
     assert empty.bandwidth_share is None
-    assert (empty.pages.total, empty.queue.running) == (0, 0)
+    assert empty.queue.running == 0
 
 
 def test_steady_decoding() -> None:
@@ -63,7 +67,7 @@ def test_steady_decoding() -> None:
     assert now.host_ms == pytest.approx(10)
     assert now.bytes_per_token == pytest.approx(250)
     assert now.bandwidth_share == pytest.approx(0.1)
-    assert (now.pages.total, now.pages.used, now.pages.live_tokens) == (100, 10, 150)
+    assert now.pages == PAGES
     assert (now.queue.waiting, now.queue.running) == (1, 2)
 
 
@@ -94,10 +98,10 @@ def test_old_records_are_forgotten() -> None:
         window.add(step(0.1 * i))
     assert len(window._records) <= KEPT_SECONDS * 10 + 2
     assert len(window._latencies) <= KEPT_SECONDS * 10 + 2
-    late = window.frame(2000.0, MEMORY, idle=True)
+    late = window.frame(2000.0, MEMORY, PAGES, idle=True)
     assert late.generated_per_second == 0
     assert late.itl_p50_ms is None
-    assert (late.pages.total, late.pages.used, late.queue.running) == (100, 0, 0)
+    assert late.queue.running == 0
     assert window.totals.generated == 10_000
 
 
@@ -140,15 +144,15 @@ def test_preemptions_since_the_last_frame() -> None:
 def test_another_model() -> None:
     window = TelemetryWindow()
     window.add(step(1))
-    window.model_changed(64)
-    now = window.frame(1.1, MEMORY)
-    assert (now.pages.total, now.pages.used, now.queue.waiting) == (64, 0, 0)
+    window.model_changed()
+    now = window.frame(1.1, MEMORY, PAGES)
+    assert now.queue.waiting == 0
 
 
 def test_prometheus_text() -> None:
     window = TelemetryWindow()
     window.add(step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2),), ttfts=(0.5,)))
-    text = metrics(window.totals, window.frame(1.0, MEMORY, bandwidth=1e5))
+    text = metrics(window.totals, window.frame(1.0, MEMORY, PAGES, bandwidth=1e5))
     lines = text.splitlines()
     assert "kvasir_steps_total 1" in lines
     assert "kvasir_proposed_total 8" in lines
