@@ -26,6 +26,10 @@ MOST_TOKENS = 256
 GROUPED = "Switching reloads the model, so the runs of each side followed each other instead of taking turns."
 BUSY = "Other answers were being written at the same time, which disturbs the measurement."
 SHORT = f"Measured over the first {MOST_TOKENS} tokens of the answer."
+CHANCE = "This switch is approximate: here it changed no token, elsewhere it may."
+MANY = frozenset({"admission", "preemption", "host_cache", "cascade"})
+"""Switches of what many answers do to each other."""
+ALONE = "One answer alone makes no use of this switch: kvasir bench --cache measures it on many."
 
 
 class Measured(NamedTuple):
@@ -69,12 +73,16 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
                 measured.append(await runner.run(value, sampling))
                 progress()
     finally:
-        await asyncio.shield(runner.restore(before))
+        runner.restore(before)
     notes = [GROUPED] if option.applies == "reload" else []
     if runner.disturbed:
         notes.append(BUSY)
     if sampling.max_tokens == MOST_TOKENS and message.sampling.max_tokens != MOST_TOKENS:
         notes.append(SHORT)
+    if option.key in MANY:
+        notes.append(ALONE)
+    if option.exactness == "approximate" and first_difference([m.ids for m in measured]) is None:
+        notes.append(CHANCE)
     return summary(message.id, option.key, values, measured, " ".join(notes))
 
 
@@ -142,6 +150,7 @@ class _Runner:
     def __init__(self, hub: EngineHub, option: Option, prompt: list[int], continues: bool) -> None:
         self._hub, self._option, self._prompt, self._continues = hub, option, prompt, continues
         self.disturbed = False
+        self._changed = False
 
     async def run(self, value: Value, sampling: Sampling) -> Measured:
         """One answer with the switch at ``value``."""
@@ -185,9 +194,12 @@ class _Runner:
         )
         return Measured(run, ids)
 
-    async def restore(self, value: Value) -> None:
-        """Put an engine-wide switch back; the engine says so itself if that fails."""
-        if self._option.scope == "engine" and not _same(self._now(), value):
+    def restore(self, value: Value) -> None:
+        """Put an engine-wide switch back, after whatever of this comparison the engine has yet to do.
+
+        The engine says so itself if that fails.
+        """
+        if self._changed:  # what it is now says nothing: a change may still be waiting
             self._hub.submit(SetOption(self._option.key, value))
 
     def _now(self) -> Value:
@@ -208,6 +220,7 @@ class _Runner:
                 done.set_exception(Refused(event.code, event.message))
 
         stop = self._hub.listen(listener)
+        self._changed = True
         try:
             self._hub.submit(SetOption(self._option.key, value))
             await done
