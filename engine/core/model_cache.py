@@ -55,7 +55,8 @@ class ModelCache:
     def welcome(self, request: Request) -> None:
         """A request arrives: say what it may share, and know of what its chat has on disk."""
         request.namespace = self._namespace(request)
-        self.space.budget = self._options.host_cache_bytes
+        if self.space.budget != self._options.host_cache_bytes:
+            self.space.resize(self._options.host_cache_bytes)
         kind = self._kind(request)
         if kind is None or self._saved is None:
             return

@@ -15,6 +15,9 @@ from engine.cache.radix_node import Key, Node, Tier, page_keys
 from engine.cache.recent import recent_span
 from engine.scheduling.policy import S
 
+EVICTED_AT_ONCE = 16
+"""Pages given up at the least when one is needed: fewer, longer pieces go to the tier below."""
+
 
 class Content(Protocol):
     """What pages hold, in every arena."""
@@ -135,7 +138,7 @@ class Memory(Generic[S]):
         """Bring what a tier keeps of an opened sequence to the device. There is room for all that it knows."""
         if sequence.held is not None:
             self._swap_in(sequence)
-        elif sequence.namespace is not None and sequence.fork_of is None:
+        elif sequence.namespace is not None and sequence.pending > 1:
             self._restore(sequence)
 
     def _swap_in(self, sequence: S) -> None:
@@ -173,7 +176,7 @@ class Memory(Generic[S]):
 
     def lacking(self, sequence: S, tokens: int, chunk: int) -> int:
         """Pages that the sequence has to find until it holds so many tokens, read in chunks: dead ones come back."""
-        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(chunk))
+        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk)))
         return max(0, most - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
 
     def grow(self, sequence: S, pages: int) -> None:
@@ -244,7 +247,7 @@ class Memory(Generic[S]):
 
     def _take(self, sequence: S, pages: int) -> list[int]:
         short = pages - self.pool.free_count
-        while short > 0 and self.tree.evict(short):
+        while short > 0 and self.tree.evict(max(short, EVICTED_AT_ONCE)):
             short = pages - self.pool.free_count
         return self.pool.allocate(pages, sequence.owner)
 

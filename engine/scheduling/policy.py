@@ -56,6 +56,10 @@ class Schedulable(Protocol):
     def pending(self) -> int:
         """Rows still to compute before the next token can be drawn."""
 
+    @property
+    def longest_chunk(self) -> int:
+        """The most rows of it that one step may read."""
+
     def kept_pages(self, length: int) -> int:
         """The most pages that it holds between steps when it has so many tokens."""
 

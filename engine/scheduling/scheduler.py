@@ -130,7 +130,7 @@ class Scheduler(Generic[S]):
         for sequence in reading:
             if left <= 0:
                 break
-            rows = min(sequence.pending, left)
+            rows = min(sequence.pending, left, sequence.longest_chunk)
             if self._grant(plan, sequence, rows):
                 left -= rows
         self._admit(plan, limits, left)
@@ -232,7 +232,7 @@ class Scheduler(Generic[S]):
         memory.restore(sequence)
         if limits.whole_context and sequence.cached:
             memory.grow(sequence, min(pages_for(sequence.reach), self.pool.total))
-        rows = min(sequence.pending, left) if limits.chunked else sequence.pending
+        rows = min(sequence.pending, left, sequence.longest_chunk) if limits.chunked else sequence.pending
         self._grant(plan, sequence, rows)
         return rows
 

@@ -285,6 +285,7 @@ def step(at: float, **changes: Any) -> StepRecord:
         guesses=(),
         pages_total=10,
         pages_used=2,
+        pages_cached=0,
         live_tokens=20,
         waiting=0,
         running=1,
