@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -61,7 +62,6 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
         done += 1
         send(CompareProgress(id=message.id, done=done, total=total))
 
-    before = _present(hub.engine.catalogue_state(), option.key)
     measured: list[Measured] = []
     try:
         for group in _order(option, values, rounds):
@@ -73,7 +73,11 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
                 measured.append(await runner.run(value, sampling))
                 progress()
     finally:
-        runner.restore(before)
+        runner.restore()
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():  # who cancels waits for nothing
+            with contextlib.suppress(TimeoutError):
+                await hub.caught_up()
     notes = [GROUPED] if option.applies == "reload" else []
     if runner.disturbed:
         notes.append(BUSY)
@@ -150,6 +154,7 @@ class _Runner:
     def __init__(self, hub: EngineHub, option: Option, prompt: list[int], continues: bool) -> None:
         self._hub, self._option, self._prompt, self._continues = hub, option, prompt, continues
         self.disturbed = False
+        self._before = _present(hub.engine.catalogue_state(), option.key)
         self._changed = False
 
     async def run(self, value: Value, sampling: Sampling) -> Measured:
@@ -194,13 +199,13 @@ class _Runner:
         )
         return Measured(run, ids)
 
-    def restore(self, value: Value) -> None:
+    def restore(self) -> None:
         """Put an engine-wide switch back, after whatever of this comparison the engine has yet to do.
 
         The engine says so itself if that fails.
         """
         if self._changed:  # what it is now says nothing: a change may still be waiting
-            self._hub.submit(SetOption(self._option.key, value))
+            self._hub.submit(SetOption(self._option.key, self._before))
 
     def _now(self) -> Value:
         return _present(self._hub.engine.catalogue_state(), self._option.key)
@@ -224,5 +229,6 @@ class _Runner:
         try:
             self._hub.submit(SetOption(self._option.key, value))
             await done
+            self._changed = not _same(value, self._before)
         finally:
             stop()
