@@ -196,8 +196,8 @@ class PrefixTree:
         for node in reversed(list(self.nodes())):
             if node.chat != chat:
                 continue
-            node.chat = ""
-            if node.locks or node.children:
+            if node.locks or node.children:  # it is theirs now, and goes with the last of them
+                node.chat = next((child.chat for child in node.children.values()), "")
                 continue
             parent, pages = node.parent, node.pages
             assert parent is not None
