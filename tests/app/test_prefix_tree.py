@@ -158,9 +158,10 @@ def test_figures():
         "Prefill saved": "1,240 tokens",
         "Waste": "0.9 %",
         "KV, int4, 4.5 bits": "1.0 GB",
-        "In RAM": "3 MB",
+        "In RAM": "3.0 MB",
         "On disk": "5.0 GB",
         "Given up": "7 pages",
     }
-    assert "in 16 bits it would be 3.6 GB" in words.figures(frame(0, cache=cache))[3][2]
+    meaning = words.figures(frame(0, cache=cache))[3][2]
+    assert "750 MB of answers that are being written, 250 MB kept for reuse; in 16 bits both would be 3.6 GB" in meaning
     assert words.figures(frame(0))[0][1] == "–"
