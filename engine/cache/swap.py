@@ -232,9 +232,9 @@ class SwapSpace:
             host_cost(count, store.page_bytes, _pinned(store)) for store in stores for count in _pieces(store, pages)
         )
 
-    def fits(self, stores: Sequence[PageStore], pages: int) -> bool:
-        """Whether `put` would find room, if need be by eviction."""
-        return self._size - self._evictable + self.cost(stores, pages) <= self.budget
+    def fits(self, stores: Sequence[PageStore], pages: int, more: int = 0) -> bool:
+        """Whether `put` would find room, and `more` bytes besides, if need be by eviction."""
+        return self._size - self._evictable + self.cost(stores, pages) + more <= self.budget
 
     def resize(self, budget: int) -> None:
         """Another budget: what is over it and may be evicted is. Preempted answers stay until they are taken back."""

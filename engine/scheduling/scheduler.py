@@ -105,7 +105,7 @@ class Scheduler(Generic[S]):
     def read(self, sequence: S) -> None:
         """After a chunk of a prompt: it is shared at once, and pages that no row will read again are free."""
         if sequence.num_computed <= sequence.prompt_length:
-            self.memory.commit(sequence)
+            self.memory.commit(sequence, ended=False)
         self.memory.shed(sequence)
 
     def preempt(self, sequence: S) -> None:
@@ -130,7 +130,7 @@ class Scheduler(Generic[S]):
         for sequence in reading:
             if left <= 0:
                 break
-            rows = min(sequence.pending, left, sequence.longest_chunk)
+            rows = min(sequence.pending, left, sequence.longest_chunk, self.memory.most_rows)
             if self._grant(plan, sequence, rows):
                 left -= rows
         self._admit(plan, limits, left)
@@ -185,7 +185,7 @@ class Scheduler(Generic[S]):
             for sequence in reading:
                 if plan.slices and sequence.pending > left:
                     break
-                rows = sequence.pending
+                rows = min(sequence.pending, self.memory.most_rows)
                 if self._grant(plan, sequence, rows):
                     left -= rows
             self._admit(plan, limits, left)
@@ -233,6 +233,7 @@ class Scheduler(Generic[S]):
         if limits.whole_context and sequence.cached:
             memory.grow(sequence, min(pages_for(sequence.reach), self.pool.total))
         rows = min(sequence.pending, left, sequence.longest_chunk) if limits.chunked else sequence.pending
+        rows = min(rows, memory.most_rows)
         self._grant(plan, sequence, rows)
         return rows
 
@@ -241,7 +242,7 @@ class Scheduler(Generic[S]):
         tokens = sequence.known + 1
         if limits.whole_context and sequence.cached:
             tokens = max(tokens, min(sequence.reach, self.pool.total * PAGE_SIZE))
-        if self.memory.lacks_recent(sequence, min(sequence.pending, self._chunk(limits))):
+        if self.memory.lacks_recent(sequence, min(sequence.pending, self._chunk(limits), self.memory.most_rows)):
             return False
         need = self.memory.lacking(sequence, tokens, self._chunk(limits))
         # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
@@ -265,6 +266,8 @@ class Scheduler(Generic[S]):
             if running.pending > 1 and running.namespace == sequence.namespace:
                 theirs = self.memory.keys(running, min(running.known, running.shareable))
                 alike = common(keys, theirs, 0) if theirs and keys[0] == theirs[0] else 0
+                if not self.memory.will_find(alike, running):
+                    continue
                 if alike - found >= HELD_BACK_PAGES and running.num_computed < alike * PAGE_SIZE:
                     return True
         return False
