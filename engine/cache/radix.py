@@ -53,7 +53,7 @@ class PrefixTree:
 
         A node is split where the text leaves it. The nodes count as used now.
         """
-        root = node = self._root(namespace)
+        node = self._root(namespace)
         pages: list[int] = []
         held: list[Node] = []
         count = drafted = held_pages = 0
@@ -78,8 +78,6 @@ class PrefixTree:
         last = held[0].parent if held else node
         assert last is not None
         partial = None if held else self._partial(node, keys, count, tail)
-        if last is not root:
-            last.hits += 1
         return Match(last, pages, drafted * PAGE_SIZE, held, held_pages, partial)
 
     def _partial(self, node: Node, keys: Sequence[Key], count: int, tail: Sequence[int]) -> tuple[Node, int] | None:
@@ -192,6 +190,23 @@ class PrefixTree:
             self._give_up(node)
         self.evicted += freed
         return freed
+
+    def forget(self, chat: str) -> None:
+        """Give up, in every tier, what this chat read last and nobody reads now; what others go on from stays."""
+        for node in reversed(list(self.nodes())):
+            if node.chat != chat:
+                continue
+            if node.locks or node.children:  # it is theirs now, and goes with the last of them
+                node.chat = next((child.chat for child in node.children.values()), "")
+                continue
+            parent, pages = node.parent, node.pages
+            assert parent is not None
+            self.pool.release(pages, TREE)
+            self.pages -= len(pages)
+            self.evictable -= len(pages)
+            node.pages = []
+            self._remove(node)
+            self._offer(parent)
 
     def _give_up(self, node: Node) -> None:
         """A leaf of the device loses its pages; a tier below may keep what they held."""
@@ -316,13 +331,13 @@ class PrefixTree:
     # --- looking at it -------------------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes but the roots, parents before children."""
-        stack = list(self.roots.values())
+        """All nodes but the roots, parents before children, and children in the order in which they came."""
+        stack = list(reversed(self.roots.values()))
         while stack:
             node = stack.pop()
             if node.parent is not None:
                 yield node
-            stack.extend(node.children.values())
+            stack.extend(reversed(node.children.values()))
 
     def check(self) -> None:
         """Prove that the tree's books agree with themselves and with the ledger. Raises AssertionError."""

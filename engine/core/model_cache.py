@@ -78,6 +78,8 @@ class ModelCache:
     def admitted(self, request: Request) -> None:
         """The first admission: ``num_computed`` of its tokens were found."""
         request.cached_tokens = request.num_computed
+        for node in request.node.path() if request.node is not None and request.num_computed else ():
+            node.hits += 1
         found = self._stats
         self._stats = msgspec.structs.replace(
             found, looked_up=found.looked_up + request.prompt_length, hit=found.hit + request.num_computed
@@ -95,6 +97,12 @@ class ModelCache:
             return self._model.stores[0].export_pages(pages[first:stop])
 
         self._saved.save(request.chat, kind, request.tokens[: count * PAGE_SIZE], export)
+
+    def forget(self, chat: str) -> None:
+        """A chat was deleted: what is kept of it goes, wherever it is."""
+        self.tree.forget(chat)
+        if self._saved is not None:
+            self._saved.forget(chat)
 
     def read(self, rows: int, seconds: float) -> None:
         """So many rows of prompts were computed in a step of this length."""
@@ -141,9 +149,16 @@ class ModelCache:
     # --- what there is -------------------------------------------------------------------------------------------
 
     def live_tokens(self, running: Iterable[Request]) -> int:
-        """Different tokens that pages hold."""
-        own = (request.num_computed - request.shared * PAGE_SIZE for request in running)
-        return self.tree.pages * PAGE_SIZE + sum(max(0, tokens) for tokens in own)
+        """Different tokens that pages hold: a window's dead pages do not count, nor what several answers hold twice."""
+        tokens = pages = 0
+        for request in running:
+            first, stop = request.dead_pages
+            before = request.shared + max(0, min(stop, len(request.pages)) - first)
+            tokens += max(0, request.num_computed - before * PAGE_SIZE)
+            pages += max(0, len(request.pages) - before)
+        own = self.pool.used_count - self.tree.pages
+        twice = max(0, pages - own)
+        return self.tree.pages * PAGE_SIZE + max(0, min(tokens - twice * PAGE_SIZE, own * PAGE_SIZE))
 
     @property
     def page_bytes(self) -> int:

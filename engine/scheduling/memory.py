@@ -6,7 +6,7 @@ The scheduler decides who runs; this decides where what runs lies. Pure but for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple
 
 from engine.cache.pool import PAGE_SIZE, PagePool
@@ -155,7 +155,7 @@ class Memory(Generic[S]):
             sequence.num_computed = tokens
             if len(sequence.pages) * PAGE_SIZE != packed:
                 self.close(sequence)  # recent tokens alone are of no use
-        elif sequence.namespace is not None and sequence.fork_of is None:
+        elif sequence.namespace is not None and sequence.pending > 1:
             self._restore(sequence, self.keys(sequence, sequence.known - 1))
 
     def _swap_in(self, sequence: S) -> None:
@@ -205,6 +205,10 @@ class Memory(Generic[S]):
     def lacks_recent(self, sequence: S, rows: int) -> bool:
         """Whether the second pool, if there is one, has too few pages for so many more rows."""
         return self.recent is not None and self.recent.lacks(sequence, rows)
+
+    def crowds_recent(self, sequences: Iterable[S], chunk: int) -> bool:
+        """Whether the second pool, if there is one, has too few pages for all of them at their longest."""
+        return self.recent is not None and self.recent.crowded(sequences, chunk)
 
     def grow_recent(self, sequence: S, rows: int) -> None:
         """Let the sequence hold pages for its recent tokens and so many more rows. There is room."""
@@ -281,6 +285,7 @@ class Memory(Generic[S]):
             self.recent.keep(sequence)
 
     def _commit(self, sequence: S, count: int) -> None:
+        count = min(count, len(sequence.pages))  # of a sequence that a tier keeps, more is computed than it has here
         if sequence.namespace is None or count <= sequence.shared or 0 in sequence.pages[:count]:
             return
         keys = self.keys(sequence, count * PAGE_SIZE)

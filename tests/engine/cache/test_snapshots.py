@@ -41,9 +41,7 @@ def by_definition(known: list[tuple[int, list[int]]], wanted: list[int], packed:
     return best
 
 
-texts = st.builds(
-    text, st.integers(0, 1), st.integers(1, 200), st.one_of(st.just(1 << 30), st.integers(0, 200))
-)
+texts = st.builds(text, st.integers(0, 1), st.integers(1, 200), st.one_of(st.just(1 << 30), st.integers(0, 200)))
 operations = st.one_of(
     st.tuples(st.just("keep"), texts, st.sampled_from([0, 1, 16])),
     st.tuples(st.just("find"), texts, st.integers(0, 12)),

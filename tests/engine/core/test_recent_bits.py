@@ -1,4 +1,4 @@
-"""A text that begins with another's packed pages and recent tokens has the very bits of one that is read from nothing."""
+"""A text that begins with another's packed pages and recent tokens has the very bits of one read from nothing."""
 
 from __future__ import annotations
 
@@ -82,9 +82,7 @@ def answer(heard: Listener, engine: Engine, id: str, prompt: list[int], speculat
 
 @pytest.mark.parametrize("budget", [16, 512])
 @pytest.mark.parametrize("speculation", ["off", "ngram", "draft"])
-def test_a_second_turn_has_the_bits_of_a_cold_one(
-    heard: Listener, model: Path, speculation: str, budget: int
-) -> None:
+def test_a_second_turn_has_the_bits_of_a_cold_one(heard: Listener, model: Path, speculation: str, budget: int) -> None:
     engine = kivi(heard, model, token_budget=budget)
     prompt = [(7 * i + i // 5) % 26 for i in range(210)]
     first = answer(heard, engine, "first", prompt, speculation)
