@@ -102,7 +102,8 @@ CACHE = (
         exactness="lossless",
         explains="Saves the keys and values of chats, and the tokens they belong to, in files of yours, so that a chat "
         "goes on after a restart without being read again. "
-        "They take no more room than is set here, and a deleted chat's are deleted with it.",
+        "They take no more room than is set here, and a deleted chat's are deleted with it; chats over a KIVI cache "
+        "are not saved.",
         shows="time to first token of a chat from an earlier day",
     ),
     Option(
