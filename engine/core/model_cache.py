@@ -127,7 +127,7 @@ class ModelCache:
 
     def live_tokens(self, running: Iterable[Request]) -> int:
         """Different tokens that pages hold."""
-        own = (request.num_computed - request.shared * PAGE_SIZE for request in running)
+        own = (request.num_computed - PAGE_SIZE * (request.shared + _dead(request)) for request in running)
         return self.tree.pages * PAGE_SIZE + sum(max(0, tokens) for tokens in own)
 
     @property
@@ -162,6 +162,12 @@ class ModelCache:
         strays = [owner for owner in self.pool.owners() if owner != TREE]
         if idle and (strays or self.tree.evictable != self.tree.pages):
             raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
+
+
+def _dead(request: Request) -> int:
+    """Pages within the sequence that it gave back."""
+    first, stop = request.dead_pages
+    return max(0, stop - first)
 
 
 def _bits(model: LoadedModel) -> float:
