@@ -6,7 +6,7 @@ The scheduler decides who runs; this decides where what runs lies. Pure but for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple
 
 from engine.cache.pool import PAGE_SIZE, PagePool
@@ -206,6 +206,10 @@ class Memory(Generic[S]):
         """Whether the second pool, if there is one, has too few pages for so many more rows."""
         return self.recent is not None and self.recent.lacks(sequence, rows)
 
+    def crowds_recent(self, sequences: Iterable[S], chunk: int) -> bool:
+        """Whether the second pool, if there is one, has too few pages for all of them at their longest."""
+        return self.recent is not None and self.recent.crowded(sequences, chunk)
+
     def grow_recent(self, sequence: S, rows: int) -> None:
         """Let the sequence hold pages for its recent tokens and so many more rows. There is room."""
         if self.recent is not None:
@@ -281,6 +285,7 @@ class Memory(Generic[S]):
             self.recent.keep(sequence)
 
     def _commit(self, sequence: S, count: int) -> None:
+        count = min(count, len(sequence.pages))  # of a sequence that a tier keeps, more is computed than it has here
         if sequence.namespace is None or count <= sequence.shared or 0 in sequence.pages[:count]:
             return
         keys = self.keys(sequence, count * PAGE_SIZE)

@@ -6,6 +6,7 @@ by those who go on from there and copied before a write. Pure but for the two ob
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, Protocol
 
@@ -59,7 +60,7 @@ class RecentMemory(Generic[S]):
     @property
     def most_rows(self) -> int:
         """Rows of one sequence in a step that the pool always has room for, if nobody else runs."""
-        return PAGE_SIZE * max(1, self.pool.total - (self.residual + CHANNEL_GROUP) // PAGE_SIZE)
+        return PAGE_SIZE * max(1, self.pool.total - 1 - (self.residual + CHANNEL_GROUP) // PAGE_SIZE)
 
     def packed(self, sequence: S) -> int:
         """B(n - 1): how many of the n computed tokens are packed for good."""
@@ -72,6 +73,15 @@ class RecentMemory(Generic[S]):
         missing = self._missing(sequence, rows) + self._must_copy(sequence)
         free = self.pool.free_count
         return missing > free and missing > free + self.snapshots.evictable
+
+    def crowded(self, sequences: Iterable[S], chunk: int) -> bool:
+        """Whether there are too few pages for all of them at their longest, read in chunks."""
+        lacking = 0
+        for each in sequences:
+            rows = self.residual + CHANNEL_GROUP + min(chunk, self.most_rows, each.pending)
+            most = min(-(-(each.known + 1) // PAGE_SIZE), -(-rows // PAGE_SIZE) + 1)
+            lacking += max(0, most - len(each.recent) + each.recent.count(0))
+        return lacking > self.pool.free_count + self.snapshots.evictable
 
     def _missing(self, sequence: S, rows: int) -> int:
         first, stop = recent_span(sequence.num_computed, rows, self.residual)

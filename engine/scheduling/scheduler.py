@@ -244,6 +244,8 @@ class Scheduler(Generic[S]):
             tokens = max(tokens, min(sequence.reach, self.pool.total * PAGE_SIZE))
         if self.memory.lacks_recent(sequence, min(sequence.pending, self._chunk(limits), self.memory.most_rows)):
             return False
+        if self.running and self.memory.crowds_recent((*self.running, sequence), self._chunk(limits)):
+            return False
         need = self.memory.lacking(sequence, tokens, self._chunk(limits))
         # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
         return need <= self.memory.room.pages - self._promised(limits) - len(self.running)

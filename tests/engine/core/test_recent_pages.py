@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from toy_engine import ToyEngine, sequential
+from toy_engine import ToyEngine, ToyModel, sequential, toy_model
 from toy_recent import ToyRecentRunner, toy_recent_model
 
+from engine.cache.radix_node import TREE
 from engine.cache.recent import packed_until
 from engine.cache.snapshots import Snapshots
 from engine.core.commands import CancelRequest
@@ -116,6 +118,21 @@ def test_preempted_answers_go_on_as_if_nothing_had_been(how: str, length: int) -
     assert runner.rows - before == 180 + 19 + length + 19 - computed, "nothing of it was read again"
 
 
+@pytest.mark.parametrize("model", [toy_model, toy_recent_model])
+def test_an_answer_that_ends_in_host_memory_leaves_it(model: Callable[[], ToyModel]) -> None:
+    toy = ToyEngine(model(), preemption="swap")
+    toy.add("1", prompt_of(100), GREEDY)
+    for _ in range(5):
+        toy.step()
+    toy.stepper.scheduler.preempt(toy.stepper.requests["1", 0])
+    assert toy.stepper.cache.space.counts.handles > 0
+    toy.engine.submit(CancelRequest("1"))
+    toy.drain()
+    assert toy.heard.answers["1", 0].reason == "cancelled"
+    assert toy.stepper.cache.space.counts.handles == 0
+    assert not toy.heard.errors
+
+
 def test_pages_of_the_tree_come_back_from_host_memory() -> None:
     toy = ToyEngine(toy_recent_model(pages=24), host_cache=0.1)
     answer = ask(toy, "1", prompt_of(200))
@@ -145,8 +162,8 @@ def test_snapshots_are_counted_and_give_way_to_rows() -> None:
     assert recent is not None
     assert recent.pool.used_count == toy.stepper.cache.stats.recent_pages
     assert recent.snapshots.evictable == recent.pool.used_count
+    recent.pool.retain(recent.pool.owned_by(TREE)[:1], "a leak")
     with pytest.raises(AssertionError, match="nobody runs"):
-        recent.pool.allocate(1, "a leak") if recent.pool.free_count else recent.pool.retain([1], "a leak")
         toy.check()
 
 
@@ -192,9 +209,7 @@ operation = st.one_of(
     ),
     st.builds(Goes, which=st.integers(0, 50), more=st.integers(0, 40), cut=st.sampled_from([0, 0, 1, 5, 17])),
     st.builds(Other, st.sampled_from(["step", "step", "step", "cancel", "evict"]), st.integers(1, 12)),
-    st.builds(
-        Other, st.sampled_from(["budget 16", "budget 512", "chunks", "whole", "swap", "recompute"]), st.just(1)
-    ),
+    st.builds(Other, st.sampled_from(["budget 16", "budget 512", "chunks", "whole", "swap", "recompute"]), st.just(1)),
 )
 
 
@@ -245,6 +260,7 @@ def play(script: list[Add | Goes | Other], pages: int, recent_pages: int) -> Non
     recent = toy.stepper.cache.recent
     assert recent is not None
     assert recent.pool.used_count == recent.snapshots.pages, "only snapshots are left"
+    assert not [error for error in toy.heard.errors if error.code == "internal"]
     for (id, number), answer in toy.heard.answers.items():
         prompt, sampling = asked[id]
         output, text, reason = sequential(prompt, sampling, answer=number, limit=LIMIT)
@@ -261,7 +277,9 @@ sizes = {"pages": st.sampled_from([8, 16, 24, 80]), "recent_pages": st.sampled_f
 
 @given(script=st.lists(operation, max_size=24), **sizes)
 @settings(max_examples=60, deadline=None, suppress_health_check=relaxed)
-def test_any_history_gives_the_sequential_texts(script: list[Add | Goes | Other], pages: int, recent_pages: int) -> None:
+def test_any_history_gives_the_sequential_texts(
+    script: list[Add | Goes | Other], pages: int, recent_pages: int
+) -> None:
     play(script, pages, recent_pages)
 
 
@@ -287,7 +305,9 @@ TURNS: list[Add | Goes | Other] = [
 def test_the_comparison_notices_a_hit_one_token_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     real = Snapshots._hit
     play(TURNS, 80, 60)
-    monkeypatch.setattr(Snapshots, "_hit", lambda self, each, tokens: real(self, each, tokens)._replace(tokens=tokens + 1))
+    monkeypatch.setattr(
+        Snapshots, "_hit", lambda self, each, tokens: real(self, each, tokens)._replace(tokens=tokens + 1)
+    )
     with pytest.raises(AssertionError):
         play(TURNS, 80, 60)
 
