@@ -6,9 +6,10 @@ The scheduler decides who runs; this decides where what runs lies. Pure but for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, Protocol, cast
 
+from engine.cache.packed import CHANNEL_GROUP
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix import PrefixTree
 from engine.cache.radix_node import Key, Node, Tier, page_keys
@@ -85,14 +86,13 @@ class Memory(Generic[S]):
             return sequence.num_computed
         if sequence.namespace is None:
             return 0
-        return self.tree.matched(sequence.namespace, self.keys(sequence, sequence.known - 1)) * PAGE_SIZE
+        return self.tree.matched(sequence.namespace, self.wanted(sequence)) * PAGE_SIZE
 
     def open(self, sequence: S) -> None:
         """Give a sequence that holds no page those of its beginning that are on the device; :meth:`close` undoes it."""
         if sequence.held is not None or sequence.namespace is None or self._fork(sequence):
             return
-        limit = sequence.known - 1  # a last row must be computed
-        keys = self.keys(sequence, limit)
+        limit, keys = self._limit(sequence), self.wanted(sequence)
         match = self.tree.match(sequence.namespace, keys, sequence.tokens[len(keys) * PAGE_SIZE : limit])
         node, pages, tokens = match.node, list(match.pages), len(match.pages) * PAGE_SIZE
         if match.partial is not None:
@@ -117,12 +117,13 @@ class Memory(Generic[S]):
 
     def _fork(self, sequence: S) -> bool:
         """Begin with the pages of another answer to the same prompt, which has read it; the last one is not full."""
-        other = sequence.fork_of
+        other = cast("S | None", sequence.fork_of)
         start = sequence.known - 1
         if other is None or sequence.known != sequence.prompt_length:
             return False
         if other.num_computed < start or not other.pages or other.namespace != sequence.namespace:
             return False
+        self.commit(other)  # whole pages that both read are the tree's, and locked by both
         pages = other.pages[: pages_for(start)]
         if 0 in pages:
             return False
@@ -151,7 +152,7 @@ class Memory(Generic[S]):
 
     def _restore(self, sequence: S) -> None:
         """What follows the matched pages in a tier below: node by node, as long as the text goes on."""
-        keys = self.keys(sequence, sequence.known - 1)
+        keys = self.wanted(sequence)
         while True:
             match = self.tree.match(sequence.namespace, keys)
             if not match.held or len(match.pages) != sequence.shared:
@@ -176,8 +177,17 @@ class Memory(Generic[S]):
 
     def lacking(self, sequence: S, tokens: int, chunk: int) -> int:
         """Pages that the sequence has to find until it holds so many tokens, read in chunks: dead ones come back."""
-        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk)))
-        return max(0, most - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
+        whole, held = pages_for(tokens), len(sequence.pages)
+        most = sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk, sequence.pending))
+        if most < whole:
+            whole, held = most, held - sequence.pages.count(0)
+        return max(0, whole - held) + (1 if self._copies(sequence) else 0)
+
+    def most_rows(self) -> int:
+        """The most rows that one sequence alone can have pages for in the second pool."""
+        if self.recent is None:
+            return 1 << 40
+        return max(1, (self.recent.total - 1) * PAGE_SIZE - self.residual - CHANNEL_GROUP)
 
     def grow(self, sequence: S, pages: int) -> None:
         """Let the sequence hold so many pages. There is room."""
@@ -188,6 +198,17 @@ class Memory(Generic[S]):
     def lacks_recent(self, sequence: S, rows: int) -> bool:
         """Whether the second pool has too few pages for so many more rows."""
         return self.recent is not None and self._recent_missing(sequence, rows) > self.recent.free_count
+
+    def crowds_recent(self, sequences: Iterable[S], chunk: int) -> bool:
+        """Whether the second pool has too few pages for all of them at their longest, read in chunks."""
+        if self.recent is None:
+            return False
+        lacking = 0
+        for each in sequences:
+            rows = self.residual + CHANNEL_GROUP + min(chunk, each.pending)
+            most = min(pages_for(each.known + 1), pages_for(rows) + 1)
+            lacking += max(0, most - len(each.recent) + each.recent.count(0))
+        return lacking > self.recent.free_count
 
     def _recent_missing(self, sequence: S, rows: int) -> int:
         first, stop = recent_span(sequence.num_computed, rows, self.residual)
@@ -261,8 +282,8 @@ class Memory(Generic[S]):
     def shed(self, sequence: S) -> None:
         """Give back pages within the sequence that no row of it will read again; the table names page 0 there."""
         first, stop = sequence.dead_pages
-        dead = [page for page in sequence.pages[first:stop] if page]
-        if dead:
+        if stop > first and sequence.pages[stop - 1]:  # they die in order: else all of them have gone already
+            dead = [page for page in sequence.pages[first:stop] if page]
             self.pool.release(dead, sequence.owner)
             sequence.pages[first:stop] = [0] * (stop - first)
         self.shed_recent(sequence)
@@ -271,7 +292,8 @@ class Memory(Generic[S]):
 
     def commit(self, sequence: S) -> None:
         """Let the tree have the full pages that are computed; duplicates of its own are given back."""
-        count = min(sequence.num_computed, sequence.shareable) // PAGE_SIZE
+        # Of a sequence that a tier keeps, more is computed than it has pages.
+        count = min(min(sequence.num_computed, sequence.shareable) // PAGE_SIZE, len(sequence.pages))
         if sequence.namespace is None or count <= sequence.shared or 0 in sequence.pages[:count]:
             return
         keys = self.keys(sequence, count * PAGE_SIZE)
@@ -332,6 +354,15 @@ class Memory(Generic[S]):
             self.recent.check()
 
     # --- keys ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _limit(sequence: S) -> int:
+        """Tokens that may be found: a last row must be computed, and rows that choose pages are nobody else's."""
+        return min(sequence.known - 1, sequence.shareable)
+
+    def wanted(self, sequence: S) -> list[Key]:
+        """The keys of the whole pages that the sequence may find."""
+        return self.keys(sequence, self._limit(sequence))
 
     @staticmethod
     def keys(sequence: S, tokens: int) -> list[Key]:
