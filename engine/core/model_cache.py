@@ -195,7 +195,6 @@ class ModelCache:
             raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
 
 
-
 def _bits(model: LoadedModel) -> float:
     """Of an element of the target's keys and values, its share of scales included."""
     if model.model is None:
