@@ -7,7 +7,7 @@ The scheduler decides who runs; this decides where what runs lies. Pure but for 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Generic, NamedTuple
+from typing import Generic, NamedTuple, cast
 
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix import PrefixTree
@@ -81,7 +81,7 @@ class Memory(Generic[S]):
         if self.recent is not None:
             hit = self.recent.look_up(sequence)
             return 0 if hit is None else hit.tokens
-        return self.tree.matched(sequence.namespace, self.keys(sequence, sequence.known - 1)) * PAGE_SIZE
+        return self.tree.matched(sequence.namespace, self.wanted(sequence)) * PAGE_SIZE
 
     def will_find(self, pages: int, other: S) -> bool:
         """Whether a text that shares so many pages with another's, when that is read, begins with them."""
@@ -96,8 +96,7 @@ class Memory(Generic[S]):
             return
         if self._fork(sequence):
             return
-        limit = sequence.known - 1  # a last row must be computed
-        keys = self.keys(sequence, limit)
+        limit, keys = self._limit(sequence), self.wanted(sequence)
         match = self.tree.match(sequence.namespace, keys, sequence.tokens[len(keys) * PAGE_SIZE : limit])
         node, pages, tokens = match.node, list(match.pages), len(match.pages) * PAGE_SIZE
         if match.partial is not None:
@@ -128,12 +127,13 @@ class Memory(Generic[S]):
 
     def _fork(self, sequence: S) -> bool:
         """Begin with the pages of another answer to the same prompt, which has read it; the last one is not full."""
-        other = sequence.fork_of
+        other = cast("S | None", sequence.fork_of)
         start = sequence.known - 1
         if other is None or sequence.known != sequence.prompt_length:
             return False
         if other.num_computed < start or not other.pages or other.namespace != sequence.namespace:
             return False
+        self.commit(other)  # whole pages that both read are the tree's, and locked by both
         pages = other.pages[: pages_for(start)]
         if 0 in pages:
             return False
@@ -156,7 +156,7 @@ class Memory(Generic[S]):
             if len(sequence.pages) * PAGE_SIZE != packed:
                 self.close(sequence)  # recent tokens alone are of no use
         elif sequence.namespace is not None and sequence.pending > 1:
-            self._restore(sequence, self.keys(sequence, sequence.known - 1))
+            self._restore(sequence, self.wanted(sequence))
 
     def _swap_in(self, sequence: S) -> None:
         held, sequence.held = sequence.held, None
@@ -193,8 +193,11 @@ class Memory(Generic[S]):
 
     def lacking(self, sequence: S, tokens: int, chunk: int) -> int:
         """Pages that the sequence has to find until it holds so many tokens, read in chunks: dead ones come back."""
-        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk)))
-        return max(0, most - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
+        whole, held = pages_for(tokens), len(sequence.pages)
+        most = sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk, sequence.pending))
+        if most < whole:
+            whole, held = most, held - sequence.pages.count(0)
+        return max(0, whole - held) + (1 if self._copies(sequence) else 0)
 
     def grow(self, sequence: S, pages: int) -> None:
         """Let the sequence hold so many pages. There is room."""
@@ -263,8 +266,8 @@ class Memory(Generic[S]):
     def shed(self, sequence: S) -> None:
         """Give back pages within the sequence that no row of it will read again; the table names page 0 there."""
         first, stop = sequence.dead_pages
-        dead = [page for page in sequence.pages[first:stop] if page]
-        if dead:
+        if stop > first and sequence.pages[stop - 1]:  # they die in order: else all of them have gone already
+            dead = [page for page in sequence.pages[first:stop] if page]
             self.pool.release(dead, sequence.owner)
             sequence.pages[first:stop] = [0] * (stop - first)
         if self.recent is not None:
@@ -353,6 +356,15 @@ class Memory(Generic[S]):
             self.recent.check(idle)
 
     # --- keys ----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _limit(sequence: S) -> int:
+        """Tokens that may be found: a last row must be computed, and rows that choose pages are nobody else's."""
+        return min(sequence.known - 1, sequence.shareable)
+
+    def wanted(self, sequence: S) -> list[Key]:
+        """The keys of the whole pages that the sequence may find."""
+        return self.keys(sequence, self._limit(sequence))
 
     @staticmethod
     def keys(sequence: S, tokens: int) -> list[Key]:

@@ -231,7 +231,9 @@ class Scheduler(Generic[S]):
         plan.admitted.append(sequence)
         memory.restore(sequence)
         if limits.whole_context and sequence.cached:
-            memory.grow(sequence, min(pages_for(sequence.reach), self.pool.total))
+            reserved = self._goal(sequence, limits)
+            if sequence.kept_pages(reserved) >= pages_for(reserved):  # else pages come back as others are needed
+                memory.grow(sequence, pages_for(reserved))
         rows = min(sequence.pending, left, sequence.longest_chunk) if limits.chunked else sequence.pending
         rows = min(rows, memory.most_rows)
         self._grant(plan, sequence, rows)
@@ -239,16 +241,22 @@ class Scheduler(Generic[S]):
 
     def _fits(self, sequence: S, limits: Limits) -> bool:
         """Whether an opened sequence finds the pages that an admission needs."""
+        tokens = self._goal(sequence, limits)
+        memory, chunk = self.memory, self._chunk(limits)
+        if memory.lacks_recent(sequence, min(sequence.pending, chunk)):
+            return False
+        if self.running and memory.crowds_recent((*self.running, sequence), chunk):
+            return False
+        need = memory.lacking(sequence, tokens, chunk)
+        # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
+        return need <= memory.room.pages - self._promised(limits) - len(self.running)
+
+    def _goal(self, sequence: S, limits: Limits) -> int:
+        """Tokens that the sequence is admitted for."""
         tokens = sequence.known + 1
         if limits.whole_context and sequence.cached:
             tokens = max(tokens, min(sequence.reach, self.pool.total * PAGE_SIZE))
-        if self.memory.lacks_recent(sequence, min(sequence.pending, self._chunk(limits), self.memory.most_rows)):
-            return False
-        if self.running and self.memory.crowds_recent((*self.running, sequence), self._chunk(limits)):
-            return False
-        need = self.memory.lacking(sequence, tokens, self._chunk(limits))
-        # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
-        return need <= self.memory.room.pages - self._promised(limits) - len(self.running)
+        return tokens
 
     def _close(self, sequence: S) -> None:
         """Undo the opening of a sequence for which there is no room; what a tier keeps of it stays there."""
@@ -261,7 +269,7 @@ class Scheduler(Generic[S]):
         if other is not None and other in self.running and other.pending > 1 and sequence.namespace is not None:
             return True
         found = self.memory.found(sequence) // PAGE_SIZE
-        keys = self.memory.keys(sequence, sequence.known - 1)
+        keys = self.memory.wanted(sequence)
         if sequence.namespace is None or len(keys) - found < HELD_BACK_PAGES:
             return False
         for running in self.running:
@@ -277,12 +285,11 @@ class Scheduler(Generic[S]):
     def _promised(self, limits: Limits) -> int:
         """Pages that running sequences will still take for tokens they already have."""
         chunk = self._chunk(limits)
-        return sum(self.memory.lacking(running, running.known + 1, chunk) for running in self.running)
+        return sum(self.memory.lacking(running, self._goal(running, limits), chunk) for running in self.running)
 
-    @staticmethod
-    def _chunk(limits: Limits) -> int:
+    def _chunk(self, limits: Limits) -> int:
         """The most rows that a sequence reads before its dead pages are given back."""
-        return limits.token_budget if limits.chunked else 1 << 40
+        return min(limits.token_budget if limits.chunked else 1 << 40, self.memory.most_rows)
 
     def _grant(self, plan: Plan[S], sequence: S, rows: int) -> bool:
         """Put the rows into the plan if their pages can be had, by preemption if need be."""
