@@ -69,6 +69,9 @@ def main() -> int:
 
 
 def _shoot(app: QApplication, folder: Path, home: Path) -> None:
+    from PySide6.QtTest import QTest
+    from PySide6.QtWidgets import QScrollArea
+
     from app.program import Program
     from engine.protocol import Compared, Set
 
@@ -93,7 +96,11 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
             link.finished.disconnect(ended.append)
         window.panel.measure_requested.emit("speculation")
         wait("measuring speculation", lambda: measured or failures)
-        window.panel.row("speculation").toggle_explanation()
+        row, scroll = window.panel.row("speculation"), window.panel.findChild(QScrollArea)
+        assert scroll is not None
+        row.toggle_explanation()
+        QTest.qWait(100)
+        scroll.verticalScrollBar().setValue(row.y() - 60)
         window.panel.set_tint(True)
         window.panel.tint_changed.emit(True)
         if failures:
