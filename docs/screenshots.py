@@ -98,7 +98,6 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
         wait("measuring speculation", lambda: measured or failures)
         row, scroll = window.panel.row("speculation"), window.panel.findChild(QScrollArea)
         assert scroll is not None
-        row.toggle_explanation()
         QTest.qWait(100)
         scroll.verticalScrollBar().setValue(row.y() - 60)
         window.panel.set_tint(True)

@@ -49,8 +49,7 @@ PAGE_POLICIES = (
         scope="engine",
         applies="next request",
         exactness="approximate",
-        explains="How many of the last tokens a window with sinks keeps. "
-        "Pages go whole, so it is up to fifteen more.",
+        explains="How many of the last tokens a window with sinks keeps. Pages go whole, so it is up to fifteen more.",
         of=("page_policy", "window_sinks"),
         shows="pages of a long answer",
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",

@@ -286,6 +286,7 @@ def step(at: float, **changes: Any) -> StepRecord:
         pages_total=10,
         pages_used=2,
         live_tokens=20,
+        pages_cached=0,
         waiting=0,
         running=1,
         prefilling=0,
