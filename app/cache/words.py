@@ -98,6 +98,8 @@ def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
     kept = kv_kept(frame)
     dense = memory.kv_used * 16 / max(cache.bits_per_element, 1e-9)
     smaller = f"; in 16 bits both would be {size(dense)}" if cache.bits_per_element < 16 and memory.kv_used else ""
+    if cache.bits_with_recent > cache.bits_per_element:
+        smaller += f"; with recent tokens, which are not packed, {cache.bits_with_recent:.3g} bits"
     return [
         ("Hit rate", hit_rate(cache), of if cache.looked_up else "No prompt has been looked up yet"),
         ("Prefill saved", f"{cache.hit:,} tokens", "Prompt tokens that did not have to be read again"),

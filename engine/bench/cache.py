@@ -1,82 +1,37 @@
 """``kvasir bench --cache``: what each part of the cache is worth on traces that share text.
 
-For every part that the loaded model allows, each trace is answered with it off and on, in turn. What is compared are
-times to first token; beside them stands how much of the prompts was found, how many pages that took, and what share of
-them held nothing, beside what a reservation of the whole context would have wasted.
+Each part is measured in all its ways that the model allows, in turn, on the same texts, each time from an empty cache.
+Beside the times stands how much of the prompts was found, how many pages that took, and what share of them held
+nothing, beside what a reservation of the whole context would have wasted.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
+from engine.bench.cache_figures import CacheFigures, CacheRow, CacheSide, TraceFigures
+from engine.bench.cache_parts import Part, Way, parts
 from engine.bench.client import Answer, EngineClient, EngineError
+from engine.bench.hits import MOST_SEQUENCES, measure_hit, measure_host
 from engine.bench.measure import median_ratio
-from engine.bench.traces import TRACES, Trace, Words
+from engine.bench.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words
+from engine.cache.packed import CHANNEL_GROUP
 from engine.cache.pool import PAGE_SIZE
 from engine.catalogue import BY_KEY
 from engine.catalogue.replay import REUSE
 from engine.core.events import StepRecord
-from engine.protocol import OptionSpec, Sampling, Value
+from engine.core.loaded import LoadedModel
+from engine.protocol import Sampling, Value
 
-PARTS = (REUSE, "page_reservation", "cascade", "kv_kind", "page_policy", "preemption")
-"""Switches that are measured, as far as the catalogue has them."""
 ROUNDS = 2
-
-
-class CacheSide(msgspec.Struct, frozen=True):
-    """One way of a switch on one trace: times to first token in ms over all answers; tokens, pages and bytes.
-
-    ``hit_rate`` is the share of prompt tokens that were found, ``saved`` their number in a round. ``waste`` is the
-    share of the slots of used pages that held no token, over all steps. ``pages`` and ``bytes`` are the most in use.
-    """
-
-    value: Value
-    ttft_median: float
-    ttft_p95: float
-    hit_rate: float
-    saved: int
-    waste: float
-    pages: int
-    bytes: int
-
-
-class CacheRow(msgspec.Struct, frozen=True):
-    """One part off (``before``) and on; ``ratio`` is of the median times to first token, before / after, by round.
-
-    ``same``: every answer had the same tokens both ways; None where the texts were different ones.
-    """
-
-    part: str
-    title: str
-    before: CacheSide
-    after: CacheSide
-    ratio: float
-    same: bool | None
-
-
-class TraceFigures(msgspec.Struct, frozen=True):
-    """``reserved_waste``: share of the slots that would hold nothing if each answer reserved the whole context."""
-
-    name: str
-    title: str
-    requests: int
-    prompt_tokens: int
-    reserved_waste: float
-    rows: list[CacheRow]
-
-
-class CacheFigures(msgspec.Struct, frozen=True):
-    """``absent`` says which parts were left out, and why."""
-
-    model: str
-    context: int
-    rounds: int
-    traces: list[TraceFigures]
-    absent: list[str] = []
+TIGHT_CONTEXT = 2048
+"""Tokens of context where the cache is made small."""
+_Make = Callable[[Words, int], Trace]
 
 
 def measure_cache(
@@ -86,134 +41,176 @@ def measure_cache(
     seed: int = 1,
     say: Callable[[str], None] = lambda line: None,
 ) -> CacheFigures:
-    """Every trace with every part off and on, with the model that ``client`` has loaded."""
-    loaded = client.engine.loaded
-    assert loaded is not None
+    """Every part on its traces, with the model that ``client`` has loaded; it is loaded anew with a smaller cache."""
+    loaded = client.model
     card = loaded.card
-    measuring = _Measuring(client, seed, say)
-    traces: list[TraceFigures] = []
-    absent: list[str] = []
-    for number, make in enumerate(TRACES):
-        rows = []
-        for spec, values in _parts(client):
-            try:
-                rows.append(measuring.row(number, spec, values, rounds))
-            except EngineError as error:
-                absent.append(f"{spec.title} on {make.__name__.replace('_', ' ')}: {error}")
-                client.set(spec.key, spec.value)
-        trace = measuring.trace(number)
-        answers = measuring.last.answers
-        traces.append(
-            TraceFigures(
-                trace.name,
-                trace.title,
-                trace.requests,
-                sum(answer.usage.prompt_tokens for answer in answers),
-                _reserved_waste(answers, card.context),
-                rows,
-            )
-        )
-    return CacheFigures(card.name, card.context, rounds, traces, absent)
-
-
-def _parts(client: EngineClient) -> Iterator[tuple[OptionSpec, tuple[Value, Value]]]:
-    """The switches that can be compared with this model now, and their values off and on."""
-    state = {spec.key: spec for spec in client.engine.catalogue_state()}
-    for key in PARTS:
-        if key in state and state[key].compare:
-            yield state[key], (state[key].compare[0], state[key].compare[1])
+    measuring = _Measuring(client, seed, rounds, say)
+    traces = [measuring.trace(make) for make in ROOMY]
+    say(f"bookkeeping of {MOST_SEQUENCES} answers")
+    host = measure_host(client)
+    hit = measure_hit(client, measuring.words, rounds, say) if card.context >= 4200 else None
+    path, options, fit = loaded.path, loaded.options, loaded.fit
+    tight = min(card.context, TIGHT_CONTEXT)
+    room = fit.weights + fit.activations + int(TIGHT_ROOM * tight * loaded.kv_bytes_per_token) + 1
+    del loaded
+    try:
+        client.load(path, "", msgspec.structs.replace(options, memory=room, context=tight))
+        traces += [measuring.trace(make) for make in TIGHT]
+    except EngineError as error:
+        measuring.absent.append(f"a small cache: {error}")
+    return CacheFigures(card.name, card.context, rounds, traces, list(dict.fromkeys(measuring.absent)), hit, host)
 
 
 class _Run(NamedTuple):
     answers: list[Answer]
     steps: list[StepRecord]
+    seconds: float
+    swapped: int
+    page_bytes: int
+    recent_bytes: int
 
     @property
     def first_ms(self) -> float:
         return statistics.median(answer.timings.ttft_ms for answer in self.answers)
 
+    @property
+    def tokens_per_second(self) -> float:
+        return sum(len(answer.ids) for answer in self.answers) / self.seconds
+
+    @property
+    def pages(self) -> int:
+        return max((step.pages_used for step in self.steps), default=0)
+
+    @property
+    def bytes(self) -> int:
+        """The most in use; of recent tokens, which no step counts, the most that the running answers can have."""
+        running = max((step.running for step in self.steps), default=0)
+        return self.pages * self.page_bytes + running * self.recent_bytes
+
 
 class _Measuring:
-    """Runs traces; ``last`` is the latest run."""
+    """Runs traces with one client; ``absent`` collects what could not be done."""
 
-    def __init__(self, client: EngineClient, seed: int, say: Callable[[str], None]) -> None:
-        loaded = client.engine.loaded
-        assert loaded is not None
-        self._client, self._seed, self._say = client, seed, say
-        self._context, self._kv_bytes = loaded.card.context, loaded.kv_bytes_per_token
+    def __init__(self, client: EngineClient, seed: int, rounds: int, say: Callable[[str], None]) -> None:
+        self._client, self._seed, self._rounds, self._say = client, seed, rounds, say
+        self.absent: list[str] = []
+
+    def words(self, round: int) -> Words:
+        """Lengths are the same in every round, texts are not. Special tokens would end a text, or mark its parts."""
+        loaded = self._client.model
         named = loaded.tokenizer.special_ids if loaded.tokenizer is not None else frozenset()
-        # Special tokens would end a text, or mark its parts.
-        self._vocabulary = [id for id in range(loaded.card.vocabulary) if id not in named]
-        self._texts = 0
-        self.last = _Run([], [])
+        return Words([id for id in range(loaded.card.vocabulary) if id not in named], self._seed, round)
 
-    def trace(self, number: int) -> Trace:
-        """Its lengths are those of every run; its texts are those of the newest."""
-        return TRACES[number](Words(self._vocabulary, self._seed, self._texts), self._context)
+    def trace(self, make: _Make) -> TraceFigures:
+        """All parts that this trace shows."""
+        card, fit = self._client.model.card, self._client.model.fit
+        made = make(self.words(0), card.context)
+        rows: list[CacheRow] = []
+        answers: list[Answer] = []
+        state = {spec.key: spec for spec in self._client.engine.catalogue_state()}
+        for part in parts(state, card.context):
+            if isinstance(part, str):
+                self.absent.append(part)
+            elif made.name in part.traces:
+                self._say(f"{made.title}: {part.title}")
+                sides = self._sides(make, part)
+                if len(sides) > 1:
+                    rows.append(CacheRow(part.key, part.title, [_side(way, runs, sides[0][1]) for way, runs in sides]))
+                answers = answers or [answer for _, runs in sides for answer in runs[0].answers][: made.requests]
+        prompts = sum(answer.usage.prompt_tokens for answer in answers)
+        wasted = _reserved_waste(answers, card.context)
+        return TraceFigures(made.name, made.title, made.requests, prompts, wasted, rows, fit.kv_tokens)
 
-    def row(self, number: int, spec: OptionSpec, values: tuple[Value, Value], rounds: int) -> CacheRow:
-        """One part both ways in turn. Raises EngineError.
+    def _sides(self, make: _Make, part: Part) -> list[tuple[Way, list[_Run]]]:
+        """The runs of each way, taken in turn, those of odd rounds backwards; a way that fails is left out."""
+        runs: dict[str, list[_Run]] = {way.title: [] for way in part.ways}
+        for round in range(self._rounds):
+            for way in part.ways[:: -1 if round % 2 else 1]:
+                if way.title not in runs:
+                    continue
+                try:
+                    runs[way.title].append(self._run(make, way, round))
+                except EngineError as error:
+                    del runs[way.title]
+                    self.absent.append(f"{part.title}, {way.title}, on {make.__name__.replace('_', ' ')}: {error}")
+        return [(way, runs[way.title]) for way in part.ways if way.title in runs]
 
-        No run may find in the cache what another left there, so each has texts of its own. Only where the reuse itself
-        is measured both ways of a round have the same: it comes off first, and then leaves nothing.
-        """
-        self._say(f"{self.trace(number).title}: {spec.title}")
-        sides: tuple[list[_Run], list[_Run]] = ([], [])
-        shared = spec.key == REUSE
-        order = [0] * rounds + [1] * rounds if spec.applies == "reload" else [0, 1] * rounds
-        for side in order:
-            self._texts += not (shared and side)
-            sides[side].append(self._run(self.trace(number), spec, values[side]))
-        self._client.set(spec.key, spec.value)
-        before, after = (self._side(value, runs) for value, runs in zip(values, sides, strict=True))
-        ratio = median_ratio([run.first_ms for run in sides[0]], [run.first_ms for run in sides[1]])
-        ids = [[answer.ids for run in runs for answer in run.answers] for runs in sides]
-        return CacheRow(spec.key, spec.title, before, after, ratio, ids[0] == ids[1] if shared else None)
-
-    def _run(self, trace: Trace, spec: OptionSpec, value: Value) -> _Run:
-        """One trace from its first request to its last answer."""
+    def _run(self, make: _Make, way: Way, round: int) -> _Run:
+        """One trace from an empty cache, from its first request to its last answer. Raises EngineError."""
+        client = self._client
+        client.empty_cache()
+        before = {spec.key: spec.value for spec in client.engine.catalogue_state()}
         overrides: dict[str, Value] = {REUSE: True} if REUSE in BY_KEY else {}
-        if spec.scope == "engine":
-            self._client.set(spec.key, value)
-        else:
-            overrides[spec.key] = value
-        self.last = _answered(self._client, trace, overrides)
-        return self.last
-
-    def _side(self, value: Value, runs: Sequence[_Run]) -> CacheSide:
-        answers = [answer for run in runs for answer in run.answers]
-        steps = [step for run in runs for step in run.steps]
-        firsts = sorted(answer.timings.ttft_ms for answer in answers)
-        asked = sum(answer.usage.prompt_tokens for answer in answers)
-        found = sum(answer.usage.cached_tokens for answer in answers)
-        slots = sum(step.pages_used for step in steps) * PAGE_SIZE
-        pages = max((step.pages_used for step in steps), default=0)
-        return CacheSide(
-            value=value,
-            ttft_median=statistics.median(firsts),
-            ttft_p95=firsts[-(-95 * len(firsts) // 100) - 1],
-            hit_rate=found / asked,
-            saved=found // len(runs),
-            waste=1 - sum(step.live_tokens for step in steps) / slots if slots else 0.0,
-            pages=pages,
-            bytes=round(pages * PAGE_SIZE * self._kv_bytes),
-        )
+        try:
+            for key, value in way.settings.items():
+                if BY_KEY[key].scope == "engine":
+                    client.set(key, value)
+                else:
+                    overrides[key] = value
+            words = self.words(round)
+            trace = make(words, client.model.card.context)
+            client.answer(words.some(24), Sampling(temperature=0.0, max_tokens=4, ignore_eos=True, seed=1))
+            swapped, began = client.engine.cache_stats().swapped_out, time.perf_counter()
+            answers, steps = _answered(client, trace, overrides)
+            seconds = time.perf_counter() - began
+            swapped = client.engine.cache_stats().swapped_out - swapped
+            return _Run(answers, steps, seconds, swapped, *_page_bytes(client.model))
+        finally:
+            for key in reversed(way.settings):
+                client.set(key, before[key])
 
 
-def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -> _Run:
-    """All answers of a trace, in the order of its requests."""
+def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -> tuple[list[Answer], list[StepRecord]]:
+    """All answers of a trace, in the order of its requests, and the steps that they took."""
     sampling = Sampling(temperature=0.0, max_tokens=trace.answer, ignore_eos=True, seed=1)
     threads = [list(opening) for opening in trace.openings]
-    run = _Run([], [])
+    answers: list[Answer] = []
+    steps: list[StepRecord] = []
     for wave in trace.waves:
         prompts = [[*threads[ask.thread], *ask.tokens] for ask in wave]
         given = client.together(prompts, sampling, overrides)
-        run.answers.extend(given)
-        run.steps.extend(given[0].steps)  # which are those of all of them
+        answers.extend(given)
+        steps.extend(given[0].steps)  # which are those of all of them
         if trace.grows:
             for ask, prompt, answer in zip(wave, prompts, given, strict=True):
                 threads[ask.thread] = [*prompt, *answer.ids]
-    return run
+    return answers, steps
+
+
+def _page_bytes(model: LoadedModel) -> tuple[int, int]:
+    """Of a page in all arenas; and of the recent tokens of one answer, where those are kept apart."""
+    recent = 0
+    for store in model.stores:
+        if store.recent is not None:
+            recent += (-(-(store.residual + CHANNEL_GROUP) // PAGE_SIZE) + 1) * store.recent.page_bytes
+    return sum(store.page_bytes for store in model.stores), recent
+
+
+def _side(way: Way, runs: Sequence[_Run], base: Sequence[_Run]) -> CacheSide:
+    answers = [answer for run in runs for answer in run.answers]
+    others = [answer for run in base for answer in run.answers]
+    steps = [step for run in runs for step in run.steps]
+    firsts = sorted(answer.timings.ttft_ms for answer in answers)
+    found = sum(answer.usage.cached_tokens for answer in answers)
+    slots = sum(step.pages_used for step in steps) * PAGE_SIZE
+    return CacheSide(
+        title=way.title,
+        approximate=way.approximate,
+        ttft_median=statistics.median(firsts),
+        ttft_p95=firsts[-(-95 * len(firsts) // 100) - 1],
+        tokens_per_second=statistics.median(run.tokens_per_second for run in runs),
+        hit_rate=found / sum(answer.usage.prompt_tokens for answer in answers),
+        saved=found // len(runs),
+        waste=1 - sum(step.live_tokens for step in steps) / slots if slots else 0.0,
+        pages=max(run.pages for run in runs),
+        bytes=max(run.bytes for run in runs),
+        preemptions=sum(step.preemptions for step in steps) // len(runs),
+        swapped=sum(run.swapped for run in runs) // len(runs),
+        first_ratio=median_ratio([run.first_ms for run in base], [run.first_ms for run in runs]),
+        speed_ratio=median_ratio([run.tokens_per_second for run in runs], [run.tokens_per_second for run in base]),
+        equal=sum(one.ids == other.ids for one, other in zip(answers, others, strict=True)),
+        answers=len(answers),
+    )
 
 
 def _reserved_waste(answers: Sequence[Answer], context: int) -> float:

@@ -9,10 +9,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from engine.cache.saved import SavedChats
 from engine.catalogue.replay import replayed
 from engine.core.commands import AddRequest, LoadModel, SetOption, Shutdown
 from engine.core.engine import Engine
 from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, OptionsEvent, StepRecord, TokensEvent
+from engine.core.loaded import LoadedModel
 from engine.protocol import Fit, LoadOptions, ModelCard, Sampling, Timings, Usage, Value
 
 
@@ -37,11 +39,18 @@ class EngineClient:
     Every prompt is read from its first token, unless its ``optimisations`` say otherwise.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, saved: SavedChats | None = None) -> None:
+        """``saved`` keeps chats in files, where that is switched on."""
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.engine = Engine(self._events.put)
+        self.engine = Engine(self._events.put, saved=saved)
         self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
         self._thread.start()
+
+    @property
+    def model(self) -> LoadedModel:
+        """What is loaded; something is."""
+        assert self.engine.loaded is not None
+        return self.engine.loaded
 
     def load(self, path: str, draft: str = "", options: LoadOptions = LoadOptions()) -> tuple[ModelCard, Fit]:
         """Load a model and wait for it. Raises :class:`EngineError`."""
@@ -57,15 +66,31 @@ class EngineClient:
         if present.value == value:
             return
         self.engine.submit(SetOption(key, value))
-        awaited = LoadedEvent if present.applies == "reload" else OptionsEvent
-        while not isinstance(self._next(), awaited):
-            pass
+        while True:
+            event = self._next()
+            if isinstance(event, OptionsEvent) and any(s.key == key and s.value == value for s in event.catalogue):
+                return
+
+    def empty_cache(self) -> None:
+        """Forget every page, by making the arenas anew; models that know one kind of arenas alone are loaded anew."""
+        state = {spec.key: spec for spec in self.engine.catalogue_state()}
+        kind = state["kv_kind"].value
+        other = "16bit" if kind != "16bit" else "int8"
+        if other not in state["kv_kind"].disabled_choices and self.model.with_kind is not None:
+            self.set("kv_kind", other)
+            self.set("kv_kind", kind)
+        else:
+            self.load(self.model.path, self.model.draft_path, self.model.options)
 
     def answer(
-        self, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+        self,
+        prompt_ids: Sequence[int],
+        sampling: Sampling,
+        optimisations: Mapping[str, Value] | None = None,
+        chat: str = "",
     ) -> Answer:
         """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
-        self.engine.submit(AddRequest("bench", prompt_ids, sampling, 1, _cold(optimisations)))
+        self.engine.submit(AddRequest("bench", prompt_ids, sampling, 1, _cold(optimisations), chat=chat))
         return self._collect(("bench",), {})["bench"]
 
     def together(

@@ -11,15 +11,19 @@ import msgspec
 import torch
 from rich.console import Console
 
-from engine.bench.cache import CacheFigures, measure_cache
-from engine.bench.client import EngineClient
+from engine.bench.cache import measure_cache
+from engine.bench.cache_figures import CacheFigures
+from engine.bench.cache_tables import show_cache, show_cost
+from engine.bench.client import EngineClient, EngineError
 from engine.bench.compare import Comparison, compare
+from engine.bench.cost import CostFigures, measure_cost
 from engine.bench.formats import FormatFigures, measure_formats
+from engine.bench.hits import measure_hit_of_shape, measure_saved
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.bench.programs import COMPARED
 from engine.bench.shapes import SHAPES, Shape
 from engine.bench.switches import BundledFigures, measure_switches
-from engine.bench.tables import show_bundled, show_cache, show_comparison, show_formats, show_shape
+from engine.bench.tables import show_bundled, show_comparison, show_formats, show_shape
 from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
 from engine.config import bundled_model, cache_folder
 from engine.core.loading import release_memory
@@ -45,6 +49,7 @@ class Report(msgspec.Struct, frozen=True):
     comparisons: list[Comparison]
     formats: list[FormatFigures] = []
     cache: CacheFigures | None = None
+    cost: CostFigures | None = None
 
 
 def run(
@@ -60,13 +65,14 @@ def run(
     formats: tuple[str, ...] = (),
     quantise: Quantise = "none",
     cache: bool = False,
+    cost: bool = False,
 ) -> Report:
     """Measure, print tables on standard output as they are filled, and write the figures to ``json_file``.
 
     ``shapes`` None is what suits the device: 1B on a CPU, 1B and 8B on a GPU. ``tokens`` are those written in each
     measurement of a shape (None: 128) or of a switch (96). With ``formats`` (names of
     :data:`engine.bench.formats.KNOWN`) the shapes are measured in those instead of by themselves. ``cache``: the parts
-    of the cache on traces, with ``model`` or the bundled one.
+    of the cache on traces, with ``model`` or the bundled one; ``cost``: what its approximations cost in quality.
     """
     console = Console()
     if not console.is_terminal:
@@ -96,6 +102,10 @@ def run(
         traced = measure_traces(model, rounds, say, quantise)
         show_cache(traced, console)
         keep(cache=traced)
+    if cost:
+        costs = measure_costs(model, say, quantise)
+        show_cost(costs, console)
+        keep(cost=costs)
     if shapes is None:
         shapes = tuple(SHAPES.values()) if torch.cuda.is_available() else (SHAPES["1b"],)
     root, count = cache_folder() / "bench", tokens or 128
@@ -126,12 +136,33 @@ def _machine() -> str:
 def measure_traces(
     model: Path | None, rounds: int, say: Callable[[str], None], quantise: Quantise = "none"
 ) -> CacheFigures:
-    """The parts of the cache on traces that share text, with ``model`` (None: the bundled one, without its draft)."""
-    path = bundled_model().path if model is None else str(model)
+    """The parts of the cache on traces that share text, with ``model`` (None: the bundled one, without its draft).
+
+    Where its context is too short for a prefix of 4,000 tokens, that is measured on random weights.
+    """
+    path, options = _path(model), LoadOptions(quantise=quantise)
+    say(f"loading {path}")
+    with EngineClient() as client:
+        client.load(path, "", options)
+        figures = measure_cache(client, rounds=rounds, say=say)
+    hit = figures.hit or measure_hit_of_shape(cache_folder() / "bench", rounds, say)
+    try:
+        return msgspec.structs.replace(figures, hit=hit, saved=measure_saved(path, options, rounds, say))
+    except EngineError as error:
+        return msgspec.structs.replace(figures, hit=hit, absent=[*figures.absent, f"a chat after a restart: {error}"])
+
+
+def measure_costs(model: Path | None, say: Callable[[str], None], quantise: Quantise = "none") -> CostFigures:
+    """What approximations of the cache cost ``model`` (None: the bundled one) on texts that it was not trained on."""
+    path = _path(model)
     say(f"loading {path}")
     with EngineClient() as client:
         client.load(path, "", LoadOptions(quantise=quantise))
-        return measure_cache(client, rounds=rounds, say=say)
+        return measure_cost(client, say=say)
+
+
+def _path(model: Path | None) -> str:
+    return bundled_model().path if model is None else str(model)
 
 
 def measure_bundled(

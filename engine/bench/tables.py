@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from rich.console import Console
 from rich.table import Table
 
-from engine.bench.cache import CacheFigures, CacheRow, CacheSide
 from engine.bench.compare import Comparison
 from engine.bench.formats import FormatFigures
 from engine.bench.switches import BundledFigures
@@ -144,49 +141,3 @@ def _show_loads(figures: FormatFigures, console: Console) -> None:
         if parts:
             told = ", ".join(f"{what} {seconds:.2f}" for what, seconds in parts.items())
             console.print(f"{row.figures.program}: weights in {sum(parts.values()):.2f} s ({told})")
-
-
-def show_cache(figures: CacheFigures, console: Console) -> None:
-    for trace in figures.traces:
-        table = Table(
-            title=f"{figures.model}, {trace.title}: {trace.requests} requests, {trace.prompt_tokens:,} prompt tokens; "
-            f"the whole context reserved for each would leave {trace.reserved_waste:.0%} of the slots empty"
-        )
-        for column in (
-            "part",
-            "values",
-            "first token, ms",
-            "ratio",
-            "95 % within, ms",
-            "found",
-            "tokens saved",
-            "slots empty",
-            "most pages",
-            "MB",
-            "text",
-        ):
-            table.add_column(column)
-        for row in trace.rows:
-            table.add_row(*_cache_cells(row))
-        console.print(table)
-    for line in figures.absent:
-        console.print(f"left out: {line}")
-
-
-def _cache_cells(row: CacheRow) -> list[str]:
-    def both(cell: Callable[[CacheSide], str]) -> str:
-        return f"{cell(row.before)} → {cell(row.after)}"
-
-    return [
-        row.title,
-        both(lambda side: _word(side.value)),
-        both(lambda side: f"{side.ttft_median:.1f}"),
-        f"{row.ratio:.2f}",
-        both(lambda side: f"{side.ttft_p95:.1f}"),
-        both(lambda side: f"{side.hit_rate:.0%}"),
-        both(lambda side: f"{side.saved:,}"),
-        both(lambda side: f"{side.waste:.1%}"),
-        both(lambda side: str(side.pages)),
-        both(lambda side: f"{side.bytes / MB:.1f}"),
-        {True: "same", False: "differs", None: ""}[row.same],
-    ]

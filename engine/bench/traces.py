@@ -84,4 +84,43 @@ def _short(context: int) -> int:
     return max(4, min(16, context // 16))
 
 
-TRACES: tuple[Callable[[Words, int], Trace], ...] = (chats, shared_prompt, document)
+def crowd(words: Words, context: int) -> Trace:
+    """Eight long answers at once, which together outgrow the cache that their prompts fit into."""
+    answer = max(8, context // 6)
+    prompts = [words.about(max(4, min(128, context // 32))) for _ in range(8)]
+    waves = [[Ask(number, prompt) for number, prompt in enumerate(prompts)]]
+    return Trace(
+        "crowd", f"eight answers of {answer} tokens in a small cache", [[] for _ in prompts], waves, False, answer
+    )
+
+
+def returning(words: Words, context: int) -> Trace:
+    """Four documents in turn, and again: only together are they more than the cache holds."""
+    texts = [words.some(min(4000, context // 2)) for _ in range(4)]
+    waves = [[Ask(number, words.some(max(4, min(20, context // 32))))] for _ in range(2) for number in range(4)]
+    title = f"four texts of {len(texts[0]):,} tokens, asked about in turn, in a small cache"
+    return Trace("returning", title, texts, waves, False, _short(context))
+
+
+def mixed(words: Words, context: int) -> Trace:
+    """Twelve questions about three documents, all waiting at once, in no order."""
+    texts = [words.some(min(4000, context // 2)) for _ in range(3)]
+    waves = [[Ask(number % 3, words.about(max(4, min(20, context // 32)))) for number in range(12)]]
+    title = f"twelve questions at once about three texts of {len(texts[0]):,} tokens in a small cache"
+    return Trace("mixed", title, texts, waves, False, _short(context))
+
+
+def long_answers(words: Words, context: int) -> Trace:
+    """Two long answers to long prompts, side by side."""
+    answer = max(8, min(256, context // 4))
+    waves = [[Ask(number, words.some(min(2000, context // 2))) for number in range(2)]]
+    return Trace("long answers", f"two answers of {answer} tokens to long prompts", [[], []], waves, False, answer)
+
+
+ROOMY: tuple[Callable[[Words, int], Trace], ...] = (chats, shared_prompt, document, long_answers)
+"""In a cache with room for several contexts."""
+TIGHT: tuple[Callable[[Words, int], Trace], ...] = (crowd, mixed, returning)
+"""In one with room for little more than one (:data:`TIGHT_ROOM`)."""
+TIGHT_ROOM = 1.2
+"""Contexts that the small cache holds."""
+TRACES = (*ROOMY, *TIGHT)

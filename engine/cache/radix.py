@@ -134,6 +134,7 @@ class PrefixTree:
                 if shared < len(child.keys):
                     child = self._split(child, shared)
                 if child.held is not None:
+                    child.drafted = bytearray(shared)
                     self._bring(child, list(pages[at : at + shared]))
                 for i in range(shared):
                     if child.pages[i] == pages[at + i] and (at + i + 1) * PAGE_SIZE <= drafted:
@@ -171,6 +172,7 @@ class PrefixTree:
             self._remove(node)
             return False
         self._bring(node, pages)
+        self._touch(node)
         return True
 
     def trim(self, node: Node, pages: int) -> Node:
@@ -259,11 +261,14 @@ class PrefixTree:
 
     def _remove(self, node: Node) -> None:
         """Forget a node without pages and all below it, which have none either."""
-        for child in list(node.children.values()):
-            self._remove(child)
-        held = self._let_go(node)
-        if held is not None and self.tier is not None:
-            self.tier.drop(held)
+        stack = [node]
+        while stack:
+            each = stack.pop()
+            stack.extend(each.children.values())
+            each.children = {}
+            held = self._let_go(each)
+            if held is not None and self.tier is not None:
+                self.tier.drop(held)
         if node.parent is not None and node.parent.children.get(node.keys[0]) is node:
             del node.parent.children[node.keys[0]]
         self.version += 1

@@ -203,6 +203,10 @@ def bench(
             "--cache", help="Measure the parts of the cache on chats and prompts that share text, and no more."
         ),
     ] = False,
+    cost: Annotated[
+        bool,
+        typer.Option("--cost", help="Measure what approximations of the cache cost in quality, and no more."),
+    ] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
     """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
@@ -210,8 +214,8 @@ def bench(
         from engine.bench.run import run
 
         run(
-            switches=switches and formats is None and not cache,
-            shapes=[] if cache and shapes is None else _shapes(shapes),
+            switches=switches and formats is None and not (cache or cost),
+            shapes=[] if (cache or cost) and shapes is None else _shapes(shapes),
             programs=_programs(programs),
             rounds=rounds or (2 if cache else 5),
             threads=threads,
@@ -221,6 +225,7 @@ def bench(
             formats=_formats(formats),
             quantise=_quantise(quantise),
             cache=cache,
+            cost=cost,
         )
 
 

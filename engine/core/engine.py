@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable
 
 from engine.cache.kinds import KVKind
-from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
 from engine.cache.saved import SavedChats
-from engine.catalogue import BY_KEY, Capability, OptionError
+from engine.catalogue import BY_KEY, OptionError
 from engine.checkpoints.errors import LoadCancelled
+from engine.core import admission
+from engine.core.capabilities import capabilities
 from engine.core.checkpoint_loader import CheckpointLoader
 from engine.core.commands import (
     AddRequest,
@@ -35,19 +36,11 @@ from engine.core.inspecting import Measuring, Readers, inspected
 from engine.core.loaded import LoadedModel
 from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
 from engine.core.options import EngineOptions
-from engine.core.request import Request
 from engine.core.stepper import Stepper, is_out_of_memory
-from engine.layers.linear.triton.runtime import machine_declines
-from engine.models import arenas, restrictions
-from engine.native.library import declines as native_declines
 from engine.protocol import CacheStats, OptionSpec, PageCounts, Value
-from engine.sampling.params import SamplingError, resolve
+from engine.sampling.params import SamplingError
 
 _log = logging.getLogger(__name__)
-
-MAX_ANSWERS = 64
-ENDLESS = 1 << 40
-"""The context of a chat over whose text a window slides, in tokens."""
 
 
 class Engine:
@@ -159,7 +152,7 @@ class Engine:
         """Serve this model from now on (the end of a load)."""
         self._stepper = Stepper(model, self._options, self._emit, self._clock, self._saved)
         self._version += 1
-        self._options.adopt(_capabilities(model))
+        self._options.adopt(capabilities(model))
         for numerics in model.numerics:
             self._options.apply_to(numerics)
         self._emit(LoadedEvent(model.card, model.fit))
@@ -216,71 +209,13 @@ class Engine:
 
     def _add(self, command: AddRequest) -> None:
         stepper = self._stepper
-        refusal = self._refusal(command)
+        refusal = admission.refusal(command, stepper)
         if refusal is not None or stepper is None:
-            self._emit(refusal or ErrorEvent("no_model", "No model is loaded. Load one first.", command.id))
+            self._emit(refusal or admission.no_model(command.id))
             return
-        model = stepper.model
-        params = resolve(command.sampling, model.sampling)
-        options = self._options.for_request(command.optimisations, len(command.prompt_ids))
-        context = model.limit
-        if command.window is not None:
-            options, context = options._replace(policy=self._window(model, command.window)), ENDLESS
-        now = self._clock()
-        first: Request | None = None
-        for answer in range(command.n):
-            self._arrivals += 1
-            request = Request(
-                command.id,
-                answer,
-                self._arrivals,
-                list(command.prompt_ids),
-                params,
-                options,
-                context,
-                model.open_stream(params.stop, command.continues, command.prompt_ids),
-                now,
-            )
-            request.chat = command.chat
-            request.fork_of, first = first, first or request
+        for request in admission.requests(command, stepper.model, self._options, self._arrivals, self._clock()):
             stepper.add(request)
-
-    @staticmethod
-    def _window(model: LoadedModel, window: int) -> WindowWithSinks:
-        """The policy of a chat over whose text a window slides. Raises OptionError where the model allows none."""
-        policy = WindowWithSinks(max(window, LEAST_WINDOW))
-        if model.kind.residual:
-            raise OptionError(f"No window slides over a {model.kind.title} cache. Choose another kind of KV cache.")
-        reason = restrictions.refuses(policy, model.model.config) if model.model is not None else ""
-        if reason:
-            raise OptionError(f"{reason} Choose what else is to happen when the chat outgrows the context.")
-        return policy
-
-    def _refusal(self, command: AddRequest) -> ErrorEvent | None:
-        """Why the request cannot be served, before anything is made for it."""
-        stepper = self._stepper
-        if stepper is None:
-            return ErrorEvent("no_model", "No model is loaded. Load one first.", command.id)
-        card = stepper.model.card
-        prompt = len(command.prompt_ids)
-        if any(owner[0] == command.id for owner in stepper.requests):
-            text = f"A request called {command.id!r} is being answered already. Use another name."
-            return ErrorEvent("duplicate_id", text, command.id)
-        if not 1 <= command.n <= MAX_ANSWERS:
-            text = f"Between 1 and {MAX_ANSWERS} answers can be asked for, not {command.n}. Ask for fewer."
-            return ErrorEvent("bad_request", text, command.id)
-        if prompt == 0:
-            return ErrorEvent("bad_request", "The prompt is empty. Write something first.", command.id)
-        if prompt >= card.context and command.window is None:
-            text = (
-                f"The prompt has {prompt:,} tokens and the context holds {card.context:,}, the answer included. "
-                "Shorten the conversation, or load the model with a longer context."
-            )
-            return ErrorEvent("prompt_too_long", text, command.id)
-        if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
-            text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
-            return ErrorEvent("bad_request", text, command.id)
-        return None
+        self._arrivals += command.n
 
     def _readers(self, model: LoadedModel | None) -> Readers | None:
         """How a text is scored exactly and as answers see it now; rows that choose pages do so from the first on."""
@@ -412,25 +347,6 @@ class Engine:
         self._options.adopt(frozenset())
         self._emit(UnloadedEvent(reason))
         self._emit(OptionsEvent(self._options.state()))
-
-
-def _capabilities(model: LoadedModel) -> frozenset[Capability]:
-    found: set[Capability] = {"model"}
-    if any(proposer.name == "draft" for proposer in model.proposers):
-        found.add("draft model")
-    config = model.model.config if model.model is not None else None
-    if config is None or not restrictions.refuses(WindowWithSinks(1024), config):
-        found.add("sliding window")
-    if model.packed:
-        found.add("packed weights")
-    if model.model is not None and not arenas.refuses(model.model.config, KVKind("kivi")):
-        found.add("packed cache")
-    if config is None or config.latent is None:
-        found.add("page bounds")
-    own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
-    if model.model is not None and own_code_declines(model.model.dtype, model.device) is None:
-        found.add("native kernel")
-    return frozenset(found)
 
 
 def _code(error: Exception) -> str:

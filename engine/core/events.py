@@ -87,12 +87,24 @@ class GuessRecord(NamedTuple):
     off_reason: str = ""
 
 
+class HostSeconds(NamedTuple):
+    """The host's part of a step in seconds: planning it with its pages, making tensors of the plan, taking in results.
+
+    All of it is in :class:`StepRecord`'s ``host_seconds``.
+    """
+
+    schedule: float = 0.0
+    batch: float = 0.0
+    settle: float = 0.0
+
+
 class StepRecord(NamedTuple):
     """Raw facts of one step. Rows are counted by what they were for; ``verify_rows`` are the guesses checked.
 
     ``duration`` is the whole step in seconds, ``host_seconds`` the part outside tensor operations. ``bytes_read`` are
     the weights and the keys and values that the forward passes touched. ``ttfts`` are the times to first token, in
     seconds, of the answers that began in this step. ``pages_cached`` of the pages used hold text that nobody reads now.
+    ``host`` says what the host's part went into.
     """
 
     time: float
@@ -113,6 +125,7 @@ class StepRecord(NamedTuple):
     bytes_read: int
     preemptions: int
     ttfts: tuple[float, ...]
+    host: HostSeconds = HostSeconds()
 
 
 Event = (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
-from engine.cache.policies import Quest
+from engine.cache.policies import Quest, WindowWithSinks
+from engine.cache.pool import PAGE_SIZE
 from engine.core.options import RequestOptions
 from engine.protocol import Timings, Usage
 from engine.sampling.params import SamplingParams
@@ -139,6 +140,12 @@ class Request:
     def dead_pages(self) -> tuple[int, int]:
         """Pages [first, stop) of the sequence that no row of it will read again."""
         return self.options.policy.dead_pages(self.num_computed)
+
+    @property
+    def longest_chunk(self) -> int:
+        """The most rows of it that one step may read: under a window, pages come back only between steps."""
+        policy = self.options.policy
+        return max(PAGE_SIZE, policy.window // 4) if isinstance(policy, WindowWithSinks) else 1 << 40
 
     def kept_pages(self, length: int) -> int:
         """The most pages that it holds between steps when it has so many tokens."""

@@ -11,7 +11,7 @@ import torch
 
 from engine.cache.saved import SavedChats
 from engine.core.answers import Drawn, Outcome, extend, flushed
-from engine.core.events import Event, FinishedEvent, PrefillEvent, StepRecord
+from engine.core.events import Event, FinishedEvent, HostSeconds, PrefillEvent, StepRecord
 from engine.core.loaded import LoadedModel
 from engine.core.model_cache import ModelCache
 from engine.core.options import EngineOptions
@@ -142,19 +142,21 @@ class Stepper:
             self.finish(request, "memory", OUT_OF_PAGES)
         if not plan.slices:
             return True
+        scheduled = time.perf_counter() - began
         try:
             trees, work = self.pilot.propose(plan.slices)
             forwarded = self._forward(plan.slices, trees)
         except Exception as error:
             self._fail(plan, error)
             return True
+        forwarded_at = time.perf_counter()
         facts = _Facts(plan, trees, work, forwarded.seconds)
         self.cache.read(facts.prefill_rows, forwarded.seconds)
         if facts.decoding_only:
             self.pilot.costs.observe_target(facts.rows, forwarded.seconds)
         self._ttfts.clear()
         generated = self._accept(plan, trees, forwarded, limits)
-        self._record(began, facts, generated)
+        self._record(began, scheduled, forwarded_at, facts, generated)
         return True
 
     # --- inside a step -------------------------------------------------------------------------------------------
@@ -252,15 +254,17 @@ class Stepper:
                 request, "error", f"The engine failed at this step ({error}). Try again; the log has the details."
             )
 
-    def _record(self, began: float, facts: _Facts, generated: int) -> None:
+    def _record(self, began: float, scheduled: float, forwarded_at: float, facts: _Facts, generated: int) -> None:
         running = self.scheduler.running
-        duration = time.perf_counter() - began
+        ended = time.perf_counter()
+        duration, settled = ended - began, ended - forwarded_at
+        host = duration - facts.seconds - facts.work.seconds
         bytes_read = self.model.weight_bytes + int(self.model.kv_bytes_per_token * facts.kv_tokens)
         self._emit(
             StepRecord(
                 time=self._clock(),
                 duration=duration,
-                host_seconds=duration - facts.seconds - facts.work.seconds,
+                host_seconds=host,
                 decode_rows=facts.decode_rows,
                 prefill_rows=facts.prefill_rows,
                 verify_rows=facts.verify_rows,
@@ -276,6 +280,7 @@ class Stepper:
                 bytes_read=bytes_read + facts.work.bytes_read,
                 preemptions=facts.preemptions,
                 ttfts=tuple(self._ttfts),
+                host=HostSeconds(scheduled, host - scheduled - settled, settled),
             )
         )
 

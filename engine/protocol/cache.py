@@ -98,6 +98,10 @@ class CacheStats(Part, frozen=True):
     swapped_in: int = 0
     kind: str = "16-bit"
     bits_per_element: float = 16.0
+    bits_with_recent: float = 16.0
+    """Of the bytes allocated for keys and values: with the tokens that KIVI has not packed yet."""
+    recent_pages: int = 0
+    """Pages of such tokens that are kept for texts which go on where another ended."""
 
 
 class ContextCut(Message, tag="context_cut", frozen=True):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
 from itertools import zip_longest
@@ -26,6 +27,10 @@ MOST_TOKENS = 256
 GROUPED = "Switching reloads the model, so the runs of each side followed each other instead of taking turns."
 BUSY = "Other answers were being written at the same time, which disturbs the measurement."
 SHORT = f"Measured over the first {MOST_TOKENS} tokens of the answer."
+CHANCE = "This switch is approximate: here it changed no token, elsewhere it may."
+MANY = frozenset({"admission", "preemption", "host_cache", "cascade"})
+"""Switches of what many answers do to each other."""
+ALONE = "One answer alone makes no use of this switch: kvasir bench --cache measures it on many."
 
 
 class Measured(NamedTuple):
@@ -57,7 +62,6 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
         done += 1
         send(CompareProgress(id=message.id, done=done, total=total))
 
-    before = _present(hub.engine.catalogue_state(), option.key)
     measured: list[Measured] = []
     try:
         for group in _order(option, values, rounds):
@@ -69,12 +73,20 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
                 measured.append(await runner.run(value, sampling))
                 progress()
     finally:
-        await asyncio.shield(runner.restore(before))
+        runner.restore()
+        task = asyncio.current_task()
+        if task is not None and not task.cancelling():  # who cancels waits for nothing
+            with contextlib.suppress(TimeoutError):
+                await hub.caught_up()
     notes = [GROUPED] if option.applies == "reload" else []
     if runner.disturbed:
         notes.append(BUSY)
     if sampling.max_tokens == MOST_TOKENS and message.sampling.max_tokens != MOST_TOKENS:
         notes.append(SHORT)
+    if option.key in MANY:
+        notes.append(ALONE)
+    if option.exactness == "approximate" and first_difference([m.ids for m in measured]) is None:
+        notes.append(CHANCE)
     return summary(message.id, option.key, values, measured, " ".join(notes))
 
 
@@ -142,6 +154,8 @@ class _Runner:
     def __init__(self, hub: EngineHub, option: Option, prompt: list[int], continues: bool) -> None:
         self._hub, self._option, self._prompt, self._continues = hub, option, prompt, continues
         self.disturbed = False
+        self._before = _present(hub.engine.catalogue_state(), option.key)
+        self._changed = False
 
     async def run(self, value: Value, sampling: Sampling) -> Measured:
         """One answer with the switch at ``value``."""
@@ -185,10 +199,13 @@ class _Runner:
         )
         return Measured(run, ids)
 
-    async def restore(self, value: Value) -> None:
-        """Put an engine-wide switch back; the engine says so itself if that fails."""
-        if self._option.scope == "engine" and not _same(self._now(), value):
-            self._hub.submit(SetOption(self._option.key, value))
+    def restore(self) -> None:
+        """Put an engine-wide switch back, after whatever of this comparison the engine has yet to do.
+
+        The engine says so itself if that fails.
+        """
+        if self._changed:  # what it is now says nothing: a change may still be waiting
+            self._hub.submit(SetOption(self._option.key, self._before))
 
     def _now(self) -> Value:
         return _present(self._hub.engine.catalogue_state(), self._option.key)
@@ -208,8 +225,10 @@ class _Runner:
                 done.set_exception(Refused(event.code, event.message))
 
         stop = self._hub.listen(listener)
+        self._changed = True
         try:
             self._hub.submit(SetOption(self._option.key, value))
             await done
+            self._changed = not _same(value, self._before)
         finally:
             stop()

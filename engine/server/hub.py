@@ -217,6 +217,10 @@ class EngineHub:
         """Score a text, or say why not. Raises TimeoutError."""
         return await self._asked(partial(MeasureText, token_ids), MEASURE_SECONDS)
 
+    async def caught_up(self) -> None:
+        """Wait until the engine has obeyed every command so far, a reload included. Raises TimeoutError."""
+        await self._asked(partial(Inspect, "page"), MEASURE_SECONDS)
+
     async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float) -> _T:
         """What the engine thread replies to a command. Raises TimeoutError; a later reply goes nowhere."""
         loop = asyncio.get_running_loop()

@@ -233,9 +233,9 @@ async def _body(request: Request) -> bytes:
 
 
 def usage_of(finished: Sequence[Finished]) -> UsageOut:
-    """The prompt counts once, the answers of one request add up."""
+    """The prompt counts once, the answers of one request add up. All but the first begin with the first one's pages."""
     prompt = max((end.usage.prompt_tokens for end in finished), default=0)
-    cached = max((end.usage.cached_tokens for end in finished), default=0)
+    cached = min((end.usage.cached_tokens for end in finished), default=0)
     generated = sum(end.usage.generated_tokens for end in finished)
     thinking = CompletionDetails(sum(end.usage.thinking_tokens for end in finished))
     return UsageOut(prompt, generated, prompt + generated, UsageDetails(cached), thinking)

@@ -91,8 +91,9 @@ def too_long(tokens: int, context: int, shortened: bool) -> TooLong:
 
 def window_of(context: int) -> int:
     """Tokens of the sliding window, whole pages: with the sinks and a window that begins within a page no row sees a
-    distance beyond the context. Raises :class:`TooLong` where there is no room for one."""
-    window = (context - SINKS - PAGE_SIZE) // PAGE_SIZE * PAGE_SIZE
+    distance beyond the context, and a quarter of it is left for what is being read before the window moves on.
+    Raises :class:`TooLong` where there is no room for one."""
+    window = min(context - SINKS - PAGE_SIZE, context * 3 // 4) // PAGE_SIZE * PAGE_SIZE
     if window < PAGE_SIZE:
         raise TooLong(
             f"A context of {context:,} tokens has no room for a sliding window. Load the model with a longer context."

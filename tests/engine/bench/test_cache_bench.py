@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import msgspec
 import pytest
 import torch
 
-from engine import catalogue
 from engine.bench import cache as cache_bench
-from engine.bench.cache import PARTS, measure_cache
-from engine.bench.client import Answer
+from engine.bench.cache_figures import CacheFigures, CacheRow, CacheSide
+from engine.bench.cache_parts import SHOWN_BY, Part, parts
+from engine.bench.cache_tables import answers_word
+from engine.bench.client import EngineClient, EngineError
 from engine.bench.folders import gptq_folder
 from engine.bench.run import Report, run
 from engine.bench.shapes import Shape
-from engine.bench.traces import TRACES, Words, chats, document, shared_prompt
-from engine.catalogue import BY_KEY, replay
-from engine.protocol import Sampling, Timings, Usage, Value
-from tests.engine.server.fake import step
+from engine.bench.traces import ROOMY, TIGHT, TIGHT_ROOM, TRACES, Words, chats, document, shared_prompt
+from engine.catalogue import BY_KEY
+from engine.protocol import LoadOptions, Sampling
 
 VOCABULARY = range(10, 500)
 
@@ -47,7 +46,8 @@ def test_runs_differ_in_their_texts_and_not_in_their_lengths() -> None:
     for make in TRACES:
         one, same, other = (make(Words(VOCABULARY, 1, run), 2048) for run in (1, 1, 2))
         assert one == same
-        assert one.openings[0][:32] != other.openings[0][:32]
+        assert one.waves[0][0].tokens != other.waves[0][0].tokens
+        assert all(mine != theirs for mine, theirs in zip(one.openings, other.openings, strict=True) if mine)
         assert [[len(ask.tokens) for ask in wave] for wave in one.waves] == [
             [len(ask.tokens) for ask in wave] for wave in other.waves
         ]
@@ -66,124 +66,158 @@ def test_what_the_traces_share() -> None:
     assert len({tuple(opening[:16]) for opening in talks.openings}) == 3
 
 
-class PrefixClient:
-    """Answers with the last token again and remembers, where it may, which beginnings it has read."""
-
-    def __init__(self) -> None:
-        self.seen: list[Sequence[int]] = []
-        self.values: dict[str, Value] = catalogue.defaults()
-        self.asked: list[Mapping[str, Value]] = []
-        card = SimpleNamespace(name="fake", context=2048, vocabulary=500)
-        self.engine: Any = SimpleNamespace(
-            loaded=SimpleNamespace(card=card, tokenizer=None, kv_bytes_per_token=10.0),
-            catalogue_state=lambda: [
-                spec
-                for spec in catalogue.state(self.values, {"model"})
-                if spec.key in ("prefix_cache", "page_reservation", "token_budget")
-            ],
-        )
-
-    def set(self, key: str, value: Value) -> None:
-        self.values[key] = value
-
-    def together(self, prompts, sampling: Sampling, overrides: Mapping[str, Value]) -> list[Answer]:
-        self.asked.append(dict(overrides))
-        answers = []
-        for prompt in prompts:
-            found = max((common(prompt, text) for text in self.seen), default=0) if overrides["prefix_cache"] else 0
-            ids = [prompt[-1]] * sampling.max_tokens
-            usage = Usage(len(prompt), found, len(ids), 0)
-            first = 1.0 + len(prompt) - found
-            timings = Timings(0, first, first, 1, 1, 1)
-            steps = [step(0.0, pages_used=4, live_tokens=48), step(0.0, pages_used=6, live_tokens=80)]
-            answers.append(Answer(ids, timings, steps, [], usage))
-        if overrides["prefix_cache"]:
-            self.seen += [[*prompt, *answer.ids] for prompt, answer in zip(prompts, answers, strict=True)]
-        return answers
+def test_what_the_small_cache_has_no_room_for() -> None:
+    for context in (512, 2048):
+        for make in TIGHT:
+            trace = make(Words(VOCABULARY, 1, 1), context)
+            texts = {tuple(opening) for opening in trace.openings if opening}
+            asked = sum(len(ask.tokens) + trace.answer for wave in trace.waves for ask in wave)
+            assert sum(map(len, texts)) + asked > TIGHT_ROOM * context, trace.name
 
 
-def common(one: Sequence[int], other: Sequence[int]) -> int:
-    return next((i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+SHAPE = Shape("tiny", layers=3, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=504, context=512)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return gptq_folder(SHAPE, tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture
-def with_reuse(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A catalogue with the prefix cache in it, whether or not it has one of its own."""
-    reuse = dataclasses.replace(catalogue.BY_KEY["kv_cache"], key="prefix_cache", title="Prefix reuse", conflicts=())
-    options = {**catalogue.BY_KEY, "prefix_cache": catalogue.BY_KEY.get("prefix_cache", reuse)}
-    for module in (catalogue, replay, cache_bench):
-        monkeypatch.setattr(module, "BY_KEY", options)
-    monkeypatch.setattr(catalogue, "CATALOGUE", tuple(options.values()))
+def client(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EngineClient]:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with EngineClient() as made:
+        made.load(str(folder), "", LoadOptions(dtype="float32", memory=400e6))
+        yield made
 
 
-@pytest.mark.usefixtures("with_reuse")
-def test_parts_are_measured_both_ways_and_find_only_their_own_text() -> None:
-    client = PrefixClient()
-    figures = measure_cache(client, rounds=3)  # type: ignore[arg-type]
-    assert [trace.name for trace in figures.traces] == ["chats", "shared prompt", "document"]
+def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -> None:
+    names = {make(Words(VOCABULARY, 1, 1), 512).name for make in TRACES}
+    assert set().union(*map(set, SHOWN_BY.values())) == names
+    assert set(SHOWN_BY) <= set(BY_KEY)
+    state = {spec.key: spec for spec in client.engine.catalogue_state()}
+    found = list(parts(state, 512))
+    assert [part.key for part in found if isinstance(part, Part)] == list(SHOWN_BY)
+    # What a model cannot do is said and not measured.
+    without = dict(state)
+    spec = state["kv_kind"]
+    without["kv_kind"] = msgspec.structs.replace(spec, disabled_choices={"kivi": "No.", "int4": "Not that."})
+    found = list(parts(without, 512))
+    assert "Kind of KV cache, kivi: No." in found
+    (kinds,) = (part for part in found if isinstance(part, Part) and part.key == "kv_kind")
+    assert [way.title for way in kinds.ways] == ["16 bits", "int8"]
+
+
+def test_an_emptied_cache_finds_nothing(client: EngineClient) -> None:
+    prompt = [5 + 7 * i % 400 for i in range(100)]
+    sampling = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True)
+    found = [client.answer(prompt, sampling, {"prefix_cache": True}).usage.cached_tokens for _ in range(2)]
+    client.empty_cache()
+    found.append(client.answer(prompt, sampling, {"prefix_cache": True}).usage.cached_tokens)
+    assert found == [0, 96, 0]
+    assert client.model.kind.name == "16bit"
+
+
+def rows(figures: CacheFigures, key: str) -> Iterator[CacheRow]:
     for trace in figures.traces:
-        reuse, reservation = trace.rows
-        assert (reuse.part, reuse.before.value, reuse.after.value) == ("prefix_cache", False, True)
-        assert reuse.before.hit_rate == reuse.before.saved == 0
-        assert reuse.after.hit_rate > 0.5
-        assert reuse.after.saved == pytest.approx(reuse.after.hit_rate * trace.prompt_tokens, rel=0.01)
-        assert reuse.ratio > 2
-        assert reuse.same is True
-        assert reuse.before.waste == pytest.approx(1 - 128 / 160)
-        assert (reuse.before.pages, reuse.before.bytes) == (6, 6 * 16 * 10)
-        # With the reuse on both ways, either side finds what belongs to its own run and nothing of the other's.
-        assert reservation.part == "page_reservation"
-        for side in (reservation.before, reservation.after):
-            assert side.hit_rate == pytest.approx(reuse.after.hit_rate, abs=0.01)
-        assert reservation.same is None
+        yield from (row for row in trace.rows if row.part == key)
+
+
+@pytest.mark.long
+def test_the_parts_do_what_they_are_for(client: EngineClient) -> None:
+    """In float32, where what is lossless gives the same tokens."""
+    before = {spec.key: spec.value for spec in client.engine.catalogue_state()}
+    figures = cache_bench.measure_cache(client, rounds=1)
+    assert {spec.key: spec.value for spec in client.engine.catalogue_state()} == before
+    assert figures.absent == []
+    assert [trace.name for trace in figures.traces] == [make(Words(VOCABULARY, 1, 1), 512).name for make in TRACES]
+    for trace in figures.traces:
+        assert trace.rows, trace.name
         assert 0 < trace.reserved_waste < 1
-    assert client.values == catalogue.defaults()
-    fraction = figures.traces[2].rows[0].after.hit_rate
-    assert fraction == pytest.approx(0.75, abs=0.02), "three of four questions find the document"
+        for row in trace.rows:
+            assert {side.answers for side in row.sides} == {trace.requests}
+            for side in row.sides:
+                assert side.approximate == (row.part in ("kv_kind", "page_policy") and side != row.sides[0])
+                assert side.approximate or side.equal == side.answers, (trace.name, row.part, side.title)
+                assert 0 <= side.waste < 1, (trace.name, row.part, side.title)
+                assert 0 < side.ttft_median <= side.ttft_p95
+                assert side.tokens_per_second > 0
+    for row in rows(figures, "prefix_cache"):
+        off, on = row.sides
+        assert off.hit_rate == off.saved == 0
+        assert on.hit_rate > 0.5
+    for row in rows(figures, "page_reservation"):
+        assert row.sides[0].waste > row.sides[1].waste
+    for row in rows(figures, "kv_kind"):
+        sizes = [side.bytes / side.pages for side in row.sides[:3]]
+        assert sizes == sorted(sizes, reverse=True)
+        assert row.sides[1].hit_rate == row.sides[0].hit_rate > 0
+        assert row.sides[3].hit_rate == 0, "KIVI shares no pages"
+    ((everything, window, quest),) = (row.sides for row in rows(figures, "page_policy"))
+    assert window.pages < everything.pages == quest.pages
+    ((dropped, recomputed, swapped),) = (row.sides for row in rows(figures, "preemption"))
+    assert min(dropped.preemptions, recomputed.preemptions, swapped.preemptions) > 0
+    assert dropped.swapped == 0 < swapped.swapped
+    ((without, host),) = (row.sides for row in rows(figures, "host_cache"))
+    assert without.hit_rate == without.swapped == 0
+    assert host.hit_rate > 0.3
+    assert host.swapped > 0
+    assert figures.host is not None
+    parts_of_it = figures.host.schedule, figures.host.batch, figures.host.settle
+    assert min(parts_of_it) > 0
+    assert figures.host.least <= figures.host.total
 
 
-@pytest.mark.usefixtures("with_reuse")
-def test_what_the_engine_refuses_is_left_out_with_its_words() -> None:
-    class Refusing(PrefixClient):
-        def together(self, prompts, sampling, overrides):
-            if self.values["page_reservation"] == "whole_context":
-                raise cache_bench.EngineError("No room for that.")
-            return super().together(prompts, sampling, overrides)
+def test_what_the_engine_refuses_is_left_out_with_its_words(
+    client: EngineClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = EngineClient.set
 
-    client = Refusing()
-    figures = measure_cache(client, rounds=1)  # type: ignore[arg-type]
-    assert [[row.part for row in trace.rows] for trace in figures.traces] == [["prefix_cache"]] * 3
-    assert figures.absent[0] == "Page reservation on chats: No room for that."
-    assert client.values == catalogue.defaults()
+    def refusing(self: EngineClient, key: str, value: object) -> None:
+        if (key, value) == ("page_policy", "quest"):
+            raise EngineError("No room for that.")
+        real(self, key, value)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(EngineClient, "set", refusing)
+    measuring = cache_bench._Measuring(client, 1, 1, lambda line: None)
+    (row,) = measuring.trace(ROOMY[3]).rows
+    assert [side.title for side in row.sides] == ["all pages", "4 and the last 64"]
+    assert measuring.absent == ["Page policy, QUEST, 64 tokens, on long answers: No room for that."]
+
+
+def test_unlike_answers_are_marked() -> None:
+    side = CacheSide("int8", True, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 4, 4)
+    assert answers_word(side) == "approximate: 4/4 same"
+    exact = msgspec.structs.replace(side, approximate=False)
+    assert answers_word(exact) == "same"
+    assert answers_word(msgspec.structs.replace(exact, equal=3)) == "3/4 same"
 
 
 def test_the_report_of_a_tiny_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The engine itself, with whatever of the parts its catalogue has."""
+    """The command, with the long prefix on a model that is small enough for a test, and a chat after a restart."""
+    from engine.bench import hits
+
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    shape = Shape("tiny", layers=1, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=504, context=256)
+    monkeypatch.setattr(hits, "LONG_SHAPE", dataclasses.replace(SHAPE, name="long", layers=1, context=6144))
+    monkeypatch.setattr(cache_bench, "ROOMY", ROOMY[2:3])
+    monkeypatch.setattr(cache_bench, "TIGHT", TIGHT[:1])
     file = tmp_path / "figures.json"
-    model = gptq_folder(shape, tmp_path)
     threads = torch.get_num_threads()
-    report = run(switches=False, shapes=[], cache=True, rounds=1, threads=threads, model=model, json_file=file)
+    report = run(switches=False, shapes=[], cache=True, rounds=1, threads=threads, model=folder, json_file=file)
     figures = report.cache
     assert figures is not None
     assert figures.absent == []
-    parts = [row.part for row in figures.traces[0].rows]
-    assert "page_reservation" in parts
-    assert set(parts) <= {part for part in PARTS if part in BY_KEY}
-    for trace in figures.traces:
-        for row in trace.rows:
-            assert min(row.before.ttft_median, row.after.ttft_median, row.ratio) > 0
-            assert row.after.ttft_p95 >= row.after.ttft_median
-            assert 0 <= row.after.waste < 1
-            assert row.after.pages > 0
-        reuse = [row for row in trace.rows if row.part == "prefix_cache"]
-        assert all(row.after.hit_rate > 0.3 > row.before.hit_rate == 0 for row in reuse)
-        reservation = next(row for row in trace.rows if row.part == "page_reservation")
-        assert reservation.before.waste > reservation.after.waste
+    assert [trace.name for trace in figures.traces] == ["document", "crowd"]
+    assert figures.hit is not None
+    assert (figures.hit.prompt, figures.hit.found) == (4020, 4000)
+    assert figures.hit.ratio < 0.5
+    assert figures.saved is not None
+    assert figures.saved.found == 256, "the last token of an answer was never read"
+    assert figures.saved.bytes > 0
     assert msgspec.json.decode(file.read_bytes(), type=Report).cache == figures
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "chats of five turns: 15 requests" in shown
+    shown = re.sub(r"\s+", " ", capsys.readouterr().out)
+    assert "four questions about 320 tokens: 4 requests" in shown
+    assert "of it" in shown

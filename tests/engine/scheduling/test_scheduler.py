@@ -66,6 +66,10 @@ class Job:
     def dead_pages(self) -> tuple[int, int]:
         return 0, 0
 
+    @property
+    def longest_chunk(self) -> int:
+        return 1 << 40
+
     def kept_pages(self, length: int) -> int:
         return pages_for(length)
 

@@ -100,7 +100,9 @@ def test_the_window_leaves_no_distance_beyond_the_context() -> None:
         window = window_of(context)
         assert window % 16 == 0
         # The oldest key in sight is at most window + 15 rows back, behind the sinks.
-        assert SINKS + window + 15 < context <= SINKS + window + 16 + 16
+        assert SINKS + window + 15 < context
+        # A quarter of the context is left for what is being read, and no more than a page besides.
+        assert min(context - SINKS - 16, context * 3 // 4) - 16 < window <= context * 3 // 4
     with pytest.raises(TooLong, match="no room"):
         window_of(35)
 
