@@ -6,9 +6,8 @@ Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshot
 loads the bundled model, asks it a question with the draft model guessing ahead, measures what that bought, and is
 grabbed as it stands.
 
-cache-dark.png and cache-light.png show the view of the cache while two chats with one system prompt are answered. They
-need answers of a known length, so they are taken with the tests' engine (tests/app/fake_engine.py): its pages and its
-tree are those of the texts, the texts are a script's.
+cache-dark.png and cache-light.png show the view of the cache with two chats that have one system prompt. One of them is
+still being answered, in the background: its answer is made to go on, so that there is time to take the picture.
 """
 
 from __future__ import annotations
@@ -30,12 +29,17 @@ ROOT = Path(__file__).resolve().parent.parent
 SIZE = (1440, 900)
 QUESTIONS = ("What is Kvasir?", "What is a page?", "Why is decoding bound by memory?")
 PATIENCE_S = 180.0
-CACHE_ENGINE = ("tests/app/fake_engine.py", "--rate", "160", "--batch", "2", "--pages", "1024")
 SYSTEM = (
-    "You are the assistant of a small workshop. Answer briefly, in plain words, and name the source of every figure. "
-    "Where a question has several readings, say which one you take. Prices are in euros, lengths in millimetres. "
-) * 4
-CHATS = ("Tell me a long story about pages", "Write a long report on the lease")
+    "You are the guide of Kvasir, a program that runs language models on its reader's own machine. Answer briefly, in "
+    "plain words, and say so where you do not know. Name the switch that a question is about. Give figures a unit."
+)
+CHATS = (
+    ("What is a page?", "What is prefill?", "What is speculation?"),
+    ("What is the KV cache?", "Why is decoding bound by memory?", "What is speculation?"),
+)
+"""Questions of the two chats; the last one of the first is answered at length."""
+LONG = 1500
+"""Tokens of that answer."""
 
 
 def wait(what: str, done: Callable[[], object], seconds: float = PATIENCE_S) -> None:
@@ -65,6 +69,9 @@ def main() -> int:
 
 
 def _shoot(app: QApplication, folder: Path, home: Path) -> None:
+    from PySide6.QtTest import QTest
+    from PySide6.QtWidgets import QScrollArea
+
     from app.program import Program
     from engine.protocol import Compared, Set
 
@@ -89,7 +96,10 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
             link.finished.disconnect(ended.append)
         window.panel.measure_requested.emit("speculation")
         wait("measuring speculation", lambda: measured or failures)
-        window.panel.row("speculation").toggle_explanation()
+        row, scroll = window.panel.row("speculation"), window.panel.findChild(QScrollArea)
+        assert scroll is not None
+        QTest.qWait(100)
+        scroll.verticalScrollBar().setValue(row.y() - 60)
         window.panel.set_tint(True)
         window.panel.tint_changed.emit(True)
         if failures:
@@ -100,7 +110,7 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
 
 
 def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
-    """Two chats that begin with the same instructions, the second being answered."""
+    """Two chats that begin with the same instructions; while one is on screen the other is answered."""
     from PySide6.QtCore import QPoint
     from PySide6.QtTest import QTest
     from PySide6.QtWidgets import QToolButton
@@ -108,8 +118,13 @@ def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
     from app.program import Program
     from engine.protocol import Sampling
 
-    program = Program(app, home / "kvasir.log", [sys.executable, *CACHE_ENGINE])
-    window = program.window
+    program = Program(app, home / "kvasir.log")
+    window, talk = program.window, program.chat
+
+    def ask(question: str) -> None:
+        talk.send(question)
+        wait("the answer", lambda: not talk.streaming)
+
     try:
         program.theme.set_mode("dark")
         window.resize(*SIZE)
@@ -120,12 +135,20 @@ def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
         wait("loading the model", lambda: program.link.card is not None)
         panes = window.cache.panes
         assert panes is not None
-        for question in CHATS:
-            program.chat.new_chat()
-            program.chat.session.talk.set_settings(SYSTEM, Sampling())
-            program.chat.send(question)
-            QTest.qWait(900)
-        wait("the tree", lambda: len(panes.tree.rows.rows) >= len(CHATS) + 1)
+        behind, front = CHATS
+        chats = []
+        for questions in (behind[:-1], front):
+            talk.new_chat()
+            talk.session.talk.set_settings(SYSTEM, Sampling())
+            for question in questions:
+                ask(question)
+            chats.append(talk.chat_id)
+        talk.open_chat(chats[0])
+        talk.session.talk.set_settings(SYSTEM, Sampling(ignore_eos=True, max_tokens=LONG))
+        talk.send(behind[-1])
+        wait("the long answer's first pages", lambda: any(row.node.locks for row in panes.tree.rows.rows))
+        talk.open_chat(chats[1])
+        QTest.qWait(1500)
         QTest.mouseMove(panes.map.body, QPoint(40, 8))
         wait("what the page holds", lambda: panes.card.words)
         _grab(program, folder, "cache-")

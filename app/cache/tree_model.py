@@ -45,7 +45,9 @@ def rows_of(tree: RadixTree, chat: str, older: float = 0.0) -> list[Row]:
     waiting = [(node, 0) for node in reversed(children.get(-1, []))]
     while waiting:
         node, depth = waiting.pop()
-        aged = msgspec.structs.replace(node, idle_seconds=node.idle_seconds + older) if older and not node.locks else node
+        aged = (
+            msgspec.structs.replace(node, idle_seconds=node.idle_seconds + older) if older and not node.locks else node
+        )
         rows.append(Row(aged, depth, node.id in current))
         waiting += [(child, depth + 1) for child in reversed(children.get(node.id, []))]
     return rows

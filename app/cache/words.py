@@ -113,12 +113,13 @@ def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
         (
             "In RAM",
             size(cache.host_bytes),
-            f"{cache.host_pages:,} pages there now; {size(cache.swapped_out)} went out and {size(cache.swapped_in)} came back",
+            f"{cache.host_pages:,} pages there now; {size(cache.swapped_out)} went out and "
+            f"{size(cache.swapped_in)} came back",
         ),
         ("On disk", size(cache.disk_bytes), "Chats whose keys and values can be read back instead of computed"),
         (
             "Given up",
             f"{cache.evicted_pages:,} pages",
-            "Kept pages that made room for others; what is in RAM or on disk can come back",
+            "Kept pages that made room; those in RAM or on disk can come back",
         ),
     ]

@@ -110,6 +110,19 @@ def test_the_cache_takes_the_charts_room_and_gives_it_back(program):
     assert program.store.settings.cache_open is False
 
 
+def test_another_cache_of_the_same_model_is_no_load(program, monkeypatch):
+    marks: list[str] = []
+    monkeypatch.setattr(program.window.plots, "mark", marks.append)
+    card = program.link.card
+    loaded = p.Loaded(card=card, fit=p.Fit(1, 0, 1, 16, 0, 1, 1))
+    program.link.loaded.emit(loaded)
+    assert marks == []
+    program.link.loading.emit(p.Loading(model=card.name, stage="reading weights", fraction=0.5))
+    program.link.loaded.emit(loaded)
+    program.link.loaded.emit(loaded)
+    assert marks == ["model loaded"]
+
+
 def test_an_open_cache_is_remembered(qtbot, make_program):
     first = make_program()
     fold(first, "cache").click()
@@ -135,8 +148,7 @@ def test_chats_that_begin_alike_share_pages(qtbot, program):
     assert rows[0].depth == 0
     assert [row.depth for row in rows[1:]] == [1, 1]
     assert [row.current for row in rows] == [True, False, True]
-    assert panes.map.pages is not None
-    assert len(panes.map.pages.legend) == 2
+    qtbot.waitUntil(lambda: panes.map.pages is not None and len(panes.map.pages.legend) == 2, timeout=5_000)
     assert "Why pages?" in panes.chats.text()
     assert "<b>Show me code</b>" in panes.chats.text()
     qtbot.waitUntil(lambda: panes.figures.text("Hit rate") not in ("", "–", "0 %"), timeout=5_000)

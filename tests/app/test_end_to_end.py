@@ -10,10 +10,14 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
+from app.chat import overflow
+from app.chat.stats import describe, explain
+from app.history.records import Message
 from app.link.link import LinkState
 from app.program import Program
+from engine.protocol import Cost, Sampling, Value
 
 PATIENCE_MS = 90_000  # a machine that does other things as well
 
@@ -99,6 +103,137 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path
     again.chat.open_chat(again.history.chats()[-1].id)
     texts = [message.content for message in again.history.messages(again.chat.chat_id)]
     assert first in texts
+
+
+SYSTEM = "You are the guide of Kvasir. Answer briefly, in plain words. " * 3
+
+
+def chat_of(program: Program, qtbot, *questions: str) -> str:
+    """A new chat with the common instructions, in which these were asked; its id."""
+    program.chat.new_chat()
+    program.chat.session.talk.set_settings(SYSTEM, Sampling())
+    for question in questions:
+        ask(program, qtbot, question)
+        answered(program, qtbot)
+    return program.chat.chat_id
+
+
+def set_value(program: Program, qtbot, key: str, value: Value) -> None:
+    program.window.panel.value_changed.emit(key, value)
+    qtbot.waitUntil(lambda: program.window.panel.spec(key).value == value, timeout=PATIENCE_MS)
+
+
+def cost(program: Program, qtbot, key: str) -> Cost:
+    """What the switch costs on the chat on screen, as its button asks."""
+    with qtbot.waitSignal(program.link.cost, timeout=PATIENCE_MS) as found:
+        program.window.panel.row(key).cost.requested.emit()
+    return found.args[0]
+
+
+def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
+    """Two chats with the same instructions, another version of an answer and of a question, and a deletion."""
+    program = start()
+    program.window.findChild(QToolButton, "top.cache").click()
+    panes = program.window.cache.panes
+    first = chat_of(program, qtbot, "What is a page?", "What is speculation?")
+    assert last(program).stats.usage.cached_tokens > 100, "a chat that goes on reads what is new"
+    program.chat.regenerate_last()
+    answered(program, qtbot)
+    assert last(program).stats.usage.cached_tokens == last(program).stats.usage.prompt_tokens - 1
+    assert "prompt tokens from the cache" in describe(last(program))
+    program.chat.edit_last()
+    program.chat.composer.edit.clear()
+    ask(program, qtbot, "What is the KV cache?")
+    answered(program, qtbot)
+    assert last(program).stats.usage.cached_tokens > 100
+    second = chat_of(program, qtbot, "Why is decoding bound by memory?")
+    assert last(program).stats.usage.cached_tokens >= 48, "the instructions"
+
+    qtbot.waitUntil(lambda: {row.node.chat for row in panes.tree.rows.rows} == {first, second}, timeout=PATIENCE_MS)
+    rows = panes.tree.rows.rows
+    assert "guide of Kvasir" in rows[0].node.text
+    assert (rows[0].depth, rows[0].current, rows[0].node.locks) == (0, True, 0)
+    assert rows[0].node.hits == 4, "every prompt but the first began with it"
+    assert sum(row.node.tokens for row in rows) == 16 * panes.map.pages.counts()["cached"]
+    assert "0 used, " in program.window.findChild(QLabel, "cache.Page map").text()
+    assert panes.figures.text("Hit rate") not in ("–", "0 %")
+    panes.map.body.point(0)
+    qtbot.waitUntil(lambda: "tokens 0 to 15" in panes.card.words, timeout=PATIENCE_MS)
+    assert "You are the guide" in panes.card.words
+    assert panes.card.words.startswith("Why is decoding"), "the chat that read it last"
+
+    program.sidebar.delete(second)
+    qtbot.waitUntil(lambda: {row.node.chat for row in panes.tree.rows.rows} == {first}, timeout=PATIENCE_MS)
+    program.sidebar.delete(first)
+    qtbot.waitUntil(lambda: not panes.tree.rows.rows and not panes.map.pages.counts()["cached"], timeout=PATIENCE_MS)
+
+
+def test_other_caches_of_the_same_model_go_on_with_the_chat(start, qtbot) -> None:
+    program = start()
+    loads: list[object] = []
+    chat_of(program, qtbot, "What is a page?", "What is speculation?")
+    program.link.loaded.connect(loads.append)
+    for key, value, setting in (
+        ("kv_kind", "int4", "int4"),
+        ("kv_kind", "kivi", "KIVI"),
+        ("kv_kind", "16bit", ""),
+        ("page_policy", "quest", "QUEST"),
+    ):
+        set_value(program, qtbot, key, value)
+        if setting:
+            found = cost(program, qtbot, key)
+            assert setting in found.setting
+            assert 0.8 < found.present / found.exact < 1.25
+            assert found.tokens > 100
+    assert len(loads) == 4, "the cache is made anew, of the same model"
+    set_value(program, qtbot, "page_policy", "window_sinks")
+    set_value(program, qtbot, "window_tokens", 64)
+    found = cost(program, qtbot, "page_policy")
+    assert "last 64 tokens" in found.setting
+    assert found.divergence > 0
+    assert not program.window.panel.row("window_tokens").isHidden()
+    assert program.window.panel.row("quest_tokens").isHidden()
+    ask(program, qtbot, "What is the KV cache?")
+    assert answered(program, qtbot)
+    assert len(program.history.messages(program.chat.chat_id)) == 6
+    assert last(program).stats.usage.cached_tokens == 0, "a window shares no text"
+
+
+def test_a_chat_outgrows_a_small_context(start, qtbot) -> None:
+    program = start()
+    program.store.update(context=192)
+    with qtbot.waitSignal(program.link.loaded, timeout=PATIENCE_MS):
+        program.window.settings_page.reload_requested.emit()
+    qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=PATIENCE_MS)
+    assert program.link.card.context == 192
+    questions = ("What is a page?", "What is speculation?", "What is the KV cache?", "Why is decoding bound by memory?")
+
+    program.chat.new_chat()
+    for question in questions:
+        ask(program, qtbot, question)
+        answered(program, qtbot)
+        if last(program).stats.reason == "context":
+            break
+    assert describe(last(program)).startswith("the context is full")
+    assert program.chat.notice.text.startswith("The context is full")
+
+    seen: dict[str, tuple[Message, str]] = {}
+    for policy in ("drop_middle", "window"):
+        program.chat.new_chat()
+        program.chat.settings.overflow_changed.emit(policy)
+        for question in questions:
+            ask(program, qtbot, question)
+            answered(program, qtbot)
+        hidden = overflow.hidden(program.chat.session.talk.path)
+        seen[policy] = last(program), hidden.sentence if hidden is not None else ""
+    message, sentence = seen["drop_middle"]
+    assert "The model no longer sees these" in sentence
+    assert "the messages in its middle were left out" in explain(message)
+    assert message.stats.usage.prompt_tokens < 192
+    message, sentence = seen["window"]
+    assert "first 4 and the last 160 tokens" in sentence
+    assert message.stats.usage.prompt_tokens > 160
+    assert message.stats.reason == "stop"
 
 
 def _kill_engine(program: Program, qtbot) -> None:

@@ -76,6 +76,21 @@ def test_a_killed_engine_comes_back_with_its_model_and_values(qtbot, make_link) 
     assert link.engine_pid != pid
 
 
+def test_what_a_load_makes_is_set_before_it(qtbot, make_link, monkeypatch) -> None:
+    """Else the cache is made twice, or thrice."""
+    link = make_link()
+    cache = next(spec for spec in link.catalogue if spec.key == "kv_kind")
+    with qtbot.waitSignal(link.options, timeout=5_000):
+        link.send(p.Set(key="kv_kind", value=cache.choices[1]))
+    sent: list[p.Message] = []
+    send = link.send
+    monkeypatch.setattr(link, "send", lambda message: (sent.append(message), send(message)))
+    with qtbot.waitSignal(link.loaded, timeout=20_000):
+        kill(link)
+    kinds = [type(message).__name__ for message in sent if isinstance(message, p.Set | p.Load)]
+    assert kinds == ["Set", "Load"]
+
+
 def test_a_refused_value_is_not_set_again(qtbot, make_link) -> None:
     link = make_link()
     with qtbot.waitSignal(link.failed, timeout=5_000):

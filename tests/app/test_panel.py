@@ -50,6 +50,29 @@ def test_rows_stand_under_their_groups_in_order(panel):
     assert [label.text() for label in panel.findChildren(QLabel) if label.property("badge")] == ["exact"] * 3
 
 
+def test_what_means_nothing_beside_the_present_values_is_hidden(panel):
+    spec = msgspec.structs.replace(number(), of="speculation", of_value="ngram")
+    panel.set_catalogue([switch(), choice(), spec])
+    row = panel.row(spec.key)
+    assert row.isHidden()
+    panel.set_catalogue([switch(), msgspec.structs.replace(choice(), value="ngram"), spec])
+    assert not row.isHidden()
+    assert panel.row(spec.key) is row
+
+
+def test_a_fraction_is_shown_as_it_is(qtbot, panel):
+    spec = msgspec.structs.replace(
+        number(), key="room", kind="float", value=1.0, default=1.0, minimum=0.0, maximum=9.0, zero_means="off"
+    )
+    panel.set_catalogue([spec])
+    box = panel.row("room").findChild(QDoubleSpinBox)
+    shown = []
+    for value in (1.0, 0.25, 0.0):
+        panel.set_catalogue([msgspec.structs.replace(spec, value=value)])
+        shown.append(box.text())
+    assert shown == ["1", "0.25", "off"]
+
+
 def test_the_persons_values_come_out_with_their_key(qtbot, panel):
     heard = []
     panel.value_changed.connect(lambda key, value: heard.append((key, value)))

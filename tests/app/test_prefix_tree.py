@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from PySide6.QtCore import Qt
 
-from app.cache import words
+from app.cache import tree_view, words
 from app.cache.hues import ChatHues
 from app.cache.tree_model import TreeModel, rows_of
 from app.cache.tree_view import TreeView
@@ -132,6 +134,18 @@ def test_the_path_of_the_current_chat_is_in_the_texts_colour(view: TreeView, the
         assert theme.tokens.text in colors(mine)
         assert theme.tokens.text not in colors(other)
         assert theme.tokens.mute in colors(other)
+
+
+def test_idle_times_go_on_while_no_tree_comes(view: TreeView, monkeypatch):
+    view.show_tree(tree(node(1, locks=1), node(2, 1, idle_seconds=3.0)))
+    now = time.monotonic()
+    monkeypatch.setattr(tree_view.time, "monotonic", lambda: now + 0.9 * tree_view.AGE_S)
+    view.grow_older()
+    assert view.rows.rows[1].node.idle_seconds == pytest.approx(3.0, abs=0.5)
+    monkeypatch.setattr(tree_view.time, "monotonic", lambda: now + 60)
+    view.grow_older()
+    assert view.rows.rows[1].node.idle_seconds == pytest.approx(63.0, abs=0.5)
+    assert view.rows.rows[0].node.idle_seconds == 0, "it is in use"
 
 
 def test_words_of_the_tree():
