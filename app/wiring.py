@@ -48,6 +48,7 @@ class Wiring(QObject):
         self._window, self._chat, self._link, self._store = window, chat, link, store
         self._panel, self._plots, self._notice = window.panel, window.plots, window.notice
         self._first_load_sent = False
+        self._loads = False
         self._comparison: tuple[str, str] | None = None
         self._model = ""
         self._values: dict[str, protocol.Value] = {}
@@ -72,6 +73,7 @@ class Wiring(QObject):
         link = self._link
         link.welcomed.connect(self._on_welcome)
         link.options.connect(self._on_options)
+        link.loading.connect(self._on_loading)
         link.loaded.connect(self._on_loaded)
         link.unloaded.connect(self._on_unloaded)
         link.telemetry.connect(self._on_telemetry)
@@ -127,10 +129,15 @@ class Wiring(QObject):
         lengths = [one.draft_length for one in frame.acceptance if not one.off_reason]
         self._panel.show_live(_DRAFT_LENGTH, f"now {max(lengths)}" if lengths else "")
 
+    def _on_loading(self, _: protocol.Loading) -> None:
+        self._loads = True
+
     def _on_loaded(self, message: protocol.Loaded) -> None:
         card = message.card
         self._notice.clear(_MODEL)
-        self._plots.mark("model loaded")
+        if self._loads:  # else it is the same model with a cache of another kind, which the switch has marked
+            self._plots.mark("model loaded")
+        self._loads = False
         if card.path != self._model:
             self._panel.clear_results()
         self._model = card.path

@@ -33,6 +33,8 @@ def page() -> str:
 def _entry(entry: Option) -> str:
     facts = [f"values: {_values(entry)}", f"default: `{_word(entry.default)}`", entry.exactness]
     facts += [f"set for {SCOPES[entry.scope]}", f"takes effect: {entry.applies}"]
+    if entry.of[0]:
+        facts.append(f"only with `{entry.of[0]}` at `{_word(entry.of[1])}`")
     if entry.needs:
         facts.append("needs " + ", ".join(entry.needs))
     lines = [f"### {entry.title} (`{entry.key}`)\n", entry.explains + "\n", "- " + "; ".join(facts)]

@@ -13,6 +13,7 @@ from engine.protocol import PAGE_STATES, PageCounts, PageMap, PageOwner
 SWAPPED = len(PAGE_STATES)
 """Beside PAGE_STATES, what a cell may show: a page in host memory."""
 _FREE, _PRIVATE = PAGE_STATES.index("free"), PAGE_STATES.index("private")
+_CACHED = PAGE_STATES.index("cached")
 _EMPTY = (_FREE, PAGE_STATES.index("evicted"))
 
 
@@ -78,5 +79,6 @@ def decode(message: PageMap) -> Pages:
 def from_counts(counts: PageCounts) -> Pages:
     """What is known of the pages before a map has come: how many are in use."""
     states = np.full(counts.total, _FREE, dtype=np.uint8)
-    states[: counts.used] = _PRIVATE
+    states[: counts.used] = _CACHED
+    states[: counts.used - counts.cached] = _PRIVATE
     return Pages(states, np.zeros(counts.total, dtype=np.uint16), [])

@@ -56,8 +56,7 @@ class CachePanes(QWidget):
     def show_pages(self, pages: Pages) -> None:
         self._ask_again(pages)
         self.map.show_pages(pages)
-        counts = pages.counts()
-        self._pages_figure.setText(f"{pages.total - counts['free'] - counts['evicted']:,} of {pages.total:,}")
+        self._pages_figure.setText(words.in_use(pages))
         beside = words.beside(pages)
         owned = chats_text(pages.owned(), self._chat, self._hues, self._theme, self._name)
         said = " &nbsp; ".join(part for part in (owned, beside) if part)

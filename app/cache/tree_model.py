@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import msgspec
 from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, Qt
 
 from app.cache import words
@@ -25,8 +26,11 @@ class Row(NamedTuple):
         return f"Level {self.depth + 1}: {self.node.tokens:,} tokens{mine}, {facts}: {self.node.text}"
 
 
-def rows_of(tree: RadixTree, chat: str) -> list[Row]:
-    """Depth first, children in the order in which they came. Runs whose parent is missing stand at the root."""
+def rows_of(tree: RadixTree, chat: str, older: float = 0.0) -> list[Row]:
+    """Depth first, children in the order in which they came. Runs whose parent is missing stand at the root.
+
+    ``older``: seconds since the tree came.
+    """
     nodes = {node.id: node for node in tree.nodes}
     children: dict[int, list[TreeNode]] = {}
     for node in tree.nodes:
@@ -41,7 +45,8 @@ def rows_of(tree: RadixTree, chat: str) -> list[Row]:
     waiting = [(node, 0) for node in reversed(children.get(-1, []))]
     while waiting:
         node, depth = waiting.pop()
-        rows.append(Row(node, depth, node.id in current))
+        aged = msgspec.structs.replace(node, idle_seconds=node.idle_seconds + older) if older and not node.locks else node
+        rows.append(Row(aged, depth, node.id in current))
         waiting += [(child, depth + 1) for child in reversed(children.get(node.id, []))]
     return rows
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from PySide6.QtCore import QEvent, QModelIndex, QPersistentModelIndex, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QKeyEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
@@ -16,6 +18,8 @@ ROW_PX = 24
 INDENT_PX = 12
 BAR_PX = 90
 TOKENS_PX = 52
+AGE_S = 2.0
+"""How long the idle times of runs may be behind."""
 DEEPEST = 12
 """Deeper levels are not indented further: their text would have no room."""
 
@@ -88,6 +92,7 @@ class TreeView(QListView):
         super().__init__(parent)
         self.rows = TreeModel(self)
         self._tree: RadixTree | None = None
+        self._came = self._told = 0.0
         self._chat = ""
         self.setObjectName("prefix-tree")
         self.setAccessibleName("Prefix tree")
@@ -103,8 +108,13 @@ class TreeView(QListView):
         theme.changed.connect(self.viewport().update)
 
     def show_tree(self, tree: RadixTree) -> None:
-        self._tree = tree
+        self._tree, self._came = tree, time.monotonic()
         self._refresh()
+
+    def grow_older(self) -> None:
+        """An idle engine sends no tree: count on for how long its runs have not been used. Cheap to call often."""
+        if self._tree is not None and time.monotonic() - self._told > AGE_S and self.isVisible():
+            self._refresh()
 
     def show_chat(self, chat: str) -> None:
         """Which chat's path is highlighted."""
@@ -133,7 +143,8 @@ class TreeView(QListView):
         top = self.indexAt(self.viewport().rect().topLeft())
         anchor = self.rows.row(top) if top.isValid() else None
         lies = self.visualRect(top).top() if top.isValid() else 0
-        self.rows.show_rows(rows_of(self._tree, self._chat))
+        self._told = time.monotonic()
+        self.rows.show_rows(rows_of(self._tree, self._chat, self._told - self._came))
         if anchor is not None and not (place := self.place(anchor)).isNull():
             bar = self.verticalScrollBar()
             bar.setValue(bar.value() + place.top() - lies)

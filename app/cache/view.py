@@ -53,6 +53,7 @@ class CacheView(QWidget):
         self._frame = frame
         if self.panes is not None and self.isVisible():
             self.panes.figures.show_frame(frame)
+            self.panes.tree.grow_older()
 
     def stop(self) -> None:
         if self.panes is not None:

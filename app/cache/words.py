@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from app.plots.words import size, waste
+from app.plots.words import kv_kept, size, waste
 from engine.protocol import CacheStats, PageDescribed, PageState, RadixTree, Telemetry, TreeNode
 
 if TYPE_CHECKING:
@@ -30,13 +30,22 @@ STATE_TITLES: dict[PageState, str] = {
     "evicted": "given up",
 }
 PLACES = {"device": "", "host": "in RAM", "disk": "on disk"}
-UNKNOWN_CHAT = "another program"
+UNKNOWN_CHAT = "no saved chat"
+"""Of another program, of a measurement, or of a chat that is being deleted."""
 
 
 def pages_by_state(pages: Pages) -> str:
     """For example "4,096 pages: 12 shared, 600 own, 3,484 free"."""
     counts = [(STATE_TITLES[state], count) for state, count in pages.counts().items() if count]
     return f"{pages.total:,} pages: " + ", ".join(f"{count:,} {name}" for name, count in reversed(counts))
+
+
+def in_use(pages: Pages) -> str:
+    """For example "12 used, 600 kept of 4,096"."""
+    counts = pages.counts()
+    kept = counts["cached"]
+    used = pages.total - counts["free"] - counts["evicted"] - kept
+    return f"{used:,} used, {kept:,} kept of {pages.total:,}"
 
 
 def beside(pages: Pages) -> str:
@@ -86,18 +95,30 @@ def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
     cache, memory = frame.cache, frame.memory
     of = f"{cache.hit:,} of {cache.looked_up:,} prompt tokens since the model was loaded were in the cache"
     kind = cache.kind if cache.bits_per_element >= 16 else f"{cache.kind}, {cache.bits_per_element:.3g} bits"
+    kept = kv_kept(frame)
     dense = memory.kv_used * 16 / max(cache.bits_per_element, 1e-9)
-    smaller = f"; in 16 bits it would be {size(dense)}" if cache.bits_per_element < 16 and memory.kv_used else ""
+    smaller = f"; in 16 bits both would be {size(dense)}" if cache.bits_per_element < 16 and memory.kv_used else ""
+    if cache.bits_with_recent > cache.bits_per_element:
+        smaller += f"; with recent tokens, which are not packed, {cache.bits_with_recent:.3g} bits"
     return [
         ("Hit rate", hit_rate(cache), of if cache.looked_up else "No prompt has been looked up yet"),
         ("Prefill saved", f"{cache.hit:,} tokens", "Prompt tokens that did not have to be read again"),
         ("Waste", f"{100 * waste(frame.pages):.1f} %", "Slots of used pages that hold no token"),
-        (f"KV, {kind}", size(memory.kv_used), f"Keys and values in use take {size(memory.kv_used)}{smaller}"),
+        (
+            f"KV, {kind}",
+            size(memory.kv_used),
+            f"Keys and values: {size(memory.kv_used - kept)} of answers that are being written, {size(kept)} kept for "
+            f"reuse{smaller}",
+        ),
         (
             "In RAM",
             size(cache.host_bytes),
-            f"{cache.host_pages:,} pages there now; {cache.swapped_out:,} went out and {cache.swapped_in:,} came back",
+            f"{cache.host_pages:,} pages there now; {size(cache.swapped_out)} went out and {size(cache.swapped_in)} came back",
         ),
         ("On disk", size(cache.disk_bytes), "Chats whose keys and values can be read back instead of computed"),
-        ("Given up", f"{cache.evicted_pages:,} pages", "Kept pages that made room for others"),
+        (
+            "Given up",
+            f"{cache.evicted_pages:,} pages",
+            "Kept pages that made room for others; what is in RAM or on disk can come back",
+        ),
     ]

@@ -185,7 +185,7 @@ class EngineLink(QObject):
             signal.emit(event)
         if isinstance(event, protocol.Loaded) and self._restoring:
             self._restoring = False
-            self._resend_values(reload_only=False)
+            self._resend_values()
 
     def _change_state(self, change: StateChange) -> None:
         self._state = change.state
@@ -225,14 +225,15 @@ class EngineLink(QObject):
         """Give a fresh engine the model and the values that the last one had, or that were asked for meanwhile."""
         load = self._asked or self._last_load
         if load is None or self._card is not None:
-            self._resend_values(reload_only=False)
+            self._resend_values()
             return
         self._restoring = True
-        self._resend_values(reload_only=True)  # before the load, so that the weights are read once
+        self._resend_values(before_load=True)  # so that weights are read once, and one cache is made
         self.send(load)
 
-    def _resend_values(self, reload_only: bool) -> None:
+    def _resend_values(self, before_load: bool = False) -> None:
+        """``before_load``: those only that decide what a load makes."""
         for spec in self._catalogue:
             wanted = self._values.get(spec.key, spec.value)
-            if wanted != spec.value and (not reload_only or spec.applies == "reload"):
+            if wanted != spec.value and (not before_load or spec.applies in ("reload", "cache")):
                 self.send(protocol.Set(key=spec.key, value=wanted))

@@ -122,7 +122,7 @@ class IntControl(QWidget):
 
 
 class FloatControl(QDoubleSpinBox):
-    """A number with a fraction."""
+    """A number with a fraction, of which no more is shown than there is."""
 
     changed = Signal(object)
 
@@ -134,10 +134,15 @@ class FloatControl(QDoubleSpinBox):
         if spec.minimum == 0 and spec.zero_means:
             self.setSpecialValueText(spec.zero_means)
         self.setDecimals(3)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.setStepType(QDoubleSpinBox.StepType.AdaptiveDecimalStepType)
         self.setFixedWidth(84)
         self.setKeyboardTracking(False)
         self.set_spec(spec)
         self.valueChanged.connect(lambda value: self.changed.emit(float(value)))
+
+    def textFromValue(self, value: float) -> str:
+        return self.locale().toString(value, "g", 7)
 
     def set_spec(self, spec: OptionSpec) -> None:
         self.setAccessibleName(spec.title)

@@ -52,13 +52,18 @@ class OptimisationPanel(QWidget):
         return row.spec if row else None
 
     def set_catalogue(self, catalogue: list[OptionSpec]) -> None:
-        """Show these options. Rows whose option only changed its state keep their widgets, results and focus."""
+        """Show these options, but for those that mean nothing beside the present values of others.
+
+        Rows whose option only changed its state keep their widgets, results and focus.
+        """
         if [(s.key, s.kind, s.group, s.choices) for s in catalogue] != [
             (r.spec.key, r.spec.kind, r.spec.group, r.spec.choices) for r in self._rows.values()
         ]:
             self._rebuild(catalogue)
+        values = {spec.key: spec.value for spec in catalogue}
         for spec in catalogue:
             self._rows[spec.key].set_spec(spec)
+            self._rows[spec.key].setVisible(not spec.of or values.get(spec.of) == spec.of_value)
 
     def set_tint(self, on: bool) -> None:
         self._tint.setChecked(on)

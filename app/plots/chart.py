@@ -93,7 +93,7 @@ class Chart(QWidget):
     def legend_text(self, entries: list[Legend]) -> str:
         """Rich text: a square in the token's colour before each word."""
         tokens = self.theme.tokens
-        return " &nbsp;".join(
+        return "&nbsp; ".join(
             f'<span style="color:{getattr(tokens, color, color)}">■</span>&nbsp;{_whole(text)}'
             for color, text in entries
         )

@@ -70,12 +70,12 @@ class MemoryChart(Chart):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__("Memory", theme)
-        self._ring = Ring(POINTS, 5)
+        self._ring = Ring(POINTS, 6)
         self._frame: Telemetry | None = None
         self._plot = Plot(theme)
         self._marks = Marks(self._plot, theme)
         # Areas from the floor up to each cumulated sum, the highest first, so that the lower ones cover it.
-        self._areas = [pg.PlotCurveItem(fillLevel=0) for _ in range(5)]
+        self._areas = [pg.PlotCurveItem(fillLevel=0) for _ in range(6)]
         for depth, area in enumerate(self._areas):
             area.setZValue(-depth)
             self._plot.box.addItem(area)
@@ -89,7 +89,8 @@ class MemoryChart(Chart):
     def add(self, frame: Telemetry) -> None:
         m = frame.memory
         others = m.other_programs if m.scope == "device" else 0
-        self._ring.append(frame.time, (others, m.weights, m.kv_used, m.kv_reserved, m.other_kvasir))
+        kept = words.kv_kept(frame)
+        self._ring.append(frame.time, (others, m.weights, m.kv_used - kept, kept, m.kv_reserved, m.other_kvasir))
         self._frame = frame
 
     def mark(self, label: str) -> None:
@@ -130,17 +131,19 @@ class MemoryChart(Chart):
             (theme.tint("mute", 0.5, "panel"), "other programs"),
             (theme.tokens.accent, "weights"),
             (theme.tokens.teal, "KV in use"),
-            (theme.tint("teal", 0.4, "panel"), "KV reserved"),
+            (theme.tint("teal", 0.65, "panel"), "KV kept"),
+            (theme.tint("teal", 0.35, "panel"), "KV reserved"),
             (theme.tint("violet", 0.75, "panel"), "other Kvasir"),
         ]
 
     def _details(self) -> str:
         assert self._frame is not None
-        m = self._frame.memory
+        m, kept = self._frame.memory, words.kv_kept(self._frame)
         of = "the graphics card" if m.scope == "device" else "the engine's process and this machine"
         owners = (
             ("Weights", m.weights),
-            ("KV in use", m.kv_used),
+            ("KV of answers that are being written", m.kv_used - kept),
+            ("KV kept for reuse", kept),
             ("KV reserved", m.kv_reserved),
             ("Other parts of Kvasir", m.other_kvasir),
             ("Other programs", m.other_programs),

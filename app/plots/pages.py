@@ -47,11 +47,13 @@ class PagesChart(Chart):
         pages = self._frame.pages
         self.set_figure(words.pages(pages))
         empty = pages.used * words.PAGE_TOKENS - pages.live_tokens
-        self._caption.setText(f"{pages.live_tokens:,} tokens, {100 * words.waste(pages):.1f} % waste")
+        self._caption.setText(f"of {pages.total:,} pages · {100 * words.waste(pages):.1f} % waste")
         together = self.map.together
         each = "Each square is a page of 16 tokens." if together == 1 else f"Each square is {together} pages."
         self.setToolTip(
-            f"{each} {pages.total - pages.used:,} pages are free; {empty:,} slots of used pages hold no token."
+            f"{each} {pages.used - pages.cached:,} belong to answers that are being written. {pages.cached:,} are kept "
+            f"for texts that begin alike, and given up when room is needed. {pages.total - pages.used:,} are free. "
+            f"Of the slots of both, {pages.live_tokens:,} hold a token and {empty:,} hold none."
         )
 
     def recolour(self) -> None:

@@ -10,9 +10,9 @@ _MB = 1e6
 
 
 def size(value: float) -> str:
-    """Bytes for people, decimal units: "812 MB", "8.9 GB"."""
+    """Bytes for people, decimal units: "1.3 MB", "812 MB", "8.9 GB"."""
     if value < 0.9995 * _GB:
-        return f"{value / _MB:.0f} MB"
+        return f"{value / _MB:.{int(0 < value < 9.95 * _MB)}f} MB"
     return f"{value / _GB:.1f} GB" if value < 100 * _GB else f"{value / _GB:.0f} GB"
 
 
@@ -42,7 +42,14 @@ def waste(pages: PageCounts) -> float:
 
 
 def pages(pages: PageCounts) -> str:
-    return f"{pages.used:,} of {pages.total:,}"
+    """Pages of answers, and those that are kept for texts to come."""
+    return f"{pages.used - pages.cached:,} used, {pages.cached:,} kept"
+
+
+def kv_kept(frame: Telemetry) -> int:
+    """Bytes of keys and values that no answer reads now, and that are given up when room is needed."""
+    pages = frame.pages
+    return round(frame.memory.kv_used * pages.cached / pages.used) if pages.used else 0
 
 
 def queue(queue: QueueCounts) -> str:
@@ -96,7 +103,7 @@ def one_line(frame: Telemetry) -> str:
     parts = [
         f"{rate(frame)} tok/s",
         f"{memory_title(frame.memory)} {memory(frame.memory)}",
-        f"pages {pages(frame.pages)}",
+        f"pages {pages(frame.pages)} of {frame.pages.total:,}",
         queue(frame.queue),
     ]
     if share != "–":

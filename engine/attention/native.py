@@ -6,17 +6,21 @@ chains; steps that read a prompt go to torch's fused kernels, which are faster f
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.attention.memo import PerBatch
 from engine.attention.sdpa import SdpaAttention
-from engine.cache.packed import PackedKV
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.core.batch import Batch
 from engine.native.library import BFLOAT16, find
 
 FEW_ROWS = 16
 """Up to so many rows of a sequence are attended one by one."""
+WIDEST, WIDEST_PACKED = 576, 256
+"""The widest head of numbers, that of multi-head latent attention, and of codes."""
 
 
 class NativeAttention:
@@ -27,11 +31,10 @@ class NativeAttention:
     def __init__(self) -> None:
         self._library, self._absent = find()
         self._many = SdpaAttention()
-        self._batch: Batch | None = None
-        self._rows: dict[tuple[int | None, int], Tensor] = {}
+        self._rows: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
-        """It reads dense bfloat16 of one width and knows chains only."""
+        """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
         if problem.device != "cpu":
             return "the model is not on a CPU"
         if problem.dtype != torch.bfloat16:
@@ -40,15 +43,16 @@ class NativeAttention:
             return self._absent
         if not self._library.capabilities & BFLOAT16:
             return "this processor lacks AVX512-BF16"
-        if problem.kind != "dense":
-            return f"cannot read the KV kind {problem.kind}"
         if problem.tree:
             return "it knows no drafted trees"
         if problem.shared:
             return "keys that its rows share stay in the processor's cache, which is faster than a second call"
-        width = problem.head_dims[0]
-        if width % 32 or width > 256:
-            return f"it has no heads of {width}"
+        k_width, v_width = problem.head_dims
+        if problem.kind not in PLAIN_KINDS and problem.kind not in PACKED_KINDS:
+            return f"cannot read the KV kind {problem.kind}"
+        widest = WIDEST_PACKED if problem.kind in PACKED_KINDS else WIDEST
+        if k_width % 32 or v_width % 32 or max(k_width, v_width) > widest:
+            return f"it has no heads of {k_width}" + ("" if k_width == v_width else f" and {v_width}")
         return self._many.declines(problem)
 
     def attend(
@@ -62,28 +66,35 @@ class NativeAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        if batch.host.max_rows > FEW_ROWS or keys is not None:
+        if batch.host.max_rows > FEW_ROWS:
             return self._many.attend(q, kv, spec, batch, group, need_lse, keys)
         assert self._library is not None, "see declines"
         q = q.contiguous()
-        out = torch.zeros_like(q) if q.shape[0] > batch.host.T else torch.empty_like(q)
+        shape = (*q.shape[:2], kv.v_dim)
+        out = q.new_zeros(shape) if q.shape[0] > batch.host.T else q.new_empty(shape)
         lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32) if need_lse else None
-        rows = self._rows_of(batch, spec.window, group)
-        self._library.attend(q, kv.k, kv.v, batch.page_table[group], rows, spec.scale, out, lse)
+        rows = self._rows_of(batch, spec.window, keys)
+        self._library.attend(q, kv, batch.page_table[group], rows, spec.scale, out, lse)
         return out, lse
 
-    def _rows_of(self, batch: Batch, window: int | None, group: int) -> Tensor:
+    def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> Tensor:
         """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""
-        if batch is not self._batch:
-            self._batch = batch
-            self._rows.clear()
-        rows = self._rows.get((window, group))
-        if rows is None:
-            host, width = batch.host, batch.page_table.stride(1)
-            found = [
-                (s * width, 0 if window is None else max(0, stop - window), stop)
-                for s in range(host.S)
-                for stop in range(host.kv_len[s] - host.row_start[s + 1] + host.row_start[s] + 1, host.kv_len[s] + 1)
-            ]
-            rows = self._rows[(window, group)] = torch.tensor(found, dtype=torch.int64)
-        return rows
+        made, keys = self._rows.of(batch), keys or KeyRange()
+        key = (window, id(keys.first), id(keys.stop))
+        if key not in made:  # the ranges are kept, so that no others are given their ids
+            made[key] = torch.from_numpy(_rows_of(batch, window, keys)), keys
+        return made[key][0]
+
+
+def _rows_of(batch: Batch, window: int | None, keys: KeyRange) -> np.ndarray:
+    host = batch.host
+    starts = np.asarray(host.row_start[: host.S + 1], dtype=np.int64)
+    of_row = np.repeat(np.arange(host.S), np.diff(starts))
+    index = np.arange(host.T) - starts[of_row + 1] + np.asarray(host.kv_len, dtype=np.int64)[of_row]
+    first = np.zeros(host.T, dtype=np.int64) if window is None else np.maximum(0, index + 1 - window)
+    stop = index + 1
+    if keys.first is not None:
+        first = np.maximum(first, keys.first)
+    if keys.stop is not None:
+        stop = np.minimum(stop, keys.stop)
+    return np.stack([of_row * batch.page_table.stride(1), first, stop], axis=1)

@@ -78,7 +78,7 @@ class QuestAttention:
         assert kv.bounds is not None, "a layer that reads everything"
         page_bytes = _page_bytes(q, kv)
         if not invariant and self._serves(q, kv, spec):
-            return self._natively(q, kv, kv.bounds, spec, batch, budgets, group)
+            return self._natively(q, kv, spec, batch, budgets, group)
         outs, lses = [q.new_empty(0, q.shape[1], kv.v_dim)], [q.new_empty(0, q.shape[1], dtype=torch.float32)]
         for rows in _blocks(batch, budgets, page_bytes, invariant):
             table = batch.page_table[group, rows.sequence, : rows.pages].long()
@@ -124,7 +124,7 @@ class QuestAttention:
         return out, out_lse
 
     def _serves(self, q: Tensor, kv: PackedKV, spec: AttnSpec) -> bool:
-        """Whether native code serves this (engine/native/attention.c)."""
+        """Whether native code serves this (engine/native/quest.c)."""
         if self._library is None or not self._library.capabilities & BFLOAT16:
             return False
         width = q.shape[2]
@@ -132,7 +132,7 @@ class QuestAttention:
         return fits and q.device.type == "cpu" and q.dtype == torch.bfloat16 and spec.softcap is None
 
     def _natively(
-        self, q: Tensor, kv: PackedKV, bounds: Tensor, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int
     ) -> tuple[Tensor, Tensor]:
         assert self._library is not None, "see _serves"
         made, key = self._plans.of(batch), (group, id(budgets))
@@ -142,7 +142,7 @@ class QuestAttention:
         q = q.index_select(0, where) if where.shape[0] < q.shape[0] else q.contiguous()
         out, lse = torch.empty_like(q), q.new_empty(q.shape[:2], dtype=torch.float32)
         table = batch.page_table[group]
-        self._library.attend_chosen(q, kv.k, kv.v, bounds, table, rows, spec.scale, out, lse)
+        self._library.attend_chosen(q, kv, table, rows, spec.scale, out, lse)
         chosen, own = rows[:, 1], (rows[:, 2] - 1) // PAGE_SIZE
         ranked = int(own[(chosen > 1) & (chosen <= own)].sum())
         self.bytes_read += ranked * _bounds_bytes(kv) + int(chosen.sum()) * _page_bytes(q, kv)

@@ -16,45 +16,12 @@ from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
 from engine.attention.plan import Block, Padded, Plan, Source, make_plan
 from engine.attention.ranged_plan import make_ranged_plan
-from engine.cache.codecs import unpack_pages
+from engine.attention.scratch import Scratch
 from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
-
-
-class Scratch:
-    """Memory for gathered pages, kept from call to call: fresh megabytes would cost more than the copy into them."""
-
-    def __init__(self) -> None:
-        self._k, self._v = torch.empty(0), torch.empty(0)
-
-    def gather(self, kv: PackedKV, pages: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Whole pages in order, keys and values [pages * 16, H_kv, d] each; valid until the next call.
-
-        Packed ones are unpacked to ``dtype``.
-        """
-        if kv.kind in PACKED_KINDS:
-            return unpack_pages(kv, pages, dtype)
-        self._k, k = _gather_into(self._k, kv.k, pages)
-        if kv.v is kv.k:
-            return k, k
-        self._v, v = _gather_into(self._v, kv.v, pages)
-        return k, v
-
-
-def _gather_into(memory: Tensor, arena: Tensor, pages: Tensor) -> tuple[Tensor, Tensor]:
-    """The pages of an arena, copied into the memory or into larger memory; returns that memory and the pages."""
-    slots, heads, width = arena.shape
-    page = PAGE_SIZE * heads * width
-    n = pages.shape[0] * page
-    if memory.numel() < n or memory.dtype != arena.dtype or memory.device != arena.device:
-        memory = torch.empty(2 * n, dtype=arena.dtype, device=arena.device)
-    shape = (page,) if arena.is_contiguous() else (PAGE_SIZE, heads, width)
-    taken = memory[:n].view(-1, *shape)
-    torch.index_select(arena.view(slots // PAGE_SIZE, *shape), 0, pages, out=taken)
-    return memory, taken.view(-1, heads, width)
 
 
 class SdpaAttention:
@@ -164,7 +131,7 @@ class SdpaAttention:
         if kv.kind in PACKED_KINDS:
             first = source.first_slot // PAGE_SIZE
             pages = torch.arange(first, first - (-source.length // PAGE_SIZE), device=kv.k.device)
-            return unpack_pages(kv, pages, dtype)
+            return self._scratch.gather(kv, pages, dtype)
         return kv.k.narrow(0, source.first_slot, source.length), kv.v.narrow(0, source.first_slot, source.length)
 
 

@@ -53,7 +53,7 @@ class PrefixTree:
 
         A node is split where the text leaves it. The nodes count as used now.
         """
-        root = node = self._root(namespace)
+        node = self._root(namespace)
         pages: list[int] = []
         held: list[Node] = []
         count = drafted = held_pages = 0
@@ -78,8 +78,6 @@ class PrefixTree:
         last = held[0].parent if held else node
         assert last is not None
         partial = None if held else self._partial(node, keys, count, tail)
-        if last is not root:
-            last.hits += 1
         return Match(last, pages, drafted * PAGE_SIZE, held, held_pages, partial)
 
     def _partial(self, node: Node, keys: Sequence[Key], count: int, tail: Sequence[int]) -> tuple[Node, int] | None:
@@ -136,6 +134,7 @@ class PrefixTree:
                 if shared < len(child.keys):
                     child = self._split(child, shared)
                 if child.held is not None:
+                    child.drafted = bytearray(shared)
                     self._bring(child, list(pages[at : at + shared]))
                 for i in range(shared):
                     if child.pages[i] == pages[at + i] and (at + i + 1) * PAGE_SIZE <= drafted:
@@ -173,6 +172,7 @@ class PrefixTree:
             self._remove(node)
             return False
         self._bring(node, pages)
+        self._touch(node)
         return True
 
     def trim(self, node: Node, pages: int) -> Node:
@@ -192,6 +192,23 @@ class PrefixTree:
             self._give_up(node)
         self.evicted += freed
         return freed
+
+    def forget(self, chat: str) -> None:
+        """Give up, in every tier, what this chat read last and nobody reads now; what others go on from stays."""
+        for node in reversed(list(self.nodes())):
+            if node.chat != chat:
+                continue
+            if node.locks or node.children:  # it is theirs now, and goes with the last of them
+                node.chat = next((child.chat for child in node.children.values()), "")
+                continue
+            parent, pages = node.parent, node.pages
+            assert parent is not None
+            self.pool.release(pages, TREE)
+            self.pages -= len(pages)
+            self.evictable -= len(pages)
+            node.pages = []
+            self._remove(node)
+            self._offer(parent)
 
     def _give_up(self, node: Node) -> None:
         """A leaf of the device loses its pages; a tier below may keep what they held."""
@@ -244,11 +261,14 @@ class PrefixTree:
 
     def _remove(self, node: Node) -> None:
         """Forget a node without pages and all below it, which have none either."""
-        for child in list(node.children.values()):
-            self._remove(child)
-        held = self._let_go(node)
-        if held is not None and self.tier is not None:
-            self.tier.drop(held)
+        stack = [node]
+        while stack:
+            each = stack.pop()
+            stack.extend(each.children.values())
+            each.children = {}
+            held = self._let_go(each)
+            if held is not None and self.tier is not None:
+                self.tier.drop(held)
         if node.parent is not None and node.parent.children.get(node.keys[0]) is node:
             del node.parent.children[node.keys[0]]
         self.version += 1
@@ -316,13 +336,13 @@ class PrefixTree:
     # --- looking at it -------------------------------------------------------------------------------------------
 
     def nodes(self) -> Iterator[Node]:
-        """All nodes but the roots, parents before children."""
-        stack = list(self.roots.values())
+        """All nodes but the roots, parents before children, and children in the order in which they came."""
+        stack = list(reversed(self.roots.values()))
         while stack:
             node = stack.pop()
             if node.parent is not None:
                 yield node
-            stack.extend(node.children.values())
+            stack.extend(reversed(node.children.values()))
 
     def check(self) -> None:
         """Prove that the tree's books agree with themselves and with the ledger. Raises AssertionError."""

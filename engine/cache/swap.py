@@ -118,6 +118,7 @@ class SwapSpace:
         self._clock = clock
         self._held: dict[Swapped, None] = {}  # the longest unused first
         self._size = self._evictable = self._pages = 0
+        self._grown = 0  # bytes by which splits made pinned memory larger since the last eviction
         self._swapped_out = self._swapped_in = self._evicted = self._failed = 0
 
     # --- what owners do ------------------------------------------------------------------------------------------
@@ -176,7 +177,8 @@ class SwapSpace:
     def split(self, handle: Swapped, pages: int) -> tuple[Swapped, Swapped]:
         """The same as two handles, the first of so many pages; each has memory of its own, for a moment twice.
 
-        Raises ValueError for a handle that is not held, is locked, or has no more pages.
+        Nothing is evicted for it, so that its owner can take the parts in: pinned memory may grow for a while. Raises
+        ValueError for a handle that is not held, is locked, or has no more pages.
         """
         self._expect([handle])
         if not 0 < pages < handle.pages or handle.locks:
@@ -192,9 +194,9 @@ class SwapSpace:
         self._forget([handle])
         for part in parts:
             self._count(part, 1)
+        self._grown += max(0, sum(part.size for part in parts) - handle.size)
         # Both take the place of what they were, lest the order of use be lost.
         self._held = dict.fromkeys([*held[:place], *reversed(parts), *held[place + 1 :]])
-        self._evict(0)
         return parts[0], parts[1]
 
     def touch(self, handles: Sequence[Swapped]) -> None:
@@ -232,9 +234,9 @@ class SwapSpace:
             host_cost(count, store.page_bytes, _pinned(store)) for store in stores for count in _pieces(store, pages)
         )
 
-    def fits(self, stores: Sequence[PageStore], pages: int) -> bool:
-        """Whether `put` would find room, if need be by eviction."""
-        return self._size - self._evictable + self.cost(stores, pages) <= self.budget
+    def fits(self, stores: Sequence[PageStore], pages: int, more: int = 0) -> bool:
+        """Whether `put` would find room, and `more` bytes besides, if need be by eviction."""
+        return self._size - self._evictable + self.cost(stores, pages) + more <= self.budget
 
     def resize(self, budget: int) -> None:
         """Another budget: what is over it and may be evicted is. Preempted answers stay until they are taken back."""
@@ -260,7 +262,7 @@ class SwapSpace:
         sums = (sum(h.size for h in held), sum(h.size for h in held if h.evictable), sum(h.pages for h in held))
         if sums != (self._size, self._evictable, self._pages):
             raise AssertionError(f"counted {(self._size, self._evictable, self._pages)}, held are {sums}")
-        if self._size > self.budget and self._evictable:
+        if self._size > self.budget + self._grown and self._evictable:
             raise AssertionError("over the budget with something to evict")
         if [h.used for h in held] != sorted(h.used for h in held):
             raise AssertionError("not in the order of their use")
@@ -278,6 +280,7 @@ class SwapSpace:
         return True
 
     def _evict(self, size: int) -> None:
+        self._grown = 0
         while self._size + size > self.budget and self._evictable:
             handle = next(handle for handle in self._held if handle.evictable)
             self._forget([handle])

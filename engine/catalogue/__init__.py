@@ -126,6 +126,8 @@ def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[C
         disabled_reason=reason,
         disabled_choices=disabled,
         compare=compare if len(compare) == 2 else [],
+        of=entry.of[0],
+        of_value=entry.of[1],
     )
 
 

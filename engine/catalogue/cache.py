@@ -74,7 +74,7 @@ CACHE = (
     ),
     Option(
         key="host_cache",
-        title="Cache in host memory (GB)",
+        title="Cache in RAM (GB)",
         group="Cache",
         default=1.0,
         minimum=0.0,
@@ -83,7 +83,7 @@ CACHE = (
         scope="engine",
         applies="live",
         exactness="lossless",
-        explains="Keeps in host memory what the cache has no room for: texts that may be asked for again, and answers "
+        explains="Keeps in the machine's memory what the cache has no room for: texts that may come again, and answers "
         "that had to give way. "
         "Copying them back is faster than reading the text again.",
         shows="prompt tokens found instead of read, and bytes in host memory",
@@ -100,14 +100,14 @@ CACHE = (
         scope="engine",
         applies="live",
         exactness="lossless",
-        explains="Saves the keys and values of chats in files, so that a chat continues after a restart without "
-        "its text being read again. "
+        explains="Saves the keys and values of chats, and the tokens they belong to, in files of yours, so that a chat "
+        "goes on after a restart without being read again. "
         "They take no more room than is set here, and a deleted chat's are deleted with it.",
         shows="time to first token of a chat from an earlier day",
     ),
     Option(
         key="cascade",
-        title="Shared prefixes once",
+        title="Cascade",
         group="Cache",
         default=True,
         scope="engine",

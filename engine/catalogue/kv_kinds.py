@@ -19,6 +19,7 @@ def _kivi_bits(key: str, title: str, explains: str) -> Option:
         reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
         choices=(Choice("4", "4"), Choice("2", "2")),
         needs=("packed cache",),
+        of=("kv_kind", "kivi"),
     )
 
 
@@ -34,7 +35,7 @@ KV_KINDS = (
         explains="Packs keys and values into fewer bits, so that the same memory holds more text and each token reads "
         "less of it. "
         "int8 and int4 pack each token by itself; KIVI packs keys along the tokens, where outlying channels do no "
-        "harm, and leaves the last 128 tokens as they are.",
+        "harm, leaves the last 128 tokens as they are, and shares no text between prompts.",
         shows="tokens that fit into the cache, bits per element, and perplexity against 16 bits",
         reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
         choices=(
@@ -48,13 +49,13 @@ KV_KINDS = (
     _kivi_bits(
         "kv_key_bits",
         "KIVI: bits of keys",
-        "Bits of a key's element where the cache is KIVI's, besides one bit for its share of scale and minimum. "
-        "Keys decide which tokens are looked at, and suffer first: models with few KV heads are better served by 4.",
+        "How many bits an element of a key takes, besides one for its share of scale and minimum. "
+        "Keys decide which tokens are looked at and suffer first: models with few KV heads are better served by 4.",
     ),
     _kivi_bits(
         "kv_value_bits",
         "KIVI: bits of values",
-        "Bits of a value's element where the cache is KIVI's, besides one bit for its share of scale and minimum. "
+        "How many bits an element of a value takes, besides one for its share of scale and minimum. "
         "Errors of values are averaged over the tokens that are looked at, so 2 does less harm here.",
     ),
 )

@@ -45,7 +45,10 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One optimisation switch; ``compare`` holds the two values that "measure" replays (off, on)."""
+    """One optimisation switch; ``compare`` holds the two values that "measure" replays (off, on).
+
+    ``of`` is the key and the value of another, without which it means nothing.
+    """
 
     key: str
     title: str
@@ -64,6 +67,7 @@ class Option:
     needs: tuple[Capability, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     compare: tuple[Value, ...] = ()
+    of: tuple[str, Value] = ("", "")
 
     @property
     def kind(self) -> Literal["bool", "choice", "int", "float"]:

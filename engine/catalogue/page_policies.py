@@ -13,8 +13,9 @@ PAGE_POLICIES = (
         scope="engine",
         applies="cache",
         exactness="approximate",
-        explains="A window with sinks keeps the last tokens and the first four: memory stays constant, and what lies "
-        "between is forgotten. QUEST keeps everything, and each head of a new token reads the pages that matter most.",
+        explains="A window with sinks keeps the last tokens and the first four: memory stays constant, what lies "
+        "between is forgotten, and no text is shared between prompts. "
+        "QUEST keeps everything, and each head of a new token reads the pages that matter most.",
         shows="pages of a long answer, bytes read for a token, and perplexity",
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453); Tang et al. 2024, QUEST (arXiv 2406.10774)",
         choices=(
@@ -40,7 +41,7 @@ PAGE_POLICIES = (
     ),
     Option(
         key="window_tokens",
-        title="Window",
+        title="Window (tokens)",
         group="Cache",
         default=1024,
         minimum=64,
@@ -48,14 +49,14 @@ PAGE_POLICIES = (
         scope="engine",
         applies="next request",
         exactness="approximate",
-        explains="How many of the last tokens a window with sinks keeps; pages go whole, so it is up to fifteen more. "
-        "Other page policies have no window.",
+        explains="How many of the last tokens a window with sinks keeps. Pages go whole, so it is up to fifteen more.",
+        of=("page_policy", "window_sinks"),
         shows="pages of a long answer",
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",
     ),
     Option(
         key="quest_tokens",
-        title="QUEST budget",
+        title="QUEST budget (tokens)",
         group="Cache",
         default=1024,
         minimum=16,
@@ -63,8 +64,9 @@ PAGE_POLICIES = (
         scope="engine",
         applies="next request",
         exactness="approximate",
-        explains="How many tokens each head of a new token reads under QUEST, in whole pages of sixteen. The page that "
-        "is being written counts, the first two layers read everything, and so do the tokens of the prompt.",
+        explains="How many tokens each head of a new token reads, in whole pages of sixteen, of which one is the page "
+        "that is being written. The first two layers read everything, and so do the tokens of the prompt.",
+        of=("page_policy", "quest"),
         shows="bytes read for a token",
         reference="Tang et al. 2024, QUEST (arXiv 2406.10774)",
     ),

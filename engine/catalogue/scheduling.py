@@ -48,7 +48,7 @@ SCHEDULING = (
         "First come, first served takes them in order of arrival.",
         shows="share of prompt tokens found, with many answers waiting",
         reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
-        choices=(Choice("longest_prefix", "longest prefix first"), Choice("first_come", "first come, first served")),
+        choices=(Choice("longest_prefix", "longest prefix"), Choice("first_come", "first come")),
         compare=("first_come", "longest_prefix"),
     ),
 )

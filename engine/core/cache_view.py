@@ -7,7 +7,7 @@ happen anywhere. A view shares no memory with the engine.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -137,25 +137,36 @@ def page_map(seen: CacheView, name: Callable[[str], str] = str) -> PageMap:
 
 
 def radix_tree(seen: TreeView, reads: Reads, most: int = MOST_NODES) -> RadixTree:
-    """The message: the nodes used last and all that lead to them, parents before children.
+    """The message: the nodes used last and all that lead to them, parents before children, else in the view's order.
 
-    A parent is used whenever its child is, so that the last used nodes nearly make a tree by themselves.
+    A parent is used whenever its child is, so that the last used nodes nearly make a tree by themselves. A node keeps
+    its place when it is used, so that who looks at the tree finds it again.
     """
     by_id = {node.id: node for node in seen.nodes}
     shown: dict[int, NodeView] = {}
     for node in sorted(seen.nodes, key=lambda node: (-node.last_used, node.id)):
-        path: list[NodeView] = []
-        above: NodeView | None = node
-        while above is not None and above.id not in shown:
-            path.append(above)
-            above = by_id.get(above.parent)
+        path = _path(node, by_id, shown)
         if len(shown) + len(path) <= most:
-            shown.update((step.id, step) for step in reversed(path))
+            shown.update((step.id, step) for step in path)
+    ordered: dict[int, NodeView] = {}
+    for node in seen.nodes:
+        if node.id in shown:
+            ordered.update((step.id, step) for step in _path(node, by_id, ordered))
     return RadixTree(
-        nodes=[_tree_node(node, seen.now, reads, node.parent in by_id) for node in shown.values()],
+        nodes=[_tree_node(node, seen.now, reads, node.parent in by_id) for node in ordered.values()],
         total_nodes=len(seen.nodes),
         total_tokens=sum(node.length for node in seen.nodes),
     )
+
+
+def _path(node: NodeView, by_id: Mapping[int, NodeView], known: Mapping[int, NodeView]) -> list[NodeView]:
+    """The node and what leads to it, from the first that is not known on."""
+    path: list[NodeView] = []
+    above: NodeView | None = node
+    while above is not None and above.id not in known:
+        path.append(above)
+        above = by_id.get(above.parent)
+    return path[::-1]
 
 
 def page_described(id: str, page: int, seen: PageView, reads: Reads) -> PageDescribed:

@@ -10,29 +10,25 @@ from typing import Literal, cast
 import torch
 
 from engine import config
-from engine.attention.registry import Attention
 from engine.cache.kinds import KVKind
-from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.store import KVStore
 from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
-from engine.core.inspecting import Readers, ReadersFactory
 from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed, Progress
 from engine.core.options import EngineOptions
 from engine.core.parts import Part, fallbacks, open_draft, prove
-from engine.core.runner import RunnableModel, Runner, SequenceRows
-from engine.core.score import Reader, pages_for, reader
+from engine.core.runner import Runner, SequenceRows
+from engine.core.runners import fingerprint_of, new_runner, readers_of
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
-from engine.models.arenas import SIXTEEN_BITS, new_store, refuses
+from engine.models.arenas import SIXTEEN_BITS, refuses
 from engine.models.base import CausalLM
 from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.speculation.base import Proposer
@@ -188,7 +184,7 @@ class OpenedCheckpoint:
     def _runner(
         self, model: CausalLM, pages: int, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
     ) -> Runner:
-        return _runner(model, pages, self.device, kind, recent_pages)
+        return new_runner(model, pages, self.device, kind, recent_pages)
 
     def _loaded(
         self,
@@ -243,8 +239,8 @@ class OpenedCheckpoint:
             path=self.command.path,
             draft_path=self.command.draft,
             options=self.command.options,
-            readers=_readers(model, self.device, self.kind),
-            fingerprint=_fingerprint(checkpoint, self.device.type, str(self.dtype), self.packing),
+            readers=readers_of(model, self.device, self.kind),
+            fingerprint=fingerprint_of(checkpoint, self.device.type, str(self.dtype), self.packing),
             kind=self.kind,
             recent_pages=self._plan.recent_pages,
             with_kind=lambda kind: self._again((model, draft), kind),
@@ -271,36 +267,6 @@ class OpenedCheckpoint:
     def _bytes_on_disk(self) -> int:
         draft = self.draft.checkpoint.weight_bytes if self.draft is not None else 0
         return self.target.checkpoint.weight_bytes + draft
-
-
-def _runner(
-    model: CausalLM, pages: int, device: torch.device, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
-) -> Runner:
-    store = new_store(model.config, pages, model.dtype, device, kind, recent_pages)
-    return Runner(cast(RunnableModel, model), store, Attention(model.numerics), device)
-
-
-def _readers(model: CausalLM, device: torch.device, kind: KVKind) -> ReadersFactory:
-    """Readers with arenas as those of the answers, and with exact ones."""
-
-    def exact(length: int) -> Reader:
-        return reader(_runner(model, pages_for(length) + 1, device))
-
-    def readers(policy: PagePolicy) -> Readers:
-        def present(length: int) -> Reader:
-            return reader(_runner(model, pages_for(length) + 1, device, kind), policy)
-
-        return Readers(exact, present, f"{kind.title}, {policy.title}")
-
-    return readers
-
-
-def _fingerprint(checkpoint: Checkpoint, *what: str) -> str:
-    """Which model computes, and with what; "" where its files cannot be read any more, so that nothing is saved."""
-    try:
-        return fingerprint(checkpoint, *what)
-    except CheckpointError:
-        return ""
 
 
 def _check(options: LoadOptions) -> None:

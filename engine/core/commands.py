@@ -74,7 +74,7 @@ class MeasureText(NamedTuple):
 
 
 class DropChat(NamedTuple):
-    """A conversation was deleted: whatever is kept of it beyond its requests goes too."""
+    """A conversation was deleted: whatever is kept of it, in memory and on disk, goes too."""
 
     chat: str
 

@@ -191,7 +191,10 @@ class Engine:
                     model = self.loaded
                     self._measuring.add(model, self._readers(model), command)
                 case DropChat(chat):
-                    if self._saved is not None:
+                    if self._stepper is not None:
+                        self._stepper.cache.forget(chat)
+                        self._version += 1
+                    elif self._saved is not None:
                         self._saved.forget(chat)
                 case Shutdown():
                     self._stopping = True

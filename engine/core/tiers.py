@@ -46,11 +46,13 @@ class OnDisk:
 class Tiers:
     """See :class:`engine.cache.radix_node.Tier`."""
 
-    def __init__(self, stores: Sequence[KVStore], space: SwapSpace) -> None:
+    def __init__(self, stores: Sequence[KVStore], space: SwapSpace, gives_way: bool = True) -> None:
+        """``gives_way``: what is put without ``keep`` may be given up; of one space's tiers only one may do so."""
         self.stores, self.space = tuple(stores), space
         self.dropped: Callable[[Held], None] = lambda held: None
         self._of: dict[Swapped, InHost] = {}
-        space.on_evict = self._evicted
+        if gives_way:
+            space.on_evict = self._evicted
 
     def put(self, pages: Sequence[int], keep: bool = False) -> Held | None:
         """See :meth:`engine.cache.radix_node.Tier.put`."""

@@ -1,68 +1,27 @@
-/* Attention of single rows over paged keys and values in bfloat16: decoding, and checking a few drafted tokens.
+/* Attention of single rows over paged keys and values: decoding, and checking a few drafted tokens.
  *
- * One task is one row and one KV head, with the query heads that share it. Keys go by in stretches, and the sums so far
- * are rescaled when a larger score appears (Milakov and Gimelshein 2018). Scores, weights and sums are float32. A
- * task's result depends on its row alone.
+ * Here are keys and values in bfloat16, and the tasks of all kinds: one is a row, up to 16 query heads that share a KV
+ * head, and a part of its keys. A row's parts are merged in their order. Scores, weights and sums are float32.
  */
-#include "native.h"
+#include "attention.h"
 
-enum { PAGE = 16, STRETCH = 128, HEADS_AT_ONCE = 4, WIDEST = 256 };
 /* Products of keys and queries below which a second thread costs more than it gives. */
 enum { WORTH_A_THREAD = 1 << 17 };
 
-typedef struct {
-    const uint16_t *k, *v;         /* [slots, kv_heads, width] */
-    const int32_t *pages;          /* page numbers, row after row of the page table */
-    const int64_t (*rows)[3];      /* for each row: where its pages begin, and its keys [first, stop) */
-    int64_t count, heads, kv_heads, width;
-    float scale;
-    float *lse; /* [count, heads], the log of the sum of exponentiated scores; or NULL */
-} Attend;
-
 #if defined(__x86_64__)
 
-/* e^x for x <= 0, to about 2 units in the last place (Cody and Waite's reduction, a polynomial of degree 6). */
-AVX512 INLINE __m512 exponential(__m512 x) {
-    x = _mm512_max_ps(_mm512_set1_ps(-87.0f), x); /* in this order NaN stays NaN */
-    const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
-    __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
-    r = _mm512_fnmadd_ps(n, _mm512_set1_ps(-2.12194440e-4f), r);
-    __m512 p = _mm512_set1_ps(1.3888889e-3f);
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.3333333e-3f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.1666667e-2f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.6666667e-1f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-    return _mm512_scalef_ps(p, n);
-}
-
-/* scores[h][i] of ``now`` keys for ``heads`` (a constant after inlining) query heads. */
-AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, const uint16_t *const *keys, int now,
-                         float (*scores)[STRETCH]) {
-    for (int i = 0; i < now; i++) {
-        __m512 sum[HEADS_AT_ONCE];
-        for (int h = 0; h < heads; h++) sum[h] = _mm512_setzero_ps();
-        for (int64_t d = 0; d < a->width; d += 32) {
-            const __m512bh key = (__m512bh)_mm512_loadu_si512(keys[i] + d);
-            for (int h = 0; h < heads; h++)
-                sum[h] = _mm512_dpbf16_ps(sum[h], key, (__m512bh)_mm512_loadu_si512(q + h * a->width + d));
-        }
-        for (int h = 0; h < heads; h++) scores[h][i] = _mm512_reduce_add_ps(sum[h]) * a->scale;
-    }
-}
-
-/* sums[h] += weights[h] times the values of ``now`` keys. */
-AVX512 INLINE void gather(const int heads, const Attend *a, const uint16_t *const *values, int now,
-                          const float (*weights)[STRETCH], float *sums) {
-    for (int64_t d = 0; d < a->width; d += 32) {
+/* sums[h] += weights[h] times the values of a stretch. ``ahead``: the next keys are fetched meanwhile. */
+AVX512 INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],
+                          float *sums) {
+    for (int64_t d = 0; d < a->v_width; d += 32) {
         __m512 low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
         for (int h = 0; h < heads; h++) {
-            low[h] = _mm512_loadu_ps(sums + h * a->width + d);
-            high[h] = _mm512_loadu_ps(sums + h * a->width + d + 16);
+            low[h] = _mm512_loadu_ps(sums + h * a->v_width + d);
+            high[h] = _mm512_loadu_ps(sums + h * a->v_width + d + 16);
         }
-        for (int i = 0; i < now; i++) {
-            const __m512i two = _mm512_loadu_si512(values[i] + d);
+        for (int i = 0; i < s->now; i++) {
+            if (ahead) _mm_prefetch((const char *)(s->next[i] + d), _MM_HINT_T0);
+            const __m512i two = _mm512_loadu_si512(s->values[i] + d);
             const __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(two));
             const __m512i second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(two, 1));
             const __m512 a0 = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
@@ -74,225 +33,165 @@ AVX512 INLINE void gather(const int heads, const Attend *a, const uint16_t *cons
             }
         }
         for (int h = 0; h < heads; h++) {
-            _mm512_storeu_ps(sums + h * a->width + d, low[h]);
-            _mm512_storeu_ps(sums + h * a->width + d + 16, high[h]);
+            _mm512_storeu_ps(sums + h * a->v_width + d, low[h]);
+            _mm512_storeu_ps(sums + h * a->v_width + d + 16, high[h]);
         }
     }
 }
 
-/* Scores of one head become weights against the largest score so far; the sums so far follow it. */
-AVX512 INLINE void weigh(const Attend *a, float *scores, int now, float *top, float *total, float *sums) {
-    for (int i = now; i < (now + 15) / 16 * 16; i++) scores[i] = -INFINITY;
-    __m512 largest = _mm512_set1_ps(*top);
-    for (int i = 0; i < now; i += 16) largest = _mm512_max_ps(largest, _mm512_loadu_ps(scores + i));
-    const float before = *top, after = _mm512_reduce_max_ps(largest);
-    __m512 sum = _mm512_setzero_ps();
-    for (int i = 0; i < now; i += 16) {
-        const __m512 x = _mm512_loadu_ps(scores + i);
-        const __mmask16 real = now - i >= 16 ? 0xFFFF : (__mmask16)((1u << (now - i)) - 1);
-        const __m512 weight = _mm512_maskz_mov_ps(real, exponential(_mm512_sub_ps(x, _mm512_set1_ps(after))));
-        _mm512_storeu_ps(scores + i, weight);
-        sum = _mm512_add_ps(sum, weight);
-    }
-    float kept = 1;
-    if (after != before) {
-        kept = _mm512_cvtss_f32(exponential(_mm512_set1_ps(before - after)));
-        if (before == -INFINITY) kept = 0;
-        for (int64_t d = 0; d < a->width; d += 16)
-            _mm512_storeu_ps(sums + d, _mm512_mul_ps(_mm512_loadu_ps(sums + d), _mm512_set1_ps(kept)));
-    }
-    *top = after;
-    *total = *total * kept + _mm512_reduce_add_ps(sum);
-}
-
-/* The sums and the largest scores of all keys become outputs and lse. */
-AVX512 INLINE void finish(const int heads, const Attend *a, const float *sums, const float *top, const float *total,
-                          uint16_t *out, float *lse) {
-    for (int h = 0; lse && h < heads; h++) lse[h] = total[h] ? top[h] + logf(total[h]) : -INFINITY;
+AVX512 INLINE void attend_heads(const int heads, const Attend *a, const Part *part, int64_t h0, const Stretch *s) {
+    float scores[HEADS_AT_ONCE][STRETCH], *sums = part->sums + h0 * a->v_width;
+    const int ahead = h0 == 0; /* and for the other query heads they are there */
+    score(heads, a, part->q + h0 * a->k_width, s, ahead && a->v != a->k, scores);
     for (int h = 0; h < heads; h++)
-        for (int64_t d = 0; d < a->width; d += 16) {
-            const __m512 sum = _mm512_loadu_ps(sums + h * a->width + d);
-            const __m512 result = total[h] ? _mm512_div_ps(sum, _mm512_set1_ps(total[h])) : _mm512_setzero_ps();
-            _mm256_storeu_si256((__m256i *)(out + h * a->width + d), (__m256i)_mm512_cvtneps_pbh(result));
+        weigh(scores[h], s->now, part->top + h0 + h, part->total + h0 + h, sums + h * a->v_width, a->v_width);
+    gather(heads, a, s, ahead, (const float(*)[STRETCH])scores, sums);
+}
+
+/* Query heads take turns at each stretch of keys, which stays in the processor's cache. */
+AVX512 void attend_plain(const Attend *a, const Part *part) {
+    for (int64_t at = part->first, end; at < part->stop; at = end) {
+        end = smaller((at / STRETCH + 1) * STRETCH, part->stop);
+        Stretch s;
+        s.now = (int)(end - at);
+        for (int i = 0; i < s.now; i++) {
+            const int64_t slot = slot_of(part, at + i), next = slot_of(part, smaller(end + i, part->last));
+            s.keys[i] = (const uint16_t *)(a->k + slot * a->k_slot + part->kv_head * a->k_head);
+            s.next[i] = (const uint16_t *)(a->k + next * a->k_slot + part->kv_head * a->k_head);
+            s.values[i] = (const uint16_t *)(a->v + slot * a->v_slot + part->kv_head * a->v_head);
         }
-}
-
-AVX512 INLINE void attend_heads(const int heads, const Attend *a, int64_t row, int64_t kv_head, const uint16_t *q,
-                                uint16_t *out, float *lse) {
-    const int32_t *pages = a->pages + a->rows[row][0];
-    const int64_t stop = a->rows[row][2], step = a->kv_heads * a->width, at = kv_head * a->width;
-    float sums[HEADS_AT_ONCE * WIDEST] = {0}, scores[HEADS_AT_ONCE][STRETCH];
-    float top[HEADS_AT_ONCE], total[HEADS_AT_ONCE] = {0};
-    for (int h = 0; h < heads; h++) top[h] = -INFINITY;
-    for (int64_t first = a->rows[row][1]; first < stop; first += STRETCH) {
-        const int now = stop - first < STRETCH ? (int)(stop - first) : STRETCH;
-        const uint16_t *keys[STRETCH], *values[STRETCH];
-        for (int i = 0; i < now; i++) {
-            const int64_t slot = (int64_t)pages[(first + i) / PAGE] * PAGE + (first + i) % PAGE;
-            keys[i] = a->k + slot * step + at;
-            values[i] = a->v + slot * step + at;
-        }
-        score(heads, a, q, keys, now, scores);
-        for (int h = 0; h < heads; h++) weigh(a, scores[h], now, top + h, total + h, sums + h * a->width);
-        gather(heads, a, values, now, scores, sums);
-    }
-    finish(heads, a, sums, top, total, out, lse);
-}
-
-AVX512 static void attend_task(const Attend *a, int64_t row, int64_t kv_head, const uint16_t *q, uint16_t *out) {
-    const int64_t group = a->heads / a->kv_heads, begin = (row * a->heads + kv_head * group) * a->width;
-    for (int64_t h = 0; h < group; h += HEADS_AT_ONCE) {
-        const uint16_t *from = q + begin + h * a->width;
-        uint16_t *to = out + begin + h * a->width;
-        float *lse = a->lse ? a->lse + row * a->heads + kv_head * group + h : NULL;
-        switch (group - h) {
-        case 1: attend_heads(1, a, row, kv_head, from, to, lse); break;
-        case 2: attend_heads(2, a, row, kv_head, from, to, lse); break;
-        case 3: attend_heads(3, a, row, kv_head, from, to, lse); break;
-        default: attend_heads(4, a, row, kv_head, from, to, lse);
-        }
-    }
-}
-
-/* out [count, heads, width] = attention of q, of the same shape, to each row's keys; zero for a row without any. */
-EXPORT void attend_bf16(const Attend *a, const uint16_t *q, uint16_t *out, int threads) {
-    int64_t work = 0;
-    for (int64_t row = 0; row < a->count; row++) work += (a->rows[row][2] - a->rows[row][1]) * a->heads * a->width;
-    const int64_t tasks = a->count * a->kv_heads;
-#pragma omp parallel for schedule(dynamic) num_threads(work < WORTH_A_THREAD ? 1 : threads)
-    for (int64_t task = 0; task < tasks; task++) /* rows of one sequence follow each other over the same keys */
-        attend_task(a, task % a->count, task / a->count, q, out);
-}
-
-/* QUEST (engine/attention/quest.py): each query head reads the pages that may hold its highest scores, and the last. */
-typedef struct {
-    Attend attend;          /* its rows: where a row's pages begin, how many of them each head reads, its keys' stop */
-    const uint16_t *bounds; /* [pages, kv_heads, 2 * width]: of each channel the least key of a page, then the greatest */
-} Quest;
-
-/* The order of scores, and among equals of pages from the last to the first. */
-INLINE uint64_t rank_of(float score, int64_t page) {
-    uint32_t bits;
-    score += 0.0f; /* -0 becomes 0 */
-    memcpy(&bits, &score, 4);
-    bits = bits >> 31 ? ~bits : bits | 0x80000000u;
-    return (uint64_t)bits << 32 | (UINT32_MAX - (uint32_t)page);
-}
-
-/* The least of the ``wanted`` highest ranks: of a heap of so many, the root. */
-static uint64_t least_of_best(const float *scores, int64_t pages, uint64_t *heap, int64_t wanted) {
-    for (int64_t page = 0; page < pages; page++) {
-        const uint64_t rank = rank_of(scores[page], page);
-        int64_t at;
-        if (page < wanted) { /* up from the end */
-            for (at = page; at && heap[(at - 1) / 2] > rank; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
-        } else if (rank > heap[0]) { /* down from the root, whose rank is dropped */
-            int64_t child;
-            for (at = 0; (child = 2 * at + 1) < wanted; at = child) {
-                if (child + 1 < wanted && heap[child + 1] < heap[child]) child++;
-                if (heap[child] >= rank) break;
-                heap[at] = heap[child];
+        for (int i = s.now; i % 16; i++) s.keys[i] = s.keys[s.now - 1];
+        for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h, HEADS_AT_ONCE))
+            switch (heads_now(part->heads - h, HEADS_AT_ONCE)) {
+            case 1: attend_heads(1, a, part, h, &s); break;
+            case 2: attend_heads(2, a, part, h, &s); break;
+            case 3: attend_heads(3, a, part, h, &s); break;
+            case 4: attend_heads(4, a, part, h, &s); break;
+            default: attend_heads(8, a, part, h, &s);
             }
-        } else
-            continue;
-        heap[at] = rank;
-    }
-    return heap[0];
-}
-
-/* scores[h * ranked + page]: what no key of a page exceeds, as min(q, 0) and max(q, 0) times the page's bounds. */
-AVX512 INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, const uint16_t *q,
-                              int64_t ranked, float *scores) {
-    const Attend *a = &z->attend;
-    uint16_t parts[HEADS_AT_ONCE * 2 * WIDEST];
-    Attend bounds = *a;
-    bounds.width = 2 * a->width;
-    bounds.scale = 1;
-    for (int h = 0; h < heads; h++)
-        for (int64_t d = 0; d < a->width; d++) {
-            const uint16_t x = q[h * a->width + d];
-            parts[h * bounds.width + d] = x >> 15 ? x : 0;
-            parts[h * bounds.width + a->width + d] = x >> 15 ? 0 : x;
-        }
-    for (int64_t first = 0; first < ranked; first += STRETCH) {
-        const int now = ranked - first < STRETCH ? (int)(ranked - first) : STRETCH;
-        const uint16_t *keys[STRETCH];
-        float found[HEADS_AT_ONCE][STRETCH];
-        for (int i = 0; i < now; i++)
-            keys[i] = z->bounds + ((int64_t)pages[first + i] * a->kv_heads + kv_head) * bounds.width;
-        score(heads, &bounds, parts, keys, now, found);
-        for (int h = 0; h < heads; h++) memcpy(scores + h * ranked + first, found[h], now * sizeof(float));
     }
 }
 
-/* One head over the keys of ``chosen`` pages (numbers of the arena), which are ``count``. */
-AVX512 INLINE void attend_pages(const Attend *a, const int32_t *chosen, int64_t count, int64_t kv_head,
-                                const uint16_t *q, uint16_t *out, float *lse) {
-    const int64_t step = a->kv_heads * a->width, at = kv_head * a->width;
-    float sums[WIDEST] = {0}, scores[1][STRETCH], top = -INFINITY, total = 0;
-    for (int64_t first = 0; first < count; first += STRETCH) {
-        const int now = count - first < STRETCH ? (int)(count - first) : STRETCH;
-        const uint16_t *keys[STRETCH], *values[STRETCH];
-        for (int i = 0; i < now; i++) {
-            const int64_t slot = (int64_t)chosen[(first + i) / PAGE] * PAGE + (first + i) % PAGE;
-            keys[i] = a->k + slot * step + at;
-            values[i] = a->v + slot * step + at;
-        }
-        score(1, a, q, keys, now, scores);
-        weigh(a, scores[0], now, &top, &total, sums);
-        gather(1, a, values, now, scores, sums);
-    }
-    finish(1, a, sums, &top, &total, out, lse);
+/* What a task reads, and which of its row's parts that is. */
+typedef struct {
+    int64_t row, part, first, stop, kv_head, chunk;
+} Task;
+
+/* Where results of parts are: of each part the sums of all query heads, then their largest scores, then their totals. */
+typedef struct {
+    const Attend *a;
+    float *numbers;
+    const int64_t *begins; /* of each row: parts before its own */
+    int64_t size;          /* floats of a part */
+} Results;
+
+AVX512 static void attend_task(const Results *r, const Task *task) {
+    const Attend *a = r->a;
+    const int64_t group = a->heads / a->kv_heads, head = task->kv_head * group + task->chunk * HEADS_A_TASK;
+    float *numbers = r->numbers + (r->begins[task->row] + task->part) * r->size, *tops = numbers + a->heads * a->v_width;
+    const Part part = {
+        .pages = a->pages + a->rows[task->row][0],
+        .first = task->first,
+        .stop = task->stop,
+        .last = a->rows[task->row][2] - 1,
+        .kv_head = task->kv_head,
+        .heads = smaller(group - task->chunk * HEADS_A_TASK, HEADS_A_TASK),
+        .q = a->q + (task->row * a->heads + head) * a->k_width,
+        .sums = numbers + head * a->v_width,
+        .top = tops + head,
+        .total = tops + a->heads + head,
+    };
+    for (int64_t h = 0; h < part.heads; h++) part.top[h] = -INFINITY, part.total[h] = 0;
+    memset(part.sums, 0, part.heads * a->v_width * sizeof(float));
+    if (a->kind == PLAIN)
+        attend_plain(a, &part);
+    else
+        attend_packed(a, &part);
 }
 
-/* Up to four heads of one KV head. Nonzero where memory ran out. */
-AVX512 static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int heads, const uint16_t *q, uint16_t *out,
-                              float *lse) {
-    const Attend *a = &z->attend;
-    const int32_t *pages = a->pages + a->rows[row][0];
-    const int64_t chosen = a->rows[row][1], stop = a->rows[row][2], ranked = (stop - 1) / PAGE;
-    uint64_t *heap = scratch(chosen * (sizeof(uint64_t) + sizeof(int32_t)) + heads * ranked * sizeof(float));
-    if (!heap) return 1;
-    float *scores = (float *)(heap + chosen);
-    int32_t *read = (int32_t *)(scores + heads * ranked);
-    if (1 < chosen && chosen <= ranked) switch (heads) {
-        case 1: rank_pages(1, z, pages, kv_head, q, ranked, scores); break;
-        case 2: rank_pages(2, z, pages, kv_head, q, ranked, scores); break;
-        case 3: rank_pages(3, z, pages, kv_head, q, ranked, scores); break;
-        default: rank_pages(4, z, pages, kv_head, q, ranked, scores);
-        }
-    for (int h = 0; h < heads; h++) {
-        int64_t count = 0;
-        if (chosen > ranked) {
-            for (; count < ranked; count++) read[count] = pages[count];
-        } else if (chosen > 1) {
-            const uint64_t least = least_of_best(scores + h * ranked, ranked, heap, chosen - 1);
-            for (int64_t page = 0; page < ranked; page++)
-                if (rank_of(scores[h * ranked + page], page) >= least) read[count++] = pages[page];
-        }
-        read[count] = pages[ranked];
-        attend_pages(a, read, count * PAGE + stop - ranked * PAGE, kv_head, q + h * a->width, out + h * a->width, lse + h);
+INLINE int64_t parts_of(const Attend *a, int64_t row) {
+    const int64_t first = a->rows[row][1], stop = a->rows[row][2];
+    return stop > first ? (stop - 1) / PART - first / PART + 1 : 0;
+}
+
+/* One head's result from the parts of its row, in their order. */
+AVX512 static void finish(const Results *r, int64_t row, int64_t head) {
+    const Attend *a = r->a;
+    const int64_t count = parts_of(a, row), place = row * a->heads + head;
+    const float *sums = r->numbers + r->begins[row] * r->size + head * a->v_width;
+    const float *top = r->numbers + r->begins[row] * r->size + a->heads * a->v_width + head, *total = top + a->heads;
+    float most = -INFINITY, all = 0, weights[count + 1];
+    for (int64_t i = 0; i < count; i++) {
+        const float x = top[i * r->size];
+        if (x > most || x != x) most = x;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        const float x = top[i * r->size];
+        weights[i] = x == most ? 1 : _mm512_cvtss_f32(exponential(_mm512_set1_ps(x - most)));
+        all += weights[i] * total[i * r->size];
+    }
+    for (int64_t d = 0; d < a->v_width; d += 16) {
+        __m512 sum = _mm512_setzero_ps();
+        for (int64_t i = 0; i < count; i++)
+            sum = _mm512_fmadd_ps(_mm512_set1_ps(weights[i]), _mm512_loadu_ps(sums + i * r->size + d), sum);
+        if (count) sum = _mm512_div_ps(sum, _mm512_set1_ps(all));
+        _mm256_storeu_si256((__m256i *)(a->out + place * a->v_width + d), (__m256i)_mm512_cvtneps_pbh(sum));
+    }
+    if (a->lse) a->lse[place] = count ? most + logf(all) : -INFINITY;
+}
+
+/* The tasks of rows [row, end), which are of one sequence: those over the same keys follow each other, and so do the KV
+ * heads of some tokens, whose scales and minima share the processor's cache lines. */
+static Task *list_tasks(const Attend *a, int64_t row, int64_t end, Task *next) {
+    const int64_t chunks = (a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK;
+    int64_t begin = INT64_MAX, stop = 0;
+    for (int64_t i = row; i < end; i++) {
+        if (!parts_of(a, i)) continue;
+        begin = smaller(begin, a->rows[i][1] / PART);
+        if (a->rows[i][2] > stop) stop = a->rows[i][2];
+    }
+    for (int64_t p = begin; p * PART < stop; p++)
+        for (int64_t j = 0; j < a->kv_heads * chunks; j++)
+            for (int64_t i = row; i < end; i++) {
+                const int64_t from = p * PART > a->rows[i][1] ? p * PART : a->rows[i][1];
+                const int64_t to = smaller((p + 1) * PART, a->rows[i][2]);
+                if (from < to) *next++ = (Task){i, p - a->rows[i][1] / PART, from, to, j / chunks, j % chunks};
+            }
+    return next;
+}
+
+/* out [count, heads, v_width] = attention of q [count, heads, k_width] to each row's keys; zero for a row without any.
+ * 1 where memory ran out. */
+EXPORT int attend_rows(const Attend *a, int threads) {
+    int64_t work = 0, parts = 0;
+    for (int64_t row = 0; row < a->count; row++) {
+        parts += parts_of(a, row);
+        if (parts_of(a, row)) work += (a->rows[row][2] - a->rows[row][1]) * a->heads * a->k_width;
+    }
+    const int64_t size = a->heads * (a->v_width + 2);
+    const int64_t count = parts * a->kv_heads * ((a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK);
+    Task *tasks = scratch(count * sizeof(Task) + a->count * sizeof(int64_t) + parts * size * sizeof(float));
+    if (!tasks) return 1;
+    int64_t *begins = (int64_t *)(tasks + count);
+    for (int64_t row = 0, at = 0; row < a->count; at += parts_of(a, row++)) begins[row] = at;
+    Task *next = tasks;
+    for (int64_t row = 0, end; row < a->count; row = end) {
+        for (end = row + 1; end < a->count && a->rows[end][0] == a->rows[row][0];) end++;
+        next = list_tasks(a, row, end, next);
+    }
+    const Results r = {a, (float *)(begins + a->count), begins, size};
+#pragma omp parallel num_threads(work < WORTH_A_THREAD ? 1 : threads)
+    {
+#pragma omp for schedule(dynamic)
+        for (int64_t i = 0; i < count; i++) attend_task(&r, tasks + i);
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < a->count * a->heads; i++) finish(&r, i / a->heads, i % a->heads);
     }
     return 0;
 }
-
-/* As attend_bf16, for rows with chosen pages. Nonzero where memory ran out. */
-EXPORT int quest_bf16(const Quest *z, const uint16_t *q, uint16_t *out, int threads) {
-    const Attend *a = &z->attend;
-    const int64_t group = a->heads / a->kv_heads, parts = (group + HEADS_AT_ONCE - 1) / HEADS_AT_ONCE;
-    const int64_t tasks = a->count * a->kv_heads * parts;
-    int failed = 0;
-#pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(| : failed)
-    for (int64_t task = 0; task < tasks; task++) {
-        const int64_t row = task % a->count, part = task / a->count % parts, kv_head = task / a->count / parts;
-        const int64_t rest = group - part * HEADS_AT_ONCE, head = row * a->heads + kv_head * group + part * HEADS_AT_ONCE;
-        failed |= quest_heads(z, row, kv_head, rest < HEADS_AT_ONCE ? (int)rest : HEADS_AT_ONCE, q + head * a->width,
-                              out + head * a->width, a->lse + head);
-    }
-    return failed;
-}
 #else
-EXPORT void attend_bf16(const Attend *a, const uint16_t *q, uint16_t *out, int threads) {
-    (void)a, (void)q, (void)out, (void)threads;
+EXPORT int attend_rows(const Attend *a, int threads) {
+    (void)a, (void)threads;
+    return 1;
 }
 #endif

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.cache.packed import PACKED_KINDS, PackedKV
+from engine.native.attention import Quest, attend_of, attend_of_pages
 from engine.native.build import LIBRARY, built_from, source_hash
 
 FLOAT32, BFLOAT16 = 1, 2
@@ -62,37 +64,18 @@ class Grouped(ctypes.Structure):
     )
 
 
-class Attend(ctypes.Structure):
-    """``Attend`` of attention.c."""
-
-    _fields_ = (
-        ("k", ctypes.c_void_p),
-        ("v", ctypes.c_void_p),
-        ("pages", ctypes.c_void_p),
-        ("rows", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("kv_heads", ctypes.c_int64),
-        ("width", ctypes.c_int64),
-        ("scale", ctypes.c_float),
-        ("lse", ctypes.c_void_p),
-    )
-
-
-class Quest(ctypes.Structure):
-    """``Quest`` of attention.c: paged keys and values, and the bounds of each page's keys."""
-
-    _fields_ = (("attend", Attend), ("bounds", ctypes.c_void_p))
-
-
 class Library:
     """The loaded library. Torch is loaded before it, so both share one OpenMP runtime and its threads."""
 
     def __init__(self, handle: ctypes.CDLL) -> None:
         self.capabilities = int(handle.capabilities())
-        self._attend = handle.attend_bf16
-        self._attend.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-        self._attend.restype = None
+        self._attend = handle.attend_rows
+        self._attend.argtypes = (ctypes.c_void_p, ctypes.c_int)
+        self._attend.restype = ctypes.c_int
+        self._unpack_pages = handle.unpack_pages
+        count_and_results = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+        self._unpack_pages.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *count_and_results)
+        self._unpack_pages.restype = None
         self._prefer_huge_pages = handle.prefer_huge_pages
         self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
         self._prefer_huge_pages.restype = None
@@ -111,8 +94,8 @@ class Library:
             self._ggml[torch.bfloat16] = handle.ggml_matmul_bf16
             self._grouped[torch.bfloat16] = handle.grouped_matmul_bf16
             self._grouped_write[torch.bfloat16] = handle.grouped_write_bf16
-            self._quest = handle.quest_bf16
-            self._quest.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
+            self._quest = handle.quest_rows
+            self._quest.argtypes = (ctypes.c_void_p, ctypes.c_int)
             self._quest.restype = ctypes.c_int
             self._ggml_round = handle.ggml_round_bf16
             self._ggml_round.argtypes = (
@@ -187,68 +170,49 @@ class Library:
             raise MemoryError("Unpacking grouped codes ran out of memory.")
 
     def attend(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        pages: Tensor,
-        rows: Tensor,
-        scale: float,
-        out: Tensor,
-        lse: Tensor | None = None,
+        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor | None = None
     ) -> None:
-        """Attention of ``q [T, H, d]`` over paged ``k`` and ``v [slots, H_kv, d]``, all bfloat16 and contiguous.
+        """Attention of ``q [T, H, d_k]`` over paged keys and values, numbers in bfloat16 or codes (`PackedKV`).
 
         ``pages`` int32 holds page numbers; ``rows [n, 3]`` int64 says for each of the first n rows where its pages
-        begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out``, of q's shape. d is a
-        multiple of 32, up to 256. ``lse [T, H]`` float32, if given, gets its first n rows written too.
+        begin and which of its keys [first, stop) it sees. Writes the first n rows of ``out [T, H, d_v]``, bfloat16
+        and contiguous like q. Widths are multiples of 32: d_k up to 576, of codes up to 256. ``lse [T, H]`` float32,
+        if given, gets its first n rows written too.
         """
-        problem = Attend(
-            k.data_ptr(),
-            v.data_ptr(),
-            pages.data_ptr(),
-            rows.data_ptr(),
-            rows.shape[0],
-            *q.shape[1:2],
-            *k.shape[1:],
-            scale,
-            None if lse is None else lse.data_ptr(),
-        )
-        self._attend(ctypes.addressof(problem), q.data_ptr(), out.data_ptr(), torch.get_num_threads())
+        problem = attend_of(q, kv, pages, rows, scale, out, lse)
+        if self._attend(ctypes.addressof(problem), torch.get_num_threads()):
+            raise MemoryError("The native attention ran out of memory.")
 
     def attend_chosen(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        bounds: Tensor,
-        pages: Tensor,
-        rows: Tensor,
-        scale: float,
-        out: Tensor,
-        lse: Tensor,
+        self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
     ) -> None:
         """As :meth:`attend`, each head over its row's last page and those before it that its bounds rank highest.
 
-        ``bounds [pages, H_kv, 2 * d]`` bfloat16, the least and greatest keys of each page. ``rows [n, 3]``: where a
-        row's pages begin, how many of them a head reads, and where its keys stop.
+        ``kv`` is dense and has bounds, ``d_k = d_v`` up to 256. ``rows [n, 3]``: where a row's pages begin, how many
+        of them a head reads, and where its keys stop.
         """
-        problem = Quest(
-            Attend(
-                k.data_ptr(),
-                v.data_ptr(),
-                pages.data_ptr(),
-                rows.data_ptr(),
-                rows.shape[0],
-                *q.shape[1:2],
-                *k.shape[1:],
-                scale,
-                lse.data_ptr(),
-            ),
-            bounds.data_ptr(),
-        )
-        if self._quest(ctypes.addressof(problem), q.data_ptr(), out.data_ptr(), torch.get_num_threads()):
+        assert kv.bounds is not None
+        problem = Quest(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
+        if self._quest(ctypes.addressof(problem), torch.get_num_threads()):
             raise MemoryError("Choosing pages ran out of memory.")
+
+    def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
+        """Pages of a packed kind as numbers: ``k [n * 16, H_kv, d_k]`` and ``v [n * 16, H_kv, d_v]``, bfloat16.
+
+        ``pages [n]`` int32, contiguous. Widths are multiples of 32 up to 256. Of kind "kivi" they are pairs, each of
+        an even page of its sequence and the odd one after it: n is even.
+        """
+        assert kv.kind in PACKED_KINDS
+        assert kv.kind != "kivi" or pages.shape[0] % 2 == 0
+        problem = attend_of_pages(kv)
+        self._unpack_pages(
+            ctypes.addressof(problem),
+            pages.data_ptr(),
+            pages.shape[0],
+            k.data_ptr(),
+            v.data_ptr(),
+            torch.get_num_threads(),
+        )
 
     def prefer_huge_pages(self, tensor: Tensor) -> None:
         """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""

@@ -17,7 +17,8 @@ was given up for lack of room.
 
 
 class PageOwner(Part, frozen=True):
-    """``chat`` is :attr:`Generate.chat` of who filled the pages, "" where the client gave none; ``id`` its request."""
+    """``chat`` is :attr:`Generate.chat` of who fills the pages or read them last, "" where the client gave none;
+    ``id`` its request."""
 
     chat: str
     id: str
@@ -59,7 +60,10 @@ class PageDescribed(Message, tag="page_described", frozen=True):
 
 
 class TreeNode(Part, frozen=True):
-    """A run of pages that were read one after the other. ``parent`` -1 is the root."""
+    """A run of pages that were read one after the other. ``parent`` -1 is the root, ``chat`` who read it last.
+
+    ``locks`` answers read it now, and ``hits`` prompts found it so far.
+    """
 
     id: int
     parent: int
@@ -81,7 +85,8 @@ class RadixTree(Message, tag="radix_tree", frozen=True):
 
 
 class CacheStats(Part, frozen=True):
-    """Counted since the model was loaded, in tokens and bytes. ``looked_up`` are prompt tokens, ``hit`` those found."""
+    """Counted since the model was loaded. ``looked_up`` are prompt tokens, ``hit`` those found; ``swapped_out`` and
+    ``swapped_in`` are bytes that went to host memory and came back."""
 
     looked_up: int = 0
     hit: int = 0
@@ -93,6 +98,10 @@ class CacheStats(Part, frozen=True):
     swapped_in: int = 0
     kind: str = "16-bit"
     bits_per_element: float = 16.0
+    bits_with_recent: float = 16.0
+    """Of the bytes allocated for keys and values: with the tokens that KIVI has not packed yet."""
+    recent_pages: int = 0
+    """Pages of such tokens that are kept for texts which go on where another ended."""
 
 
 class ContextCut(Message, tag="context_cut", frozen=True):
@@ -131,6 +140,6 @@ class Cost(Message, tag="cost", frozen=True):
 
 
 class ForgetChat(Message, tag="forget_chat", frozen=True):
-    """A chat was deleted: what the engine keeps of it on disk goes too."""
+    """A chat was deleted: what the engine keeps of it in the cache, in host memory and on disk goes too."""
 
     chat: str

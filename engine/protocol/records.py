@@ -83,6 +83,9 @@ class OptionSpec(Part, frozen=True):
     """Choices that cannot apply now -> the reason."""
     compare: list[Value] = []
     """The two values (off, on) that "measure" replays; empty when there is nothing to measure."""
+    of: str = ""
+    """Not empty: it means something only while the option of that key is at ``of_value``."""
+    of_value: Value = ""
 
 
 class Device(Part, frozen=True):

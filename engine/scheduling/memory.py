@@ -6,24 +6,17 @@ The scheduler decides who runs; this decides where what runs lies. Pure but for 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, NamedTuple, Protocol
+from collections.abc import Callable, Iterable
+from typing import Generic, NamedTuple, cast
 
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix import PrefixTree
-from engine.cache.radix_node import Key, Node, Tier, page_keys
-from engine.cache.recent import recent_span
-from engine.scheduling.policy import S
+from engine.cache.radix_node import Held, Key, Node, Tier
+from engine.scheduling.policy import S, keys_of
+from engine.scheduling.recent_memory import Content, RecentMemory
 
 EVICTED_AT_ONCE = 16
 """Pages given up at the least when one is needed: fewer, longer pieces go to the tier below."""
-
-
-class Content(Protocol):
-    """What pages hold, in every arena."""
-
-    def copy_page(self, src: int, dst: int) -> None:
-        """Copy one page."""
 
 
 class Room(NamedTuple):
@@ -55,14 +48,13 @@ class Memory(Generic[S]):
         tree: PrefixTree | None = None,
         content: Content | None = None,
         tier: Tier | None = None,
-        swaps: Callable[[S, int], bool] = lambda sequence, pages: False,
-        recent: PagePool | None = None,
-        residual: int = 0,
+        swaps: Callable[[S, int, int], bool] = lambda sequence, pages, recent: False,
+        recent: RecentMemory[S] | None = None,
     ) -> None:
-        """``swaps(sequence, pages)``: whether a preempted sequence that has so many pages is kept in ``tier``, rather
-        than computed again. ``recent`` is a second pool, for the last ``residual`` tokens (engine/cache/recent.py).
+        """``swaps(sequence, pages, recent)``: whether a preempted sequence that has so many pages of both pools is
+        kept in ``tier``, rather than computed again. ``recent``: of a cache that keeps recent tokens apart.
         """
-        self.recent, self.residual = recent, residual
+        self.recent = recent
         self.pool, self.content, self.tier, self.swaps = pool, content, tier, swaps
         self.tree = tree or PrefixTree(pool)
 
@@ -75,9 +67,10 @@ class Memory(Generic[S]):
     def found(self, sequence: S) -> int:
         """Tokens of the sequence that need not be computed, wherever they are; remembered while nothing changes."""
         version, tokens = sequence.found
-        if version != self.tree.version:
+        now = self.tree.version + (self.recent.snapshots.version if self.recent is not None else 0)
+        if version != now:
             tokens = self._found(sequence)
-            sequence.found = self.tree.version, tokens
+            sequence.found = now, tokens
         return tokens
 
     def _found(self, sequence: S) -> int:
@@ -85,14 +78,25 @@ class Memory(Generic[S]):
             return sequence.num_computed
         if sequence.namespace is None:
             return 0
-        return self.tree.matched(sequence.namespace, self.keys(sequence, sequence.known - 1)) * PAGE_SIZE
+        if self.recent is not None:
+            hit = self.recent.look_up(sequence)
+            return 0 if hit is None else hit.tokens
+        return self.tree.matched(sequence.namespace, self.wanted(sequence)) * PAGE_SIZE
+
+    def will_find(self, pages: int, other: S) -> bool:
+        """Whether a text that shares so many pages with another's, when that is read, begins with them."""
+        return self.recent is None or self.recent.will_find(pages * PAGE_SIZE, other)
 
     def open(self, sequence: S) -> None:
         """Give a sequence that holds no page those of its beginning that are on the device; :meth:`close` undoes it."""
-        if sequence.held is not None or sequence.namespace is None or self._fork(sequence):
+        if sequence.held is not None or sequence.namespace is None:
             return
-        limit = sequence.known - 1  # a last row must be computed
-        keys = self.keys(sequence, limit)
+        if self.recent is not None:
+            self.recent.open(sequence)
+            return
+        if self._fork(sequence):
+            return
+        limit, keys = self._limit(sequence), self.wanted(sequence)
         match = self.tree.match(sequence.namespace, keys, sequence.tokens[len(keys) * PAGE_SIZE : limit])
         node, pages, tokens = match.node, list(match.pages), len(match.pages) * PAGE_SIZE
         if match.partial is not None:
@@ -106,7 +110,13 @@ class Memory(Generic[S]):
         sequence.draft_computed = min(match.drafted, tokens)
 
     def take_less(self, sequence: S) -> bool:
-        """Give up a page of which only a part was found, which takes a page more; whether there was one."""
+        """Give up what takes a page more than it spares: one of which only a part was found; whether there was one.
+
+        Where recent tokens are apart, it is all that was found: without it their pages can be used for rows.
+        """
+        if self.recent is not None and sequence.recent and sequence.held is None:
+            self.close(sequence)
+            return True
         if len(sequence.pages) <= sequence.shared or sequence.held is not None:
             return False
         self.shrink(sequence, sequence.shared)
@@ -117,12 +127,13 @@ class Memory(Generic[S]):
 
     def _fork(self, sequence: S) -> bool:
         """Begin with the pages of another answer to the same prompt, which has read it; the last one is not full."""
-        other = sequence.fork_of
+        other = cast("S | None", sequence.fork_of)
         start = sequence.known - 1
         if other is None or sequence.known != sequence.prompt_length:
             return False
         if other.num_computed < start or not other.pages or other.namespace != sequence.namespace:
             return False
+        self.commit(other)  # whole pages that both read are the tree's, and locked by both
         pages = other.pages[: pages_for(start)]
         if 0 in pages:
             return False
@@ -138,20 +149,26 @@ class Memory(Generic[S]):
         """Bring what a tier keeps of an opened sequence to the device. There is room for all that it knows."""
         if sequence.held is not None:
             self._swap_in(sequence)
+        elif sequence.namespace is not None and self.recent is not None:
+            tokens, packed = sequence.num_computed, self.recent.packed(sequence)
+            self._restore(sequence, self.keys(sequence, packed))
+            sequence.num_computed = tokens
+            if len(sequence.pages) * PAGE_SIZE != packed:
+                self.close(sequence)  # recent tokens alone are of no use
         elif sequence.namespace is not None and sequence.pending > 1:
-            self._restore(sequence)
+            self._restore(sequence, self.wanted(sequence))
 
     def _swap_in(self, sequence: S) -> None:
         held, sequence.held = sequence.held, None
         assert held is not None
         assert self.tier is not None
         self.grow(sequence, pages_for(sequence.num_computed))
-        if not self.tier.take(held, sequence.pages):
+        main, recent = self.tier, self.recent
+        if not (main.take(held, sequence.pages) if recent is None else recent.take(held, sequence, main)):
             sequence.num_computed = sequence.draft_computed = 0
 
-    def _restore(self, sequence: S) -> None:
+    def _restore(self, sequence: S, keys: list[Key]) -> None:
         """What follows the matched pages in a tier below: node by node, as long as the text goes on."""
-        keys = self.keys(sequence, sequence.known - 1)
         while True:
             match = self.tree.match(sequence.namespace, keys)
             if not match.held or len(match.pages) != sequence.shared:
@@ -176,8 +193,11 @@ class Memory(Generic[S]):
 
     def lacking(self, sequence: S, tokens: int, chunk: int) -> int:
         """Pages that the sequence has to find until it holds so many tokens, read in chunks: dead ones come back."""
-        most = min(pages_for(tokens), sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk)))
-        return max(0, most - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
+        whole, held = pages_for(tokens), len(sequence.pages)
+        most = sequence.kept_pages(tokens) + pages_for(min(chunk, sequence.longest_chunk, sequence.pending))
+        if most < whole:
+            whole, held = most, held - sequence.pages.count(0)
+        return max(0, whole - held) + (1 if self._copies(sequence) else 0)
 
     def grow(self, sequence: S, pages: int) -> None:
         """Let the sequence hold so many pages. There is room."""
@@ -186,37 +206,22 @@ class Memory(Generic[S]):
             sequence.pages.extend(self._take(sequence, more))
 
     def lacks_recent(self, sequence: S, rows: int) -> bool:
-        """Whether the second pool has too few pages for so many more rows."""
-        return self.recent is not None and self._recent_missing(sequence, rows) > self.recent.free_count
+        """Whether the second pool, if there is one, has too few pages for so many more rows."""
+        return self.recent is not None and self.recent.lacks(sequence, rows)
 
-    def _recent_missing(self, sequence: S, rows: int) -> int:
-        first, stop = recent_span(sequence.num_computed, rows, self.residual)
-        return sum(1 for page in sequence.recent[first:stop] if not page) + max(
-            0, stop - max(first, len(sequence.recent))
-        )
+    def crowds_recent(self, sequences: Iterable[S], chunk: int) -> bool:
+        """Whether the second pool, if there is one, has too few pages for all of them at their longest."""
+        return self.recent is not None and self.recent.crowded(sequences, chunk)
 
     def grow_recent(self, sequence: S, rows: int) -> None:
         """Let the sequence hold pages for its recent tokens and so many more rows. There is room."""
-        if self.recent is None:
-            return
-        first, stop = recent_span(sequence.num_computed, rows, self.residual)
-        table = sequence.recent
-        table.extend([0] * (stop - len(table)))
-        for place in range(first, stop):
-            if not table[place]:
-                (table[place],) = self.recent.allocate(1, sequence.owner)
+        if self.recent is not None:
+            self.recent.grow(sequence, rows)
 
-    def shed_recent(self, sequence: S) -> None:
-        """Give back the pages of tokens that are packed by now, and those after the last."""
-        if self.recent is None:
-            return
-        first, stop = recent_span(sequence.num_computed, 0, self.residual)
-        table = sequence.recent
-        dead = [page for page in (*table[:first], *table[stop:]) if page]
-        if dead:
-            self.recent.release(dead, sequence.owner)
-        table[:first] = [0] * min(first, len(table))
-        del table[stop:]
+    @property
+    def most_rows(self) -> int:
+        """Rows of one sequence that a step always has room for in the second pool."""
+        return 1 << 40 if self.recent is None else self.recent.most_rows
 
     def own(self, sequence: S) -> None:
         """Copy the page that the next row is written to if others refer to it (copy-on-write). There is room."""
@@ -261,17 +266,29 @@ class Memory(Generic[S]):
     def shed(self, sequence: S) -> None:
         """Give back pages within the sequence that no row of it will read again; the table names page 0 there."""
         first, stop = sequence.dead_pages
-        dead = [page for page in sequence.pages[first:stop] if page]
-        if dead:
+        if stop > first and sequence.pages[stop - 1]:  # they die in order: else all of them have gone already
+            dead = [page for page in sequence.pages[first:stop] if page]
             self.pool.release(dead, sequence.owner)
             sequence.pages[first:stop] = [0] * (stop - first)
-        self.shed_recent(sequence)
+        if self.recent is not None:
+            self.recent.shed(sequence)
 
     # --- it goes -------------------------------------------------------------------------------------------------
 
-    def commit(self, sequence: S) -> None:
-        """Let the tree have the full pages that are computed; duplicates of its own are given back."""
-        count = min(sequence.num_computed, sequence.shareable) // PAGE_SIZE
+    def commit(self, sequence: S, ended: bool = True) -> None:
+        """Let the tree have the full pages that are computed; duplicates of its own are given back.
+
+        Of recent tokens kept apart there is a snapshot where the sequence ``ended``, and where its prompt does.
+        """
+        final = sequence.num_computed if self.recent is None else self.recent.packed(sequence)
+        self._commit(sequence, min(final, sequence.shareable) // PAGE_SIZE)
+        if self.recent is None or sequence.namespace is None or not sequence.recent:
+            return
+        if ended or sequence.num_computed == sequence.prompt_length:
+            self.recent.keep(sequence)
+
+    def _commit(self, sequence: S, count: int) -> None:
+        count = min(count, len(sequence.pages))  # of a sequence that a tier keeps, more is computed than it has here
         if sequence.namespace is None or count <= sequence.shared or 0 in sequence.pages[:count]:
             return
         keys = self.keys(sequence, count * PAGE_SIZE)
@@ -290,11 +307,13 @@ class Memory(Generic[S]):
     def close(self, sequence: S) -> None:
         """Give everything back; nothing of the sequence is computed then."""
         self.shrink(sequence, 0)
-        if self.recent is not None:
-            self.recent.release_all(sequence.owner)
-            sequence.recent.clear()
         if sequence.held is not None and self.tier is not None:
-            self.tier.drop(sequence.held)
+            if self.recent is None:
+                self.tier.drop(sequence.held)
+            else:
+                self.recent.drop(sequence.held, self.tier)
+        if self.recent is not None:
+            self.recent.close(sequence)
         if sequence.node is not None:
             self.tree.unlock(sequence.node)
         sequence.held = sequence.node = None
@@ -302,22 +321,27 @@ class Memory(Generic[S]):
 
     def preempt(self, sequence: S) -> None:
         """Take the sequence's pages: what they hold goes to the tier, or is computed again later (if not found)."""
-        held, computed, drafted = None, sequence.num_computed, sequence.draft_computed
-        pages = sequence.pages[: pages_for(computed)]
-        if (
-            pages
-            and 0 not in pages
-            and self.tier is not None
-            and self.recent is None
-            and self.swaps(sequence, len(pages))
-        ):
-            held = self.tier.put(pages, keep=True)
+        computed, drafted = sequence.num_computed, sequence.draft_computed
+        held = self._put(sequence) if self.tier is not None else None
+        if held is not None and self.recent is not None:
+            drafted = min(drafted, self.recent.packed(sequence))
         if held is None:
             self.commit(sequence)
         self.close(sequence)
         sequence.found = -1, 0
         if held is not None:
             sequence.held, sequence.num_computed, sequence.draft_computed = held, computed, drafted
+
+    def _put(self, sequence: S) -> Held | None:
+        """The sequence's pages in the tier, if they are to go there and there is room."""
+        assert self.tier is not None
+        pages = sequence.pages[: pages_for(sequence.num_computed)]
+        if self.recent is None:
+            wanted = bool(pages) and 0 not in pages and self.swaps(sequence, len(pages), 0)
+            return self.tier.put(pages, keep=True) if wanted else None
+        pages, recent = self.recent.swapped(sequence)
+        wanted = bool(recent) and self.swaps(sequence, len(pages), len(recent))
+        return self.recent.put(sequence, self.tier) if wanted else None
 
     def _share(self, sequence: S, node: Node, pages: int) -> None:
         old = sequence.node
@@ -326,18 +350,23 @@ class Memory(Generic[S]):
             self.tree.unlock(old)
         sequence.node, sequence.shared = node, pages
 
-    def check(self) -> None:
+    def check(self, idle: bool = False) -> None:
         """Prove the books of the second pool; the others are the pool's and the tree's own. Raises AssertionError."""
         if self.recent is not None:
-            self.recent.check()
+            self.recent.check(idle)
 
     # --- keys ----------------------------------------------------------------------------------------------------
 
     @staticmethod
+    def _limit(sequence: S) -> int:
+        """Tokens that may be found: a last row must be computed, and rows that choose pages are nobody else's."""
+        return min(sequence.known - 1, sequence.shareable)
+
+    def wanted(self, sequence: S) -> list[Key]:
+        """The keys of the whole pages that the sequence may find."""
+        return self.keys(sequence, self._limit(sequence))
+
+    @staticmethod
     def keys(sequence: S, tokens: int) -> list[Key]:
-        """The keys of the whole pages of the first ``tokens`` tokens; each is made once."""
-        whole = tokens // PAGE_SIZE
-        known = sequence.page_keys
-        if len(known) < whole:
-            known += page_keys(sequence.tokens[: whole * PAGE_SIZE], len(known))
-        return known[:whole]
+        """See :func:`keys_of`."""
+        return keys_of(sequence, tokens)

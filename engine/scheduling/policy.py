@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, TypeVar
 
-from engine.cache.radix_node import Held, Key, Node
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.radix_node import Held, Key, Node, page_keys
 
 
 class Schedulable(Protocol):
@@ -73,6 +74,15 @@ class Schedulable(Protocol):
 
 
 S = TypeVar("S", bound=Schedulable)
+
+
+def keys_of(sequence: Schedulable, tokens: int) -> list[Key]:
+    """The keys of the whole pages of the sequence's first ``tokens`` tokens; each is made once."""
+    whole = tokens // PAGE_SIZE
+    known = sequence.page_keys
+    if len(known) < whole:
+        known += page_keys(sequence.tokens[: whole * PAGE_SIZE], len(known))
+    return known[:whole]
 
 
 class Policy(Protocol):

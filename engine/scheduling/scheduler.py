@@ -105,7 +105,7 @@ class Scheduler(Generic[S]):
     def read(self, sequence: S) -> None:
         """After a chunk of a prompt: it is shared at once, and pages that no row will read again are free."""
         if sequence.num_computed <= sequence.prompt_length:
-            self.memory.commit(sequence)
+            self.memory.commit(sequence, ended=False)
         self.memory.shed(sequence)
 
     def preempt(self, sequence: S) -> None:
@@ -130,7 +130,7 @@ class Scheduler(Generic[S]):
         for sequence in reading:
             if left <= 0:
                 break
-            rows = min(sequence.pending, left, sequence.longest_chunk)
+            rows = min(sequence.pending, left, sequence.longest_chunk, self.memory.most_rows)
             if self._grant(plan, sequence, rows):
                 left -= rows
         self._admit(plan, limits, left)
@@ -185,7 +185,7 @@ class Scheduler(Generic[S]):
             for sequence in reading:
                 if plan.slices and sequence.pending > left:
                     break
-                rows = sequence.pending
+                rows = min(sequence.pending, self.memory.most_rows)
                 if self._grant(plan, sequence, rows):
                     left -= rows
             self._admit(plan, limits, left)
@@ -231,21 +231,32 @@ class Scheduler(Generic[S]):
         plan.admitted.append(sequence)
         memory.restore(sequence)
         if limits.whole_context and sequence.cached:
-            memory.grow(sequence, min(pages_for(sequence.reach), self.pool.total))
+            reserved = self._goal(sequence, limits)
+            if sequence.kept_pages(reserved) >= pages_for(reserved):  # else pages come back as others are needed
+                memory.grow(sequence, pages_for(reserved))
         rows = min(sequence.pending, left, sequence.longest_chunk) if limits.chunked else sequence.pending
+        rows = min(rows, memory.most_rows)
         self._grant(plan, sequence, rows)
         return rows
 
     def _fits(self, sequence: S, limits: Limits) -> bool:
         """Whether an opened sequence finds the pages that an admission needs."""
+        tokens = self._goal(sequence, limits)
+        memory, chunk = self.memory, self._chunk(limits)
+        if memory.lacks_recent(sequence, min(sequence.pending, chunk)):
+            return False
+        if self.running and memory.crowds_recent((*self.running, sequence), chunk):
+            return False
+        need = memory.lacking(sequence, tokens, chunk)
+        # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
+        return need <= memory.room.pages - self._promised(limits) - len(self.running)
+
+    def _goal(self, sequence: S, limits: Limits) -> int:
+        """Tokens that the sequence is admitted for."""
         tokens = sequence.known + 1
         if limits.whole_context and sequence.cached:
             tokens = max(tokens, min(sequence.reach, self.pool.total * PAGE_SIZE))
-        if self.memory.lacks_recent(sequence, min(sequence.pending, self._chunk(limits))):
-            return False
-        need = self.memory.lacking(sequence, tokens, self._chunk(limits))
-        # The watermark: one page for everyone who runs, so that an admission is not undone by the next step.
-        return need <= self.memory.room.pages - self._promised(limits) - len(self.running)
+        return tokens
 
     def _close(self, sequence: S) -> None:
         """Undo the opening of a sequence for which there is no room; what a tier keeps of it stays there."""
@@ -258,13 +269,15 @@ class Scheduler(Generic[S]):
         if other is not None and other in self.running and other.pending > 1 and sequence.namespace is not None:
             return True
         found = self.memory.found(sequence) // PAGE_SIZE
-        keys = self.memory.keys(sequence, sequence.known - 1)
+        keys = self.memory.wanted(sequence)
         if sequence.namespace is None or len(keys) - found < HELD_BACK_PAGES:
             return False
         for running in self.running:
             if running.pending > 1 and running.namespace == sequence.namespace:
                 theirs = self.memory.keys(running, min(running.known, running.shareable))
                 alike = common(keys, theirs, 0) if theirs and keys[0] == theirs[0] else 0
+                if not self.memory.will_find(alike, running):
+                    continue
                 if alike - found >= HELD_BACK_PAGES and running.num_computed < alike * PAGE_SIZE:
                     return True
         return False
@@ -272,12 +285,11 @@ class Scheduler(Generic[S]):
     def _promised(self, limits: Limits) -> int:
         """Pages that running sequences will still take for tokens they already have."""
         chunk = self._chunk(limits)
-        return sum(self.memory.lacking(running, running.known + 1, chunk) for running in self.running)
+        return sum(self.memory.lacking(running, self._goal(running, limits), chunk) for running in self.running)
 
-    @staticmethod
-    def _chunk(limits: Limits) -> int:
+    def _chunk(self, limits: Limits) -> int:
         """The most rows that a sequence reads before its dead pages are given back."""
-        return limits.token_budget if limits.chunked else 1 << 40
+        return min(limits.token_budget if limits.chunked else 1 << 40, self.memory.most_rows)
 
     def _grant(self, plan: Plan[S], sequence: S, rows: int) -> bool:
         """Put the rows into the plan if their pages can be had, by preemption if need be."""

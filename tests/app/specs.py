@@ -68,7 +68,7 @@ def frame(time: float, rate: float = 30.0, scope: str = "device", **changes: obj
             other_programs=3 * GB,
             total=24 * GB,
         ),
-        "pages": PageCounts(total=4096, used=612, live_tokens=9700),
+        "pages": PageCounts(total=4096, used=612, live_tokens=9700, cached=153),
         "queue": QueueCounts(waiting=1, running=2, prefilling=1),
         "acceptance": [
             Acceptance(proposer="draft", proposed=100, accepted=71, by_depth=[0.9, 0.7, 0.5], draft_length=3)

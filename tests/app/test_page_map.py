@@ -215,8 +215,8 @@ def test_the_chart_shows_counts_until_a_map_comes_and_the_map_after(qtbot, theme
     chart.show()
     chart.add(frame(0))
     chart.refresh()
-    assert chart.figure.text() == "612 of 4,096"
-    assert chart.map.accessibleDescription() == "4,096 pages: 612 own, 3,484 free"
+    assert chart.figure.text() == "459 used, 153 kept"
+    assert chart.map.accessibleDescription() == "4,096 pages: 153 kept, 459 own, 3,484 free"
     chart.show_map(decode(page_map(["shared"] * 100, [1] * 100)))
     chart.add(frame(1))
     chart.refresh()
@@ -225,6 +225,6 @@ def test_the_chart_shows_counts_until_a_map_comes_and_the_map_after(qtbot, theme
     chart.forget_map()
     chart.add(frame(2))
     chart.refresh()
-    assert "612 own" in chart.map.accessibleDescription()
-    assert chart._caption.text() == "9,700 tokens, 0.9 % waste"
+    assert "459 own" in chart.map.accessibleDescription()
+    assert chart._caption.text() == "of 4,096 pages · 0.9 % waste"
     assert chart.map.grab().toImage().pixelColor(QPoint(1, 1)).name() == theme.tokens.mute

@@ -54,7 +54,7 @@ def test_words_of_a_frame():
     assert words.memory(one.memory) == "9.0 of 24 GB"
     assert words.memory(frame(0, scope="process").memory) == "6.0 of 24 GB"
     assert words.memory_title(frame(0, scope="process").memory) == "Process memory"
-    assert words.pages(one.pages) == "612 of 4,096"
+    assert words.pages(one.pages) == "459 used, 153 kept"
     assert words.waste(one.pages) == pytest.approx(1 - 9700 / (612 * 16))
     assert words.waste(PageCounts(total=10, used=0, live_tokens=0)) == 0
     assert words.queue(one.queue) == "2 running, 1 waiting"
@@ -62,6 +62,9 @@ def test_words_of_a_frame():
     assert words.accepted(one.acceptance) == "71 %"
     assert words.accepted([]) == "–"
     assert words.size(812e6) == "812 MB"
+    assert [words.size(value) for value in (0, 479_700, 9.96e6)] == ["0 MB", "0.5 MB", "10 MB"]
+    assert words.kv_kept(one) == one.memory.kv_used // 4
+    assert "pages 459 used, 153 kept of 4,096" in words.one_line(one)
     assert "Bytes read for a token: 4.1 GB" in words.details(frame(0, bytes_per_token=4.1e9))
     assert words.latency(frame(0, ttft_ms=61.0, bandwidth_share=0.71)) == "first 61 ms · 71 % of bandwidth"
 
@@ -78,9 +81,9 @@ def test_charts_show_the_newest_frame(strip):
     assert isinstance(memory, MemoryChart)
     assert memory.title.text() == "GPU memory"
     assert memory.figure.text() == "9.0 of 24 GB"
-    assert [area.yData[-1] / 1e9 for area in memory._areas] == pytest.approx([3, 7, 8, 8.5, 9])
+    assert [area.yData[-1] / 1e9 for area in memory._areas] == pytest.approx([3, 7, 7.75, 8, 8.5, 9])
     assert isinstance(pages, PagesChart)
-    assert pages.figure.text() == "612 of 4,096"
+    assert pages.figure.text() == "459 used, 153 kept"
     assert isinstance(queue, QueueChart)
     assert queue.figure.text() == "2 running, 1 waiting"
     assert [area.yData[-1] for area in queue._areas] == [1, 2, 3]
@@ -157,7 +160,7 @@ def test_collapsed_is_one_line_of_figures(strip):
     strip.set_collapsed(True)
     assert strip.height() == COLLAPSED_HEIGHT
     line = strip.findChild(QLabel, "plots.line")
-    for figure in ("87.4 tok/s", "9.0 of 24 GB", "612 of 4,096", "2 running", "71 %"):
+    for figure in ("87.4 tok/s", "9.0 of 24 GB", "459 used, 153 kept", "2 running", "71 %"):
         assert figure in line.text()
 
 

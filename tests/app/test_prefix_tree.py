@@ -151,6 +151,7 @@ def test_figures():
         disk_bytes=5_000_000_000,
         kind="int4",
         bits_per_element=4.5,
+        bits_with_recent=5.25,
     )
     found = {name: value for name, value, _ in words.figures(frame(0, cache=cache))}
     assert found == {
@@ -158,9 +159,11 @@ def test_figures():
         "Prefill saved": "1,240 tokens",
         "Waste": "0.9 %",
         "KV, int4, 4.5 bits": "1.0 GB",
-        "In RAM": "3 MB",
+        "In RAM": "3.0 MB",
         "On disk": "5.0 GB",
         "Given up": "7 pages",
     }
-    assert "in 16 bits it would be 3.6 GB" in words.figures(frame(0, cache=cache))[3][2]
+    meaning = words.figures(frame(0, cache=cache))[3][2]
+    assert "750 MB of answers that are being written, 250 MB kept for reuse; in 16 bits both would be 3.6 GB" in meaning
+    assert "3.6 GB; with recent tokens, which are not packed, 5.25 bits" in meaning
     assert words.figures(frame(0))[0][1] == "–"

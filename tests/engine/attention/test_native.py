@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
-from attention_cases import Case, expected, place
+from attention_cases import Case, as_latents, expected, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packed_cases import expected_within
 
-from engine.attention.interface import AttnProblem, AttnSpec
+from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.native import FEW_ROWS, NativeAttention
 from engine.attention.sdpa import SdpaAttention
 from engine.core.buffers import powers_of_two
@@ -24,8 +26,14 @@ def cases_of(shapes: list[tuple[int, int]], heads: tuple[int, int] = (4, 2), wid
     return [Case(start, rows).fill(*heads, width, torch.bfloat16, generator) for start, rows in shapes]
 
 
-def compare(cases: list[Case], spec: AttnSpec, seed: int | None = None, backend: NativeAttention | None = None) -> None:
-    batch, q, kv = place(cases, seed, powers_of_two if seed is not None and seed % 2 else None)
+def compare(
+    cases: list[Case],
+    spec: AttnSpec,
+    seed: int | None = None,
+    backend: NativeAttention | None = None,
+    kind: str = "dense",
+) -> None:
+    batch, q, kv = place(cases, seed, powers_of_two if seed is not None and seed % 2 else None, kind)
     want, want_lse = expected(cases, spec)
     backend = backend or NativeAttention()
     o, none = backend.attend(q, kv, spec, batch)
@@ -33,7 +41,7 @@ def compare(cases: list[Case], spec: AttnSpec, seed: int | None = None, backend:
     again, lse = backend.attend(q, kv, spec, batch, need_lse=True)
     assert torch.equal(again, o)
     assert lse is not None
-    assert (o.dtype, tuple(o.shape)) == (q.dtype, tuple(q.shape))
+    assert (o.dtype, tuple(o.shape)) == (q.dtype, (*q.shape[:2], kv.v.shape[2]))
     assert (lse.dtype, tuple(lse.shape)) == (torch.float32, tuple(q.shape[:2]))
     assert bool(((lse[: len(want)].double() - want_lse).abs() <= 1e-5 * want_lse.abs() + 1e-5).all())
     assert bool((lse[len(want) :] == -torch.inf).all())
@@ -78,6 +86,64 @@ def test_any_grouping_and_width_of_heads(heads: tuple[int, int], width: int) -> 
 )
 def test_any_batch(shapes: list[tuple[int, int]], window: int | None, seed: int) -> None:
     compare(cases_of(shapes, seed=seed), AttnSpec(0.125, window), seed)
+
+
+@runs
+@pytest.mark.parametrize("kind", ["dense", "wide", "latent"])
+@pytest.mark.parametrize(("heads", "widths"), [((16, 1), (576, 512)), ((40, 1), (96, 64)), ((6, 3), (192, 128))])
+def test_values_narrower_than_keys(kind: str, heads: tuple[int, int], widths: tuple[int, int]) -> None:
+    if kind == "latent" and heads[1] > 1:
+        pytest.skip("latents are one head")
+    generator = torch.Generator().manual_seed(1)
+    cases = [Case(*s).fill(*heads, widths[0], torch.bfloat16, generator, widths[1]) for s in ((600, 1), (12, 4))]
+    if kind == "latent":
+        as_latents(cases, widths[1])
+    compare(cases, AttnSpec(widths[0] ** -0.5), 1, kind=kind)
+    compare(cases, AttnSpec(widths[0] ** -0.5, 40), kind=kind)
+
+
+@runs
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_any_range_of_keys(data: st.DataObject) -> None:
+    cases = cases_of(data.draw(st.lists(st.tuples(st.integers(0, 1200), st.integers(1, 4)), min_size=1, max_size=4)))
+    rows = sum(case.rows for case in cases)
+    ends = st.none() | st.lists(st.integers(0, 1300), min_size=rows, max_size=rows).map(np.array)
+    keys, spec = KeyRange(data.draw(ends), data.draw(ends)), AttnSpec(0.125, data.draw(st.none() | st.integers(1, 900)))
+    batch, q, kv = place(cases, data.draw(st.integers(0, 9)))
+    want, want_lse = expected_within(cases, spec, keys)
+    o, lse = NativeAttention().attend(q, kv, spec, batch, need_lse=True, keys=keys)
+    assert lse is not None
+    some = want_lse != -torch.inf
+    assert torch.equal(lse == -torch.inf, ~some)
+    assert bool(((lse.double() - want_lse)[some].abs() <= 1e-5 * want_lse[some].abs() + 1e-5).all())
+    assert bool(((o.double() - want).abs() <= want.abs() * 2**-8 + 1e-5).all())
+    assert not o[~some].any()
+
+
+@runs
+def test_ranges_of_one_batch_are_not_mixed_up() -> None:
+    backend, cases = NativeAttention(), cases_of([(100, 3)])
+    batch, q, kv = place(cases)
+    for stop in (20, 50, 0, 20):  # new arrays at each turn, which may lie where the last ones did
+        keys = KeyRange(None, np.full(3, stop))
+        o, _ = backend.attend(q, kv, AttnSpec(0.125), batch, keys=keys)
+        assert bool(((o.double() - expected_within(cases, AttnSpec(0.125), keys)[0]).abs() < 0.02).all())
+        del keys
+
+
+@runs
+def test_threads_do_not_change_a_bit() -> None:
+    before, results = torch.get_num_threads(), []
+    batch, q, kv = place(cases_of([(3000, 1), (700, 4)], (8, 1)), 1)
+    try:
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(NativeAttention().attend(q, kv, AttnSpec(0.125), batch)[0])
+    finally:
+        torch.set_num_threads(before)
+    assert torch.equal(results[0], results[1])
+    assert torch.equal(results[0], results[2])
 
 
 @runs
@@ -145,7 +211,7 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     if reason is None:
         assert "trees" in str(backend.declines(PLAIN._replace(tree=True)))
         assert "heads of 80" in str(backend.declines(PLAIN._replace(head_dims=(80, 80))))
-        assert "heads of 512" in str(backend.declines(PLAIN._replace(head_dims=(512, 512))))
+        assert "heads of 608" in str(backend.declines(PLAIN._replace(head_dims=(608, 608))))
         assert "last bits" in str(backend.declines(PLAIN._replace(batch_invariant=True)))
         assert backend._library is not None
         monkeypatch.setattr(backend._library, "capabilities", 1)

@@ -263,8 +263,8 @@ def test_overflow_is_a_field_and_the_cut_a_header(api: openai.OpenAI, running: R
     made = create(model="tiny", messages=messages, max_tokens=2, extra_body={"overflow": "drop_middle"})
     assert made.headers["x-kvasir-context-cut"].startswith("drop_middle; first=2; last=")
     made = create(model="tiny", messages=messages, max_tokens=2, extra_body={"overflow": "window"})
-    assert made.headers["x-kvasir-context-cut"].startswith("window; sinks=4; window=160; tokens=")
-    assert last(running).window == 160
+    assert made.headers["x-kvasir-context-cut"].startswith("window; sinks=4; window=144; tokens=")
+    assert last(running).window == 144
     stream = create(model="tiny", messages=messages, max_tokens=2, stream=True, extra_body={"overflow": "drop_middle"})
     assert "drop_middle" in stream.headers["x-kvasir-context-cut"]
     short = create(model="tiny", messages=messages[-1:], max_tokens=2, extra_body={"overflow": "drop_middle"})
@@ -276,7 +276,7 @@ def test_overflow_is_a_field_and_the_cut_a_header(api: openai.OpenAI, running: R
         create(model="tiny", messages=long, extra_body={"overflow": "drop_middle"})
     ids = running.engine.loaded.tokenizer.encode("a " * 150)
     api.completions.create(model="tiny", prompt=ids, max_tokens=1, extra_body={"overflow": "window"})
-    assert last(running).window == 160
+    assert last(running).window == 144
 
 
 def test_tokens_found_in_the_cache_are_counted(api: openai.OpenAI, running: Running) -> None:

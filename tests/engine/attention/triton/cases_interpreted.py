@@ -36,8 +36,8 @@ class Ranged(Case):
     first: Sequence[int] | None = None
     stop: Sequence[int] | None = None
 
-    def mask(self, window: int | None) -> Tensor:
-        seen, key = super().mask(window), torch.arange(self.length)
+    def mask(self, window: int | None, ranges: Sequence[tuple[int, int]] | None = None) -> Tensor:
+        seen, key = super().mask(window, ranges), torch.arange(self.length)
         for row, parent in enumerate(self.parents or ()):  # a new row of a tree counts as the key at its depth
             key[self.start + row] = self.start if parent < 0 else key[self.start + parent] + 1
         if self.first is not None:
@@ -46,8 +46,8 @@ class Ranged(Case):
             seen &= key < torch.tensor(self.stop)[:, None]
         return seen
 
-    def expected(self, spec: AttnSpec) -> tuple[Tensor, Tensor]:
-        o, lse = super().expected(spec)
+    def expected(self, spec: AttnSpec, ranges: Sequence[tuple[int, int]] | None = None) -> tuple[Tensor, Tensor]:
+        o, lse = super().expected(spec, ranges)
         return o.nan_to_num(0.0), lse
 
 

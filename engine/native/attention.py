@@ -1,0 +1,83 @@
+"""The structures that native attention is given."""
+
+from __future__ import annotations
+
+import ctypes
+
+from torch import Tensor
+
+from engine.cache.packed import PackedKV
+
+_KINDS = {"int8": 1, "int4": 2, "kivi": 3}
+"""What attention.h calls the packed kinds; all others are 0, numbers in bfloat16."""
+
+
+class Attend(ctypes.Structure):
+    """``Attend`` of attention.h."""
+
+    _fields_ = (
+        ("k", ctypes.c_void_p),
+        ("v", ctypes.c_void_p),
+        ("k_meta", ctypes.c_void_p),
+        ("v_meta", ctypes.c_void_p),
+        ("pages", ctypes.c_void_p),
+        ("rows", ctypes.c_void_p),
+        ("count", ctypes.c_int64),
+        ("heads", ctypes.c_int64),
+        ("kv_heads", ctypes.c_int64),
+        ("k_width", ctypes.c_int64),
+        ("v_width", ctypes.c_int64),
+        ("k_slot", ctypes.c_int64),
+        ("k_head", ctypes.c_int64),
+        ("v_slot", ctypes.c_int64),
+        ("v_head", ctypes.c_int64),
+        ("kind", ctypes.c_int64),
+        ("k_bits", ctypes.c_int64),
+        ("v_bits", ctypes.c_int64),
+        ("scale", ctypes.c_float),
+        ("q", ctypes.c_void_p),
+        ("out", ctypes.c_void_p),
+        ("lse", ctypes.c_void_p),
+    )
+
+
+class Quest(ctypes.Structure):
+    """``Quest`` of quest.c: paged keys and values, and the bounds of each page's keys."""
+
+    _fields_ = (("attend", Attend), ("bounds", ctypes.c_void_p))
+
+
+def attend_of(
+    q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor | None
+) -> Attend:
+    """See `Library.attend`. It holds addresses: the tensors have to outlive it."""
+    return Attend(
+        *_addresses(kv),
+        pages.data_ptr(),
+        rows.data_ptr(),
+        rows.shape[0],
+        q.shape[1],
+        *_shapes(kv),
+        scale,
+        q.data_ptr(),
+        out.data_ptr(),
+        None if lse is None else lse.data_ptr(),
+    )
+
+
+def attend_of_pages(kv: PackedKV) -> Attend:
+    """Keys and values alone."""
+    return Attend(*_addresses(kv), None, None, 0, 0, *_shapes(kv))
+
+
+def _addresses(kv: PackedKV) -> tuple[int | None, ...]:
+    """Where keys, values, and what belongs to them begin: the first four fields of `Attend`."""
+    return tuple(None if part is None else part.data_ptr() for part in (kv.k, kv.v, kv.k_meta, kv.v_meta))
+
+
+def _shapes(kv: PackedKV) -> tuple[int, ...]:
+    """The fields of `Attend` from ``kv_heads`` to ``v_bits``."""
+    k, v = kv.k.stride(), kv.v.stride()
+    k_size, v_size = kv.k.element_size(), kv.v.element_size()
+    strides = (k[0] * k_size, k[1] * k_size, v[0] * v_size, v[1] * v_size)
+    return (kv.kv_heads, kv.k_dim, kv.v_dim, *strides, _KINDS.get(kv.kind, 0), kv.k_bits, kv.v_bits)

@@ -1,0 +1,123 @@
+"""The native attention over packed kinds against what their codes stand for, computed in float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from attention_cases import Case
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packed_cases import KINDS, expected_within, place_packed
+
+from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.attention.native import NativeAttention
+from engine.cache.packed import CHANNEL_GROUP
+from engine.native.library import find
+
+reason = NativeAttention().declines(AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125)))
+pytestmark = pytest.mark.skipif(reason is not None, reason=str(reason))
+Shapes = list[tuple[int, int]]
+
+
+def cases_of(shapes: Shapes, heads: tuple[int, int] = (4, 2), width: int = 64) -> list[Case]:
+    generator = torch.Generator().manual_seed(len(shapes))
+    return [Case(start, rows).fill(*heads, width, torch.bfloat16, generator) for start, rows in shapes]
+
+
+def packed_range(cases: list[Case], kind: str) -> KeyRange:
+    """The keys that a row of kind "kivi" may find packed: whole groups before it."""
+    if kind != "kivi":
+        return KeyRange()
+    index = [i + 1 for case in cases for i in range(case.start, case.length)]
+    return KeyRange(None, np.array(index, dtype=np.int64) // CHANNEL_GROUP * CHANNEL_GROUP)
+
+
+def compare(
+    cases: list[Case],
+    kind: tuple[str, int, int],
+    spec: AttnSpec,
+    seed: int | None = None,
+    keys: KeyRange | None = None,
+) -> None:
+    batch, q, kv = place_packed(cases, *kind, seed)
+    keys = packed_range(cases, kind[0]) if keys is None else packed_range(cases, kind[0]).within(keys)
+    want, want_lse = expected_within(cases, spec, keys)
+    o, lse = NativeAttention().attend(q, kv, spec, batch, need_lse=True, keys=keys)
+    assert lse is not None
+    assert (o.dtype, tuple(o.shape), tuple(lse.shape)) == (q.dtype, tuple(q.shape), tuple(q.shape[:2]))
+    some = want_lse != -torch.inf
+    assert torch.equal(lse == -torch.inf, ~some)
+    assert bool(((lse.double() - want_lse)[some].abs() <= 2e-5 * want_lse[some].abs() + 2e-5).all())
+    # One rounding to bfloat16 at the end, and float32 before it.
+    assert bool(((o.double() - want).abs() <= want.abs() * 2**-8 + 1e-4).all())
+    assert not o[~some].any()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("window", [None, 1, 40, 129])
+def test_matches_what_the_codes_stand_for(kind: tuple[str, int, int], window: int | None) -> None:
+    for shapes in ([(0, 1)], [(31, 1)], [(127, 1)], [(128, 3)], [(1100, 1)], [(5, 1), (40, 3), (257, 1), (60, 16)]):
+        for seed in (None, 1):
+            compare(cases_of(shapes), kind, AttnSpec(0.125, window), seed)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("width", [32, 64, 96, 128, 160, 256])
+def test_any_grouping_and_width_of_heads(kind: tuple[str, int, int], width: int) -> None:
+    for heads in ((1, 1), (4, 4), (6, 3), (6, 2), (4, 1), (5, 1), (6, 1), (14, 2), (8, 1), (40, 2)):
+        compare(cases_of([(150, 1), (62, 4)], heads, width), kind, AttnSpec(width**-0.5), 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(KINDS), st.data())
+def test_any_range(kind: tuple[str, int, int], data: st.DataObject) -> None:
+    shapes = data.draw(st.lists(st.tuples(st.integers(0, 600), st.integers(1, 4)), min_size=1, max_size=4))
+    cases = cases_of(shapes)
+    rows = sum(case.rows for case in cases)
+    ends = st.none() | st.lists(st.integers(0, 640), min_size=rows, max_size=rows).map(np.array)
+    keys = KeyRange(data.draw(ends), data.draw(ends))
+    compare(
+        cases, kind, AttnSpec(0.125, data.draw(st.none() | st.integers(1, 300))), data.draw(st.integers(0, 9)), keys
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+def test_a_row_keeps_its_bits_in_any_company_and_with_any_threads(kind: tuple[str, int, int]) -> None:
+    before = torch.get_num_threads()
+    cases = cases_of([(3000, 1), (300, 4), (63, 1)], (8, 2), 128)
+    batch, q, kv = place_packed(cases, *kind, 1)
+    keys = packed_range(cases, kind[0])
+    try:
+        results = []
+        for threads in (1, 2, 3):
+            torch.set_num_threads(threads)
+            results.append(NativeAttention().attend(q, kv, AttnSpec(0.09), batch, need_lse=True, keys=keys))
+        for row in range(6):  # the others see nothing
+            alone = KeyRange(np.where(np.arange(6) == row, 0, 5000), keys.stop)
+            o, lse = NativeAttention().attend(q, kv, AttnSpec(0.09), batch, need_lse=True, keys=alone)
+            assert lse is not None
+            assert torch.equal(o[row], results[0][0][row])
+            assert torch.equal(lse[row], results[0][1][row])
+    finally:
+        torch.set_num_threads(before)
+    for o, lse in results[1:]:
+        assert torch.equal(o, results[0][0])
+        assert torch.equal(lse, results[0][1])
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("width", [32, 64, 96, 128, 224, 256])
+def test_pages_are_unpacked_with_one_rounding(kind: tuple[str, int, int], width: int) -> None:
+    library = find().library
+    assert library is not None
+    cases = cases_of([(95, 1), (150, 10)], (6, 3), width)
+    batch, _, kv = place_packed(cases, *kind, 1)
+    for s, case in enumerate(cases):
+        pages = torch.tensor(batch.host.pages[0][s], dtype=torch.int32)
+        slots = len(pages) * 16
+        assert slots == case.length
+        k, v = (torch.full((slots, 3, width), torch.inf, dtype=torch.bfloat16) for _ in "kv")
+        library.unpack_pages(kv, pages, k, v)
+        for unpacked, want in ((k, case.k), (v, case.v)):
+            assert bool(((unpacked.double() - want).abs() <= want.abs() * 2**-8 + 1e-6).all())
