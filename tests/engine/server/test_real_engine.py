@@ -18,7 +18,7 @@ from engine import protocol as p
 from engine.bench.folders import gptq_folder
 from engine.bench.shapes import Shape
 from engine.catalogue import BY_KEY
-from engine.core import checkpoint_loader
+from engine.core import runners
 from engine.core.commands import Inspect
 from engine.core.engine import Engine
 from engine.server.compare import ALONE, CHANCE, MANY
@@ -162,14 +162,14 @@ def test_a_cancelled_comparison_leaves_the_switch_as_it_was(client: Client, serv
 def test_a_cache_that_cannot_be_made_ends_the_comparison_and_the_old_one_serves(
     client: Client, serving: Serving, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = checkpoint_loader.new_store
+    real = runners.new_store
 
     def failing(config, pages, dtype, device, kind, recent_pages=None):
         if kind.name == "int8":
             raise RuntimeError("no room for that")
         return real(config, pages, dtype, device, kind, recent_pages)
 
-    monkeypatch.setattr(checkpoint_loader, "new_store", failing)
+    monkeypatch.setattr(runners, "new_store", failing)
     error = compare(client, "kv_kind", rounds=1)
     assert isinstance(error, p.Error)
     assert "no room for that" in error.message
