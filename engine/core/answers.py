@@ -36,7 +36,8 @@ def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> 
     the events.
     """
     tokens, stream, ignore_eos = request.tokens, request.stream, request.params.ignore_eos
-    most = min(request.reach - len(tokens), len(run))
+    reach = request.reach
+    most = min(reach - len(tokens), len(run))
     runs = _Runs(request)
     kept = 0
     reason: FinishReason | None = None
@@ -52,7 +53,7 @@ def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> 
         if stream.stopped:
             reason = "stop"
             break
-    if reason is None and len(tokens) >= request.reach:
+    if reason is None and len(tokens) >= reach:
         reason = "length" if request.generated == request.params.max_tokens else "context"
     if reason is not None and not stream.stopped:
         runs.add(stream.flush())

@@ -187,6 +187,11 @@ class Memory(Generic[S]):
 
     # --- it runs -------------------------------------------------------------------------------------------------
 
+    def ready(self, sequence: S, tokens: int) -> bool:
+        """Whether the sequence can be written up to so many tokens as it is: most often it can."""
+        pages, at = sequence.pages, sequence.num_computed // PAGE_SIZE
+        return self.recent is None and tokens <= len(pages) * PAGE_SIZE and self.pool.refs(pages[at]) == 1
+
     def missing(self, sequence: S, tokens: int) -> int:
         """Pages that must be found before the sequence can be written up to so many tokens."""
         return max(0, pages_for(tokens) - len(sequence.pages)) + (1 if self._copies(sequence) else 0)
@@ -258,6 +263,8 @@ class Memory(Generic[S]):
 
     def shrink(self, sequence: S, keep: int) -> None:
         """Give back all pages but the first ``keep``."""
+        if len(sequence.pages) <= keep:
+            return
         surplus = [page for page in sequence.pages[keep:] if page]
         if surplus:
             self.pool.release(surplus, sequence.owner)

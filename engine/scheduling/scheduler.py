@@ -296,6 +296,9 @@ class Scheduler(Generic[S]):
         if plan.preempted and sequence in plan.preempted:
             return False
         memory, tokens = self.memory, sequence.num_computed + rows
+        if memory.ready(sequence, tokens):
+            plan.slices.append(Slice(sequence, rows, rows == sequence.pending))
+            return True
         while memory.missing(sequence, tokens) > memory.room.pages or memory.lacks_recent(sequence, rows):
             holders = [other for other in self.running if other.pages or other is sequence]
             victim = self.policy.victim(holders)

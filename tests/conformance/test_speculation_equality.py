@@ -25,14 +25,14 @@ EOS = len(LETTERS)
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo"
 
 
-def write_model(folder: Path, noise_scale: float) -> None:
+def write_model(folder: Path, noise_scale: float, layers: int = 2, width: int = 64) -> None:
     """A tiny Llama of fixed random weights plus a little noise; one character is one token."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=EOS + 1,
-        hidden_size=64,
+        hidden_size=width,
         intermediate_size=96,
-        num_hidden_layers=2,
+        num_hidden_layers=layers,
         num_attention_heads=4,
         num_key_value_heads=2,
         max_position_embeddings=512,

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
 
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix_node import TREE
+from engine.cache.saved import SavedChats
 from engine.core.batch import ForwardOutput
 from engine.core.commands import AddRequest
 from engine.core.engine import Engine
@@ -202,11 +204,20 @@ class Listener:
 class ToyEngine:
     """An engine with a toy model installed, stepped by hand; the pool is checked after every step."""
 
-    def __init__(self, model: ToyModel | None = None, **options: bool | int | str) -> None:
+    def __init__(
+        self,
+        model: ToyModel | None = None,
+        saved: SavedChats | None = None,
+        order: random.Random | None = None,
+        **options: bool | int | float | str,
+    ) -> None:
+        """``saved`` keeps chats; with ``order`` free pages are handed out in a random order."""
         self.heard = Listener()
-        self.engine = Engine(self.heard, loader=None)
+        self.engine = Engine(self.heard, loader=None, saved=saved)
         self.model = model or toy_model()
         self.engine.install(self.model)
+        if order is not None:
+            shuffle_pool(self.stepper.cache.pool, order)
         for key, value in options.items():
             self.engine._options.set(key, value)
 
@@ -216,9 +227,15 @@ class ToyEngine:
         return self.engine._stepper
 
     def add(
-        self, id: str, prompt: Sequence[int], sampling: Sampling | None = None, n: int = 1, **optimisations
+        self,
+        id: str,
+        prompt: Sequence[int],
+        sampling: Sampling | None = None,
+        n: int = 1,
+        chat: str = "",
+        **optimisations,
     ) -> None:
-        self.engine.submit(AddRequest(id, list(prompt), sampling or Sampling(seed=1), n, optimisations))
+        self.engine.submit(AddRequest(id, list(prompt), sampling or Sampling(seed=1), n, optimisations, chat=chat))
 
     def step(self) -> bool:
         worked = self.engine.step()
@@ -246,6 +263,17 @@ class ToyEngine:
         assert not self.stepper.requests
         assert not self.stepper.scheduler.running
         assert not self.stepper.scheduler.waiting
+
+
+def shuffle_pool(pool: PagePool, order: random.Random) -> None:
+    """From now on free pages come in a random order, never one after the other but by chance."""
+
+    def take(wish: int) -> int:
+        page = order.choice([page for page, count in enumerate(pool.all_refs()) if page and not count])
+        pool._refs[page] = 1
+        return page
+
+    pool._take = take  # type: ignore[method-assign]
 
 
 def sequential(
