@@ -152,7 +152,7 @@ def test_the_parts_do_what_they_are_for(client: EngineClient) -> None:
         sizes = [side.bytes / side.pages for side in row.sides[:3]]
         assert sizes == sorted(sizes, reverse=True)
         assert row.sides[1].hit_rate == row.sides[0].hit_rate > 0
-        assert row.sides[3].hit_rate == 0, "KIVI shares no pages"
+        assert all(side.hit_rate > 0 for side in row.sides)
     ((everything, window, quest),) = (row.sides for row in rows(figures, "page_policy"))
     assert window.pages < everything.pages == quest.pages
     ((dropped, recomputed, swapped),) = (row.sides for row in rows(figures, "preemption"))
