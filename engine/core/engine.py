@@ -36,7 +36,8 @@ from engine.core.inspecting import Measuring, Readers, inspected
 from engine.core.loaded import LoadedModel
 from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
 from engine.core.options import EngineOptions
-from engine.core.stepper import Stepper, is_out_of_memory
+from engine.core.step_parts import is_out_of_memory
+from engine.core.stepper import Stepper
 from engine.protocol import CacheStats, OptionSpec, PageCounts, Value
 from engine.sampling.params import SamplingError
 

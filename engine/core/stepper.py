@@ -10,18 +10,18 @@ from typing import NamedTuple
 import torch
 
 from engine.cache.saved import SavedChats
-from engine.core.answers import Drawn, Outcome, extend, flushed
+from engine.core.answers import Outcome, extend, flushed
 from engine.core.events import Event, FinishedEvent, HostSeconds, PrefillEvent, StepRecord
 from engine.core.loaded import LoadedModel
 from engine.core.model_cache import ModelCache
 from engine.core.options import EngineOptions
 from engine.core.request import Request
-from engine.core.runner import SequenceRows
-from engine.protocol import FinishReason, PageCounts, Source
-from engine.sampling.sampler import Draw, LogProbs, log_probs, new_history, sample
+from engine.core.step_parts import Facts, draws_of, is_out_of_memory, rows_of, run_of
+from engine.protocol import FinishReason, PageCounts
+from engine.sampling.sampler import LogProbs, log_probs, new_history, sample
 from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
-from engine.speculation.base import DraftTree, Work
+from engine.speculation.base import DraftTree
 from engine.speculation.pilot import Pilot
 from engine.speculation.verifier import Verdict, verify
 
@@ -150,7 +150,7 @@ class Stepper:
             self._fail(plan, error)
             return True
         forwarded_at = time.perf_counter()
-        facts = _Facts(plan, trees, work, forwarded.seconds)
+        facts = Facts(plan, trees, work, forwarded.seconds)
         self.cache.read(facts.prefill_rows, forwarded.seconds)
         if facts.decoding_only:
             self.pilot.costs.observe_target(facts.rows, forwarded.seconds)
@@ -167,12 +167,12 @@ class Stepper:
         return Limits(options.token_budget, options.chunked_prefill, options.whole_context)
 
     def _forward(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree]) -> _Forwarded:
-        rows = [_rows(piece, tree) for piece, tree in zip(slices, trees, strict=True)]
+        rows = [rows_of(piece, tree) for piece, tree in zip(slices, trees, strict=True)]
         draws = [
             draw
             for piece, tree in zip(slices, trees, strict=True)
             if piece.last
-            for draw in _draws(piece.sequence, tree)
+            for draw in draws_of(piece.sequence, tree)
         ]
         began = time.perf_counter()
         logits = self.model.runner.forward(rows).logits
@@ -214,7 +214,7 @@ class Stepper:
     ) -> int:
         verdict = verify(tree, targets)
         self.pilot.observe(request, tree, verdict)
-        outcome = extend(request, _run(verdict, tree, logprobs, request.options.speculation), self._eos)
+        outcome = extend(request, run_of(verdict, tree, logprobs, request.options.speculation), self._eos)
         self._count(request, tree, verdict, outcome)
         for event in outcome.events:
             self._emit(event)
@@ -254,7 +254,7 @@ class Stepper:
                 request, "error", f"The engine failed at this step ({error}). Try again; the log has the details."
             )
 
-    def _record(self, began: float, scheduled: float, forwarded_at: float, facts: _Facts, generated: int) -> None:
+    def _record(self, began: float, scheduled: float, forwarded_at: float, facts: Facts, generated: int) -> None:
         running = self.scheduler.running
         ended = time.perf_counter()
         duration, settled = ended - began, ended - forwarded_at
@@ -283,62 +283,3 @@ class Stepper:
                 host=HostSeconds(scheduled, host - scheduled - settled, settled),
             )
         )
-
-
-class _Facts:
-    """What a step computed, counted before its results change the requests."""
-
-    def __init__(self, plan: Plan[Request], trees: Sequence[DraftTree], work: Work, seconds: float) -> None:
-        self.work, self.seconds = work, seconds
-        self.preemptions = len(plan.preempted)
-        self.decode_rows = sum(1 for piece in plan.slices if piece.rows == 1)
-        self.prefill_rows = sum(piece.rows for piece in plan.slices if piece.rows > 1)
-        self.verify_rows = sum(len(tree.tokens) for tree in trees)
-        self.kv_tokens = self.verify_rows + sum(piece.sequence.num_computed + piece.rows for piece in plan.slices)
-
-    @property
-    def rows(self) -> int:
-        return self.decode_rows + self.prefill_rows + self.verify_rows
-
-    @property
-    def decoding_only(self) -> bool:
-        return self.prefill_rows == 0
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the error says that the device or the host had no memory left."""
-    text = str(error).lower()
-    return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and ("out of memory" in text or "can't allocate memory" in text or "not enough memory" in text)
-    )
-
-
-def _rows(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
-    request = piece.sequence
-    start = request.num_computed
-    tokens = request.tokens[start : start + piece.rows]
-    parents: tuple[int, ...] | None = None
-    if tree.parents is not None:
-        # Row 0 is the last committed token, from which node i's row i + 1 descends.
-        parents = (-1, *(parent + 1 for parent in tree.parents))
-    wanted = 1 + len(tree.tokens) if piece.last else 0
-    more = (request.recent,) if request.recent else ()
-    return SequenceRows([*tokens, *tree.tokens], start, request.pages, wanted, parents, more, request.options.policy)
-
-
-def _draws(request: Request, tree: DraftTree) -> list[Draw]:
-    """One draw after the last known token, and one after each guess along its own path."""
-    fixed = request.params, request.answer, request.tokens
-    if not tree.tokens:
-        return [Draw(*fixed, (), request.history)]
-    return [Draw(*fixed, tree.path(node), request.history) for node in range(-1, len(tree.tokens))]
-
-
-def _run(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None], speculation: str) -> list[Drawn]:
-    """The tokens of a verdict in order; the row that drew node i's token is its parent's."""
-    source: Source = "draft" if speculation == "draft" else "ngram"
-    rows = (-1, *verdict.nodes)
-    run = [Drawn(tree.tokens[node], source, logprobs[rows[i] + 1]) for i, node in enumerate(verdict.nodes)]
-    run.append(Drawn(verdict.token, verdict.source, logprobs[rows[-1] + 1]))
-    return run
