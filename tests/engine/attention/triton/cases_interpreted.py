@@ -1,6 +1,6 @@
 """Every Triton kernel of attention in the interpreter, on a CPU in float32, against the definition in float64.
 
-Run by test_interpreted.py. (In bfloat16 the interpreter of Triton 3.6 silently computes something else.)
+Run by test_attention_interpreted.py. (In bfloat16 the interpreter of Triton 3.6 silently computes something else.)
 """
 
 from __future__ import annotations
