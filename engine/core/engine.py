@@ -33,7 +33,7 @@ from engine.core.commands import (
 )
 from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent, OptionsEvent, UnloadedEvent
 from engine.core.inspecting import Measuring, Readers, inspected
-from engine.core.loaded import LoadedModel
+from engine.core.loaded import LoadedModel, without_arenas
 from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
 from engine.core.options import EngineOptions
 from engine.core.step_parts import is_out_of_memory
@@ -64,6 +64,7 @@ class Engine:
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._options = EngineOptions()
         self._stepper: Stepper | None = None
+        self._between: LoadedModel | None = None  # what is known of the model while its cache is made anew
         self._load_cancelled = threading.Event()
         self._waiting_loads: deque[threading.Event] = deque()
         self._submitting = threading.Lock()
@@ -91,7 +92,7 @@ class Engine:
     def loaded(self) -> LoadedModel | None:
         """The model that is served now; its text parts may be used from any thread."""
         stepper = self._stepper
-        return stepper.model if stepper is not None else None
+        return stepper.model if stepper is not None else self._between
 
     def catalogue_state(self) -> list[OptionSpec]:
         return self._options.state()
@@ -264,6 +265,7 @@ class Engine:
         """
         assert self._stepper is not None
         wanted = self._options.kv_kind
+        self._between = without_arenas(self._stepper.model)
         self._stepper.finish_all("cancelled", f"Stopped, because the KV cache becomes {wanted.title}.")
         self._drop()
         try:
@@ -282,6 +284,7 @@ class Engine:
             text = f"The KV cache stays {kind.title}, because {wanted.title} could not be set up ({error})."
             raise LoadFailed("cache_failed", text) from error
         finally:
+            self._between = None
             spare_the_collector()
 
     # --- loading -------------------------------------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import torch
@@ -90,3 +90,17 @@ class LoadedModel:
         assert self.tokenizer is not None
         assert self.chat_template is not None
         return prompt_ids(self.tokenizer, self.chat_template, prompt)
+
+
+class _NoRunner:
+    """Of a model whose arenas are gone."""
+
+    batch_seconds = 0.0
+
+    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        raise RuntimeError("the cache of this model is being made anew")
+
+
+def without_arenas(model: LoadedModel) -> LoadedModel:
+    """What other threads need of a model meanwhile: its card and its text parts."""
+    return replace(model, runner=_NoRunner(), stores=(), proposers=())

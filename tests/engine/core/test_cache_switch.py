@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -12,7 +13,8 @@ from toy_engine import Listener
 from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
 
 from engine.cache.kinds import KVKind
-from engine.core import checkpoint_loader
+from engine.cache.store import KVStore
+from engine.core import checkpoint_loader, runners
 from engine.core.commands import AddRequest, LoadModel, SetOption
 from engine.core.engine import Engine
 from engine.core.events import LoadedEvent, OptionsEvent
@@ -171,6 +173,26 @@ def test_kivi_is_planned_and_made(heard: Listener, models: Path) -> None:
     alone = generate(heard, engine)
     assert len(alone) == 20
     assert generate(heard, engine, speculation="ngram") == alone
+
+
+def test_a_model_is_known_while_its_cache_is_made_anew(
+    heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = load(heard, models / "target")
+    seen: list[tuple[bool, int]] = []
+    real = runners.new_store
+
+    def watched(*args: Any, **kwargs: Any) -> KVStore:
+        loaded = engine.loaded
+        seen.append((loaded is not None and loaded.tokenizer is not None, len(loaded.stores) if loaded else -1))
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(runners, "new_store", watched)
+    switch(engine, "int8")
+    assert seen
+    assert set(seen) == {(True, 0)}
+    assert engine.loaded is not None
+    assert engine.loaded.stores
 
 
 @pytest.mark.parametrize("failures", [1, 2])
