@@ -231,7 +231,7 @@ def test_a_chat_outgrows_a_small_context(start, qtbot) -> None:
     assert "the messages in its middle were left out" in explain(message)
     assert message.stats.usage.prompt_tokens < 192
     message, sentence = seen["window"]
-    assert "first 4 and the last 160 tokens" in sentence
+    assert "first 4 and the last 144 tokens" in sentence
     assert message.stats.usage.prompt_tokens > 160
     assert message.stats.reason == "stop"
 
