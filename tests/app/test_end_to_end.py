@@ -154,7 +154,12 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     assert "guide of Kvasir" in rows[0].node.text
     assert (rows[0].depth, rows[0].current, rows[0].node.locks) == (0, True, 0)
     assert rows[0].node.hits == 4, "every prompt but the first began with it"
-    assert sum(row.node.tokens for row in rows) == 16 * panes.map.pages.counts()["cached"]
+
+    def agree() -> bool:  # the tree and the map come one after the other
+        held = sum(row.node.tokens for row in panes.tree.rows.rows)
+        return held == 16 * panes.map.pages.counts()["cached"]
+
+    qtbot.waitUntil(agree, timeout=PATIENCE_MS)
     assert "0 used, " in program.window.findChild(QLabel, "cache.Page map").text()
     assert panes.figures.text("Hit rate") not in ("–", "0 %")
     panes.map.body.point(0)
