@@ -117,7 +117,7 @@ CACHE = (
         explains="Reads keys and values that several answers share once for all of them, and merges the rest of each. "
         "It is left out where it gains nothing (few shared tokens, Kvasir's own kernel on a processor) "
         "and under batch-invariant arithmetic.",
-        shows="readings of keys saved, and tokens per second of many answers to one prompt",
+        shows="tokens per second of many answers to one prompt",
         reference="Juravsky et al. 2024, Hydragen (arXiv 2402.05099)",
         compare=(False, True),
     ),

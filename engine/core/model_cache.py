@@ -40,7 +40,6 @@ class ModelCache:
         self.tree = PrefixTree(self.pool, clock, self._tiers)
         self.recent = self._recent_memory(model)
         self.memory: Memory[Request] = Memory(self.pool, self.tree, self, self._tiers, self._swaps, self.recent)
-        self.why_preempted = ""
         self._prefill_rate: float | None = None
         bits, with_recent = _bits(model), _bits_with_recent(model)
         self._stats = CacheStats(kind=model.kind.title, bits_per_element=bits, bits_with_recent=with_recent)
@@ -119,7 +118,6 @@ class ModelCache:
         tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
         rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
         decision = SwapOrRecompute(self._options.preemption).decide(Victim(tokens, size, room), rates)
-        self.why_preempted = decision.reason
         _log.info("%s gives way. %s", sequence.owner, decision.reason)
         return decision.swap
 
