@@ -36,6 +36,7 @@ KERNELS = [
     (pack_kernels, "flush_keys"),
     (pack_kernels, "flush_values"),
 ]
+CAPPED = AttnSpec(0.1, window=4096, softcap=50.0)
 BITS = {"kivi 4": (4, 4), "kivi 2": (2, 2)}
 
 
@@ -56,15 +57,24 @@ def arenas(kind: str, dtype: torch.dtype, widths: tuple[int, int]) -> PackedKV:
 
 def attention(
     kind: str, dtype: torch.dtype, widths: tuple[int, int] = (128, 128), per_kv: int = 4, rows: int = 1,
-    tree: bool = False, context: int = 32000,
+    tree: bool = False, context: int = 32000, spec: AttnSpec = AttnSpec(0.1), ranges: bool = False,
 ) -> Made:  # fmt: skip
     kv = arenas(kind, dtype, widths)
     batch = trial.batch_on(trial.batch_of([(context, rows)], tree), META)
     q = torch.empty(rows, per_kv * kv.kv_heads, widths[0], dtype=dtype, device=META)
     with recorded(KERNELS) as found:
-        launch.attend(q, kv, AttnSpec(0.1), batch)
+        bound = torch.empty(rows, dtype=torch.int32, device=META) if ranges else None
+        launch.attend(q, kv, spec, batch, 0, ranges, bound, bound)
     read = widths[0] if kind == "latent" else sum(widths)
     return Made(found[0], found[0].keywords["BN"] * read, "MMA")
+
+
+def combining(dtype: torch.dtype) -> Made:
+    part = torch.empty(64, 1, 32, 128, device=META)
+    out = torch.empty(1, 32, 128, dtype=dtype, device=META)
+    with recorded(KERNELS) as found:
+        launch.merge_parts(part, part[..., 0], out, part[0, ..., 0], 1)
+    return Made(found[0], 64 * 128, "none")
 
 
 def pages(dtype: torch.dtype, widths: tuple[int, int] = (128, 128), scores: bool = False) -> Made:
@@ -112,6 +122,9 @@ CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "decode latent": lambda dtype: attention("latent", dtype, (576, 512), 16),
     "8 rows dense": lambda dtype: attention("dense", dtype, rows=8),
     "tree dense": lambda dtype: attention("dense", dtype, rows=8, tree=True),
+    "tree, bounds, cap": lambda dtype: attention("dense", dtype, rows=8, tree=True, spec=CAPPED, ranges=True),
+    "prompt, bounds, cap": lambda dtype: attention("dense", dtype, rows=512, spec=CAPPED, ranges=True),
+    "merge": combining,
     "prompt dense": lambda dtype: attention("dense", dtype, rows=512),
     "prompt dense 256": lambda dtype: attention("dense", dtype, (256, 256), rows=512),
     "prompt int8": lambda dtype: attention("int8", dtype, rows=512),
