@@ -119,7 +119,8 @@ class Server:
             nonlocal loaded
             loaded = loaded or isinstance(event, LoadedEvent)
             if isinstance(event, ErrorEvent) and not loaded:
-                self._fail(event.message)
+                if not self._uvicorn.should_exit:  # whoever stops the server cancels its load, which is no failure
+                    self._fail(event.message)
             else:
                 _report_load(event)
 
