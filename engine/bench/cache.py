@@ -21,7 +21,7 @@ from engine.bench.hits import MOST_SEQUENCES, measure_hit, measure_host
 from engine.bench.measure import median_ratio
 from engine.bench.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words
 from engine.cache.packed import CHANNEL_GROUP
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.catalogue import BY_KEY
 from engine.catalogue.replay import REUSE
 from engine.core.events import StepRecord
@@ -182,7 +182,7 @@ def _page_bytes(model: LoadedModel) -> tuple[int, int]:
     recent = 0
     for store in model.stores:
         if store.recent is not None:
-            recent += (-(-(store.residual + CHANNEL_GROUP) // PAGE_SIZE) + 1) * store.recent.page_bytes
+            recent += (pages_for(store.residual + CHANNEL_GROUP) + 1) * store.recent.page_bytes
     return sum(store.page_bytes for store in model.stores), recent
 
 

@@ -20,10 +20,10 @@ from engine.bench.client import EngineClient, EngineError
 from engine.cache.kinds import KVKind
 from engine.cache.packed import CHANNEL_GROUP
 from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.core.loaded import LoadedModel
 from engine.core.runner import RunnableModel, Runner
-from engine.core.score import Reader, Scores, pages_for, reader, score
+from engine.core.score import Reader, Scores, reader, score
 from engine.models import restrictions
 from engine.models.arenas import new_store, refuses
 from engine.protocol import ChatMessage

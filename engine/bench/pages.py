@@ -21,7 +21,7 @@ from engine.attention.quest import QuestAttention
 from engine.attention.registry import Attention
 from engine.bench.shapes import SHAPES, Shape
 from engine.cache.packed import Placement
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.quest import DENSE_LAYERS, QuestStore
 from engine.core.runner import Runner, SequenceRows
 
@@ -45,7 +45,7 @@ class _OneGroup:
 
 def measure_pages(shape: Shape, keys: int, budgets: Sequence[int], rounds: int = 15) -> list[PageFigures]:
     """Every page read, then each budget, in bfloat16 on the CPU: processor time, medians of interleaved rounds."""
-    pages = -(-keys // PAGE_SIZE)
+    pages = pages_for(keys)
     heads, kv_heads, width = shape.heads, shape.kv_heads, shape.head_dim
     store, plain = (
         QuestStore(LAYERS, pages + 1, kv_heads, width, torch.bfloat16, bounded=[bounded] * LAYERS)

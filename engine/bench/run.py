@@ -108,7 +108,7 @@ def run(
         keep(cost=costs)
     if shapes is None:
         shapes = tuple(SHAPES.values()) if torch.cuda.is_available() else (SHAPES["1b"],)
-    root, count = cache_folder() / "bench", tokens or 128
+    root = cache_folder() / "bench"
     for shape in shapes:
         if formats:
             measured = measure_formats(
@@ -117,15 +117,23 @@ def run(
             show_formats(measured, console)
             keep(formats=[*report.formats, measured])
             continue
-        batches = BATCHES if torch.cuda.is_available() else CPU_BATCHES
-        figures = measure_shape(shape, root, rounds=rounds, batches=batches, decode_tokens=count, say=say)
-        release_memory()
+        figures = _shape(shape, root, rounds, tokens or 128, say)
         show_shape(figures, console)
         keep(shapes=[*report.shapes, figures])
-        comparison = compare(shape, programs, root, rounds=rounds, threads=threads, decode_tokens=count, say=say)
+        comparison = compare(
+            shape, programs, root, rounds=rounds, threads=threads, decode_tokens=tokens or 128, say=say
+        )
         show_comparison(comparison, console)
         keep(comparisons=[*report.comparisons, comparison])
     return report
+
+
+def _shape(shape: Shape, root: Path, rounds: int, tokens: int, say: Callable[[str], None]) -> ShapeFigures:
+    """The shape by itself; its memory is free again before other programs are measured."""
+    batches = BATCHES if torch.cuda.is_available() else CPU_BATCHES
+    figures = measure_shape(shape, root, rounds=rounds, batches=batches, decode_tokens=tokens, say=say)
+    release_memory()
+    return figures
 
 
 def _machine() -> str:

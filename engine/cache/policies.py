@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 
 LEAST_WINDOW = 64
 """Rows of a drafted tree see their whole committed prefix at least, as far as a window reaches: trees have 64 rows."""
@@ -83,7 +83,7 @@ class KeepAll:
 
     def kept_pages(self, length: int) -> int:
         """See `PagePolicy.kept_pages`."""
-        return -(-length // PAGE_SIZE)
+        return pages_for(length)
 
 
 class WindowWithSinks:
@@ -133,12 +133,12 @@ class WindowWithSinks:
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`: those between the sinks' page and the window of row `committed`."""
-        return -(-self.sinks // PAGE_SIZE), int(self.first(np.array([committed]))[0]) // PAGE_SIZE
+        return pages_for(self.sinks), int(self.first(np.array([committed]))[0]) // PAGE_SIZE
 
     def kept_pages(self, length: int) -> int:
         """See `PagePolicy.kept_pages`: the sinks', and those of the window wherever on its pages it begins."""
-        most = -(-self.sinks // PAGE_SIZE) + -(-(self.window - 1) // PAGE_SIZE) + 1
-        return min(-(-length // PAGE_SIZE), most)
+        most = pages_for(self.sinks) + pages_for(self.window - 1) + 1
+        return min(pages_for(length), most)
 
 
 class Quest:
@@ -184,7 +184,7 @@ class Quest:
 
     def kept_pages(self, length: int) -> int:
         """See `PagePolicy.kept_pages`."""
-        return -(-length // PAGE_SIZE)
+        return pages_for(length)
 
 
 def policy_of(name: str, window: int, budget: int = 1024, prompt_length: int | None = None) -> PagePolicy:

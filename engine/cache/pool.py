@@ -8,6 +8,11 @@ from collections.abc import Hashable, Sequence
 PAGE_SIZE = 16
 
 
+def pages_for(tokens: int) -> int:
+    """Pages that so many tokens take."""
+    return -(-tokens // PAGE_SIZE)
+
+
 class OutOfPages(Exception):  # noqa: N818 - an outcome the scheduler handles, not a fault
     """The pool has fewer free pages than asked for; nothing was allocated."""
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from engine.cache.packed import CHANNEL_GROUP
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 
 
 def packed_until(index: int, residual: int) -> int:
@@ -33,7 +33,7 @@ def recent_span(num_computed: int, rows: int, residual: int) -> tuple[int, int]:
     read again, whatever of the rows is kept: their pages can be freed and the entries be 0. With ``rows`` 0 this is
     what a sequence holds between two steps, and what a swap or a kept prefix must carry.
     """
-    return packed_until(num_computed - 1, residual) // PAGE_SIZE, -(-(num_computed + rows) // PAGE_SIZE)
+    return packed_until(num_computed - 1, residual) // PAGE_SIZE, pages_for(num_computed + rows)
 
 
 def to_pack(start: int, rows: int, residual: int) -> range:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import NamedTuple
 
 from engine.cache.packed import CHANNEL_GROUP
-from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.radix_node import TREE, Key
 from engine.cache.recent import packed_until
 
@@ -99,7 +99,7 @@ class Snapshots:
 
     def _hit(self, snapshot: Snapshot, tokens: int) -> Hit:
         packed = packed_until(tokens - 1, self.residual)
-        start, stop = (packed - snapshot.first) // PAGE_SIZE, -(-(tokens - snapshot.first) // PAGE_SIZE)
+        start, stop = (packed - snapshot.first) // PAGE_SIZE, pages_for(tokens - snapshot.first)
         return Hit(tokens, packed, snapshot.pages[start:stop], snapshot)
 
     def touch(self, snapshot: Snapshot) -> None:
@@ -165,7 +165,7 @@ class Snapshots:
         for each in self._all:
             assert each.first % CHANNEL_GROUP == 0, "a snapshot begins within a group"
             assert each in self._at[each.place]
-            assert len(each.pages) == -(-len(each.tokens) // PAGE_SIZE), "pages do not cover the tokens"
+            assert len(each.pages) == pages_for(len(each.tokens)), "pages do not cover the tokens"
             assert each.first + len(each.tokens) > 0
         firsts = Counter((each.namespace, each.first) for each in self._all)
         kept = {(namespace, first): n for namespace, some in self._firsts.items() for first, n in some.items()}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from engine import config
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints import repacked
 from engine.cli.errors import CommandFailed
 from engine.core.checkpoint_loader import CheckpointLoader
@@ -93,7 +93,7 @@ def read_ids(path: Path) -> list[int]:
 
 def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.ndarray, list[int]]:
     """Float32 logits ``[n, V]`` of every position, and the greedy continuation."""
-    pages = range(1, -(-(len(ids) + new_tokens) // PAGE_SIZE) + 1)
+    pages = range(1, pages_for(len(ids) + new_tokens) + 1)
     parts, written = [], 0
     with torch.inference_mode():
         while written < len(ids):

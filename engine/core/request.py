@@ -123,10 +123,6 @@ class Request:
         return len(self.tokens) - self.prompt_length
 
     @property
-    def output_ids(self) -> list[int]:
-        return self.tokens[self.prompt_length :]
-
-    @property
     def cached(self) -> bool:
         """Whether keys and values outlive a step."""
         return self.options.kv_cache

@@ -9,12 +9,13 @@ import torch
 from engine.attention.registry import Attention
 from engine.cache.kinds import KVKind
 from engine.cache.policies import PagePolicy
+from engine.cache.pool import pages_for
 from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint
 from engine.core.inspecting import Readers, ReadersFactory
 from engine.core.runner import RunnableModel, Runner
-from engine.core.score import Reader, pages_for, reader
+from engine.core.score import Reader, reader
 from engine.models.arenas import SIXTEEN_BITS, new_store
 from engine.models.base import CausalLM
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.policies import PagePolicy
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.core.runner import Runner, SequenceRows
 
 LEAST_TOKENS = 2
@@ -83,11 +83,6 @@ def reader(runner: Runner, policy: PagePolicy | None = None) -> Reader:
         return runner.forward([rows]).logits
 
     return read
-
-
-def pages_for(tokens: int) -> int:
-    """Pages of so many tokens, page 0 not counted."""
-    return -(-tokens // PAGE_SIZE)
 
 
 def _divergence(p: Tensor, q: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Generic, NamedTuple, cast
 
-from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.radix import PrefixTree
 from engine.cache.radix_node import Held, Key, Node, Tier
 from engine.scheduling.policy import S, keys_of
@@ -28,11 +28,6 @@ class Room(NamedTuple):
     @property
     def pages(self) -> int:
         return self.free + self.evictable
-
-
-def pages_for(tokens: int) -> int:
-    """Pages that so many tokens take."""
-    return -(-tokens // PAGE_SIZE)
 
 
 class Memory(Generic[S]):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol
 
 from engine.cache.packed import CHANNEL_GROUP
-from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.radix import PrefixTree
 from engine.cache.radix_node import TREE, Held, Tier
 from engine.cache.recent import packed_until, recent_span
@@ -79,7 +79,7 @@ class RecentMemory(Generic[S]):
         lacking = 0
         for each in sequences:
             rows = self.residual + CHANNEL_GROUP + min(chunk, self.most_rows, each.pending)
-            most = min(-(-(each.known + 1) // PAGE_SIZE), -(-rows // PAGE_SIZE) + 1)
+            most = min(pages_for(each.known + 1), pages_for(rows) + 1)
             lacking += max(0, most - len(each.recent) + each.recent.count(0))
         return lacking > self.pool.free_count + self.snapshots.evictable
 
@@ -146,7 +146,7 @@ class RecentMemory(Generic[S]):
         computed = sequence.num_computed
         for back in (GRACE, 1, 0):
             first = packed_until(computed - 1 - back, self.residual)
-            pages = sequence.recent[first // PAGE_SIZE : -(-computed // PAGE_SIZE)]
+            pages = sequence.recent[first // PAGE_SIZE : pages_for(computed)]
             if pages and 0 not in pages and first + len(pages) * PAGE_SIZE >= computed:
                 tokens = sequence.tokens[first:computed]
                 self.snapshots.keep(sequence.namespace, keys_of(sequence, first), tokens, pages)

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, NamedTuple
 
-from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.radix_node import common
-from engine.scheduling.memory import Memory, pages_for
+from engine.scheduling.memory import Memory
 from engine.scheduling.policy import Policy, S
 
 MAX_RUNNING = 256

@@ -1,7 +1,7 @@
 """Keys and values into their arenas: rotation, quantisation and storing as one launch, and KIVI's groups as two.
 
-Beside each launch stands what it computes, in torch: scales and minima are rounded to float16 first, and codes follow
-from the rounded ones.
+Beside each launch stands what it computes, in torch (engine/cache/codecs.py): scales and minima are rounded to float16
+first, and codes follow from the rounded ones.
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.cache.codecs import pack_absmax, pack_along_channels, pack_along_tokens
 from engine.cache.packed import CHANNEL_GROUP, Flush, PackedKV, value_group
 from engine.cache.pool import PAGE_SIZE
 from engine.core.buffers import power_of_two
 from engine.layers.rotary import RotaryStep, rotate
-
-_LARGEST = torch.finfo(torch.float16).max
 
 
 def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Tensor, kv: PackedKV) -> Tensor:
@@ -110,10 +109,8 @@ def reference_write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, 
     for x, arena, meta in ((k, kv.k, kv.k_meta), (v, kv.v, kv.v_meta)):
         if kv.kind == "dense" or meta is None:
             arena[slots] = x
-        elif kv.kind == "int8":
-            arena[slots], meta[slots] = by_magnitude(x)
         else:
-            arena[slots], meta[slots] = by_token(x, 4)
+            arena[slots], meta[slots] = pack_absmax(x) if kv.kind == "int8" else pack_along_channels(x, 4)
     return q
 
 
@@ -123,42 +120,5 @@ def reference_flush(kv: PackedKV, to: Flush) -> None:
     assert kv.k_meta is not None
     assert kv.v_meta is not None
     slots = (to.pages[:, None] * PAGE_SIZE + torch.arange(PAGE_SIZE, device=to.pages.device)).flatten()
-    grouped = kv.recent.k[to.recent_slots].float().unflatten(0, (-1, CHANNEL_GROUP))
-    codes, scale, least = _codes(grouped, kv.k_bits, 1)
-    kv.k[slots] = _planes(codes.flatten(0, 1), kv.k_bits)
-    kv.k_meta[to.pages] = torch.cat((scale, least), 1).flatten(0, 1)
-    kv.v[slots], kv.v_meta[slots] = by_token(kv.recent.v[to.recent_slots], kv.v_bits)
-
-
-def by_magnitude(x: Tensor) -> tuple[Tensor, Tensor]:
-    """``x [T, H, d]`` -> int8 codes and float16 scales [T, H]."""
-    x = x.float()
-    scale = _half(x.abs().amax(-1, keepdim=True) / 127)
-    return (x / _divisor(scale)).round().clamp(-127, 127).to(torch.int8), scale.squeeze(-1)
-
-
-def by_token(x: Tensor, bits: int) -> tuple[Tensor, Tensor]:
-    """``x [T, H, d]`` -> bytes [T, H, d * bits / 8] and float16 [T, H, d / G, 2]: scales and minima."""
-    codes, scale, least = _codes(x.float().unflatten(-1, (-1, value_group(x.shape[-1]))), bits, -1)
-    return _planes(codes.flatten(-2), bits), torch.cat((scale, least), -1)
-
-
-def _codes(x: Tensor, bits: int, axis: int) -> tuple[Tensor, Tensor, Tensor]:
-    top = (1 << bits) - 1
-    low, high = x.amin(axis, keepdim=True), x.amax(axis, keepdim=True)
-    scale, least = _half((high - low) / top), _half(low)
-    codes = ((x - least.float()) / _divisor(scale)).round().clamp(0, top)
-    return codes.to(torch.uint8), scale, least
-
-
-def _planes(codes: Tensor, bits: int) -> Tensor:
-    planes = codes.chunk(8 // bits, -1)
-    return torch.stack([plane << bits * place for place, plane in enumerate(planes)]).sum(0).to(torch.uint8)
-
-
-def _half(x: Tensor) -> Tensor:
-    return x.clamp(-_LARGEST, _LARGEST).half()
-
-
-def _divisor(scale: Tensor) -> Tensor:
-    return torch.where(scale == 0, torch.ones_like(scale), scale).float()
+    kv.k[slots], kv.k_meta[to.pages] = pack_along_tokens(kv.recent.k[to.recent_slots], kv.k_bits)
+    kv.v[slots], kv.v_meta[slots] = pack_along_channels(kv.recent.v[to.recent_slots], kv.v_bits)

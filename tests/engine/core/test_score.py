@@ -10,9 +10,10 @@ from torch import Tensor
 
 from engine.attention.registry import Attention
 from engine.cache.packed import Placement
+from engine.cache.pool import pages_for
 from engine.cache.store import DenseKVStore
 from engine.core.runner import Runner
-from engine.core.score import MOST_TOKENS, Reader, Scores, pages_for, reader, score
+from engine.core.score import MOST_TOKENS, Reader, Scores, reader, score
 from tests.engine.core.test_runner import VOCAB as VOCABULARY
 from tests.engine.core.test_runner import ToyModel
 

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.cache.pool import PagePool
+from engine.cache.pool import PagePool, pages_for
 from engine.cache.radix_node import Held, Node
-from engine.scheduling.memory import pages_for
 from engine.scheduling.policy import FirstComeFirstServed
 from engine.scheduling.scheduler import Limits, Plan, Scheduler
 

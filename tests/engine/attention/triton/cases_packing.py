@@ -8,6 +8,7 @@ from torch import Tensor
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.attention.triton import pack
+from engine.cache.codecs import pack_absmax, pack_along_channels
 from engine.cache.packed import Flush, PackedKV, value_group
 from engine.layers.rotary import RopeConfig, RotaryEmbedding, RotaryStep
 from tests.engine.attention.triton.numpy_packers import absolute, by_channel, by_token
@@ -89,7 +90,7 @@ def test_groups_of_kivi(bits: tuple[int, int], width: int) -> None:
 
 def test_the_definitions_are_those_of_the_layout() -> None:
     x = torch.randn(64, 2, 96, generator=torch.Generator().manual_seed(3))
-    for found, expected in [(pack.by_magnitude(x), absolute(x.numpy())), (pack.by_token(x, 4), by_token(x.numpy(), 4))]:
+    for found, expected in [(pack_absmax(x), absolute(x.numpy())), (pack_along_channels(x, 4), by_token(x.numpy(), 4))]:
         for a, b in zip(found, expected[:2], strict=True):
             assert torch.equal(a, torch.from_numpy(b))
     kv = arenas("kivi", 96, 96, (2, 4))
