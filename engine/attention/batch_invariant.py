@@ -21,7 +21,7 @@ from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
 from engine.attention.transfer import on_device
 from engine.cache.codecs import unpack_slots
-from engine.cache.packed import CHANNEL_GROUP, PACKED_KINDS, PLAIN_KINDS, PackedKV
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import Batch
 
@@ -118,8 +118,7 @@ def _attend_chain(
     queries = [_query_tile(q, chain, tile, kv_heads) for tile in tiles]
     done = [_empty(query, v_dim) for query in queries]
     for key_tile in range(sight.first // KEY_TILE, -(-sight.stop // KEY_TILE)):
-        # Packed along the tokens, a group is read whole.
-        first = sight.first // CHANNEL_GROUP * CHANNEL_GROUP if kv.kind == "kivi" else sight.first
+        first = sight.first // kv.granule * kv.granule
         seen = slice(max(first, key_tile * KEY_TILE), min(sight.stop, (key_tile + 1) * KEY_TILE))
         taken = unpack_slots(kv, chain.slots[seen], q.dtype)
         k, v = (_key_tile(part, key_tile, seen) for part in taken)

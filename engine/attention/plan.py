@@ -68,18 +68,18 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool = False
+    batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, granule: int = 1
 ) -> Plan:
     """Plan the batch. Reads only the host mirror, so it does not wait for the device.
 
-    ``pairs``: pages are read two by two, from an even one on (the kind "kivi", whose groups are as long).
+    Pages are read ``granule`` by ``granule``, as many as `PackedKV.granule` tokens fill.
     """
     host = batch.host
     single = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] == 1]
     together = worth_padding(batch, [host.kv_len[s] for s in single])
-    padded = _pad(batch, spec, group, single, dtype, pairs) if together else None
+    padded = _pad(batch, spec, group, single, dtype, granule) if together else None
     alone = [s for s in range(host.S) if host.row_start[s + 1] - host.row_start[s] > 1] if together else range(host.S)
-    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype, pairs) for s in alone], padded)
+    return Plan([_source(batch, spec, group, s, heads_per_kv, dtype, granule) for s in alone], padded)
 
 
 def worth_padding(batch: Batch, lengths: list[int]) -> bool:
@@ -89,11 +89,11 @@ def worth_padding(batch: Batch, lengths: list[int]) -> bool:
     return len(lengths) > 2 and max(lengths) <= MAX_PADDED_KV and max(lengths) * len(lengths) <= 2 * sum(lengths)
 
 
-def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype, pairs: bool) -> Padded:
+def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: torch.dtype, granule: int) -> Padded:
     host, device = batch.host, batch.page_table.device
     longest = max(host.kv_len[s] for s in single)
     pages = -(-longest // PAGE_SIZE)
-    pages += pages % 2 if pairs else 0
+    pages += -pages % granule
     table, lengths = batch.page_table[group, : host.S, :pages], batch.kv_len[: host.S]
     rows = None
     if len(single) < host.S:
@@ -108,13 +108,13 @@ def _pad(batch: Batch, spec: AttnSpec, group: int, single: list[int], dtype: tor
 
 
 def _source(
-    batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype, pairs: bool
+    batch: Batch, spec: AttnSpec, group: int, sequence: int, heads_per_kv: int, dtype: torch.dtype, granule: int
 ) -> Source:
     host = batch.host
     begin, end, kv_len = host.row_start[sequence], host.row_start[sequence + 1], host.kv_len[sequence]
     start = kv_len - (end - begin)  # index of the first row
     reach = kv_len if spec.window is None else spec.window
-    base, first_slot, taken = place(batch, group, sequence, max(0, start + 1 - reach), kv_len, pairs)
+    base, first_slot, taken = place(batch, group, sequence, max(0, start + 1 - reach), kv_len, granule)
     if host.trees and host.trees[sequence]:
         blocks = [_tree_block(batch, spec, sequence, base, heads_per_kv, dtype)]
     else:
@@ -127,11 +127,11 @@ def _source(
 
 
 def place(
-    batch: Batch, group: int, sequence: int, lo: int, hi: int, pairs: bool = False
+    batch: Batch, group: int, sequence: int, lo: int, hi: int, granule: int = 1
 ) -> tuple[int, int, Tensor | None]:
     """Where the keys [lo, hi) are: the index of the first key on their pages, and `Source`'s first two fields."""
     first, stop = lo // PAGE_SIZE, -(-hi // PAGE_SIZE)
-    first -= first % 2 if pairs else 0
+    first -= first % granule
     pages = batch.host.pages[group][sequence]
     if batch.host.first_page[group][sequence] >= 0 or _consecutive(pages[first:stop]):
         return first * PAGE_SIZE, pages[first] * PAGE_SIZE, None

@@ -50,7 +50,7 @@ def make_ranged_plan(
     heads_per_kv: int,
     dtype: torch.dtype,
     keys: KeyRange,
-    pairs: bool = False,
+    granule: int = 1,
 ) -> Plan:
     """As `make_plan`, for ranges. Rows that see nothing may be in no block: their result is (0, -inf)."""
     trees = batch.host.trees
@@ -59,10 +59,10 @@ def make_ranged_plan(
     single = [sight for sight in sights if sight.length == 1 and not (trees and trees[sight.sequence])]
     lengths = [sight.span()[1] - sight.span()[0] // PAGE_SIZE * PAGE_SIZE for sight in single]
     together = worth_padding(batch, lengths)
-    padded = _pad(batch, group, single, dtype, pairs) if together else None
+    padded = _pad(batch, group, single, dtype, granule) if together else None
     padded_too = {sight.sequence for sight in single} if together else set()
     alone = [sight for sight in sights if sight.sequence not in padded_too]
-    return Plan([_source(batch, spec, group, sight, heads_per_kv, dtype, keys, pairs) for sight in alone], padded)
+    return Plan([_source(batch, spec, group, sight, heads_per_kv, dtype, keys, granule) for sight in alone], padded)
 
 
 def _sight(batch: Batch, spec: AttnSpec, sequence: int, keys: KeyRange) -> _Sight:
@@ -87,13 +87,13 @@ def _sight(batch: Batch, spec: AttnSpec, sequence: int, keys: KeyRange) -> _Sigh
     )
 
 
-def _pad(batch: Batch, group: int, single: list[_Sight], dtype: torch.dtype, pairs: bool) -> Padded:
+def _pad(batch: Batch, group: int, single: list[_Sight], dtype: torch.dtype, granule: int) -> Padded:
     """Each sequence's pages from its own first key on; those that others need besides are page 0, masked."""
     device, tables = batch.page_table.device, batch.host.pages[group]
-    step = 2 * PAGE_SIZE if pairs else PAGE_SIZE
+    step = granule * PAGE_SIZE
     begins = [int(sight.lo[0]) // step * step // PAGE_SIZE for sight in single]
     width = max(-(-int(sight.hi[0]) // PAGE_SIZE) - begin for sight, begin in zip(single, begins, strict=True))
-    width += width % 2 if pairs else 0
+    width += -width % granule
     pages = np.zeros((len(single), width), dtype=np.int64)
     seen = np.zeros((len(single), width * PAGE_SIZE), dtype=np.bool_)
     for i, sight in enumerate(single):
@@ -118,10 +118,10 @@ def _source(
     heads_per_kv: int,
     dtype: torch.dtype,
     keys: KeyRange,
-    pairs: bool,
+    granule: int,
 ) -> Source:
     lo, hi = sight.span()
-    base, first_slot, taken = place(batch, group, sight.sequence, lo, hi, pairs)
+    base, first_slot, taken = place(batch, group, sight.sequence, lo, hi, granule)
     if batch.host.trees and batch.host.trees[sight.sequence]:
         blocks = [_tree_block(batch, spec, sight, base, heads_per_kv, dtype, keys)]
     else:

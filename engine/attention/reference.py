@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.transfer import on_device
 from engine.cache.codecs import unpack_slots
-from engine.cache.packed import CHANNEL_GROUP, PACKED_KINDS, PLAIN_KINDS, PackedKV
+from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import MAX_TREE_ROWS, Batch
 
@@ -44,9 +44,7 @@ class ReferenceAttention:
             begin, end, kv_len = starts[s], starts[s + 1], lengths[s]
             slots, seen = slots_of(batch, group, s, kv_len), visible(batch, spec, s, kv_len, keys=keys)
             if keys is not None:  # a key that no row sees may be any number, and 0 * NaN is NaN
-                used = seen.any(0)
-                if kv.kind == "kivi":  # packed along the tokens, a group is read whole
-                    used = _whole_groups(used)
+                used = _whole_groups(seen.any(0), kv.granule)
                 slots, seen = slots[used], seen[:, used]
             k, v = unpack_slots(kv, slots, q.dtype)
             o, lse = attend_dense(q[begin:end], k, v, spec, seen)
@@ -54,10 +52,10 @@ class ReferenceAttention:
         return out, lse_out if need_lse else None
 
 
-def _whole_groups(used: Tensor) -> Tensor:
-    """Keys [N] of which any in their group of 32 is used."""
-    rest = -used.shape[0] % CHANNEL_GROUP
-    groups = torch.nn.functional.pad(used, (0, rest)).view(-1, CHANNEL_GROUP)
+def _whole_groups(used: Tensor, size: int) -> Tensor:
+    """Keys [N] of which any in their group of so many is used: those are read together."""
+    rest = -used.shape[0] % size
+    groups = torch.nn.functional.pad(used, (0, rest)).view(-1, size)
     return groups.any(1, keepdim=True).expand_as(groups).flatten()[: used.shape[0]]
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.cache.codecs import unpack_pages
 from engine.cache.packed import PACKED_KINDS, PackedKV
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.native.library import BFLOAT16, find
 
 
@@ -46,7 +46,7 @@ class Scratch:
         slots = pages.shape[0] * PAGE_SIZE
         self._k, k = _room(self._k, (slots, kv.kv_heads, kv.k_dim), torch.bfloat16, pages.device)
         self._v, v = _room(self._v, (slots, kv.kv_heads, kv.v_dim), torch.bfloat16, pages.device)
-        whole = pages.shape[0] - (pages.shape[0] % 2 if kv.kind == "kivi" else 0)
+        whole = pages.shape[0] - pages.shape[0] % pages_for(kv.granule)
         self._library.unpack_pages(kv, pages[:whole].int().contiguous(), k, v)
         for part in (k, v):
             part[whole * PAGE_SIZE :] = 0  # without its pair a page is not packed yet

@@ -18,7 +18,7 @@ from engine.attention.plan import Block, Padded, Plan, Source, make_plan
 from engine.attention.ranged_plan import make_ranged_plan
 from engine.attention.scratch import Scratch
 from engine.cache.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.core.batch import Batch
 
 _flash_cpu = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
@@ -104,9 +104,9 @@ class SdpaAttention:
         found = plans.get(key)
         if found is None:
             plan = (
-                make_plan(batch, spec, group, heads_per_kv, q.dtype, kv.kind == "kivi")
+                make_plan(batch, spec, group, heads_per_kv, q.dtype, pages_for(kv.granule))
                 if keys is None
-                else make_ranged_plan(batch, spec, group, heads_per_kv, q.dtype, keys, kv.kind == "kivi")
+                else make_ranged_plan(batch, spec, group, heads_per_kv, q.dtype, keys, pages_for(kv.granule))
             )
             found = plans[key] = (plan, keys)
         return found[0]

@@ -50,6 +50,11 @@ class PackedKV(NamedTuple):
     bounds: Tensor | None = None
 
     @property
+    def granule(self) -> int:
+        """Tokens that are read together, from a multiple of so many on: where keys share scales along them."""
+        return CHANNEL_GROUP if self.kind == "kivi" else 1
+
+    @property
     def kv_heads(self) -> int:
         return self.k.shape[1]
 
