@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 
 from engine.cache.pool import PAGE_SIZE, PagePool
-from engine.cache.radix_node import TREE, Held, Inserted, Key, Match, Node, Tier, common, leading, tokens_of
+from engine.cache.radix_node import TREE, Drafts, Held, Inserted, Key, Match, Node, Tier, common, leading, tokens_of
 
 
 class PrefixTree:
@@ -56,7 +56,8 @@ class PrefixTree:
         node = self._root(namespace)
         pages: list[int] = []
         held: list[Node] = []
-        count = drafted = held_pages = 0
+        drafted = Drafts()
+        count = held_pages = 0
         while count < len(keys):
             child = node.children.get(keys[count])
             if child is None:
@@ -78,7 +79,7 @@ class PrefixTree:
         last = held[0].parent if held else node
         assert last is not None
         partial = None if held else self._partial(node, keys, count, tail)
-        return Match(last, pages, drafted * PAGE_SIZE, held, held_pages, partial)
+        return Match(last, pages, drafted, held, held_pages, partial)
 
     def _partial(self, node: Node, keys: Sequence[Key], count: int, tail: Sequence[int]) -> tuple[Node, int] | None:
         """The child page that shares the most of what follows; a few children are looked at, no more."""
@@ -114,9 +115,9 @@ class PrefixTree:
     # --- coming and going ----------------------------------------------------------------------------------------
 
     def insert(
-        self, namespace: Hashable, keys: Sequence[Key], pages: Sequence[int], drafted: int = 0, chat: str = ""
+        self, namespace: Hashable, keys: Sequence[Key], pages: Sequence[int], drafted: Drafts = Drafts(), chat: str = ""
     ) -> Inserted:
-        """Keep these pages of a text from its beginning on; of ``drafted`` tokens the draft model's arena has its part.
+        """Keep these pages of a text from its beginning on; ``drafted`` says how far other arenas have their part.
 
         The tree takes a reference of its own to pages that are new to it.
         """
@@ -126,7 +127,7 @@ class PrefixTree:
             at = len(kept)
             child = node.children.get(keys[at])
             if child is None:
-                flags = bytearray((i + 1) * PAGE_SIZE <= drafted for i in range(at, len(keys)))
+                flags = bytearray(drafted.flags((i + 1) * PAGE_SIZE) for i in range(at, len(keys)))
                 child = self._new(node, list(keys[at:]), list(pages[at : len(keys)]), flags)
                 self._account(child)
             else:
@@ -137,8 +138,8 @@ class PrefixTree:
                     child.drafted = bytearray(shared)
                     self._bring(child, list(pages[at : at + shared]))
                 for i in range(shared):
-                    if child.pages[i] == pages[at + i] and (at + i + 1) * PAGE_SIZE <= drafted:
-                        child.drafted[i] = 1
+                    if child.pages[i] == pages[at + i]:
+                        child.drafted[i] |= drafted.flags((at + i + 1) * PAGE_SIZE)
             child.chat = chat or child.chat
             self._touch(child)
             kept += child.pages

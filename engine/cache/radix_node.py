@@ -54,11 +54,26 @@ class Tier(Protocol):
         """Forget the content."""
 
 
+class Drafts(NamedTuple):
+    """How many tokens of a text, from its first on, the arenas beside the target's hold too: a draft ``model``'s, and
+    a ``head``'s that reads the target's states (EAGLE, multi-token layers)."""
+
+    model: int = 0
+    head: int = 0
+
+    def at_most(self, tokens: int) -> Drafts:
+        return Drafts(min(self.model, tokens), min(self.head, tokens))
+
+    def flags(self, tokens: int) -> int:
+        """Which arenas hold the first ``tokens`` tokens, as bits."""
+        return (self.model >= tokens) | (self.head >= tokens) << 1
+
+
 class Node:
     """A run of pages after those of its parent: in the device's ``pages``, or ``held`` by a tier below.
 
-    Below a held node all are held. ``locks`` counts the sequences that read it or what follows it. ``drafted[i]`` says
-    that the draft model's arena holds page i too.
+    Below a held node all are held. ``locks`` counts the sequences that read it or what follows it. ``drafted[i]`` are
+    :meth:`Drafts.flags`: which other arenas hold page i too.
     """
 
     __slots__ = (
@@ -106,7 +121,7 @@ class Match(NamedTuple):
 
     node: Node
     pages: list[int]
-    drafted: int
+    drafted: Drafts
     held: list[Node]
     held_pages: int
     partial: tuple[Node, int] | None
@@ -127,9 +142,13 @@ def common(keys: Sequence[Key], text: Sequence[Key], at: int) -> int:
     return next(i for i in range(n) if keys[i] != text[at + i])
 
 
-def leading(node: Node, drafted: int, before: int) -> int:
-    """Pages from the beginning of the text that the draft model has, after another node of it."""
-    if drafted < before:
-        return drafted
-    missing = node.drafted.find(0)
-    return before + (len(node.drafted) if missing < 0 else missing)
+def leading(node: Node, drafted: Drafts, before: int) -> Drafts:
+    """Tokens from the beginning of the text that other arenas have, after another node, the text's page ``before``."""
+
+    def after(known: int, bit: int) -> int:
+        if known < before * PAGE_SIZE:
+            return known
+        missing = next((i for i, flags in enumerate(node.drafted) if not flags & bit), len(node.drafted))
+        return (before + missing) * PAGE_SIZE
+
+    return Drafts(after(drafted.model, 1), after(drafted.head, 2))

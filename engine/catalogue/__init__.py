@@ -114,7 +114,7 @@ def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[C
         value=values[entry.key],
         scope=entry.scope,
         applies=entry.applies,
-        exactness=entry.exactness,
+        exactness=entry.exactness_of(values[entry.key]),
         explains=entry.explains,
         shows=entry.shows,
         reference=entry.reference,

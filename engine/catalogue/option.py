@@ -16,12 +16,20 @@ Capability = Literal[
     "sliding window",
     "page bounds",
     "packed cache",
+    "several layers",
+    "medusa heads",
+    "eagle head",
+    "mtp layers",
 ]
 """What a switch may need before it can apply."""
 
 MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "draft model": "Needs a draft model: load one beside the model.",
+    "several layers": "This model has too few layers to guess with some of them.",
+    "medusa heads": "This model has no Medusa heads: kvasir train-heads makes them, or load theirs beside the model.",
+    "eagle head": "This model has no EAGLE head: kvasir train-heads makes one, or load one beside the model.",
+    "mtp layers": "This checkpoint brings no layers that predict further tokens.",
     "packed weights": "This model's weights are not packed: each has 16 or 32 bits.",
     "sliding window": "This model's positions or its cache allow no window.",
     "page bounds": "This model's cache keeps no bounds of its pages, by which they could be ranked.",
@@ -36,11 +44,12 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One value of a choice: its key, its name in the window, and what it needs."""
+    """One value of a choice: its key, its name in the window, what it needs, and its exactness where it has its own."""
 
     key: str
     title: str
     needs: tuple[Capability, ...] = ()
+    exactness: Exactness | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +86,11 @@ class Option:
         if isinstance(self.default, bool):
             return "bool"
         return "int" if isinstance(self.default, int) else "float"
+
+    def exactness_of(self, value: Value) -> Exactness:
+        """How exact the option is at a value."""
+        own = next((choice.exactness for choice in self.choices if choice.key == value), None)
+        return own or self.exactness
 
     def parse(self, value: Value) -> Value:
         """``value`` as this option's own type. Raises :class:`OptionError` with a sentence otherwise."""

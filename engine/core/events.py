@@ -75,9 +75,11 @@ class ErrorEvent(NamedTuple):
 
 
 class GuessRecord(NamedTuple):
-    """What one proposer did in a step. ``proposed[i]`` and ``accepted[i]`` count guesses at depth i + 1.
+    """What one proposer did in a step. ``proposed[i]`` and ``accepted[i]`` count answers: those for which it guessed to
+    depth i + 1 (however many branches), and those that kept a guess there.
 
-    ``draft_length`` is the longest chain it was asked for; ``off_reason`` says why it was asked for none.
+    ``draft_length`` is the greatest depth it was asked for, ``tree_nodes`` the most guesses of one answer;
+    ``off_reason`` says why it was asked for none. ``guesses`` counts all, ``reasoning`` is the controller's line.
     """
 
     proposer: str
@@ -85,6 +87,9 @@ class GuessRecord(NamedTuple):
     accepted: tuple[int, ...]
     draft_length: int
     off_reason: str = ""
+    tree_nodes: int = 0
+    guesses: int = 0
+    reasoning: str = ""
 
 
 class HostSeconds(NamedTuple):

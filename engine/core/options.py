@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import NamedTuple, cast, get_args
+from typing import Literal, NamedTuple, cast, get_args
 
 from engine import catalogue
 from engine.cache.kinds import KVKind
@@ -13,17 +13,27 @@ from engine.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value
 from engine.scheduling.preemption import Mode
 
+Acceptance = Literal["keyed", "ratio", "typical"]
+"""How guesses are judged: by the very tokens that would have been drawn, by the ratio test, by typical acceptance."""
 _ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
 class RequestOptions(NamedTuple):
-    """The switches that hold for one request from its arrival on. ``draft_length`` 0 is automatic."""
+    """The switches that hold for one request from its arrival on.
+
+    ``draft_length``, ``tree_nodes`` and ``exit_layer`` 0 are automatic.
+    """
 
     kv_cache: bool = True
     speculation: str = "off"
     draft_length: int = 0
     prefix_cache: bool = True
     policy: PagePolicy = KeepAll()
+    ngram_first: bool = True
+    ngram_chats: bool = False
+    tree_nodes: int = 0
+    exit_layer: int = 0
+    acceptance: Acceptance = "keyed"
 
 
 class EngineOptions:
@@ -69,6 +79,11 @@ class EngineOptions:
             speculation=str(values["speculation"]),
             draft_length=int(values["draft_length"]),
             prefix_cache=bool(values["prefix_cache"]),
+            ngram_first=bool(values["ngram_first"]),
+            ngram_chats=bool(values["ngram_chats"]),
+            tree_nodes=int(values["tree_nodes"]),
+            exit_layer=int(values["exit_layer"]),
+            acceptance=cast(Acceptance, values["acceptance"]),
             policy=policy_of(
                 str(values["page_policy"]), int(values["window_tokens"]), int(values["quest_tokens"]), prompt_length
             ),

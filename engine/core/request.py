@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from engine.cache.policies import Quest, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.radix_node import Drafts
 from engine.core.options import RequestOptions
 from engine.protocol import Timings, Usage
 from engine.sampling.params import SamplingParams
@@ -22,7 +23,7 @@ class Request:
     """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
 
     There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
-    ``draft_computed`` says the same of the draft model's arena. ``pages`` cover what is computed; the first ``shared``
+    ``drafts`` says the same of the arenas of those who guess. ``pages`` cover what is computed; the first ``shared``
     of them belong to the prefix tree too. ``arrival`` numbers requests in order of arrival. ``cached_tokens`` were
     found in the cache when it was first admitted. Times are seconds of the engine's clock. Only the engine thread
     touches a request.
@@ -37,8 +38,8 @@ class Request:
         "cached_tokens",
         "chat",
         "context",
-        "draft_computed",
         "draft_length",
+        "drafts",
         "first_token_at",
         "fork_of",
         "found",
@@ -88,7 +89,7 @@ class Request:
         self.history: History | None = None
         self.draft_length: DraftLength | None = None
         self.num_computed = 0
-        self.draft_computed = 0
+        self.drafts = Drafts()
         self.pages: list[int] = []
         self.namespace: Hashable = None
         self.chat = ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from engine.core.answers import Drawn
 from engine.core.request import Request
@@ -64,9 +65,9 @@ def draws_of(request: Request, tree: DraftTree) -> list[Draw]:
     return [Draw(*fixed, tree.path(node), request.history) for node in range(-1, len(tree.tokens))]
 
 
-def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None], speculation: str) -> list[Drawn]:
+def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None]) -> list[Drawn]:
     """The tokens of a verdict in order; the row that drew node i's token is its parent's."""
-    source: Source = "draft" if speculation == "draft" else "ngram"
+    source = cast(Source, tree.proposer)
     rows = (-1, *verdict.nodes)
     run = [Drawn(tree.tokens[node], source, logprobs[rows[i] + 1]) for i, node in enumerate(verdict.nodes)]
     run.append(Drawn(verdict.token, verdict.source, logprobs[rows[-1] + 1]))

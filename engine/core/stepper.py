@@ -214,7 +214,7 @@ class Stepper:
     ) -> int:
         verdict = verify(tree, targets)
         self.pilot.observe(request, tree, verdict)
-        outcome = extend(request, run_of(verdict, tree, logprobs, request.options.speculation), self._eos)
+        outcome = extend(request, run_of(verdict, tree, logprobs), self._eos)
         self._count(request, tree, verdict, outcome)
         for event in outcome.events:
             self._emit(event)

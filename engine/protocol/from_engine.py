@@ -158,7 +158,11 @@ class QueueCounts(Part, frozen=True):
 
 
 class Acceptance(Part, frozen=True):
-    """Of one proposer, over the last seconds. ``by_depth[i]``: share of the guesses proposed at depth i+1 accepted."""
+    """Of one proposer, over the last seconds.
+
+    ``by_depth[i]``: of the rounds that guessed to depth i+1, the share that kept a guess there. ``reasoning`` is the
+    controller's latest line: what it chose and why.
+    """
 
     proposer: str
     proposed: int
@@ -166,6 +170,11 @@ class Acceptance(Part, frozen=True):
     by_depth: list[float]
     draft_length: int
     off_reason: str = ""
+    tree_nodes: int = 0
+    """Guesses in one round at most; more than ``draft_length`` where they branch."""
+    tokens_per_step: float = 1.0
+    """What a round gave an answer: the guesses accepted and the model's own token."""
+    reasoning: str = ""
 
 
 class Telemetry(Message, tag="telemetry", frozen=True):

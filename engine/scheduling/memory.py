@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, cast
 
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.radix import PrefixTree
-from engine.cache.radix_node import Held, Key, Node, Tier
+from engine.cache.radix_node import Drafts, Held, Key, Node, Tier
 from engine.scheduling.policy import S, keys_of
 from engine.scheduling.recent_memory import Content, RecentMemory
 
@@ -102,7 +102,7 @@ class Memory(Generic[S]):
         sequence.node, sequence.shared = node, len(match.pages)
         self.pool.retain(pages, sequence.owner)
         sequence.pages, sequence.num_computed = pages, tokens
-        sequence.draft_computed = min(match.drafted, tokens)
+        sequence.drafts = match.drafted.at_most(tokens)
 
     def take_less(self, sequence: S) -> bool:
         """Give up what takes a page more than it spares: one of which only a part was found; whether there was one.
@@ -116,7 +116,7 @@ class Memory(Generic[S]):
             return False
         self.shrink(sequence, sequence.shared)
         sequence.num_computed = sequence.shared * PAGE_SIZE
-        sequence.draft_computed = min(sequence.draft_computed, sequence.num_computed)
+        sequence.drafts = sequence.drafts.at_most(sequence.num_computed)
         self._lock_no_more_than_shared(sequence)
         return True
 
@@ -137,7 +137,7 @@ class Memory(Generic[S]):
             self.tree.lock(other.node)
         sequence.node, sequence.shared = other.node, min(other.shared, len(pages))
         sequence.pages, sequence.num_computed = pages, start
-        sequence.draft_computed = min(other.draft_computed, start)
+        sequence.drafts = other.drafts.at_most(start)
         return True
 
     def restore(self, sequence: S) -> None:
@@ -160,7 +160,7 @@ class Memory(Generic[S]):
         self.grow(sequence, pages_for(sequence.num_computed))
         main, recent = self.tier, self.recent
         if not (main.take(held, sequence.pages) if recent is None else recent.take(held, sequence, main)):
-            sequence.num_computed = sequence.draft_computed = 0
+            sequence.num_computed, sequence.drafts = 0, Drafts()
 
     def _restore(self, sequence: S, keys: list[Key]) -> None:
         """What follows the matched pages in a tier below: node by node, as long as the text goes on."""
@@ -294,16 +294,14 @@ class Memory(Generic[S]):
         if sequence.namespace is None or count <= sequence.shared or 0 in sequence.pages[:count]:
             return
         keys = self.keys(sequence, count * PAGE_SIZE)
-        inserted = self.tree.insert(
-            sequence.namespace, keys, sequence.pages[:count], sequence.draft_computed, sequence.chat
-        )
+        inserted = self.tree.insert(sequence.namespace, keys, sequence.pages[:count], sequence.drafts, sequence.chat)
         for i in range(sequence.shared, count):
             mine, kept = sequence.pages[i], inserted.pages[i]
             if mine != kept:
                 self.pool.retain([kept], sequence.owner)
                 self.pool.release([mine], sequence.owner)
                 sequence.pages[i] = kept
-                sequence.draft_computed = min(sequence.draft_computed, i * PAGE_SIZE)
+                sequence.drafts = sequence.drafts.at_most(i * PAGE_SIZE)
         self._share(sequence, inserted.node, count)
 
     def close(self, sequence: S) -> None:
@@ -319,20 +317,21 @@ class Memory(Generic[S]):
         if sequence.node is not None:
             self.tree.unlock(sequence.node)
         sequence.held = sequence.node = None
-        sequence.shared = sequence.num_computed = sequence.draft_computed = 0
+        sequence.shared = sequence.num_computed = 0
+        sequence.drafts = Drafts()
 
     def preempt(self, sequence: S) -> None:
         """Take the sequence's pages: what they hold goes to the tier, or is computed again later (if not found)."""
-        computed, drafted = sequence.num_computed, sequence.draft_computed
+        computed, drafted = sequence.num_computed, sequence.drafts
         held = self._put(sequence) if self.tier is not None else None
         if held is not None and self.recent is not None:
-            drafted = min(drafted, self.recent.packed(sequence))
+            drafted = drafted.at_most(self.recent.packed(sequence))
         if held is None:
             self.commit(sequence)
         self.close(sequence)
         sequence.found = -1, 0
         if held is not None:
-            sequence.held, sequence.num_computed, sequence.draft_computed = held, computed, drafted
+            sequence.held, sequence.num_computed, sequence.drafts = held, computed, drafted
 
     def _put(self, sequence: S) -> Held | None:
         """The sequence's pages in the tier, if they are to go there and there is room."""

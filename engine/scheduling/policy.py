@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Protocol, TypeVar
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.radix_node import Held, Key, Node, page_keys
+from engine.cache.radix_node import Drafts, Held, Key, Node, page_keys
 
 
 class Schedulable(Protocol):
@@ -16,7 +16,7 @@ class Schedulable(Protocol):
     tokens: list[int]
     prompt_length: int
     num_computed: int
-    draft_computed: int
+    drafts: Drafts
     pages: list[int]
     last_step: int
     preemptions: int

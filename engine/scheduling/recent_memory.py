@@ -174,7 +174,7 @@ class RecentMemory(Generic[S]):
         sequence.node, sequence.shared, sequence.pages = match.node, len(match.pages), list(match.pages)
         self.pool.retain(hit.pages, sequence.owner)
         sequence.recent = [0] * (hit.packed // PAGE_SIZE) + hit.pages
-        sequence.num_computed, sequence.draft_computed = hit.tokens, min(match.drafted, hit.packed)
+        sequence.num_computed, sequence.drafts = hit.tokens, match.drafted.at_most(hit.packed)
         self.snapshots.touch(hit.snapshot)
 
     # --- it waits in a tier below --------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Guesses from a small model with the same vocabulary, whose keys and values live on the same page numbers.
 
 It samples with the target's own settings and noise, so that where both models agree on the scores they agree on the
-token, at any temperature. Its arena may lag behind: ``Request.draft_computed`` counts the tokens it holds, and what is
+token, at any temperature. Its arena may lag behind: ``Request.drafts`` counts the tokens it holds, and what is
 missing is fed with the next pass. So nothing special happens after a fully accepted chain, whose last guess the draft
 never read, nor after preemption.
 """
@@ -19,7 +19,7 @@ from engine.core.batch import ForwardOutput
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.sampling.sampler import Draw, sample
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Work
+from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
 
 
 class DraftRunner(Protocol):
@@ -36,6 +36,7 @@ class DraftModelProposer:
 
     name = "draft"
     needs_hidden: frozenset[int] = frozenset()
+    branches = False
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class DraftModelProposer:
         self._weight_bytes, self._kv_bytes, self._max_rows = weight_bytes, kv_bytes_per_token, max_rows
         self._work = Work()
 
-    def propose(self, asks: Sequence[Ask], hidden: dict[int, Tensor] | None = None) -> list[DraftTree]:
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """See :meth:`engine.speculation.base.Proposer.propose`."""
         chains: list[list[int]] = [[] for _ in asks]
         active = self._catch_up(asks, chains)
@@ -73,14 +74,16 @@ class DraftModelProposer:
             ]
             self._guess(rows, active, asks, chains)
             depth += 1
-        return [DraftTree(tuple(chain)) if chain else NO_GUESS for chain in chains]
+        return [DraftTree(tuple(chain), proposer=self.name) if chain else NO_GUESS for chain in chains]
 
-    def observe(
-        self, request: Request, tree: DraftTree, accepted: int, hidden: dict[int, Tensor] | None = None
-    ) -> None:
+    def see(self, seen: Sequence[Seen]) -> None:
+        """It needs no states."""
+
+    def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
         """The arena holds every guess but the last, and of those the accepted ones are right."""
         if tree.tokens:
-            request.draft_computed += min(accepted, len(tree.tokens) - 1)
+            read = request.drafts.model + min(len(nodes), len(tree.tokens) - 1)
+            request.drafts = request.drafts._replace(model=read)
 
     def release(self, request: Request) -> None:
         """Nothing is kept: pages and lengths belong to the request."""
@@ -95,9 +98,9 @@ class DraftModelProposer:
         guessing: list[int] = []
         left = self._max_rows
         fed: list[tuple[Request, int]] = []
-        for place, (request, budget, end) in enumerate(asks):
+        for place, (request, budget, end, _) in enumerate(asks):
             goal = request.known if budget else end
-            start = request.draft_computed
+            start = request.drafts.model
             stop = min(goal, start + left)
             if stop <= start:
                 continue
@@ -111,7 +114,7 @@ class DraftModelProposer:
         if rows:
             self._guess(rows, guessing, asks, chains)
         for request, stop in fed:
-            request.draft_computed = stop
+            request.drafts = request.drafts._replace(model=stop)
         return guessing
 
     def _guess(
@@ -137,7 +140,7 @@ class DraftModelProposer:
 
     def _done(self, ask: Ask, chain: list[int]) -> bool:
         ended = chain[-1] in self._eos_ids and not ask.request.params.ignore_eos
-        return ended or len(chain) >= ask.budget
+        return ended or len(chain) >= min(ask.budget, ask.depth)
 
 
 def _fit(logits: Tensor, vocabulary: int) -> Tensor:

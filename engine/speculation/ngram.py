@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from torch import Tensor
-
 from engine.core.request import Request
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Work
+from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
 
 N_MAX = 4
 N_MIN = 2
@@ -52,11 +50,12 @@ class NgramProposer:
 
     name = "ngram"
     needs_hidden: frozenset[int] = frozenset()
+    branches = False
 
     def __init__(self) -> None:
         self._indexes: dict[tuple[str, int], NgramIndex] = {}
 
-    def propose(self, asks: Sequence[Ask], hidden: dict[int, Tensor] | None = None) -> list[DraftTree]:
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """See :meth:`engine.speculation.base.Proposer.propose`."""
         return [self._propose(ask) if ask.budget else NO_GUESS for ask in asks]
 
@@ -64,11 +63,12 @@ class NgramProposer:
         tokens = ask.request.tokens
         index = self._indexes.setdefault(ask.request.owner, NgramIndex())
         index.extend(tokens)
-        return DraftTree(index.lookup(tokens, ask.budget))
+        return DraftTree(index.lookup(tokens, min(ask.budget, ask.depth)), proposer=self.name)
 
-    def observe(
-        self, request: Request, tree: DraftTree, accepted: int, hidden: dict[int, Tensor] | None = None
-    ) -> None:
+    def see(self, seen: Sequence[Seen]) -> None:
+        """It needs no states."""
+
+    def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
         """Nothing to learn: the index reads the tokens themselves."""
 
     def release(self, request: Request) -> None:

@@ -9,7 +9,7 @@ from engine.core.events import GuessRecord
 from engine.core.request import Request
 from engine.scheduling.scheduler import Slice
 from engine.speculation.autolength import Acceptance, Costs, DraftLength
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Proposer, Work
+from engine.speculation.base import NO_GUESS, Ask, DraftTree, Proposer, Seen, Work
 from engine.speculation.verifier import Verdict
 
 
@@ -78,13 +78,26 @@ class Pilot:
             total = Work(total.seconds + work.seconds, total.passes + work.passes, total.bytes_read + work.bytes_read)
         return trees, total
 
+    def needs_hidden(self, slices: Sequence[Slice[Request]]) -> frozenset[int]:
+        """The layers whose input states :meth:`see` wants of this step."""
+        concerned = {piece.sequence.options.speculation for piece in slices}
+        layers = (proposer.needs_hidden for name, proposer in self._proposers.items() if name in concerned)
+        return frozenset().union(*layers)
+
+    def see(self, seen: Sequence[Seen]) -> None:
+        """Rows of this step that are part of their requests now, with the states that were asked for."""
+        for name, proposer in self._proposers.items():
+            mine = [each for each in seen if each.request.options.speculation == name] if proposer.needs_hidden else []
+            if mine:
+                proposer.see(mine)
+
     def observe(self, request: Request, tree: DraftTree, verdict: Verdict) -> None:
         """Learn what became of a tree."""
         if not tree.tokens:
             return
-        name = request.options.speculation
+        name = tree.proposer
         accepted = len(verdict.nodes)
-        self._proposers[name].observe(request, tree, accepted)
+        self._proposers[name].observe(request, tree, verdict.nodes)
         if request.draft_length is not None:
             request.draft_length.observe(len(tree.tokens), accepted)
         self._tallies.setdefault(name, _Tally()).count(len(tree.tokens), accepted)

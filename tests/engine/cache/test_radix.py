@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tree_support import Library, Text, keys, tokens
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.radix_node import TREE, Node, page_keys
+from engine.cache.radix_node import TREE, Drafts, Node, page_keys
 
 
 def test_a_text_is_found_as_far_as_it_agrees() -> None:
@@ -44,8 +44,8 @@ def test_a_split_keeps_locks_and_draft_flags() -> None:
     assert (len(match.node.pages), match.node.locks, match.node.chat) == (1, 1, "a")
     assert (len(node.pages), node.locks) == (3, 1)
     assert (list(match.node.drafted), list(node.drafted)) == ([1], [1, 0, 0])
-    assert match.drafted == PAGE_SIZE
-    assert library.tree.match("", keys((1, 2, 3, 4))).drafted == 2 * PAGE_SIZE
+    assert match.drafted.model == PAGE_SIZE
+    assert library.tree.match("", keys((1, 2, 3, 4))).drafted.model == 2 * PAGE_SIZE
     assert library.tree.evictable == 0
     library.tree.unlock(node)
     library.check()
@@ -56,10 +56,10 @@ def test_drafted_pages_count_only_from_the_beginning_on() -> None:
     library = Library()
     library.insert((1, 2))
     owner, pages = library.write((1, 2, 3))
-    library.tree.insert("", keys((1, 2, 3)), pages, drafted=3 * PAGE_SIZE)
+    library.tree.insert("", keys((1, 2, 3)), pages, drafted=Drafts(3 * PAGE_SIZE))
     library.pool.release_all(owner)
     # The first two are duplicates, whose draft part nobody wrote.
-    assert library.tree.match("", keys((1, 2, 3))).drafted == 0
+    assert library.tree.match("", keys((1, 2, 3))).drafted.model == 0
 
 
 def test_the_page_that_begins_alike() -> None:
@@ -174,7 +174,7 @@ def test_what_was_read_again_replaces_what_the_tier_kept() -> None:
     library.tree.evict(3)
     library.insert((1, 2), drafted=0)
     assert library.found((1, 2, 3)) == 2
-    assert library.tree.match("", keys((1, 2))).drafted == 0, "the draft model has not read it again"
+    assert library.tree.match("", keys((1, 2))).drafted.model == 0, "the draft model has not read it again"
     assert library.tier is not None
     assert library.tier.used == 1
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix import PrefixTree
-from engine.cache.radix_node import Held, Inserted, Key, page_keys
+from engine.cache.radix_node import Drafts, Held, Inserted, Key, page_keys
 
 Text = tuple[int, ...]
 """Of one letter a page: its sixteen tokens are all that letter, but for ``shown``."""
@@ -99,7 +99,7 @@ class Library:
     def insert(self, text: Text, namespace: str = "", drafted: int = 0, chat: str = "") -> Inserted:
         """Keep a text that somebody computed and then let go of."""
         owner, pages = self.write(text, namespace)
-        inserted = self.tree.insert(namespace, keys(text), pages, drafted, chat)
+        inserted = self.tree.insert(namespace, keys(text), pages, Drafts(drafted), chat)
         self.pool.release_all(owner)
         self.check()
         return inserted

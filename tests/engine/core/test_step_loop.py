@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 
 import pytest
 from toy_engine import EOS, ToyEngine, ToyRunner, letter, sequential, toy_model
 
+from engine.cache.radix_node import Drafts
 from engine.core.commands import CancelRequest
 from engine.core.events import PrefillEvent
 from engine.core.request import Request
@@ -307,8 +309,8 @@ def test_a_draft_that_is_the_target_is_always_right(temperature: float) -> None:
 def test_a_draft_that_lacks_its_last_token_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control, the trap after full acceptance: the last guess was drawn but never fed to the draft."""
 
-    def trapped(self: object, request: Request, tree: DraftTree, accepted: int, hidden: object = None) -> None:
-        request.draft_computed += min(accepted, len(tree.tokens))
+    def trapped(self: object, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
+        request.drafts = Drafts(request.drafts.model + len(nodes))
 
     monkeypatch.setattr(DraftModelProposer, "observe", trapped)
     assert any("corrected" in sources for sources in answers_of_a_perfect_draft(0.0))

@@ -12,7 +12,7 @@ import torch
 from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.radix import PrefixTree
-from engine.cache.radix_node import TREE, Held, Node
+from engine.cache.radix_node import TREE, Drafts, Held, Node
 from engine.cache.recent import packed_until, to_pack
 from engine.cache.swap import SwapSpace
 from engine.core.tiers import Tiers
@@ -73,7 +73,7 @@ class Asked:
     namespace: int | None = 0
     alphabet: int = 2
     num_computed: int = 0
-    draft_computed: int = 0
+    drafts: Drafts = field(default_factory=Drafts)
     pages: list[int] = field(default_factory=list)
     last_step: int = -1
     preemptions: int = 0
@@ -213,7 +213,7 @@ class House:
             self.fresh.expect(asked.recent, [i for i in seen if i >= packed], digests)
             seen = [i for i in seen if i < packed]
         self.target.expect(asked.pages, seen, digests)
-        self.draft.expect(asked.pages, range(asked.draft_computed), digests)
+        self.draft.expect(asked.pages, range(asked.drafts.model), digests)
 
     def _write(self, asked: Asked, rows: int, drafts: int) -> None:
         digests, start = asked.digest(), asked.num_computed
@@ -228,8 +228,9 @@ class House:
             self.fresh.expect(asked.recent, packed, digests)
             self.target.write(asked.pages, packed.start, digests[packed.start : packed.stop])
         if asked.drafting:
-            self.draft.write(asked.pages, asked.draft_computed, [*digests[asked.draft_computed : stop], *wrong])
-            asked.draft_computed = stop
+            start = asked.drafts.model
+            self.draft.write(asked.pages, start, [*digests[start:stop], *wrong])
+            asked.drafts = Drafts(stop)
 
     def _advance(self, asked: Asked, rows: int, last: bool, drafts: int) -> None:
         asked.num_computed += rows

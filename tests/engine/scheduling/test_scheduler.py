@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.cache.pool import PagePool, pages_for
-from engine.cache.radix_node import Held, Node
+from engine.cache.radix_node import Drafts, Held, Node
 from engine.scheduling.policy import FirstComeFirstServed
 from engine.scheduling.scheduler import Limits, Plan, Scheduler
 
@@ -23,7 +23,7 @@ class Job:
     cached: bool = True
     known: int = 0
     num_computed: int = 0
-    draft_computed: int = 0
+    drafts: Drafts = field(default_factory=Drafts)
     pages: list[int] = field(default_factory=list)
     last_step: int = -1
     preemptions: int = 0
