@@ -149,7 +149,7 @@ class Scheduler(Generic[S]):
         guesses: dict[tuple[str, int], int] = {}
         for piece in plan.slices:
             sequence = piece.sequence
-            count = min(wanted(sequence), rows, sequence.reach - sequence.known - 1)
+            count = min(wanted(sequence), rows, sequence.most_guesses)
             if count > 0:
                 guesses[sequence.owner] = count
                 rows -= count
