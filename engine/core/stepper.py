@@ -20,12 +20,12 @@ from engine.core.options import EngineOptions
 from engine.core.request import Request
 from engine.core.step_parts import Facts, Taken, draws_of, is_out_of_memory, moves, rows_of, run_of, seen
 from engine.protocol import FinishReason, PageCounts
-from engine.sampling.sampler import LogProbs, log_probs, new_history, sample
+from engine.sampling.sampler import LogProbs, log_probs, new_history
 from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.speculation.base import DraftTree
 from engine.speculation.pilot import Pilot
-from engine.speculation.verifier import verify
+from engine.speculation.verifier import Verdict, drawn_tokens, judge_all
 
 _log = logging.getLogger(__name__)
 
@@ -39,9 +39,9 @@ OUT_OF_MEMORY = (
 
 
 class _Forwarded(NamedTuple):
-    """What the tensors gave: for each slice that draws, the target's token after its last known one and each guess."""
+    """What the tensors gave: a verdict on the guesses of each slice that draws, and log-probabilities of its rows."""
 
-    tokens: list[int]
+    verdicts: list[Verdict]
     logprobs: list[LogProbs | None]
     hidden: dict[int, Tensor]
     seconds: float
@@ -175,20 +175,17 @@ class Stepper:
 
     def _forward(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree]) -> _Forwarded:
         rows = [rows_of(piece, tree) for piece, tree in zip(slices, trees, strict=True)]
-        draws = [
-            draw
-            for piece, tree in zip(slices, trees, strict=True)
-            if piece.last
-            for draw in draws_of(piece.sequence, tree)
-        ]
+        judged = [(piece.sequence, tree) for piece, tree in zip(slices, trees, strict=True) if piece.last]
+        draws = [draw for request, tree in judged for draw in draws_of(request, tree)]
         began = time.perf_counter()
         wanted = self.pilot.needs_hidden(slices)
         runner = self.model.runner
         logits, hidden = runner.forward(rows, want_hidden=wanted) if wanted else runner.forward(rows)
-        tokens = sample(logits, draws) if draws else []
-        logprobs = log_probs(logits, draws, tokens)
+        guesses = [tree for _, tree in judged]
+        verdicts = judge_all([request.options.acceptance for request, _ in judged], guesses, logits, draws)
+        logprobs = log_probs(logits, draws, drawn_tokens(guesses, verdicts))
         # Building the batch is the host's work, although it happens inside the call.
-        return _Forwarded(tokens, logprobs, hidden, time.perf_counter() - began - self.model.runner.batch_seconds)
+        return _Forwarded(verdicts, logprobs, hidden, time.perf_counter() - began - self.model.runner.batch_seconds)
 
     def _accept(self, plan: Plan[Request], trees: Sequence[DraftTree], forwarded: _Forwarded, limits: Limits) -> int:
         """Take in the results: answers grow, then keys and values find their place, then pages change hands.
@@ -196,12 +193,13 @@ class Stepper:
         Returns the number of tokens generated.
         """
         taken: list[Taken] = []
+        verdicts = iter(forwarded.verdicts)
         place = first_row = 0
         for piece, tree in zip(plan.slices, trees, strict=True):
             start = piece.sequence.num_computed
             drawn = 1 + len(tree.tokens) if piece.last else 0
-            results = forwarded.tokens[place : place + drawn], forwarded.logprobs[place : place + drawn]
-            outcome, nodes = self._advance(piece, tree, *results)
+            verdict = next(verdicts) if piece.last else None
+            outcome, nodes = self._advance(piece, tree, verdict, forwarded.logprobs[place : place + drawn])
             taken.append(Taken(piece, tree, start, first_row, outcome, nodes))
             place += drawn
             first_row += piece.rows + len(tree.tokens)
@@ -215,7 +213,7 @@ class Stepper:
         return sum(each.outcome.kept for each in taken if each.outcome is not None)
 
     def _advance(
-        self, piece: Slice[Request], tree: DraftTree, targets: Sequence[int], logprobs: Sequence[LogProbs | None]
+        self, piece: Slice[Request], tree: DraftTree, verdict: Verdict | None, logprobs: Sequence[LogProbs | None]
     ) -> tuple[Outcome | None, Sequence[int]]:
         """What a slice makes of its request's tokens; the guesses that became part of them."""
         request = piece.sequence
@@ -224,10 +222,9 @@ class Stepper:
         if reading and request.answer == 0:
             done = min(request.num_computed, request.prompt_length)
             self._emit(PrefillEvent(request.id, done, request.cached_tokens or 0, request.prompt_length))
-        if not piece.last:
+        if verdict is None:
             return None, ()
         try:
-            verdict = verify(tree, targets)
             outcome = extend(request, run_of(verdict, tree, logprobs), self._eos)
         except Exception as error:
             _log.exception("appending to %s failed", request.owner)
