@@ -95,19 +95,13 @@ class MedusaProposer:
                 shapes.append(shape)
         if not places:
             return trees
-        began = time.perf_counter()
         mine = [asks[place] for place in places]
-        # One head more than the trees need: only its guesses can show that deeper trees would pay.
         deepest = max(len(path) for shape, ask in zip(shapes, mine, strict=True) for path in shape[: ask.budget])
+        # One head more than the trees need: only its guesses can show that deeper trees would pay.
         choices = self._choose([ask.request for ask in mine], min(len(self._ranks), deepest + 1))
         for place, shape, ask, choice in zip(places, shapes, mine, choices, strict=True):
             self._guesses[ask.request.owner] = _Guess(len(ask.request.tokens), choice)
             trees[place] = self._tree(ask, shape, choice)
-        self._work = Work(
-            self._work.seconds + time.perf_counter() - began,
-            self._work.passes + 1,
-            self._work.bytes_read + self._heads.bytes_read(min(len(self._ranks), deepest + 1)),
-        )
         return trees
 
     def see(self, seen: Sequence[Seen]) -> None:
@@ -159,6 +153,7 @@ class MedusaProposer:
 
     def _choose(self, requests: Sequence[Request], heads: int) -> list[list[list[int]]]:
         """For each request, the choices of each of the first ``heads``, best first: one pass for all."""
+        began = time.perf_counter()
         stream = torch.stack([self._states[request.owner].hidden for request in requests])
         logits = self._heads.forward(self._heads.normed(stream), heads)
         paths = _likely_paths(logits, requests)
@@ -170,6 +165,11 @@ class MedusaProposer:
         ]
         counts = [count for count in self._ranks[:heads] for _ in requests]
         rows = children(logits.flatten(0, 1), draws, counts)
+        self._work = Work(
+            self._work.seconds + time.perf_counter() - began,
+            self._work.passes + 1,
+            self._work.bytes_read + self._heads.bytes_read(heads),
+        )
         return [
             [[token for token, _ in rows[head * len(requests) + place]] for head in range(heads)]
             for place in range(len(requests))
