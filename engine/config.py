@@ -50,6 +50,12 @@ def quantised_folder() -> Path:
     return _place("cache", _default_cache_folder) / "quantised"
 
 
+def heads_folder() -> Path:
+    """Heads that the user trained for models, in a folder for each model's fingerprint, and copies of pickled heads."""
+    # Not made here: looked into by every load.
+    return _place("data", _default_data_folder) / "heads"
+
+
 def keeps_quantised() -> bool:
     """Whether such weights are kept: ``KVASIR_REPACK_CACHE=0`` says no."""
     return os.environ.get("KVASIR_REPACK_CACHE", "") != "0"
