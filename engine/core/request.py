@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.cache.policies import Quest, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.radix_node import Drafts
+from engine.core.batch import MAX_TREE_ROWS
 from engine.core.options import RequestOptions
 from engine.protocol import Timings, Usage
 from engine.sampling.params import SamplingParams
@@ -153,6 +154,21 @@ class Request:
         """The longest that the sequence may become, in tokens."""
         most = self.params.max_tokens
         return self.context if most is None else min(self.context, self.prompt_length + most)
+
+    @property
+    def most_depth(self) -> int:
+        """How many guesses may follow each other: after the last of them the model still draws a token of its own."""
+        return max(0, self.reach - self.known - 1)
+
+    @property
+    def most_guesses(self) -> int:
+        """See :class:`engine.scheduling.policy.Schedulable`: alternatives need room in the context, but no length."""
+        return min(MAX_TREE_ROWS, self.context - self.known) - 1 if self.most_depth else 0
+
+    @property
+    def branches(self) -> bool:
+        """Whether its guesses may be alternatives to each other: rows that choose pages are a chain."""
+        return not isinstance(self.options.policy, Quest)
 
     def usage(self) -> Usage:
         return Usage(

@@ -1,16 +1,16 @@
 """Guesses from a small model with the same vocabulary, whose keys and values live on the same page numbers.
 
 It samples with the target's own settings and noise, so that where both models agree on the scores they agree on the
-token, at any temperature. Its arena may lag behind: ``Request.drafts`` counts the tokens it holds, and what is
-missing is fed with the next pass. So nothing special happens after a fully accepted chain, whose last guess the draft
-never read, nor after preemption.
+token, at any temperature; for requests that are judged by ratio with noise of its own, and it says what it drew from.
+Its arena may lag behind: ``Request.drafts`` counts the tokens it holds, and what is missing is fed with the next pass.
+So nothing special happens after a fully accepted chain, whose last guess the draft never read, nor after preemption.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -18,8 +18,9 @@ from torch import Tensor
 from engine.core.batch import ForwardOutput
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
-from engine.sampling.sampler import Draw, sample
+from engine.sampling.sampler import Draw
 from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
+from engine.speculation.drawing import draw_next
 
 
 class DraftRunner(Protocol):
@@ -29,6 +30,13 @@ class DraftRunner(Protocol):
 
     def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
         """Logits of the wanted rows."""
+
+
+class _Chain(NamedTuple):
+    """Guesses for one request so far, and what each was drawn from [V], which requests judged by ratio need."""
+
+    tokens: list[int]
+    shares: list[Tensor]
 
 
 class DraftModelProposer:
@@ -54,16 +62,16 @@ class DraftModelProposer:
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """See :meth:`engine.speculation.base.Proposer.propose`."""
-        chains: list[list[int]] = [[] for _ in asks]
+        chains = [_Chain([], []) for _ in asks]
         active = self._catch_up(asks, chains)
         depth = 1
         while active:
-            active = [place for place in active if not self._done(asks[place], chains[place])]
+            active = [place for place in active if not self._done(asks[place], chains[place].tokens)]
             if not active:
                 break
             rows = [
                 SequenceRows(
-                    chains[place][-1:],
+                    chains[place].tokens[-1:],
                     request.known + depth - 1,
                     request.pages,
                     want_logits=1,
@@ -74,7 +82,7 @@ class DraftModelProposer:
             ]
             self._guess(rows, active, asks, chains)
             depth += 1
-        return [DraftTree(tuple(chain), proposer=self.name) if chain else NO_GUESS for chain in chains]
+        return [self._tree(chain) for chain in chains]
 
     def see(self, seen: Sequence[Seen]) -> None:
         """It needs no states."""
@@ -92,7 +100,7 @@ class DraftModelProposer:
         work, self._work = self._work, Work()
         return work
 
-    def _catch_up(self, asks: Sequence[Ask], chains: list[list[int]]) -> list[int]:
+    def _catch_up(self, asks: Sequence[Ask], chains: Sequence[_Chain]) -> list[int]:
         """Feed what the arena lacks and draw the first guesses; returns the places that are guessing."""
         rows: list[SequenceRows] = []
         guessing: list[int] = []
@@ -118,25 +126,36 @@ class DraftModelProposer:
         return guessing
 
     def _guess(
-        self, rows: list[SequenceRows], places: Sequence[int], asks: Sequence[Ask], chains: list[list[int]]
+        self, rows: list[SequenceRows], places: Sequence[int], asks: Sequence[Ask], chains: Sequence[_Chain]
     ) -> None:
         """One pass; its logits are those of ``places`` in order."""
         began = time.perf_counter()
         logits = self._runner.forward(rows).logits
         if places:
+            requests = [asks[place].request for place in places]
             draws = [
-                Draw(request.params, request.answer, request.tokens, chains[place], request.history)
-                for place in places
-                for request in (asks[place].request,)
+                Draw(request.params, request.answer, request.tokens, chains[place].tokens, request.history)
+                for place, request in zip(places, requests, strict=True)
             ]
-            for place, token in zip(places, sample(_fit(logits, self._vocabulary), draws), strict=True):
-                chains[place].append(token)
+            # At temperature 0 a guess is certain, and the tests are the same.
+            modes = ["keyed" if request.params.greedy else request.options.acceptance for request in requests]
+            drawn, shares = draw_next(_fit(logits, self._vocabulary), draws, modes)
+            for row, (place, token) in enumerate(zip(places, drawn, strict=True)):
+                chains[place].tokens.append(token)
+                if shares is not None and modes[row] == "ratio":
+                    chains[place].shares.append(shares[row])
         tokens = sum(row.start + len(row.tokens) for row in rows)
         self._work = Work(
             self._work.seconds + time.perf_counter() - began - self._runner.batch_seconds,
             self._work.passes + 1,
             self._work.bytes_read + self._weight_bytes + int(self._kv_bytes * tokens),
         )
+
+    def _tree(self, chain: _Chain) -> DraftTree:
+        if not chain.tokens:
+            return NO_GUESS
+        q = torch.stack(chain.shares) if chain.shares else None
+        return DraftTree(tuple(chain.tokens), q=q, proposer=self.name)
 
     def _done(self, ask: Ask, chain: list[int]) -> bool:
         ended = chain[-1] in self._eos_ids and not ask.request.params.ignore_eos

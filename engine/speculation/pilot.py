@@ -123,4 +123,4 @@ class Pilot:
 
     def _ask(self, piece: Slice[Request]) -> Ask:
         request = piece.sequence
-        return Ask(request, piece.drafts, request.num_computed + piece.rows)
+        return Ask(request, piece.drafts, request.num_computed + piece.rows, request.most_depth)
