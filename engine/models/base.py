@@ -332,7 +332,11 @@ class CausalLM(ABC):
 
         In the model's dtype, or float32 under batch_invariant.
         """
-        x = self.norm.forward(x.index_select(0, rows))
+        return self.head_logits(self.norm.forward(x.index_select(0, rows)))
+
+    @torch.inference_mode()
+    def head_logits(self, x: Tensor) -> Tensor:
+        """The head alone over ``x [L, hidden_size]``, normalised already -> logits as in :meth:`logits`."""
         if x.shape[0] == 0:
             return x.new_empty(0, self.config.vocab_size)
         invariant = self.numerics.batch_invariant
