@@ -16,7 +16,7 @@ from engine.sampling.params import SamplingParams
 if TYPE_CHECKING:
     from engine.cache.radix_node import Held, Key, Node
     from engine.sampling.processors import History
-    from engine.speculation.autolength import DraftLength
+    from engine.speculation.pilot import Guessing
     from engine.text.stream import TextStream
 
 
@@ -39,11 +39,11 @@ class Request:
         "cached_tokens",
         "chat",
         "context",
-        "draft_length",
         "drafts",
         "first_token_at",
         "fork_of",
         "found",
+        "guessing",
         "held",
         "history",
         "id",
@@ -88,7 +88,7 @@ class Request:
         self.context = context
         self.stream = stream
         self.history: History | None = None
-        self.draft_length: DraftLength | None = None
+        self.guessing: Guessing | None = None
         self.num_computed = 0
         self.drafts = Drafts()
         self.pages: list[int] = []

@@ -163,6 +163,7 @@ class Stepper:
             self.pilot.costs.observe_target(facts.rows, forwarded.seconds)
         self._ttfts.clear()
         generated = self._accept(plan, trees, forwarded, limits)
+        self.pilot.told(time.perf_counter() - began, facts.decoding_only)
         self._record(began, scheduled, forwarded_at, facts, generated)
         return True
 
