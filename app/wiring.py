@@ -31,6 +31,7 @@ class Chat(Protocol):
 
     prompt_changed: SignalInstance
     status: SignalInstance
+    tint_changed: SignalInstance
 
     def last_prompt(self) -> tuple[list[protocol.ChatMessage], protocol.Sampling] | None: ...
     def last_thinking(self) -> protocol.Thinking: ...
@@ -85,7 +86,8 @@ class Wiring(QObject):
     def _connect_person(self) -> None:
         self._panel.value_changed.connect(lambda key, value: self._link.send(protocol.Set(key=key, value=value)))
         self._panel.measure_requested.connect(self._measure)
-        self._panel.tint_changed.connect(self._set_tint)
+        for signal in (self._panel.tint_changed, self._chat.tint_changed):
+            signal.connect(self._set_tint)
         self._chat.set_load_options(lambda: self._store.settings.load_options(), self._default_draft)
         self._chat.prompt_changed.connect(self._update_measurable)
         self._chat.status.connect(self._on_chat_status)
@@ -189,6 +191,7 @@ class Wiring(QObject):
 
     def _set_tint(self, on: bool) -> None:
         self._store.update(tint=on)
+        self._panel.set_tint(on)
         self._chat.set_tint(on)
 
     def _reload(self) -> None:
