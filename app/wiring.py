@@ -19,6 +19,7 @@ from engine import protocol
 _COMPARE = "compare"
 _MODEL = "model"
 _DRAFT_LENGTH = "draft_length"
+_TREE_NODES = "tree_nodes"
 _STATE_WORDS = {
     LinkState.STARTING: "Starting the engine",
     LinkState.RESTARTING: "Restarting the engine",
@@ -130,6 +131,8 @@ class Wiring(QObject):
         self._window.cache.add(frame)
         lengths = [one.draft_length for one in frame.acceptance if not one.off_reason]
         self._panel.show_live(_DRAFT_LENGTH, f"now {max(lengths)}" if lengths else "")
+        trees = [one.tree_nodes for one in frame.acceptance if not one.off_reason and one.tree_nodes > one.draft_length]
+        self._panel.show_live(_TREE_NODES, f"now {max(trees)}" if trees else "")
 
     def _on_loading(self, _: protocol.Loading) -> None:
         self._loads = True

@@ -23,8 +23,13 @@ MARGINS = 40 + 48
 GGUF_FILTER = "GGUF models (*.gguf)"
 DRAFT_FILTER = "GGUF draft models and heads (*.gguf *.safetensors *.pt *.bin)"
 HEADS_HELP = "A folder of Medusa or EAGLE heads made for the model serves as well as a draft model."
+TINT = "Guesses"
+DRAFT_PX = 120
+"""Less than this of the draft's name says nothing."""
+ICON_GAP = 6
+"""Pixels between a button's icon and its text."""
 TINT_HELP = "Tint the words of the answers by who wrote them: guessed ahead, corrected, the model's own (Ctrl+Shift+T)"
-NARROW = 640
+NARROW = 700
 """Below this width of the page, pixels, the header leaves out what the selector's tooltip says too."""
 
 
@@ -59,7 +64,7 @@ class Header(QFrame):
         self._notices_menu = QMenu(self.warning)
         self.warning.setMenu(self._notices_menu)
         self.context = ContextBar(theme, self)
-        self.tint = QPushButton("Guesses", self)
+        self.tint = QPushButton(self)
         """Whether words are tinted; its owner says what a click does."""
         self.tint.setObjectName("tint-button")
         self.tint.setProperty("kind", "quiet")
@@ -80,6 +85,7 @@ class Header(QFrame):
         row.addStretch(1)
         for widget in (self.context, self.tint, self.settings):
             row.addWidget(widget)
+        self.context.changed.connect(lambda: self._fit(self.width()))
         link.loading.connect(self._on_loading)
         link.loaded.connect(self._on_settled)
         link.unloaded.connect(self._on_settled)
@@ -100,7 +106,6 @@ class Header(QFrame):
         self.model.setAccessibleName(f"Model: {self._title()}")
         self.model.setToolTip(_about(card) if card is not None else "")
         self.model.setEnabled(self._link.state is LinkState.CONNECTED)
-        self.draft.setText(_guessers(card) if card is not None and self._loading is None else "")
         notices = [*card.notices, *([card.draft_refused] if card.draft_refused else [])] if card is not None else []
         self.warning.setVisible(bool(notices))
         self.warning.setText("▲ " + ("1 note" if len(notices) == 1 else f"{len(notices)} notes"))
@@ -115,7 +120,7 @@ class Header(QFrame):
         self._fit(event.size().width())
 
     def _fit(self, width: int) -> None:
-        """On a narrow page the draft's name is in the selector's tooltip alone, and the settings are an icon.
+        """On a narrow page the draft's name is in the selector's tooltip alone, and the buttons are icons.
 
         The selector takes what is left, with the model's name alone where that is too little.
         """
@@ -123,13 +128,18 @@ class Header(QFrame):
         self.context.show_bar(not narrow)
         self.settings.setText("" if narrow else "Chat settings")
         self.settings.setIcon(icon(self._theme, "settings") if narrow else QIcon())
-        self.tint.setText("" if narrow else "Guesses")
-        self.tint.setIcon(icon(self._theme, "tint"))
         title, metrics = self._title(), self.model.fontMetrics()
+        word = self.tint.fontMetrics().horizontalAdvance(TINT) + ICON_GAP
         room = width - MARGINS - self._taken(self.warning, self.context, self.tint, self.settings)
-        with_draft = room - self._taken(self.draft) - metrics.horizontalAdvance(title)
-        self.draft.setVisible(not narrow and bool(self.draft.text()) and with_draft > 0)
+        room += word if self.tint.text() else 0
+        spare = room - metrics.horizontalAdvance(title)
+        draft = _guessers(self._link.card) if self._link.card is not None and self._loading is None else ""
+        self.draft.setText(metrics.elidedText(draft, Qt.TextElideMode.ElideRight, max(0, spare - 2 * GAP)))
+        self.draft.setVisible(not narrow and bool(draft) and spare > DRAFT_PX)
         room -= self._taken(self.draft)
+        spare -= self._taken(self.draft)
+        self.tint.setText(TINT if not narrow and word < spare else "")
+        room -= word if self.tint.text() else 0
         if metrics.horizontalAdvance(title) > room and self._link.card is not None and self._loading is None:
             title = self._link.card.name
         self.model.setText(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room)) + "  ▾")
@@ -200,6 +210,7 @@ class Header(QFrame):
 
     def _recolour(self) -> None:
         self.warning.setStyleSheet(f"color: {self._theme.tokens.warn};")
+        self.tint.setIcon(icon(self._theme, "tint"))
         self._fit(self.width())
 
     def _title(self) -> str:

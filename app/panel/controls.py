@@ -12,7 +12,7 @@ from engine.protocol import OptionSpec, Value
 
 _SETTLE_MS = 250
 _SLIDER_SPAN = 64
-_BOX_PX, _BOX_EDGES_PX = 84, 34
+_BOX_PX, _BOX_EDGES_PX = 84, 24
 """A box for a number, and what of it is no text."""
 _MOST_SEGMENTS = 4
 """Choices side by side that the panel has room for; more of them are in a menu."""

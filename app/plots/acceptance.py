@@ -107,15 +107,15 @@ def series(acceptance: list[Acceptance]) -> list[Acceptance]:
 
 
 def reasoning(shown: list[Acceptance]) -> str:
-    """One line: what the controller says, else why guessing is off, else how far ahead it goes."""
+    """One line: what the controller says of those that guess now, else how far ahead they go; or why none does."""
     if not shown:
         return _IDLE
-    said = next((one.reasoning for one in shown if one.reasoning), "")
-    if said:
-        return said
     going = [one for one in shown if not one.off_reason]
     if not going:
         return f"Off: {shown[0].off_reason}"
+    said = next((one.reasoning for one in going if one.reasoning), "")
+    if said:
+        return said
     first = going[0]
     tree = f", {first.tree_nodes} guesses a step" if first.tree_nodes > first.draft_length else ""
     return f"Guesses {first.draft_length} ahead{tree}"

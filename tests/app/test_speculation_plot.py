@@ -88,6 +88,8 @@ def test_the_caption_is_the_controllers_line(chart) -> None:
     assert reasoning([guesses("draft", draft_length=4, tree_nodes=4)]) == "Guesses 4 ahead"
     off = guesses("eagle", by_depth=[], off_reason="guesses cost more than they save")
     assert reasoning([off]) == "Off: guesses cost more than they save"
+    stale = guesses("medusa", 400, reasoning="what was said before it stopped", off_reason="it stopped")
+    assert reasoning([stale, guesses("ngram", 10, reasoning=line)]) == line
     show(chart, off, guesses("ngram", 10))
     assert chart._caption.text() == "Guesses 2 ahead"
     assert "off: guesses cost more" in chart.toolTip()

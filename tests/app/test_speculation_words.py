@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 from PySide6.QtCore import QEvent, QPoint
 from PySide6.QtGui import QHelpEvent
-from PySide6.QtWidgets import QApplication, QToolTip
+from PySide6.QtWidgets import QApplication, QLabel, QToolTip
 
 from app.chat.answers import origin
 from app.chat.blocks import TextView
@@ -146,6 +146,22 @@ def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:
         assert program.store.settings.tint is on
 
 
+def test_automatic_says_what_it_amounts_to(qtbot, make_program) -> None:
+    program = make_program()
+    panel = program.window.panel
+    qtbot.waitUntil(lambda: panel.spec("tree_nodes") is not None, timeout=20_000)
+
+    def figures(key: str) -> list[str]:
+        return [label.text() for label in panel.row(key).findChildren(QLabel)]
+
+    program.link.send(p.Set(key="speculation", value="medusa"))
+    qtbot.waitUntil(lambda: "automatic, now 16" in figures("tree_nodes"), timeout=10_000)
+    assert "automatic, now 4" in figures("draft_length")
+    program.link.send(p.Set(key="speculation", value="ngram"))
+    qtbot.waitUntil(lambda: "automatic" in figures("tree_nodes"), timeout=10_000)
+    assert "automatic, now 4" in figures("draft_length")
+
+
 def answer(proposed: int = 240, accepted: int = 31, steps: int = 31, generated: int = 62, **changes: object) -> Message:
     timings = Timings(
         queued_ms=0,
@@ -210,3 +226,26 @@ def test_heads_are_named_where_the_draft_is(qtbot, page) -> None:
     page.header.load("tiny", "")
     qtbot.waitUntil(lambda: page._link.card is not None and not page._link.card.heads, timeout=10_000)
     assert page.header.draft.text() == ""
+
+
+@pytest.mark.parametrize("width", [420, 560, 699, 700, 760, 892, 1000, 1300])
+def test_nothing_in_the_header_is_cut(qtbot, page, width) -> None:
+    page.header.load("odd", "/models/a-draft-with-a-rather-long-name")
+    qtbot.waitUntil(lambda: page._link.card is not None and page._link.card.name == "odd", timeout=10_000)
+    page.resize(width, 600)
+    page.header.context.show_tokens(125, 2048)
+    header = page.header
+
+    def cut() -> list[str]:
+        parts = (header.model, header.draft, header.warning, header.context, header.tint, header.settings)
+        shown = [part for part in parts if part.isVisible()]
+        return [
+            part.objectName()
+            for part in shown
+            if part.width() < part.sizeHint().width() or not header.rect().contains(part.geometry())
+        ]
+
+    qtbot.waitUntil(lambda: cut() == [], timeout=2_000)
+    assert header.tint.isVisible()
+    if width >= 1300 or width < 700:
+        assert header.draft.isVisible() is (width >= 1300), "a wide page has room for the draft's name"
