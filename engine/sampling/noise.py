@@ -45,14 +45,19 @@ def _splitmix(state: int) -> int:
     return state ^ (state >> 31)
 
 
+@lru_cache(maxsize=1 << 10)
+def _stream(seed: int, answer: int) -> int:
+    return _splitmix(_splitmix(seed & _MASK) ^ (answer & _MASK))
+
+
+# A place is asked for by the proposer, and again for every node of that depth.
+@lru_cache(maxsize=1 << 12)
 def key(seed: int, answer: int, index: int, salt: int = TARGET) -> tuple[int, int]:
     """Two signed 32-bit halves of the key of one draw; ``index`` is the place of the drawn token in its sequence.
 
     Streams of different ``salt`` are independent of each other.
     """
-    state = _splitmix(seed & _MASK)
-    state = _splitmix(state ^ (answer & _MASK))
-    state = _splitmix(state ^ (index & _MASK))
+    state = _splitmix(_stream(seed, answer) ^ (index & _MASK))
     if salt:
         state = _splitmix(state ^ salt)
     return _signed32(state), _signed32(state >> 32)

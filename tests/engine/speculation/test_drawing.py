@@ -8,11 +8,18 @@ from collections.abc import Sequence
 import pytest
 import torch
 
+from engine.core.batch import ForwardOutput
+from engine.core.options import RequestOptions
+from engine.core.request import Request
+from engine.core.runner import SequenceRows
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
 from engine.sampling.probabilities import draw_from, probabilities
 from engine.sampling.sampler import Draw, new_history, processed, sample
+from engine.speculation.base import Ask
+from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.drawing import children, draw_next
+from engine.text.stream import Piece
 
 CPU = torch.device("cpu")
 KINDS = (
@@ -123,3 +130,50 @@ def test_children_are_the_same_whatever_stands_beside_them() -> None:
         (alone,) = children(logits[row : row + 1], [draws[row]], [counts[row]])
         assert [token for token, _ in alone] == [token for token, _ in together[row]]
         assert [share for _, share in alone] == pytest.approx([share for _, share in together[row]])
+
+
+class Bigrams:
+    """A draft whose logits depend on the last token alone."""
+
+    batch_seconds = 0.0
+    table = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(2)) * 2
+
+    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        return ForwardOutput(self.table[[row.tokens[-1] for row in rows if row.want_logits]], {})
+
+
+def ask(params: SamplingParams, acceptance: str, answer: int) -> Ask:
+    options = RequestOptions(speculation="draft", acceptance=acceptance)
+    request = Request("r", answer, answer, [1, 2, 3 + answer], params, options, 64, _Silent(), 0.0)
+    request.pages = [1]
+    return Ask(request, 3, request.known)
+
+
+class _Silent:
+    stopped = False
+
+    def push(self, token_id: int) -> Piece:
+        return Piece("")
+
+    def flush(self) -> Piece:
+        return Piece("")
+
+
+def test_the_draft_model_says_what_it_drew_from_where_ratio_asks() -> None:
+    warm, cold = SamplingParams(seed=4, top_p=0.9), SamplingParams(seed=4, temperature=0.0)
+    asks = [ask(warm, "ratio", 0), ask(warm, "keyed", 1), ask(cold, "ratio", 2), ask(warm, "ratio", 3)]
+    asks[3] = asks[3]._replace(budget=1)
+    trees = DraftModelProposer(Bigrams(), VOCABULARY, (), 1, 1.0).propose(asks)
+    assert [len(tree.tokens) for tree in trees] == [3, 3, 3, 1]
+    assert [None if tree.q is None else tuple(tree.q.shape) for tree in trees] == [(3, 300), None, None, (1, 300)]
+    for (request, *_), tree in zip(asks, trees, strict=True):
+        before = (request.tokens[-1], *tree.tokens[:-1])
+        logits = Bigrams.table[list(before)]
+        draws = [
+            Draw(request.params, request.answer, request.tokens, tree.path(node - 1)) for node in range(len(before))
+        ]
+        if tree.q is None:
+            assert list(tree.tokens) == sample(logits, draws)
+        else:
+            assert torch.equal(tree.q, probabilities(logits, draws))
+            assert list(tree.tokens) == draw_from(tree.q, draws, noise.DRAFT).tolist()
