@@ -13,11 +13,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
 
+# Each core runs the tests of other files, with one thread.
+WORKERS ?= auto
+PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
 test: $(STAMP) native lint qt-libraries
-	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not long"
+	$(PYTEST) -m "not long"
 
 test-all: $(STAMP) native lint qt-libraries
-	QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	$(PYTEST)
 
 lint: $(STAMP)
 	$(BIN)/ruff format --check .

@@ -27,6 +27,7 @@ TABLE = (
     # No QShortcut: it would take Esc from the fields that cancel an edit with it; the window gets what they leave.
     Shortcut("", "Esc", "Stop the answer, or cancel an edit", "Chat"),
     Shortcut("regenerate", "Ctrl+R", "Answer again", "Chat"),
+    Shortcut("toggle_tint", "Ctrl+Shift+T", "Tint guessed words", "Chat"),
     Shortcut("toggle_sidebar", "Ctrl+B", "Show or hide the list of chats", "Window"),
     Shortcut("toggle_panel", "Ctrl+Shift+O", "Show or hide the optimisations", "Window"),
     Shortcut("toggle_plots", "Ctrl+Shift+P", "Fold or unfold the plots", "Window"),

@@ -39,6 +39,7 @@ class ChatArea(Protocol):
     def focus_composer(self) -> None: ...
     def stop(self) -> None: ...
     def regenerate_last(self) -> None: ...
+    def toggle_tint(self) -> None: ...
 
 
 class SearchArea(Protocol):
@@ -219,6 +220,7 @@ class MainWindow(QWidget):
                 "search": self._search,
                 "focus_composer": lambda: self.show_page(self.CHAT),
                 "regenerate": self._chat_area.regenerate_last,
+                "toggle_tint": self._chat_area.toggle_tint,
                 "toggle_sidebar": self._fold_left.toggle,
                 "toggle_panel": self._fold_right.toggle,
                 "toggle_plots": self._fold_plots.toggle,

@@ -19,6 +19,7 @@ from engine import protocol
 _COMPARE = "compare"
 _MODEL = "model"
 _DRAFT_LENGTH = "draft_length"
+_TREE_NODES = "tree_nodes"
 _STATE_WORDS = {
     LinkState.STARTING: "Starting the engine",
     LinkState.RESTARTING: "Restarting the engine",
@@ -31,6 +32,7 @@ class Chat(Protocol):
 
     prompt_changed: SignalInstance
     status: SignalInstance
+    tint_changed: SignalInstance
 
     def last_prompt(self) -> tuple[list[protocol.ChatMessage], protocol.Sampling] | None: ...
     def last_thinking(self) -> protocol.Thinking: ...
@@ -85,7 +87,8 @@ class Wiring(QObject):
     def _connect_person(self) -> None:
         self._panel.value_changed.connect(lambda key, value: self._link.send(protocol.Set(key=key, value=value)))
         self._panel.measure_requested.connect(self._measure)
-        self._panel.tint_changed.connect(self._set_tint)
+        for signal in (self._panel.tint_changed, self._chat.tint_changed):
+            signal.connect(self._set_tint)
         self._chat.set_load_options(lambda: self._store.settings.load_options(), self._default_draft)
         self._chat.prompt_changed.connect(self._update_measurable)
         self._chat.status.connect(self._on_chat_status)
@@ -128,6 +131,8 @@ class Wiring(QObject):
         self._window.cache.add(frame)
         lengths = [one.draft_length for one in frame.acceptance if not one.off_reason]
         self._panel.show_live(_DRAFT_LENGTH, f"now {max(lengths)}" if lengths else "")
+        trees = [one.tree_nodes for one in frame.acceptance if not one.off_reason and one.tree_nodes > one.draft_length]
+        self._panel.show_live(_TREE_NODES, f"now {max(trees)}" if trees else "")
 
     def _on_loading(self, _: protocol.Loading) -> None:
         self._loads = True
@@ -189,6 +194,7 @@ class Wiring(QObject):
 
     def _set_tint(self, on: bool) -> None:
         self._store.update(tint=on)
+        self._panel.set_tint(on)
         self._chat.set_tint(on)
 
     def _reload(self) -> None:

@@ -6,6 +6,9 @@ Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshot
 loads the bundled model, asks it a question with the draft model guessing ahead, measures what that bought, and is
 grabbed as it stands.
 
+speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and guesses are made from
+what the chat repeats and by whatever else the bundled model has for it.
+
 cache-dark.png and cache-light.png show the view of the cache with two chats that have one system prompt. One of them is
 still being answered, in the background: its answer is made to go on, so that there is time to take the picture.
 """
@@ -33,6 +36,7 @@ SYSTEM = (
     "You are the guide of Kvasir, a program that runs language models on its reader's own machine. Answer briefly, in "
     "plain words, and say so where you do not know. Name the switch that a question is about. Give figures a unit."
 )
+REPEATED = "What is speculation?"
 CHATS = (
     ("What is a page?", "What is prefill?", "What is speculation?"),
     ("What is the KV cache?", "Why is decoding bound by memory?", "What is speculation?"),
@@ -61,7 +65,7 @@ def main() -> int:
     from PySide6.QtWidgets import QApplication
 
     app = QApplication(["kvasir"])
-    for shoot in (_shoot, _shoot_cache):
+    for shoot in (_shoot, _shoot_speculation, _shoot_cache):
         with tempfile.TemporaryDirectory(prefix="kvasir-screenshots-") as home:
             os.environ["KVASIR_HOME"] = home
             shoot(app, folder, Path(home))
@@ -105,6 +109,43 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
         if failures:
             raise SystemExit(f"No screenshot: {failures[0]}")
         _grab(program, folder, "")
+    finally:
+        program.close()
+
+
+def _shoot_speculation(app: QApplication, folder: Path, home: Path) -> None:
+    """The second answer repeats the first, so that its words are guessed in two ways."""
+    from PySide6.QtTest import QTest
+    from PySide6.QtWidgets import QScrollArea
+
+    from app.program import Program
+    from engine.protocol import Sampling, Set
+
+    program = Program(app, home / "kvasir.log")
+    window, link, talk = program.window, program.link, program.chat
+    failures: list[str] = []
+    link.failed.connect(lambda error: failures.append(error.message))
+    try:
+        program.theme.set_mode("dark")
+        window.resize(*SIZE)
+        window.show()
+        wait("loading the bundled model", lambda: link.card is not None)
+        assert link.card is not None
+        kind = next(iter(link.card.heads), "draft" if link.card.draft else "ngram")
+        for key, value in (("speculation", kind), ("ngram_first", True)):
+            link.send(Set(key=key, value=value))
+        talk.session.talk.set_settings("", Sampling(temperature=0.0))
+        for _ in range(2):
+            talk.send(REPEATED)
+            wait("the answer", lambda: not talk.streaming or failures)
+        if failures:
+            raise SystemExit(f"No screenshot: {failures[0]}")
+        talk.toggle_tint()
+        row, scroll = window.panel.row("speculation"), window.panel.findChild(QScrollArea)
+        assert scroll is not None
+        QTest.qWait(100)
+        scroll.verticalScrollBar().setValue(row.y() - 60)
+        _grab(program, folder, "speculation-")
     finally:
         program.close()
 

@@ -9,13 +9,14 @@ from typing import NamedTuple
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal
 
-from app.history.records import Cut, Message, Span, Tint
+from app.history.records import Cut, Message, Span
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from engine import protocol
 
 SAVE_MS = 1000
-_TINTS: dict[protocol.Source, Tint] = {"draft": "accepted", "ngram": "accepted", "corrected": "corrected"}
+_OWN: frozenset[protocol.Source] = frozenset(("target", "bonus"))
+"""Sources of tokens that nobody guessed."""
 
 
 class Snapshot(NamedTuple):
@@ -52,9 +53,9 @@ class _Answer:
             self.parts.append(delta.text)
         known = 0
         for token in delta.tokens:
-            self._span(_TINTS.get(token.source, ""), token.chars)
+            self._span(origin(token.source, token.chars))
             known += token.chars
-        self._span("", len(delta.text) - known)
+        self._span(Span("", len(delta.text) - known))
 
     def note(self, **facts: object) -> None:
         """Keep these fields of the statistics, which come before the answer ends."""
@@ -75,13 +76,21 @@ class _Answer:
             return self.thought_s
         return time.monotonic() - self.thinking_since
 
-    def _span(self, tint: Tint, chars: int) -> None:
-        if chars <= 0:
+    def _span(self, span: Span) -> None:
+        if span.chars <= 0:
             return
-        if self.spans and self.spans[-1].tint == tint:
-            self.spans[-1] = Span(tint, self.spans[-1].chars + chars)
+        last = self.spans[-1] if self.spans else None
+        if last is not None and (last.tint, last.by) == (span.tint, span.by):
+            self.spans[-1] = last._replace(chars=last.chars + span.chars)
         else:
-            self.spans.append(Span(tint, chars))
+            self.spans.append(span)
+
+
+def origin(source: protocol.Source, chars: int) -> Span:
+    """The span of one token of ``chars`` characters."""
+    if source in _OWN:
+        return Span("", chars)
+    return Span("corrected", chars) if source == "corrected" else Span("accepted", chars, source)
 
 
 class Answers(QObject):

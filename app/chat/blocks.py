@@ -10,15 +10,16 @@ from PySide6.QtCore import QEvent, Qt, QUrl
 from PySide6.QtGui import (
     QDesktopServices,
     QFont,
+    QHelpEvent,
     QPaintEvent,
     QTextBlockFormat,
     QTextCursor,
     QWheelEvent,
 )
-from PySide6.QtWidgets import QFrame, QTextBrowser, QWidget
+from PySide6.QtWidgets import QFrame, QTextBrowser, QToolTip, QWidget
 
 from app.chat.markdown import Alignment, Block, align, to_html
-from app.chat.tint import TintRun, in_utf16, paint_runs, tinted_runs
+from app.chat.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
 from app.chat.wrapping import wrap_mode
 from app.history.records import Span
 from app.theme.theme import Theme
@@ -94,6 +95,16 @@ class TextView(QTextBrowser):
         if runs != self._runs:
             self._runs = runs
             self.viewport().update()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and self._runs:
+            assert isinstance(event, QHelpEvent)
+            run = run_at(self, event.pos(), self._runs)
+            if run is not None:
+                QToolTip.showText(event.globalPos(), who(run), self)
+                return True
+            QToolTip.hideText()
+        return super().viewportEvent(event)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self._runs:

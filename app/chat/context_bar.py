@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QRectF, QSize, Qt
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
 
@@ -41,6 +41,9 @@ class Bar(QWidget):
 class ContextBar(QWidget):
     """Hidden until both numbers are known."""
 
+    changed = Signal()
+    """It may take another width now."""
+
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName("context-bar")
@@ -67,6 +70,7 @@ class ContextBar(QWidget):
         """None for a count that is not known."""
         self.setVisible(used is not None and limit > 0)
         if used is None or limit <= 0:
+            self.changed.emit()
             return
         share = used / limit
         level = "bad" if share > 1 and self.overflow == "stop" else "warn" if share > NEARLY_FULL else "mute"
@@ -78,3 +82,4 @@ class ContextBar(QWidget):
         over = OVER[self.overflow] if share > 1 else ""
         self.setToolTip(over or f"{share:.0%} of the context is taken by this conversation.")
         self.setAccessibleName(f"{self._label.text()} tokens. {over}".strip())
+        self.changed.emit()

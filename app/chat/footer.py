@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
 
-from app.chat.stats import Share, describe, explain
+from app.chat.stats import SHARES, describe, explain
 from app.history.records import Message
 from app.theme.sheet import restyle
 
@@ -85,13 +84,13 @@ class Footer(QWidget):
         self.choose(self.width())
 
     def choose(self, width: int) -> None:
-        """Where ``width`` pixels do not hold the whole line, leave what became of the prompt to the tooltip."""
+        """Where ``width`` pixels do not hold the whole line, leave some of its facts to the tooltip."""
         if self._role == "user" or not self.stats.text():
             return
         others = [widget for widget in (self._switcher, self._actions) if not widget.isHidden()]
         room = width - sum(widget.sizeHint().width() + 14 for widget in others)
         metrics = self.stats.fontMetrics()
-        texts = [describe(self._message, prompt) for prompt in get_args(Share)]
+        texts = [describe(self._message, share) for share in SHARES]
         text = next((text for text in texts if metrics.horizontalAdvance(text) <= room), texts[-1])
         self.stats.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(40, room)))
 

@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QMenu, Q
 
 from app.chat.context_bar import ContextBar
 from app.link.link import EngineLink, LinkState
+from app.proposers import proposer
 from app.theme.icons import icon
 from app.theme.theme import Theme
 from engine import protocol
@@ -20,7 +21,15 @@ MINIMUM = 400
 MARGINS = 40 + 48
 """Pixels of the row's own margins, and of the selector's padding and arrow."""
 GGUF_FILTER = "GGUF models (*.gguf)"
-NARROW = 640
+DRAFT_FILTER = "GGUF draft models and heads (*.gguf *.safetensors *.pt *.bin)"
+HEADS_HELP = "A folder of Medusa or EAGLE heads made for the model serves as well as a draft model."
+TINT = "Guesses"
+DRAFT_PX = 120
+"""Less than this of the draft's name says nothing."""
+ICON_GAP = 6
+"""Pixels between a button's icon and its text."""
+TINT_HELP = "Tint the words of the answers by who wrote them: guessed ahead, corrected, the model's own (Ctrl+Shift+T)"
+NARROW = 700
 """Below this width of the page, pixels, the header leaves out what the selector's tooltip says too."""
 
 
@@ -55,6 +64,13 @@ class Header(QFrame):
         self._notices_menu = QMenu(self.warning)
         self.warning.setMenu(self._notices_menu)
         self.context = ContextBar(theme, self)
+        self.tint = QPushButton(self)
+        """Whether words are tinted; its owner says what a click does."""
+        self.tint.setObjectName("tint-button")
+        self.tint.setProperty("kind", "quiet")
+        self.tint.setCheckable(True)
+        self.tint.setAccessibleName("Tint guessed words")
+        self.tint.setToolTip(TINT_HELP)
         self.settings = QPushButton("Chat settings", self)
         self.settings.setObjectName("chat-settings-button")
         self.settings.setProperty("kind", "quiet")
@@ -67,8 +83,9 @@ class Header(QFrame):
         for widget in (self.model, self.draft, self.warning):
             row.addWidget(widget)
         row.addStretch(1)
-        row.addWidget(self.context)
-        row.addWidget(self.settings)
+        for widget in (self.context, self.tint, self.settings):
+            row.addWidget(widget)
+        self.context.changed.connect(lambda: self._fit(self.width()))
         link.loading.connect(self._on_loading)
         link.loaded.connect(self._on_settled)
         link.unloaded.connect(self._on_settled)
@@ -87,10 +104,8 @@ class Header(QFrame):
     def refresh(self) -> None:
         card = self._link.card
         self.model.setAccessibleName(f"Model: {self._title()}")
-        draft = f"\nDraft: {card.draft}" if card is not None and card.draft else ""
-        self.model.setToolTip(f"{card.quantisation}\n{card.path}{draft}" if card is not None else "")
+        self.model.setToolTip(_about(card) if card is not None else "")
         self.model.setEnabled(self._link.state is LinkState.CONNECTED)
-        self.draft.setText(f"draft {card.draft}" if card is not None and card.draft and self._loading is None else "")
         notices = [*card.notices, *([card.draft_refused] if card.draft_refused else [])] if card is not None else []
         self.warning.setVisible(bool(notices))
         self.warning.setText("▲ " + ("1 note" if len(notices) == 1 else f"{len(notices)} notes"))
@@ -105,7 +120,7 @@ class Header(QFrame):
         self._fit(event.size().width())
 
     def _fit(self, width: int) -> None:
-        """On a narrow page the draft's name is in the selector's tooltip alone, and the settings are an icon.
+        """On a narrow page the draft's name is in the selector's tooltip alone, and the buttons are icons.
 
         The selector takes what is left, with the model's name alone where that is too little.
         """
@@ -114,10 +129,17 @@ class Header(QFrame):
         self.settings.setText("" if narrow else "Chat settings")
         self.settings.setIcon(icon(self._theme, "settings") if narrow else QIcon())
         title, metrics = self._title(), self.model.fontMetrics()
-        room = width - MARGINS - self._taken(self.warning, self.context, self.settings)
-        with_draft = room - self._taken(self.draft) - metrics.horizontalAdvance(title)
-        self.draft.setVisible(not narrow and bool(self.draft.text()) and with_draft > 0)
+        word = self.tint.fontMetrics().horizontalAdvance(TINT) + ICON_GAP
+        room = width - MARGINS - self._taken(self.warning, self.context, self.tint, self.settings)
+        room += word if self.tint.text() else 0
+        spare = room - metrics.horizontalAdvance(title)
+        draft = _guessers(self._link.card) if self._link.card is not None and self._loading is None else ""
+        self.draft.setText(metrics.elidedText(draft, Qt.TextElideMode.ElideRight, max(0, spare - 2 * GAP)))
+        self.draft.setVisible(not narrow and bool(draft) and spare > DRAFT_PX)
         room -= self._taken(self.draft)
+        spare -= self._taken(self.draft)
+        self.tint.setText(TINT if not narrow and word < spare else "")
+        room -= word if self.tint.text() else 0
         if metrics.horizontalAdvance(title) > room and self._link.card is not None and self._loading is None:
             title = self._link.card.name
         self.model.setText(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room)) + "  ▾")
@@ -140,17 +162,18 @@ class Header(QFrame):
         menu.addSeparator()
         menu.addAction("Open a model folder…", self._open_folder)
         menu.addAction("Open a GGUF file…", self._open_file)
-        drafts = menu.addMenu("Draft model")
+        drafts = menu.addMenu("Draft model or heads")
+        drafts.setToolTipsVisible(True)
         drafts.setEnabled(card is not None)
         self._checkable(drafts, "The model's own", False).triggered.connect(lambda: self._reload(None))
-        self._checkable(drafts, "No draft", card is not None and not card.draft).triggered.connect(
+        self._checkable(drafts, "No draft", card is not None and not card.draft and not card.heads).triggered.connect(
             lambda: self._reload("")
         )
         for model in known:
             action = self._checkable(drafts, model.name, card is not None and card.draft == model.name)
             action.triggered.connect(lambda _=False, path=model.path: self._reload(path))
-        drafts.addAction("Open a draft folder…", self._open_draft_folder)
-        drafts.addAction("Open a draft's GGUF file…", self._open_draft_file)
+        drafts.addAction("Open a folder of a draft or heads…", self._open_draft_folder).setToolTip(HEADS_HELP)
+        drafts.addAction("Open a file of a draft or heads…", self._open_draft_file).setToolTip(HEADS_HELP)
         if card is not None:
             menu.addSeparator()
             menu.addAction("Unload the model", lambda: self._link.send(protocol.Unload()))
@@ -172,11 +195,11 @@ class Header(QFrame):
             self.load(file, self.default_draft())
 
     def _open_draft_folder(self) -> None:
-        if folder := QFileDialog.getExistingDirectory(self, "Open a draft model's folder"):
+        if folder := QFileDialog.getExistingDirectory(self, "Open a draft model, or Medusa or EAGLE heads"):
             self._reload(folder)
 
     def _open_draft_file(self) -> None:
-        if file := QFileDialog.getOpenFileName(self, "Open a draft model's GGUF file", filter=GGUF_FILTER)[0]:
+        if file := QFileDialog.getOpenFileName(self, "Open a draft model or heads", filter=DRAFT_FILTER)[0]:
             self._reload(file)
 
     def _checkable(self, menu: QMenu, title: str, checked: bool) -> QAction:
@@ -187,6 +210,7 @@ class Header(QFrame):
 
     def _recolour(self) -> None:
         self.warning.setStyleSheet(f"color: {self._theme.tokens.warn};")
+        self.tint.setIcon(icon(self._theme, "tint"))
         self._fit(self.width())
 
     def _title(self) -> str:
@@ -211,6 +235,27 @@ class Header(QFrame):
     def _on_failed(self, error: protocol.Error) -> None:
         if not error.id:
             self._on_settled()
+
+
+def _heads(card: protocol.ModelCard) -> str:
+    """For example "Medusa and EAGLE heads"; empty where there are none."""
+    names = [proposer(kind).name for kind in card.heads]
+    return f"{' and '.join(names)} heads" if names else ""
+
+
+def _guessers(card: protocol.ModelCard) -> str:
+    """What is loaded beside the model to guess ahead: "draft tiny, Medusa heads"."""
+    return ", ".join(part for part in (f"draft {card.draft}" if card.draft else "", _heads(card)) if part)
+
+
+def _about(card: protocol.ModelCard) -> str:
+    """The selector's tooltip."""
+    lines = [card.quantisation, card.path]
+    if card.draft:
+        lines.append(f"Draft: {card.draft}")
+    if card.heads:
+        lines.append(f"Guesses with {_heads(card)}")
+    return "\n".join(lines)
 
 
 def _short(quantisation: str) -> str:

@@ -17,6 +17,7 @@ from app.chat.header import Header
 from app.chat.notice import Notice
 from app.chat.session import ChatSession
 from app.chat.stats import reading_prompt
+from app.chat.tint_legend import TintLegend
 from app.chat.transcript import COLUMN_PX, Transcript
 from app.history.records import Message
 from app.history.store import HistoryStore
@@ -38,6 +39,8 @@ class ChatPage(QWidget):
     """:meth:`last_prompt` may give something else now."""
     chat_changed = Signal(str)
     """The id of the chat now shown, "" for one that is not saved yet."""
+    tint_changed = Signal(bool)
+    """The person switched the tints on or off here."""
 
     def __init__(self, link: EngineLink, history: HistoryStore, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -47,6 +50,7 @@ class ChatPage(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.session = ChatSession(link, history, self)
         self.header = Header(link, theme, self)
+        self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
         self.notice = Notice(self)
         self.news = EngineNews(link, self.notice, self)
@@ -89,8 +93,13 @@ class ChatPage(QWidget):
             self.new_chat()
 
     def set_tint(self, tint: bool) -> None:
-        """Tint words by where their tokens came from: accepted guesses and corrected ones."""
+        """Tint words by where their tokens came from, with a legend: accepted guesses and corrected ones."""
+        self.header.tint.setChecked(tint)
+        self.legend.setVisible(tint)
         self.transcript.set_tint(tint)
+
+    def toggle_tint(self) -> None:
+        self.header.tint.click()
 
     def set_load_options(
         self, provider: Callable[[], LoadOptions], draft: Callable[[], str | None] = lambda: None
@@ -154,6 +163,7 @@ class ChatPage(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.header)
+        column.addWidget(self.legend)
         column.addWidget(self.transcript, 1)
         column.addWidget(self.notice)
         column.addSpacing(12)
@@ -167,6 +177,7 @@ class ChatPage(QWidget):
         self.composer.thinking.changed.connect(self._on_thinking)
         self.transcript.acted.connect(self._act)
         self.header.settings_asked.connect(self._open_settings)
+        self.header.tint.clicked.connect(self.tint_changed)
         self.settings.changed.connect(self._on_settings)
         self.settings.overflow_changed.connect(self._on_overflow)
         self.offer.taken.connect(self._on_overflow)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app.history.records import AnswerStats, Message
-from engine.protocol import Usage
+from engine.protocol import Timings, Usage
 
 REASONS = {
     "stop": "finished",
@@ -17,17 +17,37 @@ REASONS = {
 }
 
 
-Share = Literal["whole", "cached", "short", ""]
-
-
-def describe(message: Message, prompt: Share = "whole") -> str:
-    """For example "87.4 tok/s · first token 61 ms · 3.2 tokens a step · finished".
+class Share(NamedTuple):
+    """How much of the facts a line holds.
 
     ``prompt`` "cached" or "short" adds how much of the prompt was in the cache already, "whole" also from where it was
-    read anew.
+    read anew. ``guesses`` is how many of the figures of guessing ahead there are, ``first`` whether the time to the
+    first token is there.
     """
-    stats = message.stats
-    parts = _figures(stats)
+
+    prompt: Literal["whole", "cached", "short", ""]
+    guesses: int
+    first: bool = True
+
+
+SHARES = (
+    Share("whole", 3),
+    Share("cached", 3),
+    Share("short", 3),
+    Share("short", 2),
+    Share("", 2),
+    Share("", 1),
+    Share("", 1, first=False),
+)
+"""For less and less room."""
+
+
+def describe(message: Message, share: Share = SHARES[0]) -> str:
+    """For example "87.4 tok/s · first token 61 ms · 3.2 tokens a step · 31 passes saved · finished"."""
+    stats, prompt = message.stats, share.prompt
+    parts = _figures(stats, share.first)
+    if stats.timings is not None and stats.usage is not None:
+        parts += guessing(stats.timings, stats.usage)[: share.guesses]
     if prompt and parts and stats.usage is not None and stats.usage.cached_tokens:
         parts.append(_short(stats.usage) if prompt == "short" else from_cache(stats.usage))
     if prompt == "whole" and parts and stats.diverged is not None:
@@ -56,10 +76,11 @@ def explain(message: Message) -> str:
     if stats.timings is not None:
         timings = stats.timings
         lines.append(
-            f"{timings.steps:,} steps in {timings.total_ms / 1000:.2f} s, {timings.queued_ms:.0f} ms in the queue"
+            f"{timings.steps:,} {_plural('step', timings.steps)} in {timings.total_ms / 1000:.2f} s, "
+            f"{timings.queued_ms:.0f} ms in the queue"
         )
-        if timings.proposed:
-            lines.append(f"{timings.accepted:,} of {timings.proposed:,} guesses accepted")
+        if timings.proposed and stats.usage is not None:
+            lines += _guesses_explained(timings, stats.usage)
         if timings.preemptions:
             lines.append(f"set back {timings.preemptions} times for want of memory")
     if stats.sampling.seed is not None:
@@ -67,6 +88,37 @@ def explain(message: Message) -> str:
     if stats.detail:
         lines.append(stats.detail)
     return "\n".join(lines)
+
+
+def guessing(timings: Timings, usage: Usage) -> list[str]:
+    """What guessing ahead bought, the first figure first; nothing where no guess was made.
+
+    Each step reads the model's weights once (a forward pass); without guesses there is one for each token.
+    """
+    if not timings.proposed or not timings.steps:
+        return []
+    return [
+        f"{timings.tokens_per_step:.1f} tokens a step",
+        f"{_saved(timings, usage)} saved",
+        f"{100 * timings.accepted / timings.proposed:.0f} % of guesses kept",
+    ]
+
+
+def _guesses_explained(timings: Timings, usage: Usage) -> list[str]:
+    rate = f"{timings.tokens_per_step:.1f} tokens a step"
+    return [
+        f"{timings.accepted:,} of {timings.proposed:,} {_plural('guess', timings.proposed)} kept",
+        f"{_saved(timings, usage)} saved: {rate}, where one step without guesses gives one token",
+    ]
+
+
+def _saved(timings: Timings, usage: Usage) -> str:
+    saved = max(0, usage.generated_tokens - timings.steps)
+    return f"{saved:,} {_plural('pass', saved)}"
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + ("es" if word.endswith("s") else "s")
 
 
 def from_cache(usage: Usage) -> str:
@@ -87,16 +139,15 @@ def reading_prompt(done: int, total: int) -> str:
     return f"reading the prompt {done:,} / {total:,}"
 
 
-def _figures(stats: AnswerStats) -> list[str]:
+def _figures(stats: AnswerStats, first: bool) -> list[str]:
     if stats.timings is None or stats.usage is None or not stats.usage.generated_tokens:
         return []
     timings = stats.timings
     parts = []
     if stats.usage.generated_tokens > 1:  # the rate is of the tokens after the first
         parts.append(f"{timings.tokens_per_second:,.1f} tok/s")
-    parts.append(f"first token {_milliseconds(timings.ttft_ms)}")
-    if timings.steps:
-        parts.append(f"{timings.tokens_per_step:.1f} tokens a step")
+    if first or not parts:
+        parts.append(f"first token {_milliseconds(timings.ttft_ms)}")
     return parts
 
 

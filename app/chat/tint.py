@@ -8,24 +8,26 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRect, QRectF
-from PySide6.QtGui import QPainter, QTextBlock, QTextCursor
+from PySide6.QtCore import QPoint, QPointF, QRect, QRectF
+from PySide6.QtGui import QPainter, QTextBlock, QTextCursor, QTextLine
 from PySide6.QtWidgets import QTextEdit
 
-from app.history.records import Span
+from app.history.records import Span, Tint
+from app.proposers import proposer
 from app.theme.theme import Theme
 
-_CODES = {"": 0, "accepted": 1, "corrected": 2}
-_TOKENS = ("", "good", "warn")
-_SHARE = 0.24
+TOKENS: dict[Tint, str] = {"accepted": "good", "corrected": "warn"}
+SHARE = 0.24
+"""Of the token's colour in the background of a tinted word."""
 
 
 class TintRun(NamedTuple):
-    """Characters ``start`` to ``end`` of the shown text, and the theme's token for their background."""
+    """Characters ``start`` to ``end`` of the shown text, the theme's token for their background, and who guessed."""
 
     start: int
     end: int
     token: str
+    by: str = ""
 
 
 def tinted_runs(where: Sequence[int], base: int, spans: Sequence[Span]) -> list[TintRun]:
@@ -37,11 +39,14 @@ def tinted_runs(where: Sequence[int], base: int, spans: Sequence[Span]) -> list[
     if not where or not spans:
         return []
     places = np.asarray(where, dtype=np.int64)
-    codes = np.repeat([_CODES[span.tint] for span in spans], [span.chars for span in spans])
+    kinds = list(dict.fromkeys([("", ""), *((TOKENS.get(span.tint, ""), span.by) for span in spans)]))
+    codes = np.repeat(
+        [kinds.index((TOKENS.get(span.tint, ""), span.by)) for span in spans], [span.chars for span in spans]
+    )
     inside = (places >= 0) & (places + base < len(codes))
     tints = np.where(inside, codes[np.where(inside, places + base, 0)], 0)
     edges = [0, *(np.flatnonzero(np.diff(tints)) + 1).tolist(), len(tints)]
-    runs = (TintRun(start, end, _TOKENS[int(tints[start])]) for start, end in pairwise(edges))
+    runs = (TintRun(start, end, *kinds[int(tints[start])]) for start, end in pairwise(edges))
     return [run for run in runs if run.token]
 
 
@@ -49,13 +54,13 @@ def in_utf16(runs: Sequence[TintRun], text: str) -> list[TintRun]:
     """The runs counted as Qt counts, for a ``text`` with characters beyond the basic plane."""
     widths = np.fromiter((1 + (ord(char) > 0xFFFF) for char in text), dtype=np.int64, count=len(text))
     places = np.concatenate(([0], np.cumsum(widths))).tolist()
-    return [TintRun(places[run.start], places[run.end], run.token) for run in runs]
+    return [run._replace(start=places[run.start], end=places[run.end]) for run in runs]
 
 
 def paint_runs(view: QTextEdit, rect: QRect, runs: Sequence[TintRun], theme: Theme) -> None:
     """Fill behind the runs on the lines that ``rect`` (viewport pixels) touches; everything else costs nothing."""
     painter = QPainter(view.viewport())
-    colours = {token: theme.tint(token, _SHARE) for token in _TOKENS if token}
+    colours = {token: theme.tint(token, SHARE) for token in TOKENS.values()}
     starts = [run.start for run in runs]
     shift = QPointF(view.horizontalScrollBar().value(), view.verticalScrollBar().value())
     layout = view.document().documentLayout()
@@ -101,6 +106,27 @@ def _fill(painter: QPainter, block: QTextBlock, box: _Box, start: int, end: int,
     right, _ = line.cursorToX(end - block.position())
     area = QRectF(box.origin.x() + min(left, right), box.top, abs(right - left), box.height)
     painter.fillRect(area, colour)
+
+
+def run_at(view: QTextEdit, point: QPoint, runs: Sequence[TintRun]) -> TintRun | None:
+    """The run below ``point`` (viewport pixels), if any."""
+    block = view.document().findBlock(view.cursorForPosition(point).position())
+    origin = view.document().documentLayout().blockBoundingRect(block).topLeft()
+    at = QPointF(point) - origin + QPointF(view.horizontalScrollBar().value(), view.verticalScrollBar().value())
+    for number in range(block.layout().lineCount()):
+        line = block.layout().lineAt(number)
+        if line.naturalTextRect().contains(at):
+            place = block.position() + line.xToCursor(at.x(), QTextLine.CursorPosition.CursorOnCharacter)
+            index = bisect_right([run.start for run in runs], place) - 1
+            return runs[index] if index >= 0 and place < runs[index].end else None
+    return None
+
+
+def who(run: TintRun) -> str:
+    """Where a tinted run came from, for its tooltip."""
+    if run.token == TOKENS["corrected"]:
+        return "The model's own, in place of a guess that was wrong"
+    return f"Guessed {proposer(run.by).by}, kept by the model" if run.by else "Guessed ahead, kept by the model"
 
 
 def shown_text(view: QTextEdit, run: TintRun) -> str:

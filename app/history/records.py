@@ -15,10 +15,14 @@ Tint = Literal["", "accepted", "corrected"]
 
 
 class Span(NamedTuple):
-    """A run of ``chars`` characters whose tokens came from the same place; "" is plain decoding."""
+    """A run of ``chars`` characters whose tokens came from the same place; "" is plain decoding.
+
+    ``by`` is the proposer of accepted guesses, "" where that is not known.
+    """
 
     tint: Tint
     chars: int
+    by: str = ""
 
 
 class Cut(msgspec.Struct, frozen=True, omit_defaults=True):

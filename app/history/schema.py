@@ -40,7 +40,11 @@ _V3 = """
 ALTER TABLE chats ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3)
+_V4 = """
+-- Spans name who guessed: [tint, chars, by] beside the older [tint, chars], which versions before this cannot read.
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

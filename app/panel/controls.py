@@ -5,12 +5,17 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtWidgets import QDoubleSpinBox, QHBoxLayout, QLabel, QSlider, QSpinBox, QWidget
 
+from app.panel.menu_control import MenuControl
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle
 from engine.protocol import OptionSpec, Value
 
 _SETTLE_MS = 250
 _SLIDER_SPAN = 64
+_BOX_PX, _BOX_EDGES_PX = 84, 24
+"""A box for a number, and what of it is no text."""
+_MOST_SEGMENTS = 4
+"""Choices side by side that the panel has room for; more of them are in a menu."""
 
 
 class BoolControl(Toggle):
@@ -79,7 +84,8 @@ class IntControl(QWidget):
             self._input.setStepType(QSpinBox.StepType.AdaptiveDecimalStepType)
             self._input.setGroupSeparatorShown(True)
             self._input.setAlignment(Qt.AlignmentFlag.AlignRight)
-            self._input.setFixedWidth(84)
+            word = self._input.fontMetrics().horizontalAdvance(spec.zero_means) if low == 0 else 0
+            self._input.setFixedWidth(max(_BOX_PX, word + _BOX_EDGES_PX))
             if low == 0 and spec.zero_means:
                 self._input.setSpecialValueText(spec.zero_means)
         self._input.setRange(low, high)
@@ -152,7 +158,7 @@ class FloatControl(QDoubleSpinBox):
         self.blockSignals(False)
 
 
-Control = BoolControl | ChoiceControl | IntControl | FloatControl
+Control = BoolControl | ChoiceControl | MenuControl | IntControl | FloatControl
 """All have ``set_spec(spec)`` and ``changed``, which carries the value the person chose, never one the program set."""
 
 
@@ -162,7 +168,7 @@ def control_for(spec: OptionSpec, theme: Theme) -> Control:
         case "bool":
             return BoolControl(spec, theme)
         case "choice":
-            return ChoiceControl(spec, theme)
+            return ChoiceControl(spec, theme) if len(spec.choices) <= _MOST_SEGMENTS else MenuControl(spec)
         case "int":
             return IntControl(spec, theme)
         case "float":

@@ -37,7 +37,7 @@ class OptimisationPanel(QWidget):
         self.setAccessibleName("Optimisations")
         self._tint = Toggle(theme)
         self._tint.setObjectName("panel.tint")
-        self._tint.setAccessibleName("Tint drafted words")
+        self._tint.setAccessibleName("Tint guessed words")
         self._tint.clicked.connect(self.tint_changed)
         self._tint_row = self._make_tint_row()
         self._lay_out()
@@ -157,8 +157,11 @@ class OptimisationPanel(QWidget):
         frame.hide()
         line = QHBoxLayout(frame)
         line.setContentsMargins(0, 6, 0, 6)
-        label = QLabel("Tint drafted words")
-        tip = "Colours the words of an answer by who wrote them: accepted guesses, corrections. Changes the view only."
+        label = QLabel("Tint guessed words")
+        tip = (
+            "Colours the words of an answer by who wrote them: accepted guesses, corrections. "
+            "Changes the view only (Ctrl+Shift+T)."
+        )
         label.setToolTip(tip)
         self._tint.setToolTip(tip)
         line.addWidget(label, 1)

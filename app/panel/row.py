@@ -63,7 +63,9 @@ class OptionRow(QWidget):
         self.setObjectName(f"row.{spec.key}")
         self._name = NameLabel(spec.title)
         self._name.clicked.connect(self.toggle_explanation)
-        self._badge = self._make_badge()
+        self._badge = QLabel()
+        self._badge.setObjectName(f"{spec.key}.badge")
+        self._badge.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self._measure = self._make_measure()
         self._figure = caption_label("–")
         self._figure.setObjectName(f"{spec.key}.bought")
@@ -95,6 +97,7 @@ class OptionRow(QWidget):
         self._control.setAccessibleDescription(spec.explains)
         self._name.setProperty("role", "mute" if spec.disabled_reason else "")
         restyle(self._name)
+        self._refresh_badge()
         tip = spec.disabled_reason or spec.explains
         self._name.setToolTip(tip)
         if not self._is_choice():
@@ -135,13 +138,13 @@ class OptionRow(QWidget):
     def _is_choice(self) -> bool:
         return self._spec.kind == "choice"
 
-    def _make_badge(self) -> QLabel:
+    def _refresh_badge(self) -> None:
+        """Of the present value: some choices of an exact switch are not."""
         badge = BADGES[self._spec.exactness]
-        label = QLabel(badge.text)
-        label.setProperty("badge", badge.tone)
-        label.setToolTip(badge.meaning)
-        label.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        return label
+        self._badge.setText(badge.text)
+        self._badge.setProperty("badge", badge.tone)
+        self._badge.setToolTip(badge.meaning)
+        restyle(self._badge)
 
     def _make_measure(self) -> QToolButton:
         button = QToolButton()

@@ -64,6 +64,22 @@ def accepted(acceptance: list[Acceptance]) -> str:
     return f"{100 * sum(one.accepted for one in acceptance) / proposed:.0f} %" if proposed else "–"
 
 
+def per_step(acceptance: list[Acceptance]) -> float | None:
+    """Tokens that a step gave an answer, over all proposers; None when nobody guessed.
+
+    Each weighs as many rounds as it had: one that kept guesses had ``accepted / (tokens_per_step - 1)`` of them, one
+    that kept none at least as many as its guesses fill.
+    """
+    tokens = rounds = 0.0
+    for one in acceptance:
+        if one.accepted and one.tokens_per_step > 1:
+            held = one.accepted / (one.tokens_per_step - 1)
+        else:
+            held = one.proposed / max(1, one.draft_length)
+        tokens, rounds = tokens + held * one.tokens_per_step, rounds + held
+    return tokens / rounds if rounds else None
+
+
 def latency(frame: Telemetry) -> str:
     """The line below the token rate: what is known of first token, token gap and bandwidth."""
     parts = []
@@ -108,4 +124,6 @@ def one_line(frame: Telemetry) -> str:
     ]
     if share != "–":
         parts.append(f"{share} accepted")
+    if (tokens := per_step(frame.acceptance)) is not None:
+        parts.append(f"{tokens:.1f} tokens a step")
     return "     ".join(parts)

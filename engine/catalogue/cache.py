@@ -21,7 +21,7 @@ CACHE = (
             Conflict(
                 False,
                 "speculation",
-                ("ngram", "draft"),
+                ("auto", "ngram", "draft", "exit", "skip", "medusa", "eagle", "mtp"),
                 "Guessing ahead needs the KV cache: switch speculation off first.",
             ),
         ),

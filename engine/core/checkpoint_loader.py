@@ -31,6 +31,7 @@ from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_
 from engine.models.arenas import SIXTEEN_BITS, refuses
 from engine.models.base import CausalLM
 from engine.protocol import Fit, LoadOptions, ModelCard
+from engine.scheduling.scheduler import MOST_GUESSES
 from engine.speculation.base import Proposer
 from engine.speculation.draft_model import DraftModelProposer
 from engine.speculation.ngram import NgramProposer
@@ -38,7 +39,8 @@ from engine.text.thinking import thinking_modes
 
 _ROWS = 2048
 """Rows of a step that room is kept for; a step of more may run out of memory, which ends requests, not the engine."""
-_LOGIT_ROWS = 64
+_LOGIT_ROWS = 64 + MOST_GUESSES
+"""Rows of a step whose logits room is kept for: those of answers, and guesses."""
 
 
 class CheckpointLoader:

@@ -33,8 +33,8 @@ class ForwardRunner(Protocol):
     batch_seconds: float
     """Host time that building the last batch took."""
 
-    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
-        """Logits of the wanted rows."""
+    def forward(self, rows: Sequence[SequenceRows], *, want_hidden: frozenset[int] = frozenset()) -> ForwardOutput:
+        """Logits of the wanted rows, and the states that enter the wanted layers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class _NoRunner:
 
     batch_seconds = 0.0
 
-    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+    def forward(self, rows: Sequence[SequenceRows], *, want_hidden: frozenset[int] = frozenset()) -> ForwardOutput:
         raise RuntimeError("the cache of this model is being made anew")
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from engine.cache.policies import Quest, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.radix_node import Drafts
+from engine.core.batch import MAX_TREE_ROWS
 from engine.core.options import RequestOptions
 from engine.protocol import Timings, Usage
 from engine.sampling.params import SamplingParams
@@ -15,7 +16,7 @@ from engine.sampling.params import SamplingParams
 if TYPE_CHECKING:
     from engine.cache.radix_node import Held, Key, Node
     from engine.sampling.processors import History
-    from engine.speculation.autolength import DraftLength
+    from engine.speculation.pilot import Guessing
     from engine.text.stream import TextStream
 
 
@@ -38,11 +39,11 @@ class Request:
         "cached_tokens",
         "chat",
         "context",
-        "draft_length",
         "drafts",
         "first_token_at",
         "fork_of",
         "found",
+        "guessing",
         "held",
         "history",
         "id",
@@ -87,7 +88,7 @@ class Request:
         self.context = context
         self.stream = stream
         self.history: History | None = None
-        self.draft_length: DraftLength | None = None
+        self.guessing: Guessing | None = None
         self.num_computed = 0
         self.drafts = Drafts()
         self.pages: list[int] = []
@@ -153,6 +154,21 @@ class Request:
         """The longest that the sequence may become, in tokens."""
         most = self.params.max_tokens
         return self.context if most is None else min(self.context, self.prompt_length + most)
+
+    @property
+    def most_depth(self) -> int:
+        """How many guesses may follow each other: after the last of them the model still draws a token of its own."""
+        return max(0, self.reach - self.known - 1)
+
+    @property
+    def most_guesses(self) -> int:
+        """See :class:`engine.scheduling.policy.Schedulable`: alternatives need room in the context, but no length."""
+        return min(MAX_TREE_ROWS, self.context - self.known) - 1 if self.most_depth else 0
+
+    @property
+    def branches(self) -> bool:
+        """Whether its guesses may be alternatives to each other: rows that choose pages are a chain."""
+        return not isinstance(self.options.policy, Quest)
 
     def usage(self) -> Usage:
         return Usage(

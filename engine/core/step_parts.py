@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
+from typing import NamedTuple, cast
 
-from engine.core.answers import Drawn
+from torch import Tensor
+
+from engine.cache.pool import PAGE_SIZE
+from engine.core.answers import Drawn, Outcome
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.protocol import Source
 from engine.sampling.sampler import Draw, LogProbs
 from engine.scheduling.scheduler import Plan, Slice
-from engine.speculation.base import DraftTree, Work
+from engine.speculation.base import DraftTree, Seen, Work
 from engine.speculation.verifier import Verdict
 
 
@@ -63,6 +66,59 @@ def draws_of(request: Request, tree: DraftTree) -> list[Draw]:
     if not tree.tokens:
         return [Draw(*fixed, (), request.history)]
     return [Draw(*fixed, tree.path(node), request.history) for node in range(-1, len(tree.tokens))]
+
+
+class Taken(NamedTuple):
+    """A slice with its results: ``nodes`` of the tree became part of the request.
+
+    The slice's first row has the index ``start`` in the sequence, and was row ``first_row`` of the batch.
+    """
+
+    piece: Slice[Request]
+    tree: DraftTree
+    start: int
+    first_row: int
+    outcome: Outcome | None
+    nodes: Sequence[int]
+
+    @property
+    def root(self) -> int:
+        """The index in the sequence of the token that the tree follows."""
+        return self.start + self.piece.rows - 1
+
+
+def moves(taken: Sequence[Taken]) -> tuple[list[int], list[int]]:
+    """Slots (from, to) that bring the keys and values of accepted guesses behind each other, where they are not so.
+
+    A tree's rows were written one after the other; of those that became part of the text, the j-th belongs j slots
+    after the root. Rotary positions fit already: a guess was rotated to root + depth.
+    """
+    source: list[int] = []
+    target: list[int] = []
+    for each in taken:
+        request = each.piece.sequence
+        pages = request.recent or request.pages  # recent tokens have pages of their own where there are any
+        for place, node in enumerate(each.nodes):
+            if node != place:
+                for slots, index in ((source, each.root + 1 + node), (target, each.root + 1 + place)):
+                    slots.append(pages[index // PAGE_SIZE] * PAGE_SIZE + index % PAGE_SIZE)
+    return source, target
+
+
+def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
+    """The states ``hidden`` [T, hidden_size] of the rows that are part of their requests now, unless these ended."""
+    found = []
+    for each in taken:
+        if each.outcome is not None and each.outcome.reason is not None:
+            continue
+        begin, rows = each.first_row, each.piece.rows
+        if all(node == place for place, node in enumerate(each.nodes)):
+            mine = {layer: states[begin : begin + rows + len(each.nodes)] for layer, states in hidden.items()}
+        else:
+            chosen = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
+            mine = {layer: states[chosen] for layer, states in hidden.items()}
+        found.append(Seen(each.piece.sequence, each.start, mine))
+    return found
 
 
 def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None]) -> list[Drawn]:

@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
+from engine.attention.transfer import on_device
 from engine.cache.saved import SavedChats
 from engine.core.answers import Outcome, extend, flushed
 from engine.core.events import Event, FinishedEvent, HostSeconds, PrefillEvent, StepRecord
@@ -16,14 +18,14 @@ from engine.core.loaded import LoadedModel
 from engine.core.model_cache import ModelCache
 from engine.core.options import EngineOptions
 from engine.core.request import Request
-from engine.core.step_parts import Facts, draws_of, is_out_of_memory, rows_of, run_of
+from engine.core.step_parts import Facts, Taken, draws_of, is_out_of_memory, moves, rows_of, run_of, seen
 from engine.protocol import FinishReason, PageCounts
-from engine.sampling.sampler import LogProbs, log_probs, new_history, sample
+from engine.sampling.sampler import LogProbs, log_probs, new_history
 from engine.scheduling.policy import FirstComeFirstServed, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
 from engine.speculation.base import DraftTree
 from engine.speculation.pilot import Pilot
-from engine.speculation.verifier import Verdict, verify
+from engine.speculation.verifier import Verdict, drawn_tokens, judge_all
 
 _log = logging.getLogger(__name__)
 
@@ -37,10 +39,11 @@ OUT_OF_MEMORY = (
 
 
 class _Forwarded(NamedTuple):
-    """What the tensors gave: for each slice that draws, the target's token after its last known one and each guess."""
+    """What the tensors gave: a verdict on the guesses of each slice that draws, and log-probabilities of its rows."""
 
-    tokens: list[int]
+    verdicts: list[Verdict]
     logprobs: list[LogProbs | None]
+    hidden: dict[int, Tensor]
     seconds: float
 
 
@@ -145,6 +148,10 @@ class Stepper:
         scheduled = time.perf_counter() - began
         try:
             trees, work = self.pilot.propose(plan.slices)
+            trees = [
+                tree if piece.sequence.branches else tree.chain()
+                for piece, tree in zip(plan.slices, trees, strict=True)
+            ]
             forwarded = self._forward(plan.slices, trees)
         except Exception as error:
             self._fail(plan, error)
@@ -156,6 +163,7 @@ class Stepper:
             self.pilot.costs.observe_target(facts.rows, forwarded.seconds)
         self._ttfts.clear()
         generated = self._accept(plan, trees, forwarded, limits)
+        self.pilot.told(time.perf_counter() - began, facts.decoding_only)
         self._record(began, scheduled, forwarded_at, facts, generated)
         return True
 
@@ -168,67 +176,84 @@ class Stepper:
 
     def _forward(self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree]) -> _Forwarded:
         rows = [rows_of(piece, tree) for piece, tree in zip(slices, trees, strict=True)]
-        draws = [
-            draw
-            for piece, tree in zip(slices, trees, strict=True)
-            if piece.last
-            for draw in draws_of(piece.sequence, tree)
-        ]
+        judged = [(piece.sequence, tree) for piece, tree in zip(slices, trees, strict=True) if piece.last]
+        draws = [draw for request, tree in judged for draw in draws_of(request, tree)]
         began = time.perf_counter()
-        logits = self.model.runner.forward(rows).logits
-        tokens = sample(logits, draws) if draws else []
-        logprobs = log_probs(logits, draws, tokens)
+        wanted = self.pilot.needs_hidden(slices)
+        runner = self.model.runner
+        logits, hidden = runner.forward(rows, want_hidden=wanted) if wanted else runner.forward(rows)
+        guesses = [tree for _, tree in judged]
+        verdicts = judge_all([request.options.acceptance for request, _ in judged], guesses, logits, draws)
+        logprobs = log_probs(logits, draws, drawn_tokens(guesses, verdicts))
         # Building the batch is the host's work, although it happens inside the call.
-        return _Forwarded(tokens, logprobs, time.perf_counter() - began - self.model.runner.batch_seconds)
+        return _Forwarded(verdicts, logprobs, hidden, time.perf_counter() - began - self.model.runner.batch_seconds)
 
     def _accept(self, plan: Plan[Request], trees: Sequence[DraftTree], forwarded: _Forwarded, limits: Limits) -> int:
-        """Take in the results, slice by slice; returns the number of tokens generated."""
-        generated = place = 0
-        for piece, tree in zip(plan.slices, trees, strict=True):
-            request = piece.sequence
-            reading = request.num_computed < request.prompt_length and not request.generated
-            request.num_computed += piece.rows
-            if reading and request.answer == 0:
-                done = min(request.num_computed, request.prompt_length)
-                self._emit(PrefillEvent(request.id, done, request.cached_tokens or 0, request.prompt_length))
-            if not piece.last:
-                self.scheduler.read(request)
-                continue
-            stop = place + 1 + len(tree.tokens)
-            drawn = forwarded.tokens[place:stop], forwarded.logprobs[place:stop]
-            place = stop
-            try:
-                generated += self._extend(request, tree, *drawn, limits)
-            except Exception as error:
-                _log.exception("appending to %s failed", request.owner)
-                self.finish(request, "error", f"This answer could not be continued ({error}). Try it again.")
-        return generated
+        """Take in the results: answers grow, then keys and values find their place, then pages change hands.
 
-    def _extend(
-        self,
-        request: Request,
-        tree: DraftTree,
-        targets: Sequence[int],
-        logprobs: Sequence[LogProbs | None],
-        limits: Limits,
-    ) -> int:
-        verdict = verify(tree, targets)
+        Returns the number of tokens generated.
+        """
+        taken: list[Taken] = []
+        verdicts = iter(forwarded.verdicts)
+        place = first_row = 0
+        for piece, tree in zip(plan.slices, trees, strict=True):
+            start = piece.sequence.num_computed
+            drawn = 1 + len(tree.tokens) if piece.last else 0
+            verdict = next(verdicts) if piece.last else None
+            outcome, nodes = self._advance(piece, tree, verdict, forwarded.logprobs[place : place + drawn])
+            taken.append(Taken(piece, tree, start, first_row, outcome, nodes))
+            place += drawn
+            first_row += piece.rows + len(tree.tokens)
+        source, target = moves(taken)
+        if source:
+            self.model.stores[0].move_slots(*(on_device(self.model.device, slots) for slots in (source, target)))
+        for each in taken:
+            self._settle(each, limits)
+        if forwarded.hidden:
+            self.pilot.see(seen(taken, forwarded.hidden))
+        return sum(each.outcome.kept for each in taken if each.outcome is not None)
+
+    def _advance(
+        self, piece: Slice[Request], tree: DraftTree, verdict: Verdict | None, logprobs: Sequence[LogProbs | None]
+    ) -> tuple[Outcome | None, Sequence[int]]:
+        """What a slice makes of its request's tokens; the guesses that became part of them."""
+        request = piece.sequence
+        reading = request.num_computed < request.prompt_length and not request.generated
+        request.num_computed += piece.rows
+        if reading and request.answer == 0:
+            done = min(request.num_computed, request.prompt_length)
+            self._emit(PrefillEvent(request.id, done, request.cached_tokens or 0, request.prompt_length))
+        if verdict is None:
+            return None, ()
+        try:
+            outcome = extend(request, run_of(verdict, tree, logprobs), self._eos)
+        except Exception as error:
+            _log.exception("appending to %s failed", request.owner)
+            self.finish(request, "error", f"This answer could not be continued ({error}). Try it again.")
+            return None, ()
+        nodes = verdict.nodes[: outcome.kept]
         self.pilot.observe(request, tree, verdict)
-        outcome = extend(request, run_of(verdict, tree, logprobs), self._eos)
-        self._count(request, tree, verdict, outcome)
+        self._count(request, tree, len(nodes))
         for event in outcome.events:
             self._emit(event)
-        request.num_computed += min(len(verdict.nodes), outcome.kept)
-        if outcome.reason is not None:
+        request.num_computed += len(nodes)
+        return outcome, nodes
+
+    def _settle(self, taken: Taken, limits: Limits) -> None:
+        request, outcome = taken.piece.sequence, taken.outcome
+        if request.owner not in self.requests:
+            return  # it failed above
+        if outcome is None:
+            self.scheduler.read(request)
+        elif outcome.reason is not None:
             self.finish(request, outcome.reason, outcome=outcome)
         else:
             self.scheduler.settle(request, limits)
-        return outcome.kept
 
-    def _count(self, request: Request, tree: DraftTree, verdict: Verdict, outcome: Outcome) -> None:
+    def _count(self, request: Request, tree: DraftTree, accepted: int) -> None:
         request.steps += 1
         request.proposed += len(tree.tokens)
-        request.accepted += min(len(verdict.nodes), outcome.kept)
+        request.accepted += accepted
         if request.first_token_at is None:
             request.first_token_at = self._clock()
             self._ttfts.append(request.first_token_at - request.arrived_at)

@@ -22,9 +22,18 @@ class Attention:
     """Grouped-query attention: fused q, k, v; optional norm of q and k per head; rotation; paged keys; output."""
 
     def __init__(
-        self, config: ModelConfig, index: int, source: WeightSource, prefix: str, output: str = "o_proj"
+        self,
+        config: ModelConfig,
+        index: int,
+        source: WeightSource,
+        prefix: str,
+        output: str = "o_proj",
+        in_features: int | None = None,
     ) -> None:
-        """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``), ``output`` its last layer."""
+        """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``), ``output`` its last layer.
+
+        ``in_features`` is what q, k and v read where that is not the residual stream (EAGLE-3).
+        """
         self.index = index
         self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
@@ -33,7 +42,7 @@ class Attention:
         self.rope = int(bool(config.local) and config.local[index])
         sizes = [heads * self.head_dim for heads in (self.heads, self.kv_heads, self.kv_heads)]
         names, parts = (("qkv_proj",), [sum(sizes)]) if config.fused else (("q_proj", "k_proj", "v_proj"), sizes)
-        self.qkv: Linear = source.linear(prefix, names, parts, config.hidden_size, config.qkv_bias)
+        self.qkv: Linear = source.linear(prefix, names, parts, in_features or config.hidden_size, config.qkv_bias)
         self.output: Linear = source.linear(prefix, (output,), [config.hidden_size], sizes[0], config.output_bias)
         self.norm: RMSNorm | None = None
         if config.qk_norm:
@@ -45,7 +54,7 @@ class Attention:
         self.sinks = source.vector(f"{prefix}sinks", self.heads).float() if config.sinks else None
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
-        """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
+        """``x [T, in_features]``, already normalised -> what the block adds to the residual stream."""
         batch = step.batch
         qkv = self.qkv(x).view(-1, self.heads + 2 * self.kv_heads, self.head_dim)
         qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)

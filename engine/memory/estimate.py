@@ -29,6 +29,8 @@ RECENT_SHARE = 0.25
 """... but at most this share of what is left for the cache, while one answer's still have room."""
 RECENT_ROWS = 64
 """Rows of a step that one answer's recent tokens have room for at the least."""
+FLOAT_ROWS = 64
+"""Sampling makes its float32 copy of the logits in blocks of fewer rows than this."""
 SCRATCH_BYTES = 64 << 20
 """Buffers whose size does not follow the model's: dequantisation of many rows, operators' own workspace."""
 
@@ -66,7 +68,7 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
 
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
     (the same with q, k, v, their rotation and the output). Every row may ask the same expert. Logits count with the
-    float32 copy that sampling makes. Native products keep a copy of their input, in float32 at most and once for all
+    float32 copies that sampling makes. Native products keep a copy of their input, in float32 at most and once for all
     layers.
     """
     read, moe = config.intermediate_size, config.moe
@@ -84,7 +86,7 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
         scratch += 3 * EXPANDED_BYTES
     widest = 3 * config.hidden_size + max(inner, attention)
     copied = 4 * max(config.hidden_size, read, config.num_heads * config.head_dim)
-    logits = logit_rows * config.vocab_size * (dtype.itemsize + 4)
+    logits = config.vocab_size * (logit_rows * dtype.itemsize + 4 * min(logit_rows, FLOAT_ROWS))
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
 
 

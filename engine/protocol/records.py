@@ -113,7 +113,9 @@ class ModelCard(Part, frozen=True):
     """generation_config.json's defaults, neutral where it is silent."""
     draft: str = ""
     draft_refused: str = ""
-    """Why the draft model asked for is not in use."""
+    """Why the draft model or the heads asked for are not in use."""
+    heads: list[str] = []
+    """Kinds of heads in use that guess ahead for this model, as :data:`Source` names them: ["medusa", "eagle"]."""
     notices: list[str] = []
     """Fallbacks, each a sentence with its reason."""
     load_seconds: dict[str, float] = {}

@@ -18,6 +18,17 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+TARGET = 0
+"""Salt of the target's own draws. The others keep what the ratio test draws independent of each other."""
+DRAFT = 1
+"""Salt of guesses that a proposer draws from its own distribution."""
+TEST = 2
+"""Salt of the uniform numbers that accept or reject a guess."""
+RESIDUAL = 3
+"""Salt of the draw after rejected guesses."""
+BONUS = 4
+"""Salt of the draw after a fully accepted path."""
+
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
 
@@ -34,17 +45,27 @@ def _splitmix(state: int) -> int:
     return state ^ (state >> 31)
 
 
-def key(seed: int, answer: int, index: int) -> tuple[int, int]:
-    """Two signed 32-bit halves of the key of one draw; ``index`` is the place of the drawn token in its sequence."""
-    state = _splitmix(seed & _MASK)
-    state = _splitmix(state ^ (answer & _MASK))
-    state = _splitmix(state ^ (index & _MASK))
+@lru_cache(maxsize=1 << 10)
+def _stream(seed: int, answer: int) -> int:
+    return _splitmix(_splitmix(seed & _MASK) ^ (answer & _MASK))
+
+
+# A place is asked for by the proposer, and again for every node of that depth.
+@lru_cache(maxsize=1 << 12)
+def key(seed: int, answer: int, index: int, salt: int = TARGET) -> tuple[int, int]:
+    """Two signed 32-bit halves of the key of one draw; ``index`` is the place of the drawn token in its sequence.
+
+    Streams of different ``salt`` are independent of each other.
+    """
+    state = _splitmix(_stream(seed, answer) ^ (index & _MASK))
+    if salt:
+        state = _splitmix(state ^ salt)
     return _signed32(state), _signed32(state >> 32)
 
 
-def keys(draws: Sequence[tuple[int, int, int]], device: torch.device) -> Tensor:
+def keys(draws: Sequence[tuple[int, int, int]], device: torch.device, salt: int = TARGET) -> Tensor:
     """Keys [R, 2] int32 of the draws (seed, answer, index)."""
-    return torch.tensor([key(*draw) for draw in draws], dtype=torch.int32, device=device)
+    return torch.tensor([key(*draw, salt) for draw in draws], dtype=torch.int32, device=device)
 
 
 def _mix_(h: Tensor) -> Tensor:
@@ -71,9 +92,14 @@ def bits(keys: Tensor, tokens: Tensor | None, vocabulary: int) -> Tensor:
     return _mix_(h)
 
 
+def uniform(keys: Tensor, tokens: Tensor | None, vocabulary: int) -> Tensor:
+    """Uniform numbers [R, C] float64 of 32 bits, strictly between 0 and 1."""
+    number = bits(keys, tokens, vocabulary).to(torch.float64)
+    number += 2.0**31 + 0.5
+    number *= 2.0**-32
+    return number
+
+
 def gumbel(keys: Tensor, tokens: Tensor | None, vocabulary: int) -> Tensor:
-    """Standard Gumbel noise [R, C] float64. The uniform number has 32 bits and lies strictly between 0 and 1."""
-    uniform = bits(keys, tokens, vocabulary).to(torch.float64)
-    uniform += 2.0**31 + 0.5
-    uniform *= 2.0**-32
-    return uniform.log_().neg_().log_().neg_()
+    """Standard Gumbel noise [R, C] float64."""
+    return uniform(keys, tokens, vocabulary).log_().neg_().log_().neg_()

@@ -7,7 +7,7 @@ that verifies a guess draws exactly the token that plain decoding would have dra
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +16,10 @@ from torch import Tensor
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
 from engine.sampling.processors import History, bias_, dry_, penalise_
-from engine.sampling.truncation import truncate, truncate_typical
+from engine.sampling.truncation import Candidates, truncate, truncate_typical
+
+Kind = Literal["greedy", "whole", "truncated", "typical"]
+"""How a row is drawn: its largest score; from all tokens; from the most likely ones; from the most typical ones."""
 
 _CHUNK = 1 << 21
 """Scores of one block of rows: bounds the float64 scratch of a large batch."""
@@ -34,6 +37,11 @@ class Draw(NamedTuple):
     tokens: Sequence[int]
     path: Sequence[int] = ()
     history: History | None = None
+
+    @property
+    def key(self) -> tuple[int, int, int]:
+        """Seed, answer and the place of the drawn token in its sequence: what the noise depends on."""
+        return self.params.seed, self.answer, len(self.tokens) + len(self.path)
 
 
 class LogProbs(NamedTuple):
@@ -54,12 +62,7 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
         return []
     if all(draw.params.greedy and draw.params.plain for draw in draws):
         return logits.argmax(-1).tolist()
-    rows_per_block = max(1, _CHUNK // logits.shape[1])
-    parts = [
-        _sample_block(logits[start : start + rows_per_block], draws[start : start + rows_per_block])
-        for start in range(0, len(draws), rows_per_block)
-    ]
-    return torch.cat(parts).tolist()
+    return torch.cat([_sample_block(logits[rows], draws[rows]) for rows in blocks(*logits.shape)]).tolist()
 
 
 def log_probs(logits: Tensor, draws: Sequence[Draw], tokens: Sequence[int]) -> list[LogProbs | None]:
@@ -91,13 +94,30 @@ def processed(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     return scores
 
 
+def blocks(rows: int, vocabulary: int) -> list[slice]:
+    """Rows to treat at a time, so that float64 scratch of the vocabulary's width stays bounded."""
+    size = max(1, _CHUNK // vocabulary)
+    return [slice(start, min(rows, start + size)) for start in range(0, rows, size)]
+
+
+def by_kind(draws: Sequence[Draw]) -> dict[Kind, list[int]]:
+    """The rows that each way of choosing serves."""
+    kinds: dict[Kind, list[int]] = {}
+    for row, draw in enumerate(draws):
+        kinds.setdefault(_kind(draw.params), []).append(row)
+    return kinds
+
+
+def survivors(kind: Kind, scores: Tensor, draws: Sequence[Draw]) -> Candidates:
+    """What truncation leaves of the processed ``scores`` [R, V] of rows of a truncating kind."""
+    settings = [draw.params for draw in draws]
+    return truncate_typical(scores, settings) if kind == "typical" else truncate(scores, settings)
+
+
 def _sample_block(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     scores = processed(logits, draws)
     result = torch.empty(len(draws), dtype=torch.int64, device=logits.device)
-    kinds: dict[str, list[int]] = {}
-    for row, draw in enumerate(draws):
-        kinds.setdefault(_kind(draw.params), []).append(row)
-    for kind, rows in kinds.items():
+    for kind, rows in by_kind(draws).items():
         alone = len(rows) == len(draws)
         block = scores if alone else scores[rows]
         chosen = _choose(kind, block, [draws[row] for row in rows])
@@ -107,7 +127,7 @@ def _sample_block(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     return result
 
 
-def _kind(params: SamplingParams) -> str:
+def _kind(params: SamplingParams) -> Kind:
     """Which way of choosing serves a row."""
     if params.greedy:
         return "greedy"
@@ -116,17 +136,14 @@ def _kind(params: SamplingParams) -> str:
     return "truncated" if params.top_k or params.top_p < 1.0 or params.min_p > 0.0 else "typical"
 
 
-def _choose(kind: str, scores: Tensor, draws: Sequence[Draw]) -> Tensor:
+def _choose(kind: Kind, scores: Tensor, draws: Sequence[Draw]) -> Tensor:
     if kind == "greedy":
         return scores.argmax(-1)
     vocabulary = scores.shape[1]
-    keys = noise.keys(
-        [(draw.params.seed, draw.answer, len(draw.tokens) + len(draw.path)) for draw in draws], scores.device
-    )
+    keys = noise.keys([draw.key for draw in draws], scores.device)
     if kind == "whole":
         return noise.gumbel(keys, None, vocabulary).add_(scores).argmax(-1)
-    settings = [draw.params for draw in draws]
-    candidates = truncate_typical(scores, settings) if kind == "typical" else truncate(scores, settings)
+    candidates = survivors(kind, scores, draws)
     best = noise.gumbel(keys, candidates.ids, vocabulary).add_(candidates.scores).argmax(-1, keepdim=True)
     return candidates.ids.gather(1, best).squeeze(1)
 

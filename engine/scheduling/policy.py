@@ -72,6 +72,10 @@ class Schedulable(Protocol):
     def reach(self) -> int:
         """The longest that the sequence may become, in tokens."""
 
+    @property
+    def most_guesses(self) -> int:
+        """The most guesses that may follow what it knows in one step, alternatives to each other included."""
+
 
 S = TypeVar("S", bound=Schedulable)
 

@@ -19,6 +19,8 @@ from engine.scheduling.memory import Memory
 from engine.scheduling.policy import Policy, S
 
 MAX_RUNNING = 256
+MOST_GUESSES = 256
+"""Guesses in a step, of all sequences: each row that is checked has logits over the whole vocabulary."""
 HELD_BACK_PAGES = 2
 """A sequence waits for a neighbour that is about to read at least so many pages that it begins with too."""
 
@@ -147,9 +149,10 @@ class Scheduler(Generic[S]):
     def _wish(self, plan: Plan[S], rows: int, wanted: Callable[[S], int]) -> dict[tuple[str, int], int]:
         """How many guesses each decode of the plan may have, of ``rows`` in all; the older ask first."""
         guesses: dict[tuple[str, int], int] = {}
+        rows = min(rows, MOST_GUESSES)
         for piece in plan.slices:
             sequence = piece.sequence
-            count = min(wanted(sequence), rows, sequence.reach - sequence.known - 1)
+            count = min(wanted(sequence), rows, sequence.most_guesses)
             if count > 0:
                 guesses[sequence.owner] = count
                 rows -= count

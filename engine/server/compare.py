@@ -27,6 +27,7 @@ MOST_TOKENS = 256
 GROUPED = "Switching reloads the model, so the runs of each side followed each other instead of taking turns."
 BUSY = "Other answers were being written at the same time, which disturbs the measurement."
 SHORT = f"Measured over the first {MOST_TOKENS} tokens of the answer."
+SAME_LAW = "The words differ, drawn by the same probabilities; speeds are compared on equal texts only."
 CHANCE = "This switch is approximate: here it changed no token, elsewhere it may."
 MANY = frozenset({"admission", "preemption", "host_cache", "cascade"})
 """Switches of what many answers do to each other."""
@@ -85,8 +86,12 @@ async def compare(hub: EngineHub, message: Compare, send: Callable[[Message], No
         notes.append(SHORT)
     if option.key in MANY:
         notes.append(ALONE)
-    if option.exactness == "approximate" and first_difference([m.ids for m in measured]) is None:
+    exactness = {option.exactness_of(value) for value in values}
+    same = first_difference([m.ids for m in measured]) is None
+    if "approximate" in exactness and same:
         notes.append(CHANCE)
+    if "same distribution" in exactness and not same:
+        notes.append(SAME_LAW)
     return summary(message.id, option.key, values, measured, " ".join(notes))
 
 

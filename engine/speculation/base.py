@@ -38,6 +38,16 @@ class DraftTree(NamedTuple):
             node = self.parents[node]
         return tuple(reversed(found))
 
+    def chain(self) -> DraftTree:
+        """The path that takes the first child of each node, for rows that allow no branches."""
+        if self.parents is None:
+            return self
+        path: list[int] = []
+        for node, parent in enumerate(self.parents):
+            if parent == (path[-1] if path else -1):
+                path.append(node)
+        return self._replace(tokens=tuple(self.tokens[node] for node in path), parents=None)
+
 
 NO_GUESS = DraftTree()
 

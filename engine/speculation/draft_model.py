@@ -1,9 +1,9 @@
 """Guesses from a small model with the same vocabulary, whose keys and values live on the same page numbers.
 
 It samples with the target's own settings and noise, so that where both models agree on the scores they agree on the
-token, at any temperature. Its arena may lag behind: ``Request.drafts`` counts the tokens it holds, and what is
-missing is fed with the next pass. So nothing special happens after a fully accepted chain, whose last guess the draft
-never read, nor after preemption.
+token, at any temperature; for requests that are judged by ratio with noise of its own, and it says what it drew from.
+Its arena may lag behind: ``Request.drafts`` counts the tokens it holds, and what is missing is fed with the next pass.
+So nothing special happens after a fully accepted chain, whose last guess the draft never read, nor after preemption.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from torch import Tensor
 from engine.core.batch import ForwardOutput
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
-from engine.sampling.sampler import Draw, sample
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
+from engine.speculation.base import Ask, DraftTree, Seen, Work
+from engine.speculation.chains import Chains
 
 
 class DraftRunner(Protocol):
@@ -54,27 +54,11 @@ class DraftModelProposer:
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """See :meth:`engine.speculation.base.Proposer.propose`."""
-        chains: list[list[int]] = [[] for _ in asks]
-        active = self._catch_up(asks, chains)
-        depth = 1
-        while active:
-            active = [place for place in active if not self._done(asks[place], chains[place])]
-            if not active:
-                break
-            rows = [
-                SequenceRows(
-                    chains[place][-1:],
-                    request.known + depth - 1,
-                    request.pages,
-                    want_logits=1,
-                    policy=request.options.policy,
-                )
-                for place in active
-                for request in (asks[place].request,)
-            ]
-            self._guess(rows, active, asks, chains)
-            depth += 1
-        return [DraftTree(tuple(chain), proposer=self.name) if chain else NO_GUESS for chain in chains]
+        chains = Chains(asks, self._eos_ids)
+        places = self._catch_up(asks, chains)
+        while places := chains.growing(places):
+            self._guess([row._replace(more_pages=()) for row in chains.rows(places)], places, chains)
+        return [chains.tree(place, self.name) for place in range(len(asks))]
 
     def see(self, seen: Sequence[Seen]) -> None:
         """It needs no states."""
@@ -92,7 +76,7 @@ class DraftModelProposer:
         work, self._work = self._work, Work()
         return work
 
-    def _catch_up(self, asks: Sequence[Ask], chains: list[list[int]]) -> list[int]:
+    def _catch_up(self, asks: Sequence[Ask], chains: Chains) -> list[int]:
         """Feed what the arena lacks and draw the first guesses; returns the places that are guessing."""
         rows: list[SequenceRows] = []
         guessing: list[int] = []
@@ -112,35 +96,23 @@ class DraftModelProposer:
             if ready:
                 guessing.append(place)
         if rows:
-            self._guess(rows, guessing, asks, chains)
+            self._guess(rows, guessing, chains)
         for request, stop in fed:
             request.drafts = request.drafts._replace(model=stop)
         return guessing
 
-    def _guess(
-        self, rows: list[SequenceRows], places: Sequence[int], asks: Sequence[Ask], chains: list[list[int]]
-    ) -> None:
+    def _guess(self, rows: list[SequenceRows], places: Sequence[int], chains: Chains) -> None:
         """One pass; its logits are those of ``places`` in order."""
         began = time.perf_counter()
         logits = self._runner.forward(rows).logits
         if places:
-            draws = [
-                Draw(request.params, request.answer, request.tokens, chains[place], request.history)
-                for place in places
-                for request in (asks[place].request,)
-            ]
-            for place, token in zip(places, sample(_fit(logits, self._vocabulary), draws), strict=True):
-                chains[place].append(token)
+            chains.extend(places, _fit(logits, self._vocabulary))
         tokens = sum(row.start + len(row.tokens) for row in rows)
         self._work = Work(
             self._work.seconds + time.perf_counter() - began - self._runner.batch_seconds,
             self._work.passes + 1,
             self._work.bytes_read + self._weight_bytes + int(self._kv_bytes * tokens),
         )
-
-    def _done(self, ask: Ask, chain: list[int]) -> bool:
-        ended = chain[-1] in self._eos_ids and not ask.request.params.ignore_eos
-        return ended or len(chain) >= min(ask.budget, ask.depth)
 
 
 def _fit(logits: Tensor, vocabulary: int) -> Tensor:

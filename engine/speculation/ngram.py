@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from engine.core.request import Request
 from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
+from engine.speculation.chat_index import ChatIndex
 
 N_MAX = 4
 N_MIN = 2
@@ -32,38 +33,66 @@ class NgramIndex:
                 places[tuple(tokens[place - n : place])] = place
         self.indexed = max(self.indexed, len(tokens))
 
-    def lookup(self, tokens: Sequence[int], count: int) -> tuple[int, ...]:
-        """Up to ``count`` tokens that followed the longest known suffix of ``tokens``.
-
-        Where the earlier text runs into the suffix, the guess goes on from its own beginning: a loop is guessed whole.
-        """
+    def match(self, tokens: Sequence[int]) -> tuple[int, int]:
+        """The length of the longest known suffix of ``tokens`` and the place of what followed it; length 0: none."""
         for n in range(min(self.n_max, len(tokens) - 1), self.n_min - 1, -1):
             place = self._places.get(tuple(tokens[-n:]))
             if place is not None:
-                period = len(tokens) - place
-                return tuple(tokens[place + i % period] for i in range(count))
-        return ()
+                return n, place
+        return 0, -1
+
+    def lookup(self, tokens: Sequence[int], count: int) -> tuple[int, ...]:
+        """Up to ``count`` tokens that followed the longest known suffix of ``tokens``."""
+        n, place = self.match(tokens)
+        return following(tokens, place, count) if n else ()
+
+
+def following(tokens: Sequence[int], place: int, count: int) -> tuple[int, ...]:
+    """``count`` tokens from ``place`` on.
+
+    Where the earlier text runs into its end, the guess goes on from its own beginning: a loop is guessed whole.
+    """
+    period = len(tokens) - place
+    return tuple(tokens[place + i % period] for i in range(count))
 
 
 class NgramProposer:
-    """One index per request, over prompt and output."""
+    """One index per request, over prompt and output, and one over all chats of those who want it.
+
+    A request without ``ngram_chats`` neither finds anything of other chats nor is found by them: its text is not fed.
+    """
 
     name = "ngram"
     needs_hidden: frozenset[int] = frozenset()
     branches = False
 
-    def __init__(self) -> None:
+    def __init__(self, chats: ChatIndex | None = None) -> None:
         self._indexes: dict[tuple[str, int], NgramIndex] = {}
+        self._chats = chats
+
+    def ready(self, request: Request) -> bool:
+        """Whether there is something to guess now; asked before rows and pages are given out."""
+        return bool(self._find(request, 1))
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """See :meth:`engine.speculation.base.Proposer.propose`."""
         return [self._propose(ask) if ask.budget else NO_GUESS for ask in asks]
 
     def _propose(self, ask: Ask) -> DraftTree:
-        tokens = ask.request.tokens
-        index = self._indexes.setdefault(ask.request.owner, NgramIndex())
+        found = self._find(ask.request, min(ask.budget, ask.depth))
+        return DraftTree(found, proposer=self.name) if found else NO_GUESS
+
+    def _find(self, request: Request, count: int) -> tuple[int, ...]:
+        """The text's own repetitions, unless more tokens are alike in another chat's."""
+        tokens = request.tokens
+        index = self._indexes.setdefault(request.owner, NgramIndex())
         index.extend(tokens)
-        return DraftTree(index.lookup(tokens, min(ask.budget, ask.depth)), proposer=self.name)
+        n, place = index.match(tokens)
+        if n < index.n_max and request.options.ngram_chats and self._chats is not None:
+            foreign = self._chats.lookup(tokens, count, more_than=n)
+            if foreign:
+                return foreign
+        return following(tokens, place, count) if n else ()
 
     def see(self, seen: Sequence[Seen]) -> None:
         """It needs no states."""
@@ -72,7 +101,13 @@ class NgramProposer:
         """Nothing to learn: the index reads the tokens themselves."""
 
     def release(self, request: Request) -> None:
+        """Other chats may guess from the text from now on, if it is one of those that do."""
         self._indexes.pop(request.owner, None)
+        if request.options.ngram_chats:
+            if self._chats is None:
+                self._chats = ChatIndex()
+            # A chat's next turn goes on with this text, so that only what it adds is fed then.
+            self._chats.feed((request.chat, request.answer) if request.chat else request.owner, request.tokens)
 
     def take_work(self) -> Work:
         return Work()

@@ -1,44 +1,116 @@
-"""The one verifier (M5): go down the tree as long as a child carries the token that the target would have drawn."""
+"""How guesses are judged (M5): three tests, one question: which nodes of the tree stay, and which token follows them?
+
+Keyed, the default: go down the tree as long as a child carries the token that the target would have drawn, so that the
+text is the text without guesses. Ratio: the same distribution, other words. Typical: an approximation.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
 
-from engine.protocol import Source
+from torch import Tensor
+
+from engine.sampling.sampler import Draw, sample
+from engine.speculation import ratio, typical
 from engine.speculation.base import DraftTree
+from engine.speculation.verdict import Verdict, children_of, source_after
+
+__all__ = ["Verdict", "drawn_tokens", "judge", "judge_all", "verify"]
+
+_TESTS = {"ratio": ratio.judge, "typical": typical.judge}
+_BLOCK = 1 << 24
+"""Probabilities held at a time: 64 MiB of float32."""
 
 
-class Verdict(NamedTuple):
-    """``nodes`` of the tree that were accepted, root first; then the ``token`` that the target draws after them."""
+def judge(mode: str, tree: DraftTree, logits: Tensor, draws: Sequence[Draw]) -> Verdict:
+    """Judge one tree; see :func:`judge_all`."""
+    return judge_all([mode], [tree], logits, draws)[0]
 
-    nodes: tuple[int, ...]
-    token: int
-    source: Source
+
+def judge_all(modes: Sequence[str], trees: Sequence[DraftTree], logits: Tensor, draws: Sequence[Draw]) -> list[Verdict]:
+    """The verdicts of a step, one per tree, each by its own acceptance mode (keyed, ratio or typical).
+
+    Rows of ``logits`` [L, V] and ``draws`` stand tree by tree: after the last committed token, then after each node
+    along its own path. At temperature 0 all modes come to the keyed test: the only token of the target's distribution
+    is the likeliest one. Without guesses there is nothing to judge, and the token is drawn as ever.
+    """
+    spans: list[slice] = []
+    tested: dict[str, list[int]] = {}
+    row = 0
+    for place, (mode, tree) in enumerate(zip(modes, trees, strict=True)):
+        plain = mode == "keyed" or not tree.tokens or draws[row].params.greedy
+        tested.setdefault("keyed" if plain else mode, []).append(place)
+        spans.append(slice(row, row + 1 + len(tree.tokens)))
+        row = spans[-1].stop
+    verdicts: dict[int, Verdict] = {}
+    for mode, places in tested.items():
+        test, most = (_keyed, row) if mode == "keyed" else (_TESTS[mode], max(1, _BLOCK // logits.shape[1]))
+        for some in _blocks(places, spans, most):
+            rows = [row for place in some for row in range(spans[place].start, spans[place].stop)]
+            whole = len(rows) == len(draws)
+            part, mine = (logits, draws) if whole else (logits[rows], [draws[row] for row in rows])
+            verdicts.update(zip(some, test([trees[place] for place in some], part, mine), strict=True))
+    return [verdicts[place] for place in range(len(trees))]
 
 
 def verify(tree: DraftTree, targets: Sequence[int]) -> Verdict:
-    """``targets[0]`` is what the target draws after the last committed token, ``targets[1 + i]`` after node i.
+    """The keyed test. ``targets[0]`` is what the target draws after the last committed token, ``targets[1 + i]`` after
+    node i.
 
     The accepted tokens followed by ``token`` are exactly what plain decoding would have drawn, because the noise of a
     draw depends on its place alone. ``token`` is a correction when guesses ended in disagreement, a bonus when the
     path reached a leaf, and plain when there was no guess.
     """
-    if not tree.tokens:
-        return Verdict((), targets[0], "target")
     nodes: list[int] = []
     here = -1
     while True:
         drawn = targets[here + 1]
-        children = _children(tree, here)
+        children = children_of(tree, here)
         match = next((node for node in children if tree.tokens[node] == drawn), None)
         if match is None:
-            return Verdict(tuple(nodes), drawn, "corrected" if children else "bonus")
+            return Verdict(tuple(nodes), drawn, source_after(tree, bool(children)))
         nodes.append(match)
         here = match
 
 
-def _children(tree: DraftTree, node: int) -> list[int]:
-    if tree.parents is None:
-        return [node + 1] if node + 1 < len(tree.tokens) else []
-    return [child for child, parent in enumerate(tree.parents) if parent == node]
+def drawn_tokens(trees: Sequence[DraftTree], verdicts: Sequence[Verdict]) -> list[int]:
+    """For each row of :func:`judge_all` the token that became part of the text there, 0 where the path did not come by.
+
+    These are the tokens whose log-probabilities are asked for.
+    """
+    found: list[int] = []
+    for tree, verdict in zip(trees, verdicts, strict=True):
+        rows = [0] * (1 + len(tree.tokens))
+        here = -1
+        for node in verdict.nodes:
+            rows[here + 1] = tree.tokens[node]
+            here = node
+        rows[here + 1] = verdict.token
+        found.extend(rows)
+    return found
+
+
+def _keyed(trees: Sequence[DraftTree], logits: Tensor, draws: Sequence[Draw]) -> list[Verdict]:
+    targets = sample(logits, draws)
+    verdicts = []
+    start = 0
+    for tree in trees:
+        stop = start + 1 + len(tree.tokens)
+        verdicts.append(verify(tree, targets[start:stop]))
+        start = stop
+    return verdicts
+
+
+def _blocks(places: Sequence[int], spans: Sequence[slice], most: int) -> Iterator[list[int]]:
+    """Trees in order, as many at a time as have up to ``most`` rows, one at least."""
+    block: list[int] = []
+    rows = 0
+    for place in places:
+        size = spans[place].stop - spans[place].start
+        if block and rows + size > most:
+            yield block
+            block, rows = [], 0
+        block.append(place)
+        rows += size
+    if block:
+        yield block

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from engine.core.events import StepRecord
+from engine.core.events import GuessRecord, StepRecord
 from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
 
 RATE_SECONDS = 1.0
@@ -142,23 +142,34 @@ def milliseconds(seconds: float | None) -> float | None:
 
 
 def acceptance(records: Iterable[StepRecord]) -> list[Acceptance]:
-    """Per proposer, over all records; length and reason are the latest."""
+    """Per proposer, over all records; length, reason and reasoning are the latest.
+
+    An answer that is guessed for has a guess at depth 1, so that those counted there are the rounds.
+    """
     proposed: dict[str, list[int]] = {}
     accepted: dict[str, list[int]] = {}
-    latest: dict[str, tuple[int, str]] = {}
+    guesses: dict[str, int] = {}
+    nodes: dict[str, int] = {}
+    latest: dict[str, GuessRecord] = {}
     for record in records:
         for guess in record.guesses:
-            _add(proposed.setdefault(guess.proposer, []), guess.proposed)
-            _add(accepted.setdefault(guess.proposer, []), guess.accepted)
-            latest[guess.proposer] = (guess.draft_length, guess.off_reason)
+            name = guess.proposer
+            _add(proposed.setdefault(name, []), guess.proposed)
+            _add(accepted.setdefault(name, []), guess.accepted)
+            guesses[name] = guesses.get(name, 0) + guess.guesses
+            nodes[name] = max(nodes.get(name, 0), guess.tree_nodes)
+            latest[name] = guess
     return [
         Acceptance(
             proposer=name,
-            proposed=sum(counts),
+            proposed=guesses[name],
             accepted=sum(accepted[name]),
             by_depth=[a / p if p else 0.0 for p, a in zip(counts, _padded(accepted[name], len(counts)), strict=True)],
-            draft_length=latest[name][0],
-            off_reason=latest[name][1],
+            draft_length=latest[name].draft_length,
+            off_reason=latest[name].off_reason,
+            tree_nodes=nodes[name],
+            tokens_per_step=1.0 + sum(accepted[name]) / counts[0] if counts and counts[0] else 1.0,
+            reasoning=latest[name].reasoning,
         )
         for name, counts in proposed.items()
     ]
@@ -188,7 +199,7 @@ def _counted(totals: Totals, record: StepRecord) -> Totals:
         steps=totals.steps + 1,
         generated=totals.generated + record.generated,
         prefilled=totals.prefilled + record.prefill_rows,
-        proposed=totals.proposed + sum(sum(guess.proposed) for guess in record.guesses),
+        proposed=totals.proposed + sum(guess.guesses for guess in record.guesses),
         accepted=totals.accepted + sum(sum(guess.accepted) for guess in record.guesses),
         preemptions=totals.preemptions + record.preemptions,
         bytes_read=totals.bytes_read + record.bytes_read,

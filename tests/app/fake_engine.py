@@ -20,6 +20,7 @@ import threading
 import time
 from http import HTTPStatus
 
+import msgspec
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.server import Request, Response, ServerConnection, serve
 
@@ -27,6 +28,7 @@ sys.path.insert(0, os.getcwd())  # it runs as a script, from the repository's ro
 
 from engine import protocol as p
 from tests.app.fake_cache import FakeCache
+from tests.app.fake_speculation import STEP, acceptance, exactness, guessers, source, switches
 
 ANSWER = (
     "Each conversation grows by one token at a time, and nobody knows how long it will be. If memory were reserved for "
@@ -106,10 +108,7 @@ def catalogue() -> list[p.OptionSpec]:
               disabled_reason="Needs a context above 4,096 tokens."),
         entry(key="kv_kind", title="KV bits", group="Cache", kind="choice", default="16-bit", value="16-bit", exactness="approximate",
               choices=["16-bit", "int8", "int4"], choice_titles=["16", "8", "4"], scope="engine", applies="cache"),
-        entry(key="speculation", title="Method", group="Speculation", kind="choice", default="off", value="off", exactness="lossless",
-              choices=["off", "n-gram", "draft"], choice_titles=["off", "n-gram", "draft"], compare=["off", "draft"]),
-        entry(key="draft_length", title="Draft length", group="Speculation", kind="int", default=0, value=0, minimum=0, maximum=8,
-              exactness="lossless", zero_means="automatic"),
+        *switches(entry),
         entry(key="chunked_prefill", title="Chunked prefill", group="Scheduling", kind="bool", default=True, value=True, exactness="lossless",
               compare=[False, True], scope="engine", applies="live"),
         entry(key="weights", title="Weights", group="Weights", kind="choice", default="packed", value="packed", exactness="lossless",
@@ -136,7 +135,8 @@ def card(name: str, draft: str | None) -> p.ModelCard:
     return p.ModelCard(
         name=name.rsplit("/", 1)[-1], path=f"/models/{name}", architecture="LlamaForCausalLM", parameters=8_000_000,
         quantisation="GPTQ 4-bit, groups of 64", context=2048, vocabulary=4096, eos_ids=[0], has_chat_template=True,
-        sampling=p.Sampling(temperature=0.7, top_p=0.9), draft=drafted,
+        sampling=p.Sampling(temperature=0.7, top_p=0.9), draft="" if draft and "heads" in draft else drafted,
+        heads=["medusa", "eagle"] if draft and "heads" in draft else [],
         thinking=modes(name),
         notices=["The int4 kernel declined, because its group size is 96; a slower one is in use."] if "odd" in name else [],
     )  # fmt: skip
@@ -232,7 +232,7 @@ class Session:
             )
             return
         self.engine.catalogue = [
-            p.OptionSpec(**{f: getattr(s, f) for f in s.__struct_fields__} | {"value": message.value})
+            msgspec.structs.replace(s, value=message.value, exactness=exactness(s, message.value))
             if s.key == message.key
             else s
             for s in specs
@@ -366,8 +366,11 @@ class Session:
             seed=seed,
             thinking_tokens=min(sent, len(thoughts)),
         )
+        guessed = bool(self.guessers)
+        steps = -(-sent // STEP) if guessed else sent
         timings = p.Timings(queued_ms=0, ttft_ms=1000 * (first - began) + 3, total_ms=1000 * (time.monotonic() - began),
-                            tokens_per_second=sent / spent, tokens_per_step=3.2 if self.drafting else 1.0, steps=sent)  # fmt: skip
+                            tokens_per_second=sent / spent, tokens_per_step=sent / max(1, steps), steps=steps,
+                            proposed=STEP * steps if guessed else 0, accepted=sent - steps)  # fmt: skip
         self.send(p.Finished(id=message.id, reason=reason, usage=usage, timings=timings))
 
     def cut(self, message: p.Generate, asked: str) -> None:
@@ -381,12 +384,11 @@ class Session:
             self.send(p.ContextCut(id=message.id, policy="window", sinks=4, window=2048))
 
     @property
-    def drafting(self) -> bool:
-        return self.engine.value("speculation") != "off"
+    def guessers(self) -> tuple[str, ...]:
+        return guessers(self.engine.value("speculation"))
 
     def token(self, text: str, index: int) -> p.TokenInfo:
-        pattern = ("draft", "draft", "draft", "corrected") if self.drafting else ("target",)
-        return p.TokenInfo(id=index % 4096, source=pattern[index % len(pattern)], chars=len(text))
+        return p.TokenInfo(id=index % 4096, source=source(self.guessers, index), chars=len(text))
 
     def telemetry(self, rate: float) -> None:
         start = time.monotonic()
@@ -395,14 +397,9 @@ class Session:
             now = time.monotonic() - start
             memory = p.MemoryByOwner(scope="process", weights=900 << 20, kv_used=int(60 + 20 * (now % 5)) << 20, kv_reserved=300 << 20,
                                      other_kvasir=200 << 20, other_programs=2 << 30, total=8 << 30)  # fmt: skip
-            acceptance = [
-                p.Acceptance(
-                    proposer="draft", proposed=400, accepted=284, by_depth=[0.9, 0.75, 0.6, 0.4], draft_length=4
-                )
-            ]
             self.send(p.Telemetry(time=now, generated_per_second=80 + 10 * (now % 2), prefilled_per_second=0, memory=memory,
                                   pages=self.engine.cache.counts(), cache=self.engine.cache.stats(),
-                                  queue=p.QueueCounts(waiting=0, running=1, prefilling=0), acceptance=acceptance))  # fmt: skip
+                                  queue=p.QueueCounts(waiting=0, running=1, prefilling=0), acceptance=acceptance(self.guessers)))  # fmt: skip
             if "pages" in self.topics and (pages := self.engine.cache.page_map()) != shown_pages:
                 shown_pages = pages
                 self.send(pages)

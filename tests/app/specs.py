@@ -5,6 +5,7 @@ from __future__ import annotations
 from engine.protocol import Acceptance, MemoryByOwner, OptionSpec, PageCounts, QueueCounts, Telemetry
 
 GB = 10**9
+GUESSERS = ("draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp")
 
 
 def switch(**changes: object) -> OptionSpec:
@@ -71,7 +72,14 @@ def frame(time: float, rate: float = 30.0, scope: str = "device", **changes: obj
         "pages": PageCounts(total=4096, used=612, live_tokens=9700, cached=153),
         "queue": QueueCounts(waiting=1, running=2, prefilling=1),
         "acceptance": [
-            Acceptance(proposer="draft", proposed=100, accepted=71, by_depth=[0.9, 0.7, 0.5], draft_length=3)
+            Acceptance(
+                proposer="draft",
+                proposed=100,
+                accepted=71,
+                by_depth=[0.9, 0.7, 0.5],
+                draft_length=3,
+                tokens_per_step=2.4,
+            )
         ],
     }
     return Telemetry(**{**fields, **changes})

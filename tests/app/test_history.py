@@ -165,6 +165,26 @@ def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> No
     again.close()
 
 
+def test_spans_of_a_file_of_the_third_version_name_no_guesser(tmp_path: Path) -> None:
+    path = tmp_path / "history.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript(f"{MIGRATIONS[0]}\n{MIGRATIONS[1]}\n{MIGRATIONS[2]}\nPRAGMA user_version = 3;")
+        connection.execute("INSERT INTO chats (id, title, created, updated) VALUES ('c', 'Old', 1.0, 2.0)")
+        connection.execute(
+            "INSERT INTO messages (id, chat, parent, role, content, state, spans, created)"
+            """ VALUES ('m', 'c', '', 'assistant', 'Because.', 'complete', '[["",3],["accepted",5]]', 1.0)"""
+        )
+    connection.close()
+    store = HistoryStore(path)
+    old = store.messages("c")[0]
+    assert old.spans == (Span("", 3), Span("accepted", 5, ""))
+    store.save_message(old._replace(spans=(Span("", 3), Span("accepted", 5, "eagle"))))
+    store.close()
+    again = HistoryStore(path)
+    assert again.messages("c")[0].spans == (Span("", 3), Span("accepted", 5, "eagle"))
+    again.close()
+
+
 def test_a_file_of_the_second_version_gets_the_policy_of_full_contexts(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     with sqlite3.connect(path) as connection:

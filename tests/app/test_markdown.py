@@ -81,9 +81,15 @@ def test_align_finds_shown_words_in_the_source(shown: str, source: str, word: st
 
 
 def test_runs_of_one_tint() -> None:
-    spans = [Span("", 2), Span("accepted", 3), Span("corrected", 1), Span("", 4)]
-    assert tinted_runs(range(10), 0, spans) == [(2, 5, "good"), (5, 6, "warn")]
-    assert tinted_runs([0, 1, -1, 2], 3, spans) == [(0, 2, "good"), (3, 4, "warn")]
+    spans = [Span("", 2), Span("accepted", 3, "ngram"), Span("corrected", 1), Span("", 4)]
+    assert tinted_runs(range(10), 0, spans) == [(2, 5, "good", "ngram"), (5, 6, "warn", "")]
+    assert tinted_runs([0, 1, -1, 2], 3, spans) == [(0, 2, "good", "ngram"), (3, 4, "warn", "")]
+
+
+def test_runs_of_one_tint_and_two_guessers_are_two() -> None:
+    spans = [Span("accepted", 2, "ngram"), Span("accepted", 3, "medusa"), Span("accepted", 1)]
+    assert tinted_runs(range(6), 0, spans) == [(0, 2, "good", "ngram"), (2, 5, "good", "medusa"), (5, 6, "good", "")]
+    assert tinted_runs(range(4), 0, [Span("", 4)]) == []
 
 
 def test_lexing_counts_in_utf16() -> None:

@@ -11,7 +11,7 @@ from app.chat.context_offer import FROM_NOW
 from app.chat.message import MessageView
 from app.chat.overflow import MEANINGS, hidden
 from app.chat.page import ChatPage
-from app.chat.stats import describe, explain
+from app.chat.stats import Share, describe, explain
 from app.chat.transcript import Transcript
 from app.chat.unseen import Veil
 from app.history.records import AnswerStats, Cut, Message
@@ -249,9 +249,9 @@ def test_the_footer_says_what_came_from_the_cache_and_where_the_prompt_diverged(
     )
     said = "1,240 of 1,310 prompt tokens from the cache"
     assert f"{said} · read anew from token 812 · finished" in describe(message)
-    assert f"{said} · finished" in describe(message, "cached")
-    assert "· 1,240 of 1,310 cached · finished" in describe(message, "short")
-    assert "cache" not in describe(message, "")
+    assert f"{said} · finished" in describe(message, Share("cached", 3))
+    assert "· 1,240 of 1,310 cached · finished" in describe(message, Share("short", 3))
+    assert "cache" not in describe(message, Share("", 3))
     sentence = "The prompt leaves the earlier conversation at token 812: the template drops thinking."
     assert {said, sentence} <= set(explain(message).split("\n"))
     assert "leaves the earlier" not in explain(answer(usage=USAGE, timings=TIMINGS))

@@ -88,7 +88,7 @@ def test_charts_show_the_newest_frame(strip):
     assert queue.figure.text() == "2 running, 1 waiting"
     assert [area.yData[-1] for area in queue._areas] == [1, 2, 3]
     assert isinstance(acceptance, AcceptanceChart)
-    assert acceptance.figure.text() == "71 %"
+    assert acceptance.figure.text() == "2.4 tok/step"
     assert acceptance._bars[0].opts["height"].tolist() == [0.9, 0.7, 0.5]
 
 
@@ -112,7 +112,8 @@ def test_an_auto_off_reason_is_shown(strip):
     )
     strip.add(frame(0, acceptance=[off]))
     strip.tick()
-    assert "guesses cost more than they save" in strip.charts[4]._caption.text()
+    assert strip.charts[4]._caption.text() == "Off: guesses cost more than they save"
+    assert "n-gram (off)" in strip.charts[4]._legend.text().replace("\xa0", " ")
 
 
 def test_marks_move_with_time_and_leave(strip):
@@ -160,7 +161,7 @@ def test_collapsed_is_one_line_of_figures(strip):
     strip.set_collapsed(True)
     assert strip.height() == COLLAPSED_HEIGHT
     line = strip.findChild(QLabel, "plots.line")
-    for figure in ("87.4 tok/s", "9.0 of 24 GB", "459 used, 153 kept", "2 running", "71 %"):
+    for figure in ("87.4 tok/s", "9.0 of 24 GB", "459 used, 153 kept", "2 running", "71 %", "2.4 tokens a step"):
         assert figure in line.text()
 
 

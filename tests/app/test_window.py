@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, Qt
-from PySide6.QtGui import QKeySequence
+from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractButton,
     QAbstractItemView,
@@ -90,9 +90,9 @@ def test_a_flipped_switch_reaches_the_engine_and_marks_the_plots(qtbot, program)
     marks = window.plots.charts[0]._marks
     before = len(marks)
     with qtbot.waitSignal(program.link.options):
-        window.panel.findChild(QPushButton, "speculation.n-gram").click()
+        window.panel.findChild(QAction, "speculation.ngram").trigger()
     assert len(marks) == before + 1
-    assert next(s for s in program.link.catalogue if s.key == "speculation").value == "n-gram"
+    assert next(s for s in program.link.catalogue if s.key == "speculation").value == "ngram"
 
 
 def test_measuring_replays_the_last_prompt(qtbot, program):

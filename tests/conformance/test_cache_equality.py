@@ -53,11 +53,12 @@ PROMPTS = [COMMON[:150], COMMON[:137], [*COMMON[:90], *COMMON[:60]], [*COMMON[:7
 class Host:
     """An engine with the model loaded, stepped by hand; ``disturb`` is called before each step."""
 
-    def __init__(self, folder: Path, saved: SavedChats | None = None) -> None:
+    def __init__(self, folder: Path, saved: SavedChats | None = None, draft: str = "") -> None:
         self.answers: Answers = {}
+        self.sources: dict[str, list[str]] = {}
         self.cached: dict[str, int] = {}
         self.engine = Engine(self._hear, device="cpu", saved=saved)
-        self.engine.submit(LoadModel(str(folder), "", LoadOptions(device="cpu", dtype="float32", memory=200e6)))
+        self.engine.submit(LoadModel(str(folder), draft, LoadOptions(device="cpu", dtype="float32", memory=200e6)))
         self.set(batch_invariant=True)
 
     @property
@@ -82,6 +83,7 @@ class Host:
         match event:
             case TokensEvent(id, answer, _, infos):
                 self.answers.setdefault((id, answer), []).extend(info.id for info in infos)
+                self.sources.setdefault(id, []).extend(info.source for info in infos)
             case FinishedEvent():
                 assert event.reason not in ("error", "memory"), event.detail
                 self.cached[event.request_id] = event.usage.cached_tokens

@@ -203,12 +203,12 @@ def with_(sampling: Sampling, **changes: object) -> Sampling:
 def test_noise_that_ignores_the_place_would_be_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     plain = host.answer(prompts(1), SAMPLINGS["sampled"])
     state = iter(range(1_000_000))
-    monkeypatch.setattr(noise, "key", lambda seed, answer, index: (next(state) * 7919, seed))
+    monkeypatch.setattr(noise, "key", lambda seed, answer, index, salt=0: (next(state) * 7919, seed))
     assert not same(host.answer(prompts(1), SAMPLINGS["sampled"], speculation="draft", draft_length=4), plain)
 
 
 def test_accepting_every_guess_would_be_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.core import stepper
+    from engine.speculation import verifier
     from engine.speculation.verifier import Verdict
 
     plain = host.answer(prompts(1), SAMPLINGS["greedy"])
@@ -216,7 +216,7 @@ def test_accepting_every_guess_would_be_noticed(host: Host, monkeypatch: pytest.
     def credulous(tree: DraftTree, targets: list[int]) -> Verdict:
         return Verdict(tuple(range(len(tree.tokens))), targets[-1], "bonus")
 
-    monkeypatch.setattr(stepper, "verify", credulous)
+    monkeypatch.setattr(verifier, "verify", credulous)
     assert not same(host.answer(prompts(1), SAMPLINGS["greedy"], speculation="draft", draft_length=4), plain)
 
 

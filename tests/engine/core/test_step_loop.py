@@ -29,7 +29,7 @@ def samplings() -> list[Sampling]:
     ]
 
 
-@pytest.mark.parametrize("speculation", ["off", "ngram", "draft"])
+@pytest.mark.parametrize("speculation", ["off", "ngram", "draft", "auto"])
 @pytest.mark.parametrize("budget", [16, 23, 512])
 @pytest.mark.parametrize("length", [0, 3, 7])
 def test_batched_text_is_the_sequential_text(speculation: str, budget: int, length: int) -> None:
@@ -123,7 +123,7 @@ def test_any_of_several_end_tokens_ends_the_text_and_has_none() -> None:
     assert seen == set(EOS)
 
 
-@pytest.mark.parametrize("speculation", ["off", "ngram", "draft"])
+@pytest.mark.parametrize("speculation", ["off", "ngram", "draft", "auto"])
 def test_a_stop_string_inside_an_accepted_run_leaks_nothing(speculation: str) -> None:
     plain, text, _ = sequential(PROMPT, Sampling(temperature=0.0, max_tokens=40, ignore_eos=True))
     for start, width in itertools.product(range(5, 30, 3), (1, 2, 3)):
@@ -264,7 +264,8 @@ def test_prefill_progress_ends_with_the_whole_prompt() -> None:
 
 def test_sources_tell_where_tokens_came_from() -> None:
     toy = ToyEngine(toy_model(draft_blur=0.7))
-    toy.add("a", PROMPT, Sampling(temperature=0.0, max_tokens=60, ignore_eos=True), speculation="draft", draft_length=3)
+    sampling = Sampling(temperature=0.0, max_tokens=60, ignore_eos=True)
+    toy.add("a", PROMPT, sampling, speculation="draft", draft_length=3, ngram_first=False)
     toy.drain()
     answer = toy.heard.answers["a", 0]
     sources = {info.source for info in answer.infos}

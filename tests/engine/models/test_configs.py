@@ -47,7 +47,7 @@ def test_every_family_reads_the_plain_fields(architecture: str) -> None:
     assert config.head_dim == own.get(architecture, 192 if latent else 16)
     assert (config.latent is not None) == latent
     assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3"))
-    assert config.qkv_bias == architecture.startswith(("Qwen2", "OPT", "GptOss"))
+    assert config.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss"))
     assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT"))
     assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu"}.get(architecture[:4], "silu")
     assert config.fused == architecture.startswith("Phi3")

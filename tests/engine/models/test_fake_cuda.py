@@ -69,6 +69,7 @@ OWN = {
     "LlamaForCausalLM": CONFIG,
     "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
     "Qwen2ForCausalLM": replace(CONFIG, qkv_bias=True, windows=(None, 24)),
+    "MiMoForCausalLM": replace(CONFIG, qkv_bias=True),
     "Qwen3ForCausalLM": replace(CONFIG, qk_norm=True, tie_word_embeddings=True),
     "SmolLM3ForCausalLM": replace(CONFIG, rotary=(True, False), tie_word_embeddings=True),
     # Capped scores are left to the reference backend, which reads from the device: see the test of waiting below.

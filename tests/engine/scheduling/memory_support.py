@@ -109,6 +109,10 @@ class Asked:
         return self.prompt_length + self.most
 
     @property
+    def most_guesses(self) -> int:
+        return max(0, self.reach - self.known - 1)
+
+    @property
     def shareable(self) -> int:
         return self.prompt_length if isinstance(self.policy, Quest) else self.known
 

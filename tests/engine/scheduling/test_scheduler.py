@@ -80,6 +80,10 @@ class Job:
     def reach(self) -> int:
         return self.prompt + self.answer
 
+    @property
+    def most_guesses(self) -> int:
+        return max(0, self.reach - self.known - 1)
+
 
 class Simulation:
     """Steps a scheduler without any model; ``accept`` says how many of a step's guesses hold."""

@@ -126,13 +126,32 @@ def test_quantile() -> None:
 
 def test_acceptance_by_depth() -> None:
     records = [
-        step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2),)),
-        step(2, guesses=(GuessRecord("draft", (1,), (1,), 1), GuessRecord("ngram", (), (), 0, "Nothing repeats."))),
+        step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2, guesses=8),)),
+        step(
+            2,
+            guesses=(
+                GuessRecord("draft", (1,), (1,), 1, guesses=1, reasoning="draft model, 1 ahead"),
+                GuessRecord("ngram", (), (), 0, "Nothing repeats."),
+            ),
+        ),
     ]
     draft, ngram = acceptance(records)
     assert (draft.proposer, draft.proposed, draft.accepted, draft.draft_length) == ("draft", 9, 5, 1)
     assert draft.by_depth == [4 / 5, 1 / 4]
-    assert (ngram.by_depth, ngram.off_reason) == ([], "Nothing repeats.")
+    assert draft.tokens_per_step == 1 + 5 / 5
+    assert draft.reasoning == "draft model, 1 ahead"
+    assert (ngram.by_depth, ngram.off_reason, ngram.tokens_per_step) == ([], "Nothing repeats.", 1.0)
+
+
+def test_acceptance_of_trees_counts_answers_by_depth_and_all_guesses() -> None:
+    records = [
+        step(1, guesses=(GuessRecord("eagle", (2, 2, 1), (2, 1, 0), 3, tree_nodes=20, guesses=30),)),
+        step(2, guesses=(GuessRecord("eagle", (1, 1), (1, 1), 3, tree_nodes=8, guesses=8),)),
+    ]
+    (eagle,) = acceptance(records)
+    assert (eagle.proposed, eagle.accepted, eagle.tree_nodes) == (38, 5, 20)
+    assert eagle.by_depth == [1.0, 2 / 3, 0.0]
+    assert eagle.tokens_per_step == 1 + 5 / 3
 
 
 def test_preemptions_since_the_last_frame() -> None:
@@ -151,7 +170,7 @@ def test_another_model() -> None:
 
 def test_prometheus_text() -> None:
     window = TelemetryWindow()
-    window.add(step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2),), ttfts=(0.5,)))
+    window.add(step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2, guesses=8),), ttfts=(0.5,)))
     text = metrics(window.totals, window.frame(1.0, MEMORY, PAGES, bandwidth=1e5))
     lines = text.splitlines()
     assert "kvasir_steps_total 1" in lines

@@ -1,0 +1,149 @@
+"""A feature head: one small decoder layer that goes on from the target's hidden states, and guesses with its own.
+
+Entry i of a text is made of (f_i, t_{i+1}): what the target knew after token i, and the token that came next. Its
+output h_i stands for f_{i+1}, so that the head's logits over h_i say what follows t_{i+1}, and (h_i, a guess) is the
+next entry. It has keys and values of its own, one layer of them, at index i of the sequence.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from engine.attention.interface import ModelAttention
+from engine.cache.store import DenseKVStore, KVStore
+from engine.core.batch import Batch, ForwardOutput
+from engine.layers.attention import Attention
+from engine.layers.embedding import TokenTable
+from engine.layers.linear.base import Linear
+from engine.layers.mlp import GatedMLP
+from engine.layers.norm import RMSNorm, read_norm
+from engine.layers.rotary import RotaryEmbedding
+from engine.models.base import CausalLM, ModelConfig, Step, WeightSource
+
+OUTPUT = 1
+"""The key of a head's outputs in :attr:`ForwardOutput.hidden`: what leaves its one layer."""
+
+
+class HeadLayer:
+    """Attention and a gated MLP, each added to the stream. The norm before attention is the head's own affair."""
+
+    def __init__(self, config: ModelConfig, source: WeightSource, prefix: str, in_features: int | None = None) -> None:
+        """``in_features`` is what q, k and v read; None: ``hidden_size``."""
+        self.attention = Attention(config, 0, source, f"{prefix}self_attn.", in_features=in_features)
+        self.mlp = GatedMLP(config, source, f"{prefix}mlp.")
+        self.mlp_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
+
+    def forward(self, x: Tensor, attended: Tensor, step: Step) -> Tensor:
+        """``x [T, hidden_size]``, the stream, and ``attended [T, in_features]`` -> the stream after this layer."""
+        x = x + self.attention.forward(attended, step)
+        return x + self.mlp.forward(self.mlp_norm.forward(x))
+
+    def linears(self) -> Iterator[Linear]:
+        for block in (self.attention, self.mlp):
+            yield from (linear for _, linear in block.linears())
+
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        return self.attention.storage_size() + self.mlp_norm.storage_size()
+
+
+class FeatureHead(ABC):
+    """What EAGLE heads and multi-token layers have in common; a :class:`engine.core.runner.RunnableModel`.
+
+    Built on the ``target`` in memory, whose token table and output layer it uses where it has none of its own.
+    """
+
+    num_groups = 1
+    name: Literal["eagle", "mtp"]
+    """What it is called as a proposer."""
+    title: str
+    """For people: "EAGLE-3"."""
+    reads: tuple[int, ...]
+    """The layers of the target whose input it reads, in the order in which it joins them; ``num_layers`` is what the
+    target's final norm reads."""
+    layer: HeadLayer
+    embedding: TokenTable
+
+    def __init__(self, config: ModelConfig, target: CausalLM, source: WeightSource) -> None:
+        """``config`` is that of the head's one layer."""
+        self.config, self.target = config, target
+        self.numerics, self.device, self.dtype = source.numerics, source.device, source.dtype
+        self.rotary = RotaryEmbedding(config.rope, config.head_dim, config.max_position, self.dtype, self.device)
+        self.embedding = target.embedding
+
+    # --- what a head is ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def features(self, hidden: Mapping[int, Tensor]) -> Tensor:
+        """f of some rows ``[n, hidden_size]``, from the target's states ``hidden[i] [n, width]`` at :attr:`reads`."""
+
+    @abstractmethod
+    def entries(self, features: Tensor, tokens: Tensor, step: Step) -> Tensor:
+        """``features [T, hidden_size]`` and the ``tokens [T]`` that came next -> outputs ``[T, hidden_size]``."""
+
+    @abstractmethod
+    def logits(self, outputs: Tensor) -> Tensor:
+        """``outputs [L, hidden_size]`` -> ``[L, target's vocab_size]``, -inf for what the head never says."""
+
+    # --- what a runner asks ------------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def forward(
+        self,
+        batch: Batch,
+        kv: KVStore,
+        attention: ModelAttention,
+        hidden_in: Tensor | None = None,
+        **options: Any,
+    ) -> ForwardOutput:
+        """Entries of ``hidden_in [T, hidden_size]``, features or outputs, with the batch's tokens as those that came
+        next. ``hidden[OUTPUT] [T, hidden_size]`` are the outputs of all rows."""
+        if hidden_in is None or options:
+            raise ValueError("a feature head goes on from hidden states, and has one layer")
+        step = Step(batch, kv, attention, (self.rotary.step(batch),), self._sink_ropes(batch))
+        outputs = self.entries(hidden_in, batch.tokens, step)
+        return ForwardOutput(self.logits(outputs.index_select(0, batch.want_logits)), {OUTPUT: outputs})
+
+    def _sink_ropes(self, batch: Batch) -> Any:
+        at = None if batch.views is None else batch.views.sink_positions
+        return None if at is None else (self.rotary.step(batch, at),)
+
+    def new_store(self, pages: int) -> KVStore:
+        """Arenas for its keys and values, addressed by the target's page numbers; ``pages`` counts page 0."""
+        return DenseKVStore(1, pages, self.config.num_kv_heads, self.config.head_dim, self.dtype, self.device)
+
+    # --- sizes -------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def linears(self) -> Iterator[Linear]:
+        """The linear layers of its own."""
+
+    @abstractmethod
+    def norms(self) -> Iterator[RMSNorm]:
+        """The norms of its own besides the layer's."""
+
+    @property
+    def borrows_head(self) -> bool:
+        """Whether its logits come from the target's output layer."""
+        return True
+
+    def storage_size(self) -> int:
+        """Bytes of weights held besides the target's."""
+        own = 0 if self.embedding is self.target.embedding else self.embedding.storage_size()
+        return own + self._weights() + self.rotary.storage_size()
+
+    def bytes_read_per_step(self) -> int:
+        """Bytes of weights that the forward of one row reads, the target's output layer included where it is used."""
+        return self._weights() + (self.target.head.storage_size() if self.borrows_head else 0)
+
+    def kv_bytes_per_token(self) -> int:
+        return self.config.cached_width * self.dtype.itemsize
+
+    def _weights(self) -> int:
+        norms = self.layer.storage_size() + sum(norm.storage_size() for norm in self.norms())
+        return norms + sum(linear.storage_size() for linear in self.linears())

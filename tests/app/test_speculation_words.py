@@ -1,0 +1,251 @@
+"""Whose words an answer has: tints with their legend and tooltips, the figures below it, and the heads that guess."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+
+import pytest
+from PySide6.QtCore import QEvent, QPoint
+from PySide6.QtGui import QHelpEvent
+from PySide6.QtWidgets import QApplication, QLabel, QToolTip
+
+from app.chat.answers import origin
+from app.chat.blocks import TextView
+from app.chat.page import ChatPage
+from app.chat.stats import SHARES, describe, explain
+from app.chat.tint import TintRun, run_at, shown_text, who
+from app.history.records import AnswerStats, Message, Span
+from app.program import Program
+from app.proposers import PROPOSERS
+from app.theme.widgets import Toggle
+from engine import protocol as p
+from engine.protocol import Timings, Usage
+from tests.app.specs import GUESSERS
+
+
+def test_every_source_has_its_span() -> None:
+    assert [origin(source, 3) for source in GUESSERS] == [Span("accepted", 3, source) for source in GUESSERS]
+    assert origin("corrected", 2) == Span("corrected", 2)
+    assert origin("target", 1) == origin("bonus", 1) == Span("", 1)
+    assert set(GUESSERS) == set(PROPOSERS) == set(p.Source.__args__) - {"target", "bonus", "corrected"}
+
+
+def test_a_run_says_who_guessed_it() -> None:
+    assert who(TintRun(0, 1, "good", "ngram")) == "Guessed from what the text repeats (n-gram), kept by the model"
+    assert who(TintRun(0, 1, "good", "medusa")) == "Guessed by the Medusa heads, kept by the model"
+    assert who(TintRun(0, 1, "good", "of a later engine")) == "Guessed by of a later engine, kept by the model"
+    assert who(TintRun(0, 1, "good")) == "Guessed ahead, kept by the model"
+    assert "wrong" in who(TintRun(0, 1, "warn"))
+
+
+@pytest.fixture
+def page(qtbot, make_link, history, theme) -> Iterator[ChatPage]:
+    page = ChatPage(make_link("--rate", "2000"), history, theme)
+    qtbot.addWidget(page)
+    page.resize(900, 700)
+    page.show()
+    yield page
+    page.close_down()
+
+
+def ask(qtbot, page: ChatPage, text: str, **values: p.Value) -> Message:
+    """Set these switches, ask, and wait; returns the answer."""
+    for key, value in values.items():
+        with qtbot.waitSignal(page._link.options, timeout=5_000):
+            page._link.send(p.Set(key=key, value=value))
+    qtbot.waitUntil(lambda: not page.composer.reason, timeout=10_000)
+    page.send(text)
+    qtbot.waitUntil(lambda: not page.streaming, timeout=20_000)
+    return page.transcript.views[-1].message
+
+
+def place(view: TextView, start: int) -> QPoint:
+    """Inside the character at ``start``, in pixels of the viewport."""
+    cursor = view.textCursor()
+    cursor.setPosition(start)
+    return view.cursorRect(cursor).center() + QPoint(3, 0)
+
+
+def hover(view: TextView, start: int) -> str:
+    """The tooltip that comes up over the character at ``start``."""
+    point = place(view, start)
+    QToolTip.hideText()
+    QApplication.sendEvent(view.viewport(), QHelpEvent(QEvent.Type.ToolTip, point, view.viewport().mapToGlobal(point)))
+    return QToolTip.text()
+
+
+@pytest.mark.qt_log_ignore("raise", extend=True)
+def test_the_tooltip_of_a_tinted_word_names_the_guesser(qtbot, page) -> None:
+    answer = ask(qtbot, page, "Show me code", speculation="auto")
+    assert {span.by for span in answer.spans if span.tint == "accepted"} == {"ngram", "medusa"}
+    page.set_tint(True)
+    view = page.transcript.views[-1].blocks[0]
+    runs = view.tint_runs
+    first = {by: next(run for run in runs if run.by == by and run.token == "good") for by in ("ngram", "medusa")}
+    assert "n-gram" in hover(view, first["ngram"].start)
+    assert "Medusa heads" in hover(view, first["medusa"].start + 1)
+    corrected = next(run for run in runs if run.token == "warn")
+    assert shown_text(view, corrected) == " by"
+    assert "wrong" in hover(view, corrected.start + 1)
+    after = next(b for a, b in pairwise(runs) if b.start > a.end + 4)
+    assert run_at(view, place(view, after.start - 3), runs) is None, "plain words are nobody's guess"
+    assert run_at(view, QPoint(view.width() - 2, 4), runs) is None, "nor is what stands right of the text"
+    code = page.transcript.views[-1].blocks[1]
+    assert "Guessed" in hover(code._view, code.tint_runs[0].start)
+
+
+def test_saved_spans_keep_the_guesser(qtbot, page, history) -> None:
+    answer = ask(qtbot, page, "hello", speculation="eagle")
+    history.flush()
+    saved = history.messages(page.chat_id)[-1]
+    assert saved.spans == answer.spans
+    assert ("accepted", "eagle") in {(span.tint, span.by) for span in saved.spans}
+
+
+def test_the_legend_shows_while_words_are_tinted(qtbot, page, theme) -> None:
+    assert page.legend.isHidden()
+    with qtbot.waitSignal(page.tint_changed) as heard:
+        page.header.tint.click()
+    assert heard.args == [True]
+    page.set_tint(True)
+    assert page.legend.isVisible()
+    for mode in ("light", "dark"):
+        theme.set_mode(mode)
+        assert theme.tint("good", 0.24) in page.legend.text()
+        assert theme.tint("warn", 0.24) in page.legend.text()
+    page.set_tint(False)
+    assert page.legend.isHidden()
+    assert not page.header.tint.isChecked()
+
+
+@pytest.fixture
+def make_program(qtbot, qapp, fake_command, tmp_path) -> Iterator[Callable[[], Program]]:
+    made: list[Program] = []
+
+    def make() -> Program:
+        made.append(Program(qapp, tmp_path / "kvasir.log", fake_command("--loaded", "--rate", "2000")))
+        made[-1].window.show()
+        return made[-1]
+
+    yield make
+    for program in made:
+        program.close()
+        program.window.deleteLater()
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+
+
+def test_header_panel_and_shortcut_are_one_switch(qtbot, make_program) -> None:
+    program = make_program()
+    qtbot.waitUntil(lambda: program.window.panel.spec("speculation") is not None, timeout=20_000)
+    toggle, button = program.window.panel.findChild(Toggle, "panel.tint"), program.chat.header.tint
+    shortcut = next(one for one in program.window._shortcuts if one.key().toString() == "Ctrl+Shift+T")
+    for on, act in ((True, button.click), (False, toggle.click), (True, shortcut.activated.emit)):
+        act()
+        assert toggle.isChecked() is button.isChecked() is program.chat.legend.isVisible() is on
+        assert program.store.settings.tint is on
+
+
+def test_automatic_says_what_it_amounts_to(qtbot, make_program) -> None:
+    program = make_program()
+    panel = program.window.panel
+    qtbot.waitUntil(lambda: panel.spec("tree_nodes") is not None, timeout=20_000)
+
+    def figures(key: str) -> list[str]:
+        return [label.text() for label in panel.row(key).findChildren(QLabel)]
+
+    program.link.send(p.Set(key="speculation", value="medusa"))
+    qtbot.waitUntil(lambda: "automatic, now 16" in figures("tree_nodes"), timeout=10_000)
+    assert "automatic, now 4" in figures("draft_length")
+    program.link.send(p.Set(key="speculation", value="ngram"))
+    qtbot.waitUntil(lambda: "automatic" in figures("tree_nodes"), timeout=10_000)
+    assert "automatic, now 4" in figures("draft_length")
+
+
+def answer(proposed: int = 240, accepted: int = 31, steps: int = 31, generated: int = 62, **changes: object) -> Message:
+    timings = Timings(
+        queued_ms=0,
+        ttft_ms=61,
+        total_ms=900,
+        tokens_per_second=87.4,
+        tokens_per_step=generated / steps,
+        steps=steps,
+        proposed=proposed,
+        accepted=accepted,
+    )
+    usage = Usage(prompt_tokens=300, cached_tokens=120, generated_tokens=generated, seed=1)
+    stats = AnswerStats(usage=usage, timings=timings, reason="stop", **changes)
+    return Message("m", "c", "", "assistant", "Text.", stats=stats)
+
+
+def test_an_answer_says_what_guessing_bought() -> None:
+    line = describe(answer())
+    assert "2.0 tokens a step · 31 passes saved · 13 % of guesses kept" in line
+    assert "1 pass saved" in describe(answer(steps=61))
+    account = explain(answer())
+    assert "31 of 240 guesses kept" in account
+    assert "31 passes saved: 2.0 tokens a step, where one step without guesses gives one token" in account
+
+
+def test_without_guesses_nothing_is_said_of_them() -> None:
+    for text in (describe(answer(proposed=0, accepted=0, steps=62)), explain(answer(proposed=0, accepted=0, steps=62))):
+        assert not any(word in text for word in ("saved", "guess", "tokens a step"))
+    assert describe(answer(proposed=0, accepted=0, steps=62)).startswith("87.4 tok/s · first token 61 ms")
+
+
+def test_less_room_leaves_less_of_the_line() -> None:
+    lines = [describe(answer(diverged=7), share) for share in SHARES]
+    assert [len(line) for line in lines] == sorted((len(line) for line in lines), reverse=True)
+    assert lines[-1] == "87.4 tok/s · 2.0 tokens a step · finished"
+
+
+def test_the_footer_shows_it(qtbot, page) -> None:
+    plain = ask(qtbot, page, "hello")
+    assert plain.stats.timings is not None
+    assert not plain.stats.timings.proposed
+    assert "a step" not in page.transcript.views[-1].stats_text
+    made = ask(qtbot, page, "Show me code", speculation="medusa")
+    assert made.stats.timings is not None
+    assert made.stats.usage is not None
+    saved = made.stats.usage.generated_tokens - made.stats.timings.steps
+    assert saved > 50
+    assert f"{saved} passes saved" in page.transcript.views[-1].stats_text
+
+
+def test_heads_are_named_where_the_draft_is(qtbot, page) -> None:
+    page.resize(1200, 700)
+    page.header.load("tiny", "/models/tiny-heads")
+    qtbot.waitUntil(lambda: page._link.card is not None and bool(page._link.card.heads), timeout=10_000)
+    assert page.header.draft.text() == "Medusa and EAGLE heads"
+    assert "Guesses with Medusa and EAGLE heads" in page.header.model.toolTip()
+    page.header.fill_menu()
+    drafts = next(action.menu() for action in page.header._menu.actions() if action.text() == "Draft model or heads")
+    found = {action.text(): action for action in drafts.actions()}
+    assert not found["No draft"].isChecked()
+    assert "Medusa or EAGLE heads" in found["Open a folder of a draft or heads…"].toolTip()
+    page.header.load("tiny", "")
+    qtbot.waitUntil(lambda: page._link.card is not None and not page._link.card.heads, timeout=10_000)
+    assert page.header.draft.text() == ""
+
+
+@pytest.mark.parametrize("width", [420, 560, 699, 700, 760, 892, 1000, 1300])
+def test_nothing_in_the_header_is_cut(qtbot, page, width) -> None:
+    page.header.load("odd", "/models/a-draft-with-a-rather-long-name")
+    qtbot.waitUntil(lambda: page._link.card is not None and page._link.card.name == "odd", timeout=10_000)
+    page.resize(width, 600)
+    page.header.context.show_tokens(125, 2048)
+    header = page.header
+
+    def cut() -> list[str]:
+        parts = (header.model, header.draft, header.warning, header.context, header.tint, header.settings)
+        shown = [part for part in parts if part.isVisible()]
+        return [
+            part.objectName()
+            for part in shown
+            if part.width() < part.sizeHint().width() or not header.rect().contains(part.geometry())
+        ]
+
+    qtbot.waitUntil(lambda: cut() == [], timeout=2_000)
+    assert header.tint.isVisible()
+    if width >= 1300 or width < 700:
+        assert header.draft.isVisible() is (width >= 1300), "a wide page has room for the draft's name"

@@ -1,0 +1,148 @@
+"""Medusa on a real model: heads that learned its texts guess most of them, and never change one."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from engine.checkpoints.heads import open_heads
+from engine.core.options import RequestOptions
+from engine.core.request import Request
+from engine.core.runner import SequenceRows
+from engine.models.heads.medusa import MedusaHeads
+from engine.sampling.params import SamplingParams
+from engine.sampling.sampler import Draw, sample
+from engine.speculation.base import Ask, DraftTree, Seen
+from engine.speculation.medusa import MedusaProposer
+from engine.speculation.verifier import verify
+from tests.conformance.engine_support import Ours
+
+HIDDEN, VOCABULARY, LAYERS, HEADS = 48, 70, 2, 3
+PROMPT, LENGTH, BUDGET = 6, 16, 16
+
+
+class Trained(NamedTuple):
+    ours: Ours
+    heads: MedusaHeads
+    prompts: list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """A random model, and heads that were fitted to its greedy texts after some prompts."""
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=64, num_hidden_layers=LAYERS,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=128, initializer_range=0.2,
+        eos_token_id=None, bos_token_id=None,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config).eval()
+    folder = tmp_path_factory.mktemp("trained")
+    model.save_pretrained(folder / "target")
+    prompts = torch.randint(VOCABULARY, (3, PROMPT))
+    texts = model.generate(prompts, max_new_tokens=LENGTH, do_sample=False, pad_token_id=0)
+    (folder / "heads").mkdir()
+    (folder / "heads" / "config.json").write_text(json.dumps({"medusa_num_heads": HEADS, "shares_head": True}))
+    save_file(fitted(model, texts), folder / "heads" / "medusa_lm_head.safetensors")
+    ours = Ours(folder / "target", invariant=True)
+    heads = MedusaHeads(open_heads(folder / "heads", ours.config, folder), ours.model)
+    return Trained(ours, heads, prompts.tolist())
+
+
+def fitted(model: LlamaForCausalLM, texts: Tensor) -> dict[str, Tensor]:
+    """Blocks by which the state at token t gives token t + 2 + head of these very texts."""
+    with torch.no_grad():
+        states = model.model(texts).last_hidden_state
+    layers = [nn.Linear(HIDDEN, HIDDEN) for _ in range(HEADS)]
+    optimiser = torch.optim.Adam([p for layer in layers for p in layer.parameters()], lr=0.02)
+    output = model.lm_head.weight.detach()
+    for _ in range(250):
+        loss = torch.zeros(())
+        for head, layer in enumerate(layers):
+            h = states[:, : -2 - head].flatten(0, 1)
+            logits = (h + nn.functional.silu(layer(h))) @ output.t()
+            loss = loss + nn.functional.cross_entropy(logits, texts[:, 2 + head :].flatten())
+        optimiser.zero_grad()
+        loss.backward()
+        optimiser.step()
+    return {
+        f"{head}.0.linear.{name}": tensor.detach().clone()
+        for head, layer in enumerate(layers)
+        for name, tensor in layer.named_parameters()
+    }
+
+
+def requests(trained: Trained, temperature: float) -> list[Request]:
+    params = SamplingParams(seed=3, temperature=temperature, ignore_eos=True)
+    options = RequestOptions(speculation="medusa")
+    return [
+        Request(str(number), 0, number, prompt, params, options, 128, None, 0.0)  # type: ignore[arg-type]
+        for number, prompt in enumerate(trained.prompts)
+    ]
+
+
+def rows_of(ours: Ours, place: int, request: Request, tree: DraftTree) -> SequenceRows:
+    """The whole text and the tree, computed anew, so that no keys and values have to be moved."""
+    known = len(request.tokens)
+    parents = tree.parents if tree.parents is not None else range(-1, len(tree.tokens) - 1)
+    chain = [*range(-1, known - 1), *(known + parent for parent in parents)]
+    return SequenceRows([*request.tokens, *tree.tokens], 0, ours.pages(place), 1 + len(tree.tokens), chain)
+
+
+def write_texts(trained: Trained, temperature: float, made: MedusaProposer | None) -> tuple[list[list[int]], int, int]:
+    """The texts of all requests at once, the steps it took, and how many guesses held."""
+    ours, batch = trained.ours, requests(trained, temperature)
+    steps = held = 0
+    while any(len(request.tokens) < PROMPT + LENGTH for request in batch):
+        steps += 1
+        asks = [Ask(request, min(BUDGET, 63 - len(request.tokens)), len(request.tokens)) for request in batch]
+        trees = made.propose(asks) if made is not None else [DraftTree()] * len(batch)
+        rows = [rows_of(ours, place, *both) for place, both in enumerate(zip(batch, trees, strict=True))]
+        out = ours.runner.forward(rows, want_hidden=frozenset({LAYERS}))
+        first = drawn = 0
+        seen: list[Seen] = []
+        for request, tree, row in zip(batch, trees, rows, strict=True):
+            nodes = range(-1, len(tree.tokens))
+            draws = [Draw(request.params, 0, request.tokens, tree.path(node)) for node in nodes]
+            verdict = verify(tree, sample(out.logits[drawn : drawn + len(draws)], draws))
+            states = out.hidden[LAYERS][first : first + len(row.tokens)]
+            kept = [*range(len(request.tokens)), *(len(request.tokens) + node for node in verdict.nodes)]
+            seen.append(Seen(request, 0, {LAYERS: states[kept]}))
+            first, drawn = first + len(row.tokens), drawn + len(draws)
+            request.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
+            held += len(verdict.nodes)
+        if made is not None:
+            made.see(seen)
+    return [request.tokens[: PROMPT + LENGTH] for request in batch], steps, held
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_heads_guess_and_the_text_stays(trained: Trained, temperature: float) -> None:
+    plain, steps, _ = write_texts(trained, temperature, None)
+    assert steps == LENGTH
+    made = MedusaProposer(trained.heads, LAYERS, None, ())
+    texts, fewer, held = write_texts(trained, temperature, made)
+    assert texts == plain
+    assert held > 0
+    if temperature == 0.0:
+        # These are the texts that the heads were fitted to: a head that is off by a place would guess few of them.
+        assert fewer < LENGTH / 2
+    work = made.take_work()
+    assert work.passes == fewer - 1, "one for all requests, and none before there is a state"
+    assert 0 < work.bytes_read <= work.passes * trained.heads.bytes_read()
+
+
+def test_heads_in_another_order_would_be_noticed(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, _, _ = write_texts(trained, 0.0, None)
+    rolled = [type(block)(*(tensor.roll(1, 0) for tensor in block)) for block in trained.heads._blocks]
+    monkeypatch.setattr(trained.heads, "_blocks", rolled)
+    texts, steps, _ = write_texts(trained, 0.0, MedusaProposer(trained.heads, LAYERS, None, ()))
+    assert texts == plain
+    assert steps > LENGTH / 2

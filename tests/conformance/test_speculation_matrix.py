@@ -1,0 +1,98 @@
+"""Speculation on is speculation off, to the token: who guesses x sampling x batch x cache, on the bundled model.
+
+In fp32 with batch-invariant arithmetic. `make test` takes each value a few times, `make test-all` all combinations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from test_cache_equality import VARIANTS, Host
+
+from engine.protocol import Sampling
+
+BUNDLED = Path(__file__).parents[2] / "assets" / "demo"
+PROPOSERS = ("ngram", "draft", "auto")
+SAMPLINGS = {
+    "greedy": Sampling(temperature=0.0, max_tokens=20),
+    "warm": Sampling(temperature=0.7, top_p=0.9, seed=5, max_tokens=20),
+    "hot": Sampling(
+        temperature=1.3,
+        top_p=0.95,
+        repetition_penalty=1.1,
+        frequency_penalty=0.2,
+        presence_penalty=0.1,
+        logit_bias={40: 1.5, 41: -2.0},
+        seed=6,
+        max_tokens=20,
+    ),
+    "stopped": Sampling(temperature=0.7, seed=7, stop=["he", "ag"], max_tokens=20),
+}
+TEXT = (
+    "A page holds the keys and values of sixteen tokens. A page holds the keys and values of sixteen tokens, and a "
+    "sequence holds a table of pages. Why does a model guess ahead? Checking many tokens costs little more than "
+    "computing one, because the weights must be read anyway. "
+)
+LENGTHS = (33, 16, 15, 17, 31, 47, 150, 64)
+"""Prompts end before, at and behind the end of a page; one is longer than what KIVI keeps unpacked."""
+
+EVERY = list(itertools.product(PROPOSERS, SAMPLINGS, (1, 8), VARIANTS))
+SAMPLE = {
+    (proposer, list(SAMPLINGS)[(i + 2 * j) % 4], (1, 8)[(i + j) % 2], list(VARIANTS)[(i + 3 * j) % 6])
+    for i, proposer in enumerate(PROPOSERS)
+    for j in range(2)
+}
+
+
+@pytest.fixture(scope="module")
+def host() -> Host:
+    torch.set_num_threads(1)
+    return Host(BUNDLED / "kvasir-guide", draft=str(BUNDLED / "kvasir-guide-draft"))
+
+
+PLAIN: dict[tuple[str, int, str], list[list[int]]] = {}
+
+
+def prompts(host: Host, batch: int) -> list[list[int]]:
+    loaded = host.engine.loaded
+    assert loaded is not None
+    assert loaded.tokenizer is not None
+    ids = loaded.tokenizer.encode(TEXT * 3)
+    return [ids[3 * b : 3 * b + LENGTHS[b]] for b in range(batch)]
+
+
+def plain(host: Host, sampling: str, batch: int, variant: str) -> list[list[int]]:
+    key = (sampling, batch, variant)
+    if key not in PLAIN:
+        PLAIN[key] = host.texts(prompts(host, batch), SAMPLINGS[sampling])
+    return PLAIN[key]
+
+
+@pytest.mark.parametrize(
+    ("proposer", "sampling", "batch", "variant"),
+    [pytest.param(*case, marks=() if case in SAMPLE else pytest.mark.long) for case in EVERY],
+)
+def test_on_is_off(host: Host, proposer: str, sampling: str, batch: int, variant: str) -> None:
+    host.fresh(VARIANTS[variant])
+    expected = plain(host, sampling, batch, variant)
+    for length, budget, disturbed in ((4, 512, None), (0, 64, None), (3, 256, random.Random(1))):
+        guessing = {"speculation": proposer, "draft_length": length, "ngram_first": length != 4}
+        ids = host.ask(prompts(host, batch), SAMPLINGS[sampling], **guessing)
+        host.run(budget, disturbed)
+        assert host.of(ids) == expected, (length, budget, disturbed)
+
+
+@pytest.mark.parametrize("proposer", PROPOSERS[:-1])
+def test_each_kind_of_guess_holds_at_times(host: Host, proposer: str) -> None:
+    """Otherwise the equalities above would say nothing."""
+    host.fresh(VARIANTS["16bit"])
+    ids = host.ask(
+        prompts(host, 8), SAMPLINGS["greedy"], speculation=proposer, draft_length=4, ngram_first=proposer == "ngram"
+    )
+    host.run()
+    sources = [source for id in ids for source in host.sources[id]]
+    assert {proposer, "corrected"} <= set(sources)

@@ -1,0 +1,176 @@
+"""Drafted trees leave the text as it is: a real model in fp32, batch-invariant arithmetic, guesses from an oracle.
+
+The oracle knows what plain decoding writes and hides it in random trees, so that paths of any shape are accepted, at
+any place in a page, with every kind of cache and every page policy.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from test_cache_equality import VARIANTS
+from test_speculation_equality import EOS, Host, write_model
+
+from engine.cache.pool import PAGE_SIZE
+from engine.core import stepper as stepper_module
+from engine.core.commands import SetOption, UnloadModel
+from engine.core.request import Request
+from engine.core.step_parts import moves
+from engine.protocol import Sampling
+from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
+from engine.speculation.pilot import Pilot
+
+NODES = 16
+SAMPLINGS = {
+    "greedy": Sampling(temperature=0.0, max_tokens=40, ignore_eos=True),
+    "warped": Sampling(
+        temperature=0.9, top_p=0.9, repetition_penalty=1.2, logit_bias={3: 2.0}, seed=12, max_tokens=40, ignore_eos=True
+    ),
+}
+
+
+class Oracle:
+    """Random trees in which some of the true continuation is hidden."""
+
+    name = "medusa"
+    branches = True
+
+    def __init__(self, layers: int) -> None:
+        self.needs_hidden = frozenset({layers})
+        self.truth: dict[str, list[int]] = {}
+        self.random = random.Random(5)
+        self.sizes: list[int] = []
+        self.seen: dict[tuple[str, int], int] = {}
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        return [self._tree(ask) if ask.budget and ask.depth else NO_GUESS for ask in asks]
+
+    def _tree(self, ask: Ask) -> DraftTree:
+        request = ask.request
+        truth = self.truth[request.id][request.generated :]
+        tokens: list[int] = []
+        parents: list[int] = []
+        depths: list[int] = []
+        true: list[bool] = []
+        for node in range(ask.budget):
+            able = [-1, *(i for i in range(node) if depths[i] < ask.depth)]
+            parent = self.random.choice(able[-5:])
+            depth = depths[parent] + 1 if parent >= 0 else 1
+            on_path = (parent < 0 or true[parent]) and depth <= len(truth)
+            right = on_path and self.random.random() < 0.7
+            tokens.append(truth[depth - 1] if right else self.random.randrange(EOS))
+            parents.append(parent)
+            depths.append(depth)
+            true.append(on_path and tokens[-1] == truth[depth - 1])
+        self.sizes.append(len(tokens))
+        return DraftTree(tuple(tokens), tuple(parents), proposer=self.name)
+
+    def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
+        pass
+
+    def see(self, seen: Sequence[Seen]) -> None:
+        """Every token but the last is seen once, in order, whatever was guessed."""
+        for each in seen:
+            (states,) = each.hidden.values()
+            assert each.start == self.seen.get(each.request.owner, each.start)
+            self.seen[each.request.owner] = each.start + states.shape[0]
+            assert each.start + states.shape[0] == each.request.num_computed
+
+    def release(self, request: Request) -> None:
+        self.seen.pop(request.owner, None)
+
+    def take_work(self) -> Work:
+        return Work()
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "target", 0.0, layers=3)
+    host = Host(folder / "target", Path())
+    yield host
+    host.engine.submit(UnloadModel())
+    host.engine.step()
+
+
+def prompts(count: int) -> list[list[int]]:
+    """Ends at all places of a page, and beyond the pages that KIVI packs and QUEST chooses from."""
+    long = [(7 * i + i * i // 5) % EOS for i in range(260)]
+    return [long[3 * b : 140 + 7 * b] if b % 2 else long[: 9 + 13 * b] for b in range(count)]
+
+
+def with_oracle(host: Host) -> Oracle:
+    stepper = host.engine._stepper
+    assert stepper is not None
+    oracle = Oracle(len(stepper.model.model.layers))  # type: ignore[union-attr]
+    stepper.pilot = Pilot((oracle,))
+    host.engine._options.capabilities |= {"medusa heads"}
+    return oracle
+
+
+def guessed(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: list[Any], budget: int) -> list[Any]:
+    oracle.truth = {str(number): outcome.tokens for number, outcome in enumerate(plain)}
+    options: dict[str, bool | int | str] = {"speculation": "medusa", "draft_length": NODES, "tree_nodes": NODES}
+    return host.answer(prompts(count), sampling, budget, ngram_first=False, **options)
+
+
+@pytest.mark.parametrize("batch", [1, 6])
+@pytest.mark.parametrize("sampling", list(SAMPLINGS))
+@pytest.mark.parametrize("variant", list(VARIANTS))
+def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, batch: int) -> None:
+    for key, value in VARIANTS[variant].switches.items():
+        host.engine.submit(SetOption(key, value))
+    host.engine.step()
+    try:
+        oracle = with_oracle(host)
+        plain = host.answer(prompts(batch), SAMPLINGS[sampling])
+        before = sum(outcome.sources.count("target") for outcome in plain)
+        assert before == sum(len(outcome.tokens) for outcome in plain)
+        for budget in (64, 256):  # the first cuts prompts into chunks beside the trees
+            found = guessed(host, oracle, batch, SAMPLINGS[sampling], plain, budget)
+            assert [outcome.tokens for outcome in found] == [outcome.tokens for outcome in plain]
+            sources = [source for outcome in found for source in outcome.sources]
+            assert {"medusa", "corrected"} <= set(sources)
+            assert len(host.steps) < sum(len(outcome.tokens) for outcome in plain)
+        assert max(oracle.sizes) == NODES
+    finally:
+        for key in VARIANTS[variant].switches:
+            host.engine.submit(
+                SetOption(key, "16bit" if key == "kv_kind" else "keep_all" if key == "page_policy" else 64)
+            )
+        host.engine.step()
+
+
+def test_keys_left_where_a_branch_wrote_them_would_be_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control: without the move, later rows read a rejected branch."""
+    oracle = with_oracle(host)
+    plain = host.answer(prompts(4), SAMPLINGS["greedy"])
+    monkeypatch.setattr(stepper_module, "moves", lambda taken: ([], []))
+    found = guessed(host, oracle, 4, SAMPLINGS["greedy"], plain, 256)
+    assert [outcome.tokens for outcome in found] != [outcome.tokens for outcome in plain]
+
+
+def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    stepper = host.engine._stepper
+    assert stepper is not None
+    moved: list[int] = []
+
+    def counted(taken: Any) -> tuple[list[int], list[int]]:
+        source, target = moves(taken)
+        moved.extend(source)
+        return source, target
+
+    monkeypatch.setattr(stepper_module, "moves", counted)
+    host.engine._stepper.pilot = Pilot(stepper.model.proposers)  # type: ignore[union-attr]
+    copying = [[*prompts(1)[0][:6]] * 4]
+    found = host.answer(
+        copying, Sampling(temperature=0.0, max_tokens=3 * PAGE_SIZE), speculation="ngram", draft_length=4
+    )
+    assert "ngram" in found[0].sources
+    assert moved == []

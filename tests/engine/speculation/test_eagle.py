@@ -1,0 +1,340 @@
+"""Guesses of a feature head: batches, trees, chains, texts that fall back, and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+import torch
+from head_host import EOS, PAGES, VOCABULARY, Host, prompt, shapes, write, write_eagle3, write_mtp
+
+from engine.attention.registry import Attention
+from engine.cache.policies import WindowWithSinks
+from engine.cache.pool import PAGE_SIZE
+from engine.core.request import Request
+from engine.core.runner import Runner, SequenceRows
+from engine.models.arenas import new_store
+from engine.models.base import CausalLM
+from engine.models.heads.base import OUTPUT, FeatureHead
+from engine.protocol import Sampling
+from engine.speculation.base import NO_GUESS, Ask
+from engine.speculation.trees import Node, best_tree
+from engine.speculation.trees import Tree as BestTree
+
+SAMPLED = Sampling(temperature=0.8, top_p=0.95, seed=5)
+Budget = Callable[[Request], tuple[int, int]]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[CausalLM, FeatureHead]]]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    made = {each: write(tmp_path_factory.mktemp("models"), each) for each in ("none", "some", "full")}
+    made |= {
+        "eagle3": write_eagle3(tmp_path_factory.mktemp("models")),
+        "mtp": write_mtp(tmp_path_factory.mktemp("models")),
+    }
+    yield made
+    torch.set_num_threads(before)
+
+
+Models = dict[str, tuple[CausalLM, FeatureHead]]
+
+
+def of_nodes(nodes: int, depth: int = 1 << 30) -> Budget:
+    return lambda request: (nodes, depth)
+
+
+def grown(
+    host: Host, tokens: list[int], size: int, depth: int, breadth: int, ends: tuple[int, ...] = (EOS,)
+) -> BestTree:
+    """EAGLE-2's tree by its definition, greedy: every path is a text that is read from its beginning."""
+    model, head = host.model, host.head
+    pages = list(range(1, (len(tokens) + depth) // PAGE_SIZE + 2))
+    target = Runner(model, new_store(model.config, len(pages) + 1, torch.float32), Attention())
+    hidden = target.forward([SequenceRows(tokens, 0, pages)], want_hidden=frozenset(head.reads)).hidden
+    first = head.features(hidden)[:-1]
+
+    def read(path: list[int], states: list[torch.Tensor]) -> torch.Tensor:
+        runner = Runner(head, head.new_store(len(pages) + 1), Attention())
+        rows = [SequenceRows([*tokens[1:], *path], 0, pages)]
+        given = torch.cat([first, *(state[None] for state in states)])
+        return runner.forward(rows, hidden_in=given, want_hidden=frozenset({OUTPUT})).hidden[OUTPUT][-1]
+
+    nodes: list[Node] = []
+    paths: dict[int, tuple[list[int], list[torch.Tensor]]] = {-1: ([], [])}
+    worth = {-1: 1.0}
+    leaves = [-1]
+    for _ in range(depth):
+        fresh = []
+        for leaf in leaves:
+            path, states = paths[leaf]
+            output = read(path, states)
+            with torch.inference_mode():
+                shares = torch.softmax(head.logits(output[None])[0], -1)
+            top = shares.topk(breadth)
+            for token, share in zip(top.indices.tolist(), top.values.tolist(), strict=True):
+                node = len(nodes)
+                nodes.append(Node(token, leaf, share))
+                worth[node] = worth[leaf] * share
+                paths[node] = ([*path, token], [*states, output])
+                if token not in ends:
+                    fresh.append(node)
+        leaves = sorted(sorted(fresh, key=lambda node: -worth[node])[:breadth])
+    return best_tree(nodes, size)
+
+
+@pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), SAMPLED], ids=["greedy", "sampled"])
+@pytest.mark.parametrize("chunk", [5, 512])
+def test_text_is_the_same_with_guesses(models: Models, sampling: Sampling, chunk: int) -> None:
+    plain = Host(*models["some"])
+    expected = [plain.decode([plain.request(str(n), prompt(n, n), sampling)], 30)[0] for n in (3, 20, 37)]
+    assert not any(shapes(trees) for trees in plain.trees.values())
+    for budget in (of_nodes(12), of_nodes(4, 4), of_nodes(1)):
+        host = Host(*models["some"], breadth=4)
+        requests = [host.request(str(n), prompt(n, n), sampling) for n in (3, 20, 37)]
+        assert host.decode(requests, 30, budget, chunk) == expected
+        assert sum(request.accepted for request in requests) > 0, "no guess ever held"
+        assert all(shapes(trees) for trees in host.trees.values())
+
+
+@pytest.mark.parametrize("kind", ["none", "eagle3", "mtp"])
+def test_a_batch_guesses_as_each_alone(models: Models, kind: str) -> None:
+    sizes = {"2": (20, 5), "17": (6, 6), "33": (9, 2)}
+
+    def budget(request: Request) -> tuple[int, int]:
+        return sizes[request.id]
+
+    together = Host(*models[kind], breadth=4)
+    requests = [together.request(name, prompt(int(name), 7), SAMPLED) for name in sizes]
+    assert together.proposer.name == ("mtp" if kind == "mtp" else "eagle")
+    together.decode(requests, 16, budget, chunk=8)
+    for name in sizes:
+        alone = Host(*models[kind], padded=True, breadth=4)
+        alone.decode([alone.request(name, prompt(int(name), 7), SAMPLED)], 16, budget, chunk=8)
+        assert shapes(alone.trees[name]) == shapes(together.trees[name])
+        branched = [parents is not None for _, parents in shapes(alone.trees[name])]
+        assert any(branched) == (name != "17")
+    assert max(len(rows) for rows in together.recorder.passes) == 3, "requests share passes"
+
+
+@pytest.mark.parametrize("kind", ["none", "eagle3", "mtp"])
+def test_a_tree_is_the_one_of_the_definition(models: Models, kind: str) -> None:
+    host = Host(*models[kind], breadth=3, depth=4)
+    host.decode([host.request("a", prompt(21, 3))], 12, of_nodes(10))
+    branched = 0
+    for tree, tokens in zip(host.trees["a"], host.before["a"], strict=True):
+        if tree is not NO_GUESS:
+            expected = grown(host, tokens, 10, 4, 3)
+            assert (tree.tokens, tree.parents) == (expected.tokens, expected.parents)
+            branched += tree.parents is not None
+    assert branched > 3
+
+
+def test_a_chain_is_the_best_guess_after_the_best_guess(models: Models) -> None:
+    host = Host(*models["none"])
+    host.decode([host.request("a", prompt(18, 4), Sampling(temperature=0.0, ignore_eos=True))], 12, of_nodes(5, 5))
+    for tree, tokens in zip(host.trees["a"][1:], host.before["a"][1:], strict=True):
+        assert tree.parents is None
+        assert tree.q is None
+        assert tree.tokens == grown(host, tokens, 5, 5, 1, ()).tokens
+    assert all(len(row.tokens) == 1 for rows in host.recorder.passes[-4:] for row in rows), "nothing is read twice"
+
+
+def test_guesses_for_the_ratio_test_are_a_chain_drawn_from_q(models: Models) -> None:
+    host = Host(*models["none"], depth=6)
+    ratio = host.request("ratio", prompt(9, 1), Sampling(temperature=1.0, seed=3, ignore_eos=True), acceptance="ratio")
+    keyed = host.request("keyed", prompt(9, 2), Sampling(temperature=1.0, seed=3, ignore_eos=True))
+    host.decode([ratio, keyed], 1)
+    for request in (ratio, keyed):
+        host.hold(request, request.known + 12)
+    trees = host.proposer.propose([Ask(each, 12, each.known) for each in (ratio, keyed)])
+    tokens, q = trees[0].tokens, trees[0].q
+    assert len(tokens) == 6, "no deeper than the head's depth"
+    assert trees[0].parents is None
+    assert q is not None
+    assert q.shape == (6, VOCABULARY)
+    assert torch.allclose(q.sum(-1), torch.ones(6))
+    assert (q.gather(1, torch.tensor(tokens)[:, None]) > 0).all()
+    assert trees[1].parents is not None
+    assert trees[1].q is None
+
+
+def test_a_head_that_knows_the_target_is_believed(models: Models) -> None:
+    for sampling in (Sampling(temperature=0.0, ignore_eos=True), Sampling(temperature=1.3, seed=2, ignore_eos=True)):
+        host = Host(*models["full"])
+        request = host.request("a", prompt(5, 9), sampling)
+        host.decode([request], 41, of_nodes(4, 4))
+        trees = [tree for tree in host.trees["a"] if tree is not NO_GUESS]
+        assert len(trees) == 8, "5 tokens a step"
+        assert request.accepted == 32
+    host = Host(*models["full"])
+    request = host.request("a", prompt(5, 9), Sampling(temperature=1.3, seed=2, ignore_eos=True))
+    host.decode([request], 40, of_nodes(30))
+    assert request.accepted / sum(tree is not NO_GUESS for tree in host.trees["a"]) > 3
+
+
+def test_nothing_follows_the_end_of_the_text(models: Models) -> None:
+    """But where the text goes on after it."""
+    for ignore in (False, True):
+        host = Host(*models["none"], breadth=8)
+        sampling = Sampling(temperature=0.0, ignore_eos=ignore, logit_bias={EOS: 4.0})
+        host.decode([host.request("a", prompt(10, 1), sampling)], 8, of_nodes(30))
+        follows = [
+            tree.tokens[parent]
+            for tree in host.trees["a"]
+            for parent in (tree.parents or range(-1, len(tree.tokens) - 1))
+            if parent >= 0
+        ]
+        assert (EOS in follows) == ignore
+        assert any(EOS in tree.tokens for tree in host.trees["a"])
+
+
+# --- texts and pages ---------------------------------------------------------------------------------------------
+
+
+def test_no_pass_writes_beyond_the_pages_of_the_budget(models: Models) -> None:
+    """`Host` holds pages for the known tokens and the budget alone, so the runner would refuse other pages too."""
+    for nodes, depth in ((14, 1 << 30), (14, 3), (2, 2), (63, 16)):
+        host = Host(*models["none"], breadth=10, depth=16)
+        request = host.request("a", prompt(15, 2))
+        known: list[int] = []
+        inner = host.recorder.forward
+
+        def forward(rows, inner=inner, request=request, known=known, nodes=nodes, **options):  # type: ignore[no-untyped-def]
+            for row in rows:
+                known.append(row.start + len(row.tokens) - request.known)
+                assert row.parents is None or len(row.tokens) <= nodes
+            return inner(rows, **options)
+
+        host.recorder.forward = forward  # type: ignore[method-assign]
+        host.decode([request], 20, of_nodes(nodes, depth))
+        assert 0 < max(known) < nodes or nodes == 2
+
+
+def test_what_was_sent_away_guesses_as_before(models: Models) -> None:
+    """Preempted in the middle and computed again from the first token, in garbage: the same guesses from then on."""
+    for guesses in (10, 0):
+        stayed, came_back = Host(*models["none"], breadth=4), Host(*models["none"], breadth=4)
+        pair = [host.request("a", prompt(20, 6)) for host in (stayed, came_back)]
+        for host, request in zip((stayed, came_back), pair, strict=True):
+            host.decode([request], 9, of_nodes(guesses))
+        known = len(stayed.trees["a"])
+        came_back.send_away(pair[1])
+        spoil(came_back)
+        for host, request in zip((stayed, came_back), pair, strict=True):
+            host.decode([request], 30, of_nodes(10), chunk=7)
+        assert pair[0].tokens == pair[1].tokens
+        again = shapes(came_back.trees["a"][known:])
+        assert again == shapes(stayed.trees["a"][known:])[-len(again) :]
+        assert len(again) > 2
+
+
+def spoil(host: Host) -> None:
+    """Numbers that show in whatever reads them."""
+    for arena in (host.store.view(0).k, host.store.view(0).v):
+        arena.fill_(float("nan"))
+
+
+@pytest.mark.parametrize("drafts", [0, 16, 32])
+def test_a_prefix_that_no_head_had_read_is_not_seen(models: Models, drafts: int) -> None:
+    """Found in the cache are 32 tokens of the target, of which the head's arena has some: the rest of it is garbage."""
+    plain = Host(*models["none"])
+    expected = plain.decode([plain.request("a", prompt(40, 8))], 24)
+    texts, guesses = [], []
+    for garbage in (False, True):
+        host = Host(*models["none"], breadth=4)
+        request = host.request("a", prompt(40, 8))
+        host.decode([request], 6, of_nodes(8))
+        known = len(host.trees["a"])
+        host.send_away(request, 32, drafts)
+        if garbage:
+            kept = host.store.export_pages(request.pages[: drafts // PAGE_SIZE])
+            spoil(host)
+            host.store.import_pages(request.pages[: drafts // PAGE_SIZE], kept)
+        texts += host.decode([request], 24, of_nodes(8))
+        guesses.append(shapes(host.trees["a"][known:]))
+        assert request.drafts.head == (request.num_computed - 1 if drafts == 32 else drafts) or drafts == 32
+        assert (request.drafts.head > 32) == (drafts == 32), "what is missing at the front is nobody's to find"
+    assert texts == expected * 2
+    assert guesses[0] == guesses[1]
+    assert len(guesses[0]) > 2
+
+
+def test_guesses_resume_after_a_step_that_failed(models: Models) -> None:
+    """The features were read, nothing new came: the last output is still there."""
+    host = Host(*models["none"], breadth=4)
+    request = host.request("a", prompt(11, 8))
+    host.decode([request], 3, of_nodes(6))
+    host.hold(request, request.known + 6)
+    ask = Ask(request, 6, request.known)
+    first = host.proposer.propose([ask])
+    passes = len(host.recorder.passes)
+    assert shapes(host.proposer.propose([ask])) == shapes(first) != []
+    assert len(host.recorder.passes) - passes < passes
+
+
+def test_a_long_text_is_read_in_several_passes(models: Models) -> None:
+    host = Host(*models["none"], max_rows=16)
+    request = host.request("a", prompt(60, 8))
+    host.decode([request], 1)
+    host.hold(request, request.known + 6)
+    found = [shapes(host.proposer.propose([Ask(request, 6, request.known)])) for _ in range(4)]
+    assert [len(trees) for trees in found] == [0, 0, 0, 1]
+    assert [sum(len(row.tokens) for row in rows) for rows in host.recorder.passes[:4]] == [16, 16, 16, 12]
+    assert request.drafts.head == 60
+
+
+def test_features_do_not_pile_up(models: Models) -> None:
+    """Of a request that never guesses, the newest are kept; what is lost is missing, and hidden."""
+    host = Host(*models["none"], max_rows=4)
+    request = host.request("a", prompt(30, 8))
+    seen: list[int] = []
+    proposer = host.proposer
+    host.proposer.propose = lambda asks: [NO_GUESS] * len(asks)  # type: ignore[method-assign]
+    host.decode([request], 20)
+    text = proposer._texts[request.owner]
+    seen.append(text.waiting)
+    assert text.waiting == 16
+    assert (text.first, text.held) == (33, 33)
+    del host.proposer.propose  # type: ignore[attr-defined]
+    spoil(host)
+    host.decode([request], 40, of_nodes(4))
+    assert shapes(host.trees["a"])
+    assert request.drafts.head == 0
+    plain = Host(*models["none"])
+    assert plain.decode([plain.request("a", prompt(30, 8))], 40) == [request.tokens[30:70]]
+
+
+def test_a_window_hides_pages_from_the_head_too(models: Models) -> None:
+    texts, guesses = [], []
+    for spoiled in (False, True):
+        host = Host(*models["none"], breadth=4)
+        request = host.request("a", prompt(100, 8), policy=WindowWithSinks(64))
+        for _ in range(30):
+            first, stop = request.dead_pages
+            if spoiled and stop > first:
+                # Page 0 stands for a page that is dead, as in the engine.
+                request.pages[first:stop] = [0] * (stop - first)
+                for arena in (host.store.view(0).k, host.store.view(0).v):
+                    arena[:PAGE_SIZE].fill_(float("nan"))
+            host.step([request], of_nodes(6))
+        texts.append(request.tokens[:125])
+        guesses.append(shapes(host.trees["a"])[:12])
+        assert request.dead_pages[1] > request.dead_pages[0]
+    assert texts[0] == texts[1]
+    assert guesses[0] == guesses[1]
+
+
+def test_work_is_counted_and_nothing_is_kept(models: Models) -> None:
+    host = Host(*models["none"])
+    request = host.request("a", prompt(10, 8))
+    host.decode([request], 5, of_nodes(6))
+    work = host.proposer.take_work()
+    assert work.passes == len(host.recorder.passes) > 4
+    assert work.seconds > 0
+    assert work.bytes_read > work.passes * host.head.bytes_read_per_step()
+    assert host.proposer.take_work() == (0.0, 0, 0)
+    host.proposer.release(request)
+    assert not host.proposer._texts
+    assert len(request.pages) < PAGES
