@@ -180,7 +180,9 @@ def cache(
 @app.command("train-heads")
 def train_heads(
     model: Annotated[str, typer.Argument(help=MODEL_HELP)],
-    kind: Annotated[str, typer.Option(help="medusa: heads that guess side by side. eagle: one that goes on guessing.")],
+    kind: Annotated[
+        str, typer.Option(help="medusa: heads side by side. eagle: one that goes on. layers: choose the model's own.")
+    ],
     text: Annotated[
         list[Path], typer.Option(help="A file (.txt, .md, .jsonl with texts or chats) or a folder of them; repeatable.")
     ],
@@ -208,17 +210,19 @@ def train_heads(
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
 ) -> None:
     """Train heads that guess ahead for a model, on your own text. Ctrl-C saves; the same command goes on."""
-    if kind not in ("medusa", "eagle"):
-        raise typer.BadParameter(f"{kind!r} is none of medusa, eagle.", param_hint="--kind")
+    if kind not in ("medusa", "eagle", "layers"):
+        raise typer.BadParameter(f"{kind!r} is none of medusa, eagle, layers.", param_hint="--kind")
     opening = (_device(device), _dtype(dtype), _quantise(quantise))
     with report_errors():
         with importing():
-            from engine.cli.train import run_train_heads
+            from engine.cli.train import run_choose_layers, run_train_heads
             from engine.config import resolve
             from engine.recipes.target import Opening
             from engine.recipes.train_heads import Kind, Plan
 
         path, _ = resolve(_path_or_name(model), "")
+        if kind == "layers":
+            raise typer.Exit(run_choose_layers(path, text, length, out, Opening(*opening)))
         plan = Plan(
             model=path,
             kind=cast("Kind", kind),

@@ -6,7 +6,8 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
@@ -14,6 +15,8 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
 from engine.recipes.acceptance import Measured
+from engine.recipes.layers import choose_layers
+from engine.recipes.target import Opening
 from engine.recipes.train_heads import Outcome, Plan, train_heads, with_default_budget
 from engine.recipes.training import Report, Show
 
@@ -31,6 +34,26 @@ def run_train_heads(plan: Plan) -> int:
         console.print(f"Stopped after {outcome.steps} steps. The same command goes on from there.")
         return STOPPED
     _tell(console, plan.kind, outcome, outcome.before, outcome.after)
+    return 0
+
+
+def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> int:
+    """Search for the layers by which the model guesses about itself. Ctrl-C ends it; nothing is kept then."""
+    console = Console(highlight=False)
+    with _shown(console) as show:
+        chosen = choose_layers(model, text, length, out, opening, lambda stage, done: show(Report(stage, done)))
+    found, layers = chosen.found, chosen.layers
+    agreement = found.exits[found.choice.exit_layer - 1]
+    console.print(
+        f"Early exit: the first {found.choice.exit_layer} of {layers} layers say what all of them say "
+        f"{agreement:.1%} of the time. Expected gain {found.exit_gain:.2f}."
+    )
+    skipped = ", ".join(str(layer) for layer in sorted(found.choice.skip)) or "none"
+    console.print(
+        f"Layer skipping: without the layers {skipped} (counted from 0) it does {found.skip_agreement:.1%} of the "
+        f"time. Expected gain {found.skip_gain:.2f}."
+    )
+    console.print(f"Written to {chosen.file}")
     return 0
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from engine.speculation.trees import static_tree
 
 RANKS = 10
 """Of each head so many guesses are looked at, as many as Medusa's trees use."""
@@ -48,33 +49,15 @@ def ranks(logits: Tensor, tokens: Tensor) -> Tensor:
 def measured(found: Tensor, trees: Sequence[int] = ()) -> Measured:
     """``found [positions, depths]`` holds the rank of the token that came at each depth.
 
-    A tree's ranks are chosen by ``accuracies``, greedily; its tokens per step are counted along the ranks found.
+    A tree's ranks are chosen by ``accuracies``; its tokens per step are counted along the ranks found.
     """
     count, depths = found.shape
     share = max(1, count)
     accuracies = [[int((found[:, d] == r).sum()) / share for r in range(RANKS)] for d in range(depths)]
     right = (found == 0).int().cumprod(1)
     reached = [int(right[:, d].sum()) / share for d in range(depths)]
-    lengths = {size: 1.0 + _walked(found, rank_paths(accuracies, size)) / share for size in trees}
+    lengths = {size: 1.0 + _walked(found, static_tree(accuracies, size)) / share for size in trees}
     return Measured(count, accuracies, reached, lengths)
-
-
-def rank_paths(accuracies: Sequence[Sequence[float]], size: int) -> list[tuple[int, ...]]:
-    """The ``size`` rank paths of highest product of accuracies, likeliest first, parents before their children.
-
-    Taking heads as independent, that tree has the longest expected accepted path (Medusa, section 2.3.3).
-    """
-    waiting: list[tuple[float, tuple[int, ...]]]
-    waiting = [(-accuracy, (rank,)) for rank, accuracy in enumerate(accuracies[0])] if accuracies else []
-    heapq.heapify(waiting)
-    paths: list[tuple[int, ...]] = []
-    while waiting and len(paths) < size:
-        negative, path = heapq.heappop(waiting)
-        paths.append(path)
-        if len(path) < len(accuracies):
-            for rank, accuracy in enumerate(accuracies[len(path)]):
-                heapq.heappush(waiting, (negative * accuracy, (*path, rank)))
-    return paths
 
 
 def _walked(found: Tensor, paths: Sequence[tuple[int, ...]]) -> int:

@@ -36,6 +36,9 @@ class Opening(NamedTuple):
     quantise: Quantise = "none"
 
 
+DEFAULT_OPENING = Opening()
+
+
 class Target:
     """A loaded model with arenas of its own for ``together`` sequences of ``length`` tokens."""
 

@@ -23,7 +23,7 @@ from engine.recipes.heads import Heads
 from engine.recipes.medusa import MedusaHeads
 from engine.recipes.places import place_for, rounded, unfinished_folder, write_heads
 from engine.recipes.rows import Recipe, Row, block, block_rows, chosen, from_tensors, held_out, to_tensors
-from engine.recipes.target import Opening, Target
+from engine.recipes.target import DEFAULT_OPENING, Opening, Target
 from engine.recipes.text import Passage, passages, text_files
 from engine.recipes.training import Budget, Report, Show, Training, read_tensors, write_tensors
 
@@ -31,7 +31,6 @@ Kind = Literal["medusa", "eagle"]
 KINDS: tuple[Kind, ...] = ("medusa", "eagle")
 ROWS_SHARE = 0.4
 """Of the minutes, at most, goes into making rows."""
-DEFAULT_OPENING = Opening()
 _SAVE_SECONDS = 60.0
 _NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - a default
 
