@@ -191,6 +191,8 @@ def test_a_resumed_run_equals_an_unbroken_one(model: Path, text: Path, tmp_path:
     assert stopped.after is None
     assert not (tmp_path / "broken" / FILES[kind]).exists()
     assert stopped.steps == max(0, calls - 1)
+    interrupted = train_heads(plan(model, text, tmp_path / "broken", kind), cancelled=after(0))
+    assert interrupted.after is None
     gone_on = train_heads(plan(model, text, tmp_path / "broken", kind, resume=True))
     assert gone_on.resumed
     assert gone_on.steps == 12
