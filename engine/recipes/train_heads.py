@@ -161,7 +161,7 @@ class _Run:
         return from_tensors(tensors), bool(about.get("complete"))
 
     def _keep_rows(self, complete: bool) -> None:
-        if not complete and len(self.cache.rows) <= self._made:
+        if not complete and 0 < self._made >= len(self.cache.rows):
             return  # all of them are kept already, and more perhaps
         about = {"key": self.key, "complete": complete, "seconds": self.seconds}
         write_tensors(self.rows_file, to_tensors(self.cache.rows), about)
