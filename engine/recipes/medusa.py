@@ -41,7 +41,7 @@ class ResBlock(nn.Module):
 
 
 class MedusaHeads(Heads):
-    """``count`` heads of :data:`BLOCKS` blocks, their parameters named as in the hub: ``{head}.{block}.linear.weight``."""
+    """``count`` heads of :data:`BLOCKS` blocks; named as in the hub: ``{head}.{block}.linear.weight``."""
 
     kind, file = "medusa", "medusa_lm_head.safetensors"
 
