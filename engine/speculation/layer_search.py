@@ -22,8 +22,9 @@ from engine.core.runner import Runner, SequenceRows
 from engine.core.runners import new_runner
 from engine.memory.probe import choose_dtype
 from engine.models.base import CausalLM
-from engine.speculation.autolength import MAX_LENGTH, expected_tokens
+from engine.speculation.acceptance import expected_tokens
 from engine.speculation.layer_choice import LayerChoice
+from engine.speculation.pricing import MAX_LENGTH
 
 SAMPLES = 256
 """Places of the texts where guesses are judged."""
