@@ -47,8 +47,14 @@ class RunnableModel(Protocol):
 
     num_groups: int
 
+    @property
+    def num_layers(self) -> int: ...
+
     def forward(self, batch: Batch, kv: KVStore, attention: ModelAttention, **options: Any) -> ForwardOutput:
-        """Run the model over the batch; the options are `layers` and `hidden_in` of `Runner.forward`."""
+        """Run the model over the batch; the options are `layers`, `hidden_in` and `skip` of `Runner.forward`."""
+
+    def logits(self, x: Tensor, rows: Tensor) -> Tensor:
+        """The final norm and the head over the wanted `rows` [L] of `x` [T, hidden] -> [L, V]."""
 
 
 class Runner:
@@ -70,6 +76,11 @@ class Runner:
         self._device = torch.device(device)
         self._buffers = Buffers(self._groups, self._device, policy)
 
+    @property
+    def num_layers(self) -> int:
+        """Layers of the model."""
+        return self.model.num_layers
+
     def forward(
         self,
         rows: Sequence[SequenceRows],
@@ -77,12 +88,13 @@ class Runner:
         layers: tuple[int, int] | None = None,
         hidden_in: Tensor | None = None,
         want_hidden: frozenset[int] = frozenset(),
+        skip: frozenset[int] = frozenset(),
     ) -> ForwardOutput:
         """Run the rows; logits [L, V] in the order of the sequences, each sequence's last `want_logits` rows in turn.
 
         `layers` = (start, stop) runs part of the model; `hidden_in` [T, hidden] replaces the embedding when start >
-        0. `want_hidden` names layers whose input is returned, [T, hidden] each. Raises ValueError for rows that their
-        pages do not cover, for a sequence without rows and for a tree that is no tree.
+        0. `want_hidden` names layers whose input is returned, [T, hidden] each. The layers in `skip` do nothing. Raises
+        ValueError for rows that their pages do not cover, for a sequence without rows and for a tree that is no tree.
         """
         began = time.perf_counter()
         batch = self.batch(rows, want_hidden)
@@ -90,9 +102,16 @@ class Runner:
         options: dict[str, Any] = {} if layers is None else {"layers": layers}
         if hidden_in is not None:
             options["hidden_in"] = _pad_rows(hidden_in, batch.tokens.shape[0])
+        if skip:
+            options["skip"] = skip
         with torch.inference_mode():
             out = self.model.forward(batch, self.kv, self.attention, **options)
         return _without_padding(out, batch.host.T, batch.host.L)
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """What the model would say of streams [N, hidden] that left it after any layer: final norm and head, [N, V]."""
+        with torch.inference_mode():
+            return self.model.logits(hidden, torch.arange(hidden.shape[0], device=hidden.device))
 
     def batch(self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset()) -> Batch:
         """The batch of these rows, in static buffers: valid until the next one is built."""

@@ -279,6 +279,10 @@ class CausalLM(ABC):
         """Read all weights from the source."""
         self.config, self.numerics, self.device, self.dtype = config, source.numerics, source.device, source.dtype
 
+    @property
+    def num_layers(self) -> int:
+        return len(self.layers)
+
     @torch.inference_mode()
     def forward(
         self,
@@ -287,12 +291,14 @@ class CausalLM(ABC):
         attention: ModelAttention,
         layers: tuple[int, int] | None = None,
         hidden_in: Tensor | None = None,
+        skip: frozenset[int] = frozenset(),
     ) -> ForwardOutput:
         """Run layers ``[start, stop)`` (all when None) over a flattened batch.
 
         ``hidden_in [T, hidden_size]`` is the stream after ``start`` layers; required when start > 0. ``hidden[i]`` is
         the stream entering layer i. A range that stops before the last layer gives no logits but hidden[stop]:
-        an early exit hands that to :meth:`logits`.
+        an early exit hands that to :meth:`logits`. The stream passes the layers in ``skip`` unchanged, and they write
+        no keys and values.
         """
         start, stop = layers if layers is not None else (0, len(self.layers))
         if hidden_in is not None:
@@ -306,7 +312,8 @@ class CausalLM(ABC):
         for index in range(start, stop):
             if index in wanted:
                 hidden[index] = x.clone()
-            x = self.layers[index].forward(x, step)
+            if index not in skip:
+                x = self.layers[index].forward(x, step)
         if stop < len(self.layers):
             hidden[stop] = x
             return ForwardOutput(x.new_empty(0, self.config.vocab_size), hidden)
@@ -357,16 +364,26 @@ class CausalLM(ABC):
         table = 0 if self.config.tie_word_embeddings else self.embedding.storage_size()
         return self._layers_size() + table + sum(rotary.storage_size() for rotary in self.rotaries)
 
-    def bytes_read_per_step(self) -> int:
-        """Bytes of weights that the forward of one row reads.
+    def bytes_read_per_step(self, skip: frozenset[int] = frozenset()) -> int:
+        """Bytes of weights that the forward of one row reads, past the layers in ``skip``.
 
         All but the token table, of which only looked-up rows are read, and the experts that the row does not ask.
         """
+        left_out = sum(self._layer_size(self.layers[index]) for index in skip)
         moe = self.config.moe
         if moe is None:
-            return self._layers_size()
-        experts = sum(linear.storage_size() for name, linear in self.linears() if ".experts." in name)
-        return self._layers_size() - experts * (moe.num_experts - moe.experts_per_token) // moe.num_experts
+            return self._layers_size() - left_out
+        passed = tuple(f"layers.{index}." for index in skip)
+        experts = sum(
+            linear.storage_size()
+            for name, linear in self.linears()
+            if ".experts." in name and not name.startswith(passed)
+        )
+        unasked = experts * (moe.num_experts - moe.experts_per_token) // moe.num_experts
+        return self._layers_size() - left_out - unasked
+
+    def _layer_size(self, layer: DecoderLayer) -> int:
+        return layer.storage_size() + sum(linear.storage_size() for _, linear in layer.linears())
 
     def _layers_size(self) -> int:
         norms = self.norm.storage_size() + sum(layer.storage_size() for layer in self.layers)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -18,9 +18,8 @@ from torch import Tensor
 from engine.core.batch import ForwardOutput
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
-from engine.sampling.sampler import Draw
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
-from engine.speculation.drawing import draw_next
+from engine.speculation.base import Ask, DraftTree, Seen, Work
+from engine.speculation.chains import Chains
 
 
 class DraftRunner(Protocol):
@@ -30,13 +29,6 @@ class DraftRunner(Protocol):
 
     def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
         """Logits of the wanted rows."""
-
-
-class _Chain(NamedTuple):
-    """Guesses for one request so far, and what each was drawn from [V], which requests judged by ratio need."""
-
-    tokens: list[int]
-    shares: list[Tensor]
 
 
 class DraftModelProposer:
@@ -62,27 +54,11 @@ class DraftModelProposer:
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         """See :meth:`engine.speculation.base.Proposer.propose`."""
-        chains = [_Chain([], []) for _ in asks]
-        active = self._catch_up(asks, chains)
-        depth = 1
-        while active:
-            active = [place for place in active if not self._done(asks[place], chains[place].tokens)]
-            if not active:
-                break
-            rows = [
-                SequenceRows(
-                    chains[place].tokens[-1:],
-                    request.known + depth - 1,
-                    request.pages,
-                    want_logits=1,
-                    policy=request.options.policy,
-                )
-                for place in active
-                for request in (asks[place].request,)
-            ]
-            self._guess(rows, active, asks, chains)
-            depth += 1
-        return [self._tree(chain) for chain in chains]
+        chains = Chains(asks, self._eos_ids)
+        places = self._catch_up(asks, chains)
+        while places := chains.growing(places):
+            self._guess([row._replace(more_pages=()) for row in chains.rows(places)], places, chains)
+        return [chains.tree(place, self.name) for place in range(len(asks))]
 
     def see(self, seen: Sequence[Seen]) -> None:
         """It needs no states."""
@@ -100,7 +76,7 @@ class DraftModelProposer:
         work, self._work = self._work, Work()
         return work
 
-    def _catch_up(self, asks: Sequence[Ask], chains: Sequence[_Chain]) -> list[int]:
+    def _catch_up(self, asks: Sequence[Ask], chains: Chains) -> list[int]:
         """Feed what the arena lacks and draw the first guesses; returns the places that are guessing."""
         rows: list[SequenceRows] = []
         guessing: list[int] = []
@@ -120,46 +96,23 @@ class DraftModelProposer:
             if ready:
                 guessing.append(place)
         if rows:
-            self._guess(rows, guessing, asks, chains)
+            self._guess(rows, guessing, chains)
         for request, stop in fed:
             request.drafts = request.drafts._replace(model=stop)
         return guessing
 
-    def _guess(
-        self, rows: list[SequenceRows], places: Sequence[int], asks: Sequence[Ask], chains: Sequence[_Chain]
-    ) -> None:
+    def _guess(self, rows: list[SequenceRows], places: Sequence[int], chains: Chains) -> None:
         """One pass; its logits are those of ``places`` in order."""
         began = time.perf_counter()
         logits = self._runner.forward(rows).logits
         if places:
-            requests = [asks[place].request for place in places]
-            draws = [
-                Draw(request.params, request.answer, request.tokens, chains[place].tokens, request.history)
-                for place, request in zip(places, requests, strict=True)
-            ]
-            # At temperature 0 a guess is certain, and the tests are the same.
-            modes = ["keyed" if request.params.greedy else request.options.acceptance for request in requests]
-            drawn, shares = draw_next(_fit(logits, self._vocabulary), draws, modes)
-            for row, (place, token) in enumerate(zip(places, drawn, strict=True)):
-                chains[place].tokens.append(token)
-                if shares is not None and modes[row] == "ratio":
-                    chains[place].shares.append(shares[row])
+            chains.extend(places, _fit(logits, self._vocabulary))
         tokens = sum(row.start + len(row.tokens) for row in rows)
         self._work = Work(
             self._work.seconds + time.perf_counter() - began - self._runner.batch_seconds,
             self._work.passes + 1,
             self._work.bytes_read + self._weight_bytes + int(self._kv_bytes * tokens),
         )
-
-    def _tree(self, chain: _Chain) -> DraftTree:
-        if not chain.tokens:
-            return NO_GUESS
-        q = torch.stack(chain.shares) if chain.shares else None
-        return DraftTree(tuple(chain.tokens), q=q, proposer=self.name)
-
-    def _done(self, ask: Ask, chain: list[int]) -> bool:
-        ended = chain[-1] in self._eos_ids and not ask.request.params.ignore_eos
-        return ended or len(chain) >= min(ask.budget, ask.depth)
 
 
 def _fit(logits: Tensor, vocabulary: int) -> Tensor:

@@ -1,0 +1,183 @@
+"""Guesses from a checkpoint's own layers: its keys and values, its text, and that trained exits hold."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from engine_support import Ours
+from test_speculation_equality import BUNDLED, EOS, prompts, write_model
+from torch import Tensor
+
+from engine.checkpoints.load import Checkpoint
+from engine.core.forwarding import forward_step
+from engine.core.options import RequestOptions
+from engine.core.request import Request
+from engine.core.runner import SequenceRows
+from engine.core.step_parts import rows_of
+from engine.protocol import ChatMessage
+from engine.sampling.params import SamplingParams
+from engine.scheduling.scheduler import Slice
+from engine.speculation.base import NO_GUESS, Ask, DraftTree
+from engine.speculation.layer_search import search
+from engine.speculation.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
+from engine.speculation.verifier import verify
+from engine.text.prompt import prompt_ids
+
+LAYERS = 6
+BUNDLED_MODEL = BUNDLED / "kvasir-guide"
+needs_bundled = pytest.mark.skipif(
+    not (BUNDLED_MODEL / "model.safetensors").is_file(), reason="the model is not built yet"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models") / "target"
+    write_model(folder, 0.0, layers=LAYERS)
+    return folder
+
+
+class Text:
+    """A request served greedily, its guesses counted by depth."""
+
+    def __init__(self, ours: Ours, prompt: Sequence[int], sequence: int = 0, exit_layer: int = 0) -> None:
+        self.ours = ours
+        options = RequestOptions(exit_layer=exit_layer)
+        params = SamplingParams(seed=1, temperature=0.0)
+        self.request = Request(str(sequence), 0, 0, list(prompt), params, options, 512, None, 0.0)  # type: ignore[arg-type]
+        self.request.pages = ours.pages(sequence)
+        self.proposed, self.accepted = [0] * 16, [0] * 16
+        if len(prompt) > 1:
+            ours.runner.forward([rows_of(Slice(self.request, len(prompt) - 1, False), NO_GUESS)])
+        self.request.num_computed = len(prompt) - 1
+
+    def rows(self, tree: DraftTree) -> SequenceRows:
+        return rows_of(Slice(self.request, 1, True), tree)
+
+    def take(self, tree: DraftTree, logits: Tensor) -> None:
+        verdict = verify(tree, logits.argmax(-1).tolist())
+        for depth in range(len(tree.tokens)):
+            self.proposed[depth] += depth <= len(verdict.nodes)
+            self.accepted[depth] += depth < len(verdict.nodes)
+        self.request.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
+        self.request.num_computed = self.request.known - 1
+
+    def answer(self, proposer: SelfDrafting | None, until: int, budget: int = 4) -> list[int]:
+        while self.request.known < until:
+            ask = Ask(self.request, budget, self.request.known)
+            tree = proposer.propose([ask])[0] if proposer is not None else NO_GUESS
+            self.take(tree, forward_step(self.ours.runner, [self.rows(tree)], [tree]).logits)
+        return self.request.tokens[:until]
+
+
+def leaving(ours: Ours, exit_layer: int) -> EarlyExitProposer:
+    return EarlyExitProposer(ours.runner, ours.model, {EOS}, 1.0, exit_layer)
+
+
+def skipping(ours: Ours, skip: set[int]) -> LayerSkipProposer:
+    return LayerSkipProposer(ours.runner, ours.model, {EOS}, 1.0, frozenset(skip))
+
+
+def cache(ours: Ours, tokens: int, sequence: int = 0) -> list[Tensor]:
+    """Keys and values of each layer, those of the first so many slots of a sequence."""
+    first = 16 * ours.pages(sequence)[0]
+    views = [ours.runner.kv.view(layer) for layer in range(ours.config.num_layers)]
+    return [part[first : first + tokens].clone() for view in views for part in (view.k, view.v)]
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+@pytest.mark.parametrize("exit_layer", range(1, LAYERS))
+def test_keys_and_values_of_a_split_step_are_those_of_a_full_pass(
+    folder: Path, exit_layer: int, invariant: bool
+) -> None:
+    split, full = Ours(folder, invariant=invariant), Ours(folder, invariant=invariant)
+    prompt = prompts(1)[0]
+    text = Text(split, prompt)
+    (tree,) = leaving(split, exit_layer).propose([Ask(text.request, 6, len(prompt))])
+    out = forward_step(split.runner, [text.rows(tree)], [tree], frozenset({LAYERS}))
+    whole = [*prompt, *tree.tokens]
+    row = SequenceRows(whole, 0, full.pages(0), 7)
+    expected = full.runner.forward([row], want_hidden=frozenset({LAYERS}))
+    found = [out.logits, out.hidden[LAYERS], *cache(split, len(whole))]
+    wanted = [expected.logits, expected.hidden[LAYERS][-7:], *cache(full, len(whole))]
+    for ours, theirs in zip(found, wanted, strict=True):
+        if invariant:
+            assert torch.equal(ours, theirs)
+        else:
+            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-5)
+
+
+def test_skipping_leaves_what_is_committed_as_it_is(folder: Path) -> None:
+    ours, full = Ours(folder), Ours(folder)
+    prompt = prompts(3)[2]
+    text = Text(ours, prompt)
+    committed, before = len(prompt) - 1, cache(ours, len(prompt) - 1)
+    (tree,) = skipping(ours, {1, 3}).propose([Ask(text.request, 5, len(prompt))])
+    assert all(torch.equal(now, then) for now, then in zip(cache(ours, committed), before, strict=True))
+    forward_step(ours.runner, [text.rows(tree)], [tree])
+    whole = [*prompt, *tree.tokens]
+    full.runner.forward([SequenceRows(whole, 0, full.pages(0), 1)])
+    for mine, theirs in zip(cache(ours, len(whole)), cache(full, len(whole)), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=0, atol=1e-5)
+
+
+def test_a_step_of_an_exit_a_prompt_and_a_repetition(folder: Path) -> None:
+    """One request leaves early, one reads a part of its prompt, one has guesses of somebody else: each gets its own."""
+    ours = Ours(folder, invariant=True)
+    first, second, third = prompts(3)
+    leaves, repeats = Text(ours, first, 0), Text(ours, third, 2)
+    (early,) = leaving(ours, 2).propose([Ask(leaves.request, 4, len(first))])
+    copied = DraftTree(tuple(third[1:4]), proposer="ngram")
+    chunk = SequenceRows(second[:9], 0, ours.pages(1))
+    rows = [leaves.rows(early), chunk, repeats.rows(copied)]
+    found = forward_step(ours.runner, rows, [early, NO_GUESS, copied]).logits
+    for sequence, (prompt, tree, logits) in enumerate([(first, early, found[:5]), (third, copied, found[5:])]):
+        alone = Ours(folder, invariant=True)
+        whole = [*prompt, *tree.tokens]
+        row = SequenceRows(whole, 0, alone.pages(sequence), 1 + len(tree.tokens))
+        assert torch.equal(logits, alone.runner.forward([row]).logits)
+    read = Ours(folder, invariant=True)
+    read.runner.forward([chunk])
+    assert all(torch.equal(a, b) for a, b in zip(cache(ours, 9, 1), cache(read, 9, 1), strict=True))
+
+
+def test_texts_are_the_models_own(folder: Path) -> None:
+    ours = Ours(folder, invariant=True)
+    prompt = prompts(1)[0]
+    plain = Text(ours, prompt).answer(None, 60)
+    for proposer in (leaving(ours, 1), leaving(ours, 5), skipping(ours, {2, 4})):
+        text = Text(ours, prompt)
+        assert text.answer(proposer, 60) == plain
+        assert sum(text.proposed) > 0
+
+
+@needs_bundled
+def test_the_bundled_models_exits_hold() -> None:
+    """It was trained to leave early: after two of its eight layers most guesses hold, and the text stays the same."""
+    torch.set_num_threads(1)
+    ours = Ours(BUNDLED_MODEL, invariant=True)
+    checkpoint = Checkpoint.open(BUNDLED_MODEL)
+    asked = [ChatMessage(role="user", content="What does the draft model do?")]
+    prompt = prompt_ids(checkpoint.tokenizer(), checkpoint.chat_template(), asked)
+    plain = Text(ours, prompt).answer(None, len(prompt) + 40)
+    for proposer in (leaving(ours, 2), skipping(ours, {4, 5})):
+        text = Text(ours, prompt)
+        assert text.answer(proposer, len(prompt) + 40) == plain
+        assert text.accepted[0] > text.proposed[0] / 2
+
+
+@needs_bundled
+def test_a_search_over_the_bundled_model_finds_layers_that_pay() -> None:
+    torch.set_num_threads(1)
+    stages: list[str] = []
+    text = "A page holds the keys and values of sixteen tokens. " * 8
+    found = search(BUNDLED_MODEL, [text, ""], lambda stage, done: stages.append(stage))
+    assert 1 <= found.choice.exit_layer < 8
+    assert list(found.exits) == sorted(found.exits), "a later exit of this model is not a worse one"
+    assert found.skip_gain >= 1.0
+    assert "reading the texts" in stages
+    assert "trying which layers can be skipped" in stages

@@ -1,0 +1,179 @@
+"""A small random Llama with arenas, its requests, and the steps that serve them: what a proposer sees of an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from engine.attention.registry import Attention
+from engine.cache.kinds import KVKind
+from engine.cache.policies import KeepAll, PagePolicy
+from engine.cache.pool import PAGE_SIZE
+from engine.core.batch import ForwardOutput
+from engine.core.forwarding import forward_step
+from engine.core.options import RequestOptions
+from engine.core.request import Request
+from engine.core.runner import Runner, SequenceRows
+from engine.core.step_parts import draws_of, rows_of
+from engine.layers.linear.dense import Dense
+from engine.layers.numerics import Numerics
+from engine.layers.rotary import RopeConfig
+from engine.models.arenas import new_store
+from engine.models.base import ModelConfig
+from engine.models.llama import Model as Llama
+from engine.sampling.params import SamplingParams
+from engine.sampling.sampler import new_history, sample
+from engine.scheduling.scheduler import Slice
+from engine.speculation.base import NO_GUESS, Ask, DraftTree, Proposer
+from engine.speculation.verifier import verify
+
+VOCABULARY, LAYERS, EOS, PAGES, EACH = 50, 6, 49, 96, 14
+"""``EACH``: pages of a request."""
+
+
+class Weights:
+    """A `WeightSource` of seeded random weights; ``quiet`` scales what the layers add, so that they agree more."""
+
+    device, dtype = torch.device("cpu"), torch.float32
+
+    def __init__(self, numerics: Numerics, quiet: float) -> None:
+        self.numerics, self._quiet = numerics, quiet
+        self._generator = torch.Generator().manual_seed(0)
+
+    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Dense:
+        weight = self._random(sum(sizes), in_features) / in_features**0.5
+        adds = names[0] in ("o_proj", "down_proj")
+        return Dense(weight * self._quiet if adds else weight, None, self.numerics)
+
+    def experts(self, *wanted: Any) -> list[Dense]:
+        raise AssertionError("there are none")
+
+    def vector(self, name: str, size: int) -> Tensor:
+        return torch.ones(size)
+
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        raise AssertionError("there is none")
+
+    def embedding(self, name: str, rows: int, columns: int) -> Tensor:
+        return self._random(rows, columns)
+
+    def head(self, table: Tensor | None, rows: int, columns: int) -> Dense:
+        return Dense(self._random(rows, columns) / columns**0.5 * 4, None, self.numerics)
+
+    def _random(self, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=self._generator)
+
+
+CONFIG = ModelConfig(
+    architecture="LlamaForCausalLM",
+    vocab_size=VOCABULARY,
+    hidden_size=32,
+    intermediate_size=48,
+    num_layers=LAYERS,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=32,
+    rms_norm_eps=1e-5,
+    rope=RopeConfig(10000.0),
+    max_position=512,
+    tie_word_embeddings=False,
+    qkv_bias=False,
+    output_bias=False,
+    mlp_bias=False,
+    qk_norm=False,
+    windows=(None,) * LAYERS,
+    rotary=(True,) * LAYERS,
+    dtype=torch.float32,
+)
+
+
+class CountingRunner(Runner):
+    """Counts its passes and how many sequences were in each."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.passes: list[int] = []
+
+    def forward(self, rows: Sequence[SequenceRows], **options: Any) -> ForwardOutput:
+        self.passes.append(len(rows))
+        return super().forward(rows, **options)
+
+
+class Target:
+    """The model and its arenas; request s has ``EACH`` pages of its own in each layer group."""
+
+    def __init__(self, kind: KVKind | None = None, quiet: float = 0.25, invariant: bool = True) -> None:
+        torch.set_num_threads(1)
+        numerics = Numerics(invariant)
+        self.model = Llama(CONFIG, Weights(numerics, quiet))
+        self.store = new_store(CONFIG, PAGES, torch.float32, kind=kind or KVKind())
+        self.runner = CountingRunner(self.model, self.store, Attention(numerics))
+        self.requests: list[Request] = []
+        self.proposed = self.accepted = 0
+
+    def add(self, prompt: Sequence[int], policy: PagePolicy | None = None, **options: Any) -> Request:
+        """A request whose prompt is read but for its last token. ``options`` are of sampling or of the request."""
+        number = len(self.requests)
+        own = {name: options.pop(name) for name in list(options) if name in RequestOptions._fields}
+        params = SamplingParams(**{"seed": 7, "temperature": 0.0, **options})
+        chosen = RequestOptions(policy=policy or KeepAll(), **own)
+        request = Request(str(number), 0, number, list(prompt), params, chosen, 512, None, 0.0)  # type: ignore[arg-type]
+        request.history = new_history(params, VOCABULARY, len(prompt), torch.device("cpu"))
+        request.pages = list(range(1 + EACH * number, 1 + EACH * (number + 1)))
+        assert request.pages[-1] < PAGES
+        request.recent = request.pages.copy() if self.store.residual and self.store.num_groups > 1 else []
+        self.requests.append(request)
+        if len(prompt) > 1:
+            self.runner.forward([rows_of(Slice(request, len(prompt) - 1, False), NO_GUESS)])
+            request.num_computed = len(prompt) - 1
+        return request
+
+    def step(self, requests: Sequence[Request], trees: Sequence[DraftTree], reject: bool = False) -> list[int]:
+        """Check the guesses and extend the requests; how many guesses of each were accepted (``reject``: none)."""
+        rows = [rows_of(Slice(request, 1, True), tree) for request, tree in zip(requests, trees, strict=True)]
+        draws = [draw for request, tree in zip(requests, trees, strict=True) for draw in draws_of(request, tree)]
+        drawn = sample(forward_step(self.runner, rows, trees).logits, draws)
+        accepted = []
+        for request, tree in zip(requests, trees, strict=True):
+            mine, drawn = drawn[: 1 + len(tree.tokens)], drawn[1 + len(tree.tokens) :]
+            verdict = verify(NO_GUESS if reject else tree, mine)
+            request.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
+            request.num_computed = request.known - 1
+            accepted.append(len(verdict.nodes))
+            self.proposed += len(tree.tokens)
+            self.accepted += len(verdict.nodes)
+        return accepted
+
+    def answer(self, proposer: Proposer | None, budgets: Sequence[int], until: int) -> list[list[int]]:
+        """Steps until each request has so many tokens; the budget of a request is another in each step."""
+        step = 0
+        while going := [request for request in self.requests if request.known < until]:
+            asks = [Ask(request, budgets[(step + request.arrival) % len(budgets)], request.known) for request in going]
+            trees = proposer.propose(asks) if proposer is not None else [NO_GUESS] * len(asks)
+            self.step(going, trees)
+            step += 1
+        return [request.tokens[:until] for request in self.requests]
+
+    def content(self, request: Request, stop: int) -> list[Tensor]:
+        """Of each layer what the arenas hold of the request's first ``stop`` tokens: all parts of it, recent ones too.
+
+        Parts that belong to pages, such as KIVI's scales, are whole pages'.
+        """
+        slots = torch.tensor([request.pages[i // PAGE_SIZE] * PAGE_SIZE + i % PAGE_SIZE for i in range(stop)])
+        found = []
+        for layer in range(LAYERS):
+            kv = self.store.view(layer)
+            parts = [kv.k, kv.v, kv.k_meta, kv.v_meta]
+            if kv.recent is not None:
+                parts += [kv.recent.k, kv.recent.v]
+            held = [part for part in parts if part is not None]
+            found += [part[slots if part.shape[0] == PAGES * PAGE_SIZE else slots // PAGE_SIZE] for part in held]
+        return found
+
+
+def prompt(length: int, seed: int = 0) -> list[int]:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randint(0, EOS, (length,), generator=generator).tolist()
