@@ -86,7 +86,7 @@ def ways(spec: OptionSpec, proposers: Sequence[str]) -> tuple[list[Way], list[st
         elif name in proposers:
             alone: dict[str, Value] = {"speculation": name, "ngram_first": False}
             found.append(Way(name, f"{title}, {AHEAD} ahead", {**alone, "draft_length": AHEAD}, fixed=True))
-            found.append(Way(name, f"{title}, while it pays", {**alone, "draft_length": 0}))
+            found.append(Way(name, f"{title}, adaptive", {**alone, "draft_length": 0}))
         elif name == "auto":
             auto = Way(name, title, _AUTO)
     return [*found, auto], absent

@@ -68,9 +68,9 @@ def measure_assisted(
         draft = dequantised(Checkpoint.open(draft_path)) if draft_path else None
     except (CheckpointError, RuntimeError, ValueError, KeyError) as error:
         return [], [f"{name}: transformers cannot hold this model ({error})"]
-    ways: list[tuple[str, dict[str, Any]]] = [("prompt lookup", {"prompt_lookup_num_tokens": LOOKUP})]
+    ways: list[tuple[str, dict[str, Any]]] = [("lookup", {"prompt_lookup_num_tokens": LOOKUP})]
     if draft is not None:
-        ways.insert(0, ("assisted generation", {"assistant_model": draft}))
+        ways.insert(0, ("assisted", {"assistant_model": draft}))
     absent = [] if draft is not None else ["transformers' assisted generation: no draft model was given"]
     rows = []
     for text in greedy:

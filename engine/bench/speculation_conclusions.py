@@ -25,23 +25,30 @@ def pays(row: WayRow) -> bool:
 
 def _of_text(text: TextFigures, device: str) -> str:
     gains = [row for row in text.rows if pays(row)]
-    losses = [row for row in text.rows if not pays(row)]
+    unclear = [row for row in text.rows if row.guessing and row.speedup.median >= PAYS and row not in gains]
+    losses = [row for row in text.rows if row.guessing and row.speedup.median < PAYS]
+    idle = [row.title for row in text.rows if not row.guessing]
     sentences = []
     if gains:
-        named = ", ".join(f"{row.title} ({row.speedup.median:.2f})" for row in gains)
-        sentences.append(f"on this {device} it pays with {named}.")
+        sentences.append(f"on this {device} it pays with {_named(gains)}.")
     else:
-        sentences.append(f"on this {device} no way to guess pays.")
+        sentences.append(f"on this {device} no way to guess surely pays.")
+    if unclear:
+        sentences.append(f"A gain that the noise of this run covers: {_named(unclear)}.")
     if losses:
         sentences.append("It does not pay with " + "; ".join(map(_why, losses)) + ".")
+    if idle:
+        sentences.append(f"Never guessed: {', '.join(idle)}.")
     return f"{text.title[0].upper()}{text.title[1:]}: " + " ".join(sentences)
+
+
+def _named(rows: list[WayRow]) -> str:
+    return ", ".join(f"{row.title} ({row.speedup.median:.2f})" for row in rows)
 
 
 def _why(row: WayRow) -> str:
     """The row's gain, and what it was lost by."""
     told = f"{row.title} ({row.speedup.median:.2f}: "
-    if not row.guessing:
-        return told + "it never guessed)"
     cost = row.draft_pass * row.passes + row.verify_step
     return (
         told + f"a step that guesses costs {cost:.2f} plain ones, and {row.tokens_per_step:.2f} tokens come of a step)"
@@ -53,8 +60,9 @@ def _of_overhead(row: OverheadRow) -> str:
     who = f"Automatic guessing on {row.text}, {row.batch} at once, guessed in {row.guessing:.0%} of its steps and "
     if row.best >= PAYS:
         return who + f"had {row.ratio.median:.2f} of the plain speed; a fixed length gains there too ({row.best:.2f})."
-    if lost <= 0:
-        return who + "cost nothing that could be measured."
+    if row.ratio.high >= 1:
+        quarters = f"quarters {row.ratio.low:.2f} to {row.ratio.high:.2f}"
+        return who + f"cost nothing that rises above the noise ({row.ratio.median:.2f}, {quarters})."
     verdict = "within" if lost < AIM else "beyond"
     return who + f"cost {lost:.1%} of the plain speed, {verdict} the aim of {AIM:.0%}."
 

@@ -32,15 +32,17 @@ def show_speculation(figures: SpeculationFigures, console: Console) -> None:
 
 
 def _show_text(text: TextFigures, assisted: list[AssistedRow], console: Console) -> None:
-    table = Table(title=f"{text.title}: {text.prompts} prompts, {text.tokens:,} tokens; costs in plain steps")
+    table = Table(
+        title=f"{text.title}: {text.prompts} prompts, {text.tokens:,} tokens; kept in % of steps, "
+        "(of those reached); costs in plain steps"
+    )
     table.add_column("guessing", no_wrap=True)
     for column in (
         "tokens/s (plain)",
         "speed-up (quarters)",
-        "by formula",
-        "tokens a step",
-        "kept by depth, %",
-        "hold",
+        "formula",
+        "a step",
+        "kept by depth",
         "pass, check (rows)",
         "text",
     ):
@@ -53,13 +55,12 @@ def _show_text(text: TextFigures, assisted: list[AssistedRow], console: Console)
             "" if row.predicted is None else f"{row.predicted:.2f}",
             f"{row.tokens_per_step:.2f}",
             _by_depth(row),
-            f"{row.acceptance:.0%}" if row.accepted else "",
             _costs(row),
             same(row),
         )
     for other in assisted:
         equal = "same" if other.equal == other.answers else f"{other.equal}/{other.answers} same"
-        table.add_row(other.title, "", ratio(other.speedup), "", "", "", "", "", equal)
+        table.add_row(other.title, "", ratio(other.speedup), "", "", "", "", equal)
     console.print(table)
 
 
@@ -79,8 +80,10 @@ def same(row: WayRow) -> str:
 
 
 def _by_depth(row: WayRow) -> str:
+    if not row.accepted:
+        return ""
     shown = " ".join(f"{100 * share:.0f}" for share in row.accepted[:DEPTHS])
-    return shown + " .." * (len(row.accepted) > DEPTHS)
+    return f"{shown}{' ..' * (len(row.accepted) > DEPTHS)} ({row.acceptance:.0%})"
 
 
 def _costs(row: WayRow) -> str:

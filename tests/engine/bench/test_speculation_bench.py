@@ -206,12 +206,12 @@ def test_the_report_of_the_bundled_model(
     assert [(row.text, row.title) for row in figures.assisted] == [
         (text, f"transformers, {way}")
         for text in ("code that goes on", "a given text edited", "free talk")
-        for way in ("assisted generation", "prompt lookup")
+        for way in ("assisted", "lookup")
     ]
     assert all(row.equal == row.answers == 1 for row in figures.assisted)
     assert msgspec.json.decode(file.read_bytes(), type=Report).speculation == figures
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
-    for words in ("code that goes on: 1 prompts", "the model's forward by rows", "transformers, prompt lookup"):
+    for words in ("code that goes on: 1 prompts", "the model's forward by rows", "transformers, lookup"):
         assert words in out
 
 

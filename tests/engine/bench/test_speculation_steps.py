@@ -138,7 +138,9 @@ def test_sentences_come_from_the_figures() -> None:
         "a step that guesses costs 2.50 plain ones, and 1.50 tokens come of a step)."
     )
     assert equal.startswith("All 4 answers")
-    assert "no way to guess pays" in conclusions(whole([row("draft model", 0.6)]))[0]
+    unsure = conclusions(whole([row("n-gram", 1.5, low=0.9), row("automatic", 1.2, guessing=0.0)]))[0]
+    assert unsure.endswith("covers: n-gram (1.50). Never guessed: automatic.")
+    assert "no way to guess surely pays" in conclusions(whole([row("draft model", 0.6)]))[0]
     near = conclusions(whole([row("draft model", 0.6, equal=3)]))
     assert near[-1] == "Of the 4 timed ones 1 left the plain text at a near-tie of two tokens."
 
