@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any
 
 from export import DRAFT_FOLDER, TARGET_FOLDER
+from heads import DIALOGUES, STEPS
 from knowledge import load
 from model import DRAFT, TARGET, Llama, Shape
 
@@ -63,6 +65,29 @@ ways to ask that are trained on; the writer of the second set saw those and kept
 
 Key facts are found by strings, so an answer counts as right when the facts are in it, however it is put.
 The numbers are in `assets/demo/evaluation/report.json`, all answers in `answers.jsonl` beside it.
+{guessing}"""
+HEADS = """
+## Heads that guess ahead
+
+`heads/medusa` holds {count} Medusa heads (one residual block each, {medusa:.2f} MB; they guess through the model's own
+output layer) and `heads/eagle` an EAGLE-1 head (one layer, {eagle:.2f} MB; it uses the model's token table and output
+layer). Both are fp16, in the layouts of these heads' hub repositories. `assets/demo/heads.py` makes them with
+`kvasir train-heads` from {dialogues:,} fresh dialogues of the kind above, `docs/` and the README, in {medusa_steps:,}
+and {eagle_steps:,} steps; the model itself writes half of the answers.
+
+On this model's greedy answers to the questions of `questions.jsonl`, none of which is asked in that text, counted at
+{positions:,} places (`assets/demo/evaluation/heads.json`). "Right so far" is the share of places where all first
+guesses up to that one are right, which is what a chain needs; of Medusa's heads also how often each is right by itself:
+
+| guess | Medusa, by itself | Medusa, right so far | EAGLE, right so far |
+| --- | --- | --- | --- |
+{rows}
+
+| tokens per step of the model | |
+| --- | --- |
+{lengths}
+
+The answers are about the same help pages, which the model knows nearly by heart: on other text guesses are worse.
 """
 TARGET_TRAINING = (
     "Layers are dropped at random in training and an early-exit loss is added, as in LayerSkip, so that the lower"
@@ -92,7 +117,36 @@ def perplexity_rows(report: dict[str, float]) -> str:
     return "\n".join(rows)
 
 
-def card(folder: Path, shape: Shape, what: str, training: str, report: dict[str, float], note: str) -> str:
+def heads_card(folder: Path, found: dict[str, Any]) -> str:
+    """The part about heads."""
+    medusa, eagle = found["medusa"], found["eagle"]
+    sizes = {kind: sum(path.stat().st_size for path in (folder / "heads" / kind).iterdir()) / 1e6 for kind in STEPS}
+    rows = []
+    for guess, reached in enumerate(eagle["right_so_far"]):
+        own = (medusa[key][guess : guess + 1] for key in ("first_guess_right", "right_so_far"))
+        shares = [f"{share[0]:.1%}" if share else "" for share in own]
+        rows.append(f"| {guess + 1} | {' | '.join(shares)} | {reached:.1%} |")
+    lengths = [
+        ("EAGLE, chains", eagle["tokens_per_step"]),
+        ("Medusa, chains", medusa["tokens_per_step"]),
+        *((f"Medusa, trees of {size}", length) for size, length in medusa["trees"].items()),
+    ]
+    return HEADS.format(
+        count=len(medusa["right_so_far"]),
+        medusa=sizes["medusa"],
+        eagle=sizes["eagle"],
+        dialogues=DIALOGUES,
+        medusa_steps=STEPS["medusa"],
+        eagle_steps=STEPS["eagle"],
+        positions=medusa["positions"],
+        rows="\n".join(rows),
+        lengths="\n".join(f"| {name} | {length:.2f} |" for name, length in lengths),
+    )
+
+
+def card(
+    folder: Path, shape: Shape, what: str, training: str, report: dict[str, float], note: str, guessing: str
+) -> str:
     """The text of one README.md."""
     blocks = load()
     return CARD.format(
@@ -119,6 +173,7 @@ def card(folder: Path, shape: Shape, what: str, training: str, report: dict[str,
         acceptance=report["acceptance"],
         tokens_per_step=report["tokens_per_step"],
         perplexities=perplexity_rows(report),
+        guessing=guessing,
     )
 
 
@@ -126,6 +181,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Write README.md into both model folders."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--report", type=Path, default=HERE / "evaluation" / "report.json")
+    parser.add_argument("--heads", type=Path, default=HERE / "evaluation" / "heads.json")
     parser.add_argument("--note", default="", help="what to say about this particular training")
     options = parser.parse_args(arguments)
     report = json.loads(options.report.read_text("utf-8"))
@@ -133,7 +189,8 @@ def main(arguments: list[str] | None = None) -> int:
         (TARGET_FOLDER, TARGET, "The chat model that ships with Kvasir.", TARGET_TRAINING),
         (DRAFT_FOLDER, DRAFT, "The draft model of `kvasir-guide`: it proposes tokens for speculation.", DRAFT_TRAINING),
     ):
-        (folder / "README.md").write_text(card(folder, shape, what, training, report, options.note), "utf-8")
+        guessing = heads_card(folder, json.loads(options.heads.read_text("utf-8"))) if folder == TARGET_FOLDER else ""
+        (folder / "README.md").write_text(card(folder, shape, what, training, report, options.note, guessing), "utf-8")
     return 0
 
 

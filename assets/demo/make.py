@@ -1,4 +1,4 @@
-"""Make the bundled models from nothing: knowledge, tokenizer, text, training, export, evaluation, model cards."""
+"""Make the bundled models from nothing: knowledge, tokenizer, text, training, export, evaluation, heads, cards."""
 
 from __future__ import annotations
 
@@ -29,12 +29,13 @@ def steps(minutes: float, tokens: int, build: Path) -> list[list[str]]:
         ["train.py", "--folder", folder, "--minutes", str(minutes), "--steps", "0"],
         ["export.py", "--build", folder],
         ["evaluate.py", "--build", folder],
+        ["heads.py", "--build", folder],
         ["card.py"],
     ]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Make both models; takes the minutes of training and about five more. Resumes an interrupted training."""
+    """Make both models; takes the minutes of training and about twenty more. Resumes an interrupted training."""
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("--minutes", type=float, default=65.0, help="training time; fewer are enough on a GPU")
     parser.add_argument(

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
 
 import typer
 
@@ -14,7 +14,10 @@ from engine.cli.errors import importing, report_errors
 
 if TYPE_CHECKING:
     from engine.bench.shapes import Shape
+    from engine.cli.models import Dtype
     from engine.protocol import Quantise
+
+    Device = Literal["auto", "cpu", "cuda"]
 
 app = typer.Typer(
     name="kvasir",
@@ -156,8 +159,7 @@ def check(
 ) -> None:
     """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
     with report_errors():
-        if dtype not in ("auto", "float32", "bfloat16", "float16"):
-            raise typer.BadParameter(f"{dtype!r} is none of auto, float32, bfloat16, float16.", param_hint="--dtype")
+        _dtype(dtype)
         with importing():
             from engine.cli.models import run_check
         kind, packing = _device(device), _quantise(quantise)
@@ -173,6 +175,71 @@ def cache(
         from engine.cli.models import run_cache
 
         raise typer.Exit(run_cache(clear))
+
+
+@app.command("train-heads")
+def train_heads(
+    model: Annotated[str, typer.Argument(help=MODEL_HELP)],
+    kind: Annotated[
+        str, typer.Option(help="medusa: heads side by side. eagle: one that goes on. layers: choose the model's own.")
+    ],
+    text: Annotated[
+        list[Path], typer.Option(help="A file (.txt, .md, .jsonl with texts or chats) or a folder of them; repeatable.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="Write here, not beside the model.", show_default=False)] = None,
+    minutes: Annotated[
+        float | None, typer.Option(min=0.01, help="End after this time; 10 if nothing is said.", show_default=False)
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="End after so many steps.", show_default=False)] = None,
+    heads: Annotated[int, typer.Option(min=1, max=16, help="How many Medusa heads.")] = 4,
+    rows: Annotated[int, typer.Option(min=4, help="Pieces of text to learn from, at most.")] = 4096,
+    length: Annotated[int, typer.Option(min=32, help="Tokens of a piece, at most.")] = 256,
+    distil: Annotated[
+        bool, typer.Option("--own-words/--text-only", help="Let the model itself write half of the text.")
+    ] = True,
+    temperature: Annotated[
+        float | None, typer.Option(min=0.0, help="For what the model writes; its own if left out.", show_default=False)
+    ] = None,
+    resume: Annotated[
+        bool | None,
+        typer.Option("--resume/--fresh", help="Go on with an unfinished training, or begin anew.", show_default=False),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same heads on the same machine.")] = 0,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+) -> None:
+    """Train heads that guess ahead for a model, on your own text. Ctrl-C saves; the same command goes on."""
+    if kind not in ("medusa", "eagle", "layers"):
+        raise typer.BadParameter(f"{kind!r} is none of medusa, eagle, layers.", param_hint="--kind")
+    opening = (_device(device), _dtype(dtype), _quantise(quantise))
+    with report_errors():
+        with importing():
+            from engine.cli.train import run_choose_layers, run_train_heads
+            from engine.config import resolve
+            from engine.recipes.target import Opening
+            from engine.recipes.train_heads import Kind, Plan
+
+        path, _ = resolve(_path_or_name(model), "")
+        if kind == "layers":
+            raise typer.Exit(run_choose_layers(path, text, length, out, Opening(*opening)))
+        plan = Plan(
+            model=path,
+            kind=cast("Kind", kind),
+            text=tuple(text),
+            out=out,
+            minutes=minutes,
+            steps=steps,
+            heads=heads,
+            rows=rows,
+            length=length,
+            temperature=temperature,
+            distil=distil,
+            seed=seed,
+            resume=resume,
+            opening=Opening(*opening),
+        )
+        raise typer.Exit(run_train_heads(plan))
 
 
 @app.command()
@@ -292,10 +359,16 @@ def _draft(draft: str | None) -> str | None:
     return "" if draft.lower() in ("", "none") else _path_or_name(draft)
 
 
-def _device(device: str) -> str:
+def _device(device: str) -> Device:
     if device not in ("auto", "cpu", "cuda"):
         raise typer.BadParameter(f"{device!r} is not one of auto, cpu, cuda.", param_hint="--device")
-    return device
+    return cast("Device", device)
+
+
+def _dtype(dtype: str) -> Dtype:
+    if dtype not in ("auto", "float32", "bfloat16", "float16"):
+        raise typer.BadParameter(f"{dtype!r} is none of auto, float32, bfloat16, float16.", param_hint="--dtype")
+    return cast("Dtype", dtype)
 
 
 def _quantise(method: str) -> Quantise:

@@ -28,6 +28,7 @@ NAMES = (
     "train",
     "export",
     "evaluate",
+    "heads",
     "card",
     "make",
 )
@@ -184,7 +185,7 @@ def test_layer_with_grid_computes_with_it(demo: SimpleNamespace) -> None:
 
 def test_bundled_files_have_the_layout_and_the_size(demo: SimpleNamespace) -> None:
     folders = {demo.export.TARGET_FOLDER: demo.model.TARGET, demo.export.DRAFT_FOLDER: demo.model.DRAFT}
-    size = sum(path.stat().st_size for folder in folders for path in folder.iterdir())
+    size = sum(path.stat().st_size for folder in folders for path in folder.iterdir() if path.is_file())
     assert size < 15_000_000
     for folder, shape in folders.items():
         names = {path.name for path in folder.iterdir()}
@@ -226,6 +227,45 @@ def test_bundled_model_answers(demo: SimpleNamespace) -> None:
     assert len(wrong) <= 3, wrong
     accepted, drafted, _ = demo.evaluate.acceptance(draft, answers)
     assert accepted > 0.5 * drafted
+
+
+def test_head_text_is_chats_without_held_out_questions(demo: SimpleNamespace) -> None:
+    secret = demo.knowledge.held_out()
+    chats = [json.loads(line)["messages"] for line in demo.heads.lines(300, demo.heads.SEED)]
+    assert {message["role"] for chat in chats for message in chat} <= {"system", "user", "assistant"}
+    questions = [message["content"] for chat in chats for message in chat if message["role"] == "user"]
+    assert len(questions) > 300
+    assert all(chat[-1]["role"] == "assistant" and chat[-1]["content"] for chat in chats)
+    assert not {demo.knowledge.normalise(question) for question in questions} & secret
+
+
+def test_bundled_heads_fit_their_model_and_guess_well(demo: SimpleNamespace) -> None:
+    """The files that ship, on the model's own answers to held-out questions."""
+    folder = demo.export.TARGET_FOLDER / "heads"
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    assert sorted(str(path.relative_to(folder)) for path in files) == [
+        "eagle/config.json",
+        "eagle/model.safetensors",
+        "medusa/config.json",
+        "medusa/medusa_lm_head.safetensors",
+    ]
+    assert sum(path.stat().st_size for path in files) <= 3_000_000
+    for path in files:
+        if path.suffix == ".safetensors":
+            tensors = load_file(path)
+            assert all(t.dtype == torch.float16 and bool(torch.isfinite(t).all()) for t in tensors.values())
+    config = json.loads((folder / "medusa" / "config.json").read_text("utf-8"))
+    assert len(config["accuracies"]) == config["medusa_num_heads"] >= 3
+    assert all(len(row) == 10 and 0 < sum(row) <= 1.001 for row in config["accuracies"])
+    found = demo.heads.measure(folder, 20)
+    for kind, least in (("medusa", 0.5), ("eagle", 0.5)):
+        assert found[kind]["positions"] > 200
+        assert found[kind]["right_so_far"][0] > least, "chance is one in 4096"
+    stated = json.loads((demo.heads.HERE / "evaluation" / "heads.json").read_text("utf-8"))
+    for kind, values in stated.items():
+        assert found[kind]["tokens_per_step"] == pytest.approx(values["tokens_per_step"], rel=0.25), (
+            "a fifth of the places"
+        )
 
 
 def test_cached_generation_equals_whole_passes(demo: SimpleNamespace) -> None:

@@ -1,0 +1,138 @@
+"""`kvasir train-heads`: the recipe with a progress line, and what it gained."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+from rich.table import Table
+
+from engine.recipes.acceptance import Measured
+from engine.recipes.layers import choose_layers
+from engine.recipes.target import Opening
+from engine.recipes.train_heads import Outcome, Plan, train_heads, with_default_budget
+from engine.recipes.training import Report, Show
+
+STOPPED = 130
+_LINE_SECONDS = 10.0
+"""Between lines where no terminal shows a bar."""
+
+
+def run_train_heads(plan: Plan) -> int:
+    """Train as planned. Ctrl-C saves what there is; a second one ends at once."""
+    console = Console(highlight=False)
+    with _stopping() as stop, _shown(console) as show:
+        outcome = train_heads(with_default_budget(plan), show, stop.is_set)
+    if outcome.after is None or outcome.before is None:
+        console.print(f"Stopped after {outcome.steps} steps. The same command goes on from there.")
+        return STOPPED
+    _tell(console, plan.kind, outcome, outcome.before, outcome.after)
+    return 0
+
+
+def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> int:
+    """Search for the layers by which the model guesses about itself. Ctrl-C ends it; nothing is kept then."""
+    console = Console(highlight=False)
+    with _shown(console) as show:
+        chosen = choose_layers(model, text, length, out, opening, lambda stage, done: show(Report(stage, done)))
+    found, layers = chosen.found, chosen.layers
+    agreement = found.exits[found.choice.exit_layer - 1]
+    console.print(
+        f"Early exit: the first {found.choice.exit_layer} of {layers} layers say what all of them say "
+        f"{agreement:.1%} of the time. Expected gain {found.exit_gain:.2f}."
+    )
+    skipped = ", ".join(str(layer) for layer in sorted(found.choice.skip)) or "none"
+    console.print(
+        f"Layer skipping: without the layers {skipped} (counted from 0) it does {found.skip_agreement:.1%} of the "
+        f"time. Expected gain {found.skip_gain:.2f}."
+    )
+    console.print(f"Written to {chosen.file}")
+    return 0
+
+
+@contextlib.contextmanager
+def _stopping() -> Iterator[threading.Event]:
+    """An event that Ctrl-C sets, once."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        stop.set()
+        signal.signal(signal.SIGINT, before)
+
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Bar:
+    """A bar on a terminal, a line now and then elsewhere."""
+
+    def __init__(self, progress: Progress, console: Console) -> None:
+        self._progress, self._console = progress, console
+        self._task = progress.add_task("", total=1.0, facts="")
+        self._last = -_LINE_SECONDS
+
+    def show(self, report: Report) -> None:
+        facts = _facts(report)
+        if self._console.is_terminal:
+            self._progress.update(self._task, description=report.stage, completed=report.share, facts=facts)
+            return
+        now = self._progress.get_time()
+        if now - self._last >= _LINE_SECONDS or report.share >= 1:
+            self._last = now
+            self._console.print(f"{report.stage} {report.share:.0%} {facts}".rstrip())
+
+
+@contextlib.contextmanager
+def _shown(console: Console) -> Iterator[Show]:
+    columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"))
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        yield _Bar(progress, console).show
+
+
+def _facts(report: Report) -> str:
+    parts = [f"step {report.step}"] if report.step else []
+    if report.loss is not None:
+        parts.append(f"loss {report.loss:.3f}")
+    if report.accuracy is not None:
+        parts.append(f"first guess right {report.accuracy:.0%}")
+    if report.seconds_left is not None:
+        minutes, seconds = divmod(round(report.seconds_left), 60)
+        parts.append(f"{minutes}:{seconds:02} left")
+    return ", ".join(parts)
+
+
+def _tell(console: Console, kind: str, outcome: Outcome, before: Measured, after: Measured) -> None:
+    """How often guesses are right, and what that makes of a step."""
+    each = "head" if kind == "medusa" else "depth"
+    table = Table(box=None, pad_edge=False)
+    for name in (each, "first guess right", "right so far", "before training"):
+        table.add_column(name, justify="right")
+    shares = [row[0] for row in after.accuracies] if kind == "medusa" else after.by_depth
+    for number, (share, reached, was) in enumerate(zip(shares, after.reached, before.reached, strict=True), 1):
+        table.add_row(str(number), f"{share:.1%}", f"{reached:.1%}", f"{was:.1%}")
+    console.print(f"Measured at {after.positions:,} places of held-out text:")
+    console.print(table)
+    console.print(
+        f"Tokens per step: {after.tokens_per_step:.2f} with a chain of {len(after.reached)} "
+        f"({before.tokens_per_step:.2f} before training, 1 without guessing)."
+    )
+    for size, length in after.trees.items():
+        console.print(f"{length:.2f} with a tree of {size} ({before.trees[size]:.2f} before).")
+    console.print(
+        f"{outcome.steps:,} steps on {outcome.rows:,} rows, {outcome.tokens:,} tokens. Written to {outcome.folder}"
+    )
+    sys.stdout.flush()

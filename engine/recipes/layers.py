@@ -1,0 +1,62 @@
+"""Choosing the layers by which a model guesses about itself, on the user's own text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from engine import config
+from engine.recipes.errors import RecipeError
+from engine.recipes.features import disk_error
+from engine.recipes.target import DEFAULT_OPENING, Opening, Target
+from engine.recipes.text import passages, text_files
+from engine.speculation.layer_choice import save_choice
+from engine.speculation.layer_search import Found, find_layers
+
+
+class Chosen(NamedTuple):
+    """What was found, of so many layers, and the file that says so."""
+
+    found: Found
+    layers: int
+    file: Path
+
+
+def choose_layers(
+    model: str,
+    text: Sequence[Path],
+    length: int,
+    out: Path | None = None,
+    opening: Opening = DEFAULT_OPENING,
+    show: Callable[[str, float], None] = lambda stage, done: None,
+) -> Chosen:
+    """Search, and write ``speculation.json`` to ``out``, else beside the model or in the user's own folder.
+
+    Raises :class:`RecipeError` and :class:`CheckpointError` with sentences.
+    """
+    files = text_files(text)
+    target = Target.open(model, length, opening, show)
+    pieces = [passage.tokens for passage in passages(files, target.words, target.length)]
+    try:
+        found = find_layers(target.model, pieces, show)
+    except ValueError as error:
+        raise RecipeError(str(error)) from error
+    folder = out or _place(target)
+    layers = target.config.num_layers
+    measured = {
+        "exit_agreement": [round(share, 4) for share in found.exits],
+        "skip_agreement": round(found.skip_agreement, 4),
+    }
+    try:
+        return Chosen(found, layers, save_choice(found.choice, folder, layers, **measured))
+    except OSError as error:
+        raise disk_error(folder, error) from error
+
+
+def _place(target: Target) -> Path:
+    path = target.checkpoint.path
+    if path.is_dir() and os.access(path, os.W_OK):
+        return path
+    return config.heads_folder() / target.fingerprint

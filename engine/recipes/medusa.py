@@ -1,0 +1,102 @@
+"""Training Medusa's heads (Cai et al. 2024) on a frozen model, in the layout of its hub repositories.
+
+Head i reads the state h that the output layer reads at token t and guesses token t + 2 + i through that same layer:
+``W (h + SiLU(A_i h + b_i))``. A and b begin as 0, so that at first every head says what the model says. Each learns the
+model's own distribution of that token, by cross-entropy weighted 0.8 ** i as in the paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from engine.recipes.acceptance import TREES, Measured, measured, ranks
+from engine.recipes.features import Batch
+from engine.recipes.heads import LOGITS, Heads, some
+from engine.recipes.target import Target
+
+DECAY = 0.8
+
+
+class ResBlock(nn.Module):
+    """``x + SiLU(linear(x))``, 0 beside ``x`` at first."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(size, size)
+        nn.init.zeros_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x + F.silu(self.linear(x))
+
+
+class MedusaHeads(Heads):
+    """``count`` heads of one block each. The parameters are named as in the hub: ``{head}.0.linear.weight``."""
+
+    kind, file = "medusa", "medusa_lm_head.safetensors"
+
+    def __init__(self, hidden_size: int, count: int) -> None:
+        super().__init__()
+        self.rate = 2e-3 * (256 / hidden_size) ** 0.25  # 1e-3, as in the paper, at 4096
+        for head in range(count):
+            self.add_module(str(head), nn.Sequential(ResBlock(hidden_size)))
+        self.count = count
+
+    def forward(self, x: Tensor, head: int) -> Tensor:
+        """What ``head`` gives the output layer: ``x [n, hidden_size]`` -> the same shape."""
+        block: nn.Module = self.get_submodule(str(head))
+        out: Tensor = block(x)
+        return out
+
+    def loss(self, batch: Batch, target: Target, generator: torch.Generator) -> Tensor:
+        index = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+        last = batch.lengths - 1
+        rows, at = some(index < last[:, None], target.config.vocab_size, generator)
+        width = batch.tokens.shape[1]
+        flat = batch.features.flatten(0, 1)
+        # The model's distribution of token t + 2 + i is what it computes at token t + 1 + i. Heads share these rows.
+        ahead = torch.stack([(rows * width + torch.minimum(at + 1 + i, last[rows])) for i in range(self.count)])
+        needed, where = ahead.unique(return_inverse=True)
+        with torch.no_grad():
+            said = torch.softmax(target.logits(flat[needed]), -1)
+        x = flat[rows * width + at]
+        total = x.new_zeros(())
+        for head in range(self.count):
+            exists = at + 1 + head <= last[rows]
+            if bool(exists.any()):
+                logits = target.logits(self(x[exists], head))
+                total = total + DECAY**head * F.cross_entropy(logits, said[where[head][exists]])
+        return total
+
+    @torch.no_grad()
+    def measure(self, batches: Iterable[Batch], target: Target) -> Measured:
+        """A position counts if the model wrote all tokens that the heads are asked for."""
+        found = [torch.empty(0, self.count, dtype=torch.int64)]
+        chunk = max(1, LOGITS // target.config.vocab_size)
+        for batch in batches:
+            index = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+            counts = (index + 2 >= batch.counted[:, None]) & (index + 1 + self.count < batch.lengths[:, None])
+            rows, at = counts.nonzero(as_tuple=True)
+            for row, place in zip(rows.split(chunk), at.split(chunk), strict=True):
+                x = batch.features[row, place]
+                came = [batch.tokens[row, place + 2 + head] for head in range(self.count)]
+                mine = [ranks(target.logits(self(x, head)), came[head]) for head in range(self.count)]
+                found.append(torch.stack(mine, 1).cpu())
+        return measured(torch.cat(found), TREES)
+
+    def config(self, target: Target, found: Measured) -> dict[str, Any]:
+        """The keys of the hub's repositories, and two of Kvasir's own: ``shares_head`` and ``accuracies``."""
+        return {
+            "medusa_num_heads": self.count,
+            "medusa_num_layers": 1,
+            "base_model_name_or_path": target.name,
+            "hidden_size": target.config.hidden_size,
+            "vocab_size": target.config.vocab_size,
+            "shares_head": True,
+            "accuracies": [[round(share, 4) for share in head] for head in found.accuracies],
+        }

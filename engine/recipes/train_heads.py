@@ -1,0 +1,201 @@
+"""Train heads that guess ahead for a model, on the user's own machine and text.
+
+The model is frozen. Its states are computed once (rows.py, features.py), heads learn from them (training.py), and what
+they are worth is counted on rows that they never learned from (acceptance.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import torch
+
+from engine.recipes.acceptance import Measured
+from engine.recipes.eagle import EagleHead
+from engine.recipes.errors import RecipeError
+from engine.recipes.features import FeatureCache
+from engine.recipes.heads import Heads
+from engine.recipes.medusa import MedusaHeads
+from engine.recipes.places import place_for, rounded, unfinished_folder, write_heads
+from engine.recipes.rows import Recipe, Row, block, block_rows, chosen, from_tensors, held_out, to_tensors
+from engine.recipes.target import DEFAULT_OPENING, Opening, Target
+from engine.recipes.text import Passage, passages, text_files
+from engine.recipes.training import Budget, Report, Show, Training, read_tensors, write_tensors
+
+Kind = Literal["medusa", "eagle"]
+KINDS: tuple[Kind, ...] = ("medusa", "eagle")
+ROWS_SHARE = 0.4
+"""Of the minutes, at most, goes into making rows."""
+_SAVE_SECONDS = 60.0
+_NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - a default
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What one training does. ``steps`` or ``minutes`` end it; ``temperature`` None is the model's own.
+
+    ``resume``: True wants an unfinished training to go on with, False begins anew, None takes what there is.
+    """
+
+    model: str
+    kind: Kind
+    text: tuple[Path, ...]
+    out: Path | None = None
+    minutes: float | None = None
+    steps: int | None = None
+    heads: int = 4
+    rows: int = 4096
+    length: int = 256
+    batch_tokens: int = 1024
+    temperature: float | None = None
+    distil: bool = True
+    seed: int = 0
+    resume: bool | None = None
+    opening: Opening = DEFAULT_OPENING
+
+
+class Outcome(NamedTuple):
+    """``before`` and ``after`` are None where the run was stopped; ``folder`` then holds what it goes on from."""
+
+    folder: Path
+    steps: int
+    rows: int
+    tokens: int
+    resumed: bool
+    before: Measured | None
+    after: Measured | None
+
+
+def train_heads(plan: Plan, show: Show = lambda report: None, cancelled: Callable[[], bool] = _NEVER) -> Outcome:
+    """Run the plan to its end, or until ``cancelled()``. ``show`` is called every second or so.
+
+    Raises :class:`RecipeError` and :class:`engine.checkpoints.errors.CheckpointError` with sentences.
+    """
+    files = text_files(plan.text)
+    target = Target.open(plan.model, plan.length, plan.opening, lambda stage, done: show(Report(stage, done)))
+    folder = plan.out or place_for(target, plan.kind)
+    work = unfinished_folder(folder)
+    run = _Run(plan, target, work, show, cancelled)
+    try:
+        done = run.rows(passages(files, target.words, target.length))
+        return run.train(folder) if done else run.stopped(folder)
+    finally:
+        run.cache.close()
+
+
+class _Run:
+    def __init__(self, plan: Plan, target: Target, work: Path, show: Show, cancelled: Callable[[], bool]) -> None:
+        self.plan, self.target, self.show, self.cancelled = plan, target, show, cancelled
+        self.rows_file, self.state_file = work / "rows.safetensors", work / "state.safetensors"
+        self.cache = FeatureCache(target.config.hidden_size, work / "features.bin")
+        self.resumed = False
+        self.seconds = 0.0
+        """That making rows took, before a resume too."""
+        own = target.checkpoint.generation_config.sampling.temperature
+        temperature = plan.temperature if plan.temperature is not None else 1.0 if own is None else own
+        self.recipe = Recipe(plan.rows, temperature, plan.distil, plan.seed)
+        self.key = ""
+
+    # --- rows ------------------------------------------------------------------------------------------------------
+
+    def rows(self, found: Sequence[Passage]) -> bool:
+        """Make the rows and their features, or take those of the run that is resumed; False if cancelled before."""
+        wanted = chosen(found, self.recipe)
+        self.key = self._key(wanted)
+        made, complete = self._kept_rows()
+        limit = None if self.plan.minutes is None else self.plan.minutes * 60 * ROWS_SHARE
+        saved = began = time.monotonic()
+        size = block_rows(self.target)
+        blocks = -(-len(wanted) // size)
+        number = 0
+        while number < blocks:
+            fresh = number * size >= len(made)
+            if fresh and (complete or (limit is not None and number and self.seconds > limit)):
+                break
+            if self.cancelled():
+                self._keep_rows(False)
+                return False
+            rows = block(self.target, wanted, number, self.recipe) if fresh else made[number * size :][:size]
+            self.cache.append(rows, self.target.features([row.tokens for row in rows]))
+            number += 1
+            self.seconds += (time.monotonic() - began) if fresh else 0.0
+            began = time.monotonic()
+            self.show(Report("reading and writing rows", number / blocks))
+            if began - saved > _SAVE_SECONDS:
+                self._keep_rows(False)
+                saved = began
+        self._keep_rows(True)
+        return True
+
+    def _kept_rows(self) -> tuple[list[Row], bool]:
+        """Rows of the run that is resumed, and whether they are all."""
+        plan = self.plan
+        if plan.resume is False or not self.rows_file.is_file():
+            if plan.resume:
+                raise RecipeError(f"{self.rows_file.parent} holds no training to go on with. Leave --resume out.")
+            self.state_file.unlink(missing_ok=True)
+            return [], False
+        tensors, about = read_tensors(self.rows_file)
+        if about.get("key") != self.key:
+            raise RecipeError(
+                f"{self.rows_file.parent} holds an unfinished training with other text or other settings. Repeat "
+                "these, or begin anew with --fresh."
+            )
+        self.resumed, self.seconds = True, float(about.get("seconds", 0.0))
+        return from_tensors(tensors), bool(about.get("complete"))
+
+    def _keep_rows(self, complete: bool) -> None:
+        about = {"key": self.key, "complete": complete, "seconds": self.seconds}
+        write_tensors(self.rows_file, to_tensors(self.cache.rows), about)
+
+    def _key(self, wanted: Sequence[Passage]) -> str:
+        """What makes two runs the same but for how long they last."""
+        plan, digest = self.plan, hashlib.sha256(self.target.fingerprint.encode())
+        about = (plan.kind, plan.heads, plan.batch_tokens, self.target.length, self.recipe, plan.opening)
+        digest.update(repr((about, str(self.target.model.dtype))).encode())
+        for passage in wanted:
+            digest.update(repr(passage).encode())
+        return digest.hexdigest()
+
+    # --- training --------------------------------------------------------------------------------------------------
+
+    def train(self, folder: Path) -> Outcome:
+        """Train, measure what is written, and write it."""
+        plan, target, cache = self.plan, self.target, self.cache
+        heads = self._heads()
+        training = Training(heads, target, cache, held_out(len(cache.rows)), plan.batch_tokens, plan.seed, self.key)
+        before = heads.measure(training.held_out(), target)
+        if before.positions == 0:
+            raise RecipeError("No held-out row is long enough to measure guesses on. Add text, or longer texts.")
+        if self.resumed and self.state_file.is_file():
+            training.resume(self.state_file)
+        seconds = None if plan.minutes is None else max(1.0, plan.minutes * 60 - self.seconds)
+        if not training.run(Budget(plan.steps, seconds), self.state_file, self.show, self.cancelled):
+            return self.stopped(folder, training.step)
+        kept = torch.bfloat16 if target.config.dtype == torch.bfloat16 else torch.float16
+        tensors = rounded(dict(heads.named_parameters()), kept)
+        heads.load_state_dict({name: tensor.float() for name, tensor in tensors.items()})
+        after = heads.measure(training.held_out(), target)
+        values = {**heads.config(target, after), "torch_dtype": str(kept).removeprefix("torch.")}
+        write_heads(folder, heads.file, tensors, values)
+        return Outcome(folder, training.step, len(cache.rows), cache.tokens, self.resumed, before, after)
+
+    def stopped(self, folder: Path, steps: int = 0) -> Outcome:
+        return Outcome(folder, steps, len(self.cache.rows), self.cache.tokens, self.resumed, None, None)
+
+    def _heads(self) -> Heads:
+        shape = self.target.config
+        if self.plan.kind == "medusa":
+            return MedusaHeads(shape.hidden_size, self.plan.heads).to(self.target.device)
+        generator = torch.Generator().manual_seed(self.plan.seed)
+        return EagleHead(shape, generator).to(self.target.device)
+
+
+def with_default_budget(plan: Plan) -> Plan:
+    """Ten minutes, if nothing else is said."""
+    return plan if plan.minutes is not None or plan.steps is not None else replace(plan, minutes=10.0)

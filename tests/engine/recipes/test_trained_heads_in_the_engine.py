@@ -1,0 +1,84 @@
+"""What was trained, read by the engine's own heads: the same guesses as those that were measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from recipe_support import LENGTH, held_out_rows, open_target, plan, write_sure_model, write_text
+
+from engine.attention.registry import Attention
+from engine.checkpoints.heads import find_heads, open_heads
+from engine.core.runner import Runner, SequenceRows
+from engine.models.heads.base import OUTPUT
+from engine.models.heads.medusa import MedusaHeads
+from engine.models.heads.read import read_eagle
+from engine.recipes.eagle import EagleHead
+from engine.recipes.layers import choose_layers
+from engine.recipes.load import load_heads
+from engine.recipes.medusa import MedusaHeads as Trained
+from engine.recipes.target import Opening
+from engine.recipes.train_heads import Kind, train_heads
+from engine.speculation.layer_choice import read_choice
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model with both kinds of heads beside it."""
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models")
+    write_sure_model(folder / "tiny")
+    write_text(folder)
+    kinds: tuple[Kind, ...] = ("medusa", "eagle")
+    for kind in kinds:
+        chosen = replace(plan(folder / "tiny", folder / "text.txt", folder, kind, steps=20, rows=40), out=None)
+        assert train_heads(chosen).folder == folder / "tiny" / "heads" / kind
+    return folder
+
+
+def test_medusa(folder: Path) -> None:
+    target = open_target(folder / "tiny")
+    place = find_heads("medusa", folder / "tiny", None, None, folder)
+    assert place is not None
+    files = open_heads(place, target.config, folder)
+    heads, trained = MedusaHeads(files, target.model), load_heads(place, target)
+    assert isinstance(trained, Trained)
+    assert heads.num_heads == 2
+    config = json.loads((place / "config.json").read_text())
+    assert heads.accuracies is not None
+    assert [list(row) for row in heads.accuracies] == config["accuracies"]
+    states = target.features([row.tokens for row in held_out_rows(target, plan(folder, folder / "text.txt", folder))])
+    for head in (0, 1):
+        with torch.no_grad():
+            mine = target.logits(trained(states, head))
+        torch.testing.assert_close(heads.forward(states)[head], mine, rtol=1e-4, atol=1e-3)
+
+
+def test_eagle(folder: Path) -> None:
+    """The first guesses of a text's rows, through the engine's arenas."""
+    target = open_target(folder / "tiny")
+    place = find_heads("eagle", folder / "tiny", None, None, folder)
+    assert place is not None
+    files = open_heads(place, target.config, folder)
+    head = read_eagle(files.files, files.config, target.model)
+    trained = load_heads(place, target)
+    assert isinstance(trained, EagleHead)
+    tokens = held_out_rows(target, plan(folder, folder / "text.txt", folder, "eagle"))[0].tokens[:LENGTH]
+    states = target.features([tokens])
+    runner = Runner(head, head.new_store(8), Attention(head.numerics))
+    out = runner.forward([SequenceRows(tokens[1:], 0, range(1, 5), len(tokens) - 1)], hidden_in=states[:-1])
+    with torch.no_grad():
+        mine = trained.passes(states[None, :-1], target.embed(torch.tensor([tokens[1:]])), 1)[0][0]
+    torch.testing.assert_close(out.hidden[OUTPUT], mine, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(out.logits, target.logits(mine), rtol=1e-4, atol=1e-3)
+
+
+def test_layers(folder: Path) -> None:
+    """The choice is written where a load looks for it."""
+    chosen = choose_layers(str(folder / "tiny"), [folder / "text.txt"], LENGTH, None, Opening("cpu", "float32"))
+    assert chosen.file.parent == folder / "tiny"
+    assert read_choice([folder / "tiny"], 2) == chosen.found.choice
+    assert chosen.found.choice.exit_layer == 1
