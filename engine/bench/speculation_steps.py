@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from engine.bench.speculation_figures import Spread
 from engine.core.events import Event, StepRecord
-from engine.speculation.autolength import expected_tokens
+from engine.speculation.acceptance import expected_tokens
 from engine.speculation.base import Proposer, Work
 
 

@@ -16,7 +16,7 @@ from engine.bench.speculation_figures import OverheadRow, SpeculationFigures, Sp
 from engine.bench.speculation_steps import Costs, Guessed, Watch, costs, decoding, held, predicted, spread
 from engine.bench.speculation_tables import show_speculation
 from engine.core.events import GuessRecord, StepRecord
-from engine.speculation.autolength import expected_tokens
+from engine.speculation.acceptance import expected_tokens
 from engine.speculation.base import Work
 from engine.speculation.ngram import NgramProposer
 
