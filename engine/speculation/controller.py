@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import median
 from typing import NamedTuple
 
@@ -45,13 +46,13 @@ class Price(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """What to ask of whom in this step; no ``nodes``: nothing, and ``line`` says why. ``gain`` is over plain steps."""
+    """What to ask of whom in this step; no ``nodes``: nothing, and ``line()`` says why. ``gain``: over plain steps."""
 
     name: str = ""
     nodes: int = 0
     depth: int = 0
     gain: float = 1.0
-    line: str = ""
+    line: Callable[[], str] = str
     probe: bool = False
 
 
@@ -84,6 +85,7 @@ class Candidate:
         self.measured_loss = 0.0
         self._sequences = self._barred_at = 1
         self._rounds = self._silent = 0
+        self.estimated_at = 0
         self._prices: Sequence[Price] = ()
 
     @property
@@ -92,18 +94,26 @@ class Candidate:
         return self._rounds < REVIEW_EVERY
 
     @property
+    def stale_at(self) -> int:
+        """The step from which its estimate is too old even for one that is not asked."""
+        return self.estimated_at + (REVIEW_EVERY if self.probing else PROBE_EVERY)
+
+    @property
     def given_up(self) -> bool:
         """Whether it was probed in vain so often that it need not be kept ready."""
         return self.fails > MOST_FAILS
 
-    def estimate(self, prices: Sequence[Price], sequences: int) -> None:
+    def estimate(self, prices: Sequence[Price], sequences: int, step: int) -> None:
         """Find the best shape and its gain; the present shape is left only for a clear one."""
         self._sequences, self._prices = sequences, prices
+        self.estimated_at = step
         if self.barred and not self._barred_at / 2 < sequences < self._barred_at * 2:
             self.unbar()  # what was measured holds for another batch size
         deepest = max((price.depth for price in prices), default=0)
-        tokens = {nodes: self.acceptance.tokens(nodes, deepest) for nodes in {price.nodes for price in prices}}
-        gains = [(tokens[price.nodes][price.depth] / price.steps, price) for price in prices]
+        branches = self.acceptance.branches
+        sizes = {price.nodes for price in prices} if branches else {0}
+        tokens = {nodes: self.acceptance.tokens(nodes, deepest) for nodes in sizes}
+        gains = [(tokens[price.nodes if branches else 0][price.depth] / price.steps, price) for price in prices]
         most = max(gains, default=None)
         present = self.best
         kept = next((each for each in gains if present and each[1][:2] == present[:2]), None)
@@ -165,6 +175,7 @@ class Candidate:
 
     def end_probe(self) -> None:
         self.probing = False
+        self.estimated_at = -PROBE_EVERY
         self.unbar()
 
     def _bar(self, measured_loss: float) -> None:
@@ -233,14 +244,15 @@ class Chooser:
         return self._probe(step) or self._choice
 
     def _review(self, step: int, sequences: int, prices: Prices) -> None:
-        for one in self.candidates.values():
-            one.estimate(prices(one), sequences)
-        best = max(
-            (one for one in self.candidates.values() if not one.barred and one.best),
-            key=lambda one: one.gain,
-            default=None,
-        )
         present = self.chosen
+        for one in self.candidates.values():
+            # Who is not asked changes little; it is looked at again before it is preferred.
+            if one is present or step >= one.stale_at or one.best is None:
+                one.estimate(prices(one), sequences, step)
+        best = self._best()
+        while best is not None and best.estimated_at < step:
+            best.estimate(prices(best), sequences, step)
+            best = self._best()
         if present is not None and (present.barred or (present.gain < LEAVE and not present.fixed)):
             present.leave(step)
             present = None
@@ -255,11 +267,15 @@ class Chooser:
             nodes, depth, _ = present.best
             if present.gain >= WORTH:
                 present.standing.fails = 0
-            line = on_line(present.name, present.acceptance, present.best, present.fixed)
+            line = partial(on_line, present.name, present.acceptance, present.best, present.fixed)
             self._choice = Choice(present.name, nodes, depth, present.gain, line)
         for one in self.candidates.values():
             if one is not present and one.next_probe is None:
                 one.schedule(step)
+
+    def _best(self) -> Candidate | None:
+        able = (one for one in self.candidates.values() if not one.barred and one.best)
+        return max(able, key=lambda one: one.gain, default=None)
 
     def _begin(self, step: int, allowance: float) -> None:
         """A new request inherits how rarely its proposers are probed, but its text may be another: if it can be
@@ -279,7 +295,7 @@ class Chooser:
             if one.probing:
                 shape = one.probe_shape
                 if shape is not None:
-                    line = on_line(one.name, one.acceptance, shape, probe=True)
+                    line = partial(on_line, one.name, one.acceptance, shape, probe=True)
                     return Choice(one.name, shape.nodes, shape.depth, one.gain, line, probe=True)
         return None
 
@@ -289,5 +305,5 @@ class Chooser:
         if best is None or best.best is None:
             return Choice()
         soonest = min(one.next_probe for one in self.candidates.values() if one.next_probe is not None)
-        line = off_line(best.acceptance, best.best, best.measured_loss, max(0, soonest - step))
+        line = partial(off_line, best.acceptance, best.best, best.measured_loss, max(0, soonest - step))
         return Choice(best.name, line=line)

@@ -57,6 +57,8 @@ class Pilot:
     def __init__(self, proposers: Sequence[Proposer]) -> None:
         self.costs = Costs()
         self._proposers = {proposer.name: proposer for proposer in proposers}
+        repeats = self._proposers.get(REPEATS)
+        self._repeats = repeats if isinstance(repeats, Ready) else None
         self._standings = {proposer.name: Standing(proposer.branches) for proposer in proposers}
         self._neighbours: dict[int, Neighbours] = {}
         self._prices = Prices(self.costs, self._neighbours)
@@ -223,9 +225,8 @@ class Pilot:
                 self._favourite = other.name
         if guessing.repeats is None:
             return other
-        proposer = self._proposers[REPEATS]
-        if isinstance(proposer, Ready) and not proposer.ready(request):
-            return other if guessing.others is not None else Choice(REPEATS, line="")
+        if self._repeats is not None and not self._repeats.ready(request):
+            return other if guessing.others is not None else Choice(REPEATS)
         repeats = guessing.repeats.choose(step, sequences, prices, allowance)
         if not repeats.nodes:
             return other if other.nodes or guessing.others is not None else repeats
