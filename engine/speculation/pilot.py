@@ -10,7 +10,8 @@ from engine.core.events import GuessRecord
 from engine.core.request import Request
 from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_GUESS, Ask, DraftTree, Proposer, Seen, Work
-from engine.speculation.controller import Candidate, Choice, Chooser, Price, Standing
+from engine.speculation.candidate import Candidate, Price, Standing
+from engine.speculation.controller import Choice, Chooser
 from engine.speculation.costs import Costs
 from engine.speculation.neighbours import Guessed, Neighbours, Round
 from engine.speculation.pricing import Prices, is_fixed

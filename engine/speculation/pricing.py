@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.core.options import RequestOptions
 from engine.speculation.acceptance import SIZES
 from engine.speculation.base import Proposer
-from engine.speculation.controller import Price
+from engine.speculation.candidate import Price
 from engine.speculation.costs import Costs, binned
 from engine.speculation.neighbours import CROWD, Neighbours
 
