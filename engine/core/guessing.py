@@ -135,7 +135,10 @@ def read_heads(beside: Beside, target: Part, model: CausalLM, packing: Packing) 
     try:
         feature = _feature(beside, target, model, packing)
     except CheckpointError as error:
-        notices.append(f"The EAGLE head cannot be used. {error}")
+        what = "EAGLE head" if "eagle" in beside.heads else "checkpoint's multi-token layer"
+        notices.append(f"The {what} cannot be used. {error}")
+    for files in (target.checkpoint.files, *(each.files for each in beside.heads.values())):
+        files.close()
     return Guessers(None, medusa, feature, tuple(notices))
 
 

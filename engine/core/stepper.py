@@ -119,6 +119,11 @@ class Stepper:
         timings = request.timings(self._clock())
         self._emit(FinishedEvent(request.id, request.answer, reason, request.usage(), timings, detail))
 
+    def forget(self, chat: str) -> None:
+        """A chat was deleted: what is kept of it goes."""
+        self.cache.forget(chat)
+        self.pilot.forget()
+
     def finish_all(self, reason: FinishReason, detail: str) -> None:
         for request in list(self.requests.values()):
             self.finish(request, reason, detail)

@@ -14,6 +14,7 @@ from engine.speculation.candidate import Candidate, Price, Standing
 from engine.speculation.controller import Choice, Chooser
 from engine.speculation.costs import Costs
 from engine.speculation.neighbours import Guessed, Neighbours, Round
+from engine.speculation.ngram import NgramProposer
 from engine.speculation.pricing import Prices, is_fixed
 from engine.speculation.tally import Tally, depth_of
 from engine.speculation.verifier import Verdict
@@ -163,6 +164,12 @@ class Pilot:
         """The request ended. Proposers may hear of requests that they never saw."""
         for proposer in self._proposers.values():
             proposer.release(request)
+
+    def forget(self) -> None:
+        """A chat was deleted, and no guess may repeat it."""
+        for proposer in self._proposers.values():
+            if isinstance(proposer, NgramProposer):
+                proposer.forget()
 
     def records(self) -> tuple[GuessRecord, ...]:
         """What each proposer did in this step."""
