@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from engine.bench.traces import Words
 from engine.config import bundled_model
 from engine.core.loaded import LoadedModel
@@ -36,16 +38,17 @@ class Text(NamedTuple):
 
 
 def texts(model: LoadedModel, tokens: int) -> list[Text]:
-    """All kinds that the model has a tokenizer for, in answers of at most so many tokens."""
+    """All kinds that the model has a tokenizer for, in answers of at most so many tokens, code in twice as many."""
     endless = Sampling(temperature=0.0, max_tokens=tokens, seed=1, ignore_eos=True)
     ending = Sampling(temperature=0.0, max_tokens=tokens, seed=1)
+    code = msgspec.structs.replace(endless, max_tokens=2 * tokens)
     found: list[Text] = []
     if model.tokenizer is not None:
         bundled = model.path == bundled_model().path
         edits, asked = (_LINES, _ABOUT_KVASIR) if bundled else (_EDITS, _TALK)
         edited = _plain(model, _AGAIN, endless) if bundled else []
         found = [
-            Text("code", "code that goes on", _plain(model, _CODE, endless)),
+            Text("code", "code that goes on", _plain(model, _CODE, code)),
             Text("edit", "a given text edited", edited + _asked(model, edits, ending)),
             Text("talk", "free talk", _asked(model, asked, ending)),
         ]

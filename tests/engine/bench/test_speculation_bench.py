@@ -223,7 +223,8 @@ def test_another_model_is_asked_what_people_ask(tmp_path: Path) -> None:
         verify = measure_verify(client.model, 1, rows=(1, 3), batches=(2,))
     assert [text.key for text in made] == ["code", "edit", "talk", "noise"]
     assert [len(text.prompts) for text in made] == [3, 3, 4, 2]
-    assert all(prompt.ids and prompt.sampling.max_tokens == 40 for text in made for prompt in text.prompts)
+    assert [{prompt.sampling.max_tokens for prompt in text.prompts} for text in made] == [{80}, {40}, {40}, {40}]
+    assert all(prompt.ids for text in made for prompt in text.prompts)
     assert [(row.batch, row.rows) for row in verify] == [(2, 1), (2, 3)]
     assert all(row.ms > 0 and row.ratio > 0 for row in verify)
 
