@@ -19,7 +19,7 @@ from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
-from engine.core.guessing import Beside, Guessers, assemble, look_beside, read_heads, sizes
+from engine.core.guessing import Beside, Guessers, assemble, described, look_beside, read_heads, sizes
 from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed, Progress
 from engine.core.options import EngineOptions
@@ -226,6 +226,7 @@ class OpenedCheckpoint:
             kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
             stores=stores,
             proposers=proposers,
+            guessing=described(self.beside, guessers, model),
             sampling=checkpoint.generation_config.sampling,
             checkpoint=checkpoint,
             model=model,

@@ -103,6 +103,8 @@ def look_beside(command: LoadModel, target: Part) -> Beside:
                 notices.append(f"The heads of this model cannot be used. {error}")
     own = (path if path.is_dir() else path.parent) / "heads"
     layers = read_choice([own, *([kept] if kept is not None else [])], target.checkpoint.config.num_layers)
+    if layers.refused:
+        notices.append(layers.notice)
     return Beside(draft, heads, layers, refused, tuple(notices))
 
 
@@ -181,6 +183,25 @@ def assemble(
         own = Runner(cast(RunnableModel, head), arena, Attention(head.numerics), model.device)
         proposers.append(FeatureProposer(head, own, eos_ids))
     return proposers, stores
+
+
+def described(beside: Beside, guessers: Guessers, model: CausalLM) -> tuple[tuple[str, str], ...]:
+    """Who can guess for a loaded model, and with what, for people."""
+    found = [("n-gram", "what followed the last few tokens before")]
+    if guessers.draft is not None and beside.draft is not None:
+        found.append(("draft model", beside.draft.checkpoint.path.name))
+    if model.num_layers >= LEAST_LAYERS:
+        layers, count = beside.layers, model.num_layers
+        how = " (by default: no search was made)" if layers.notice else ""
+        skipped = ", ".join(str(layer + 1) for layer in sorted(layers.skip)) or "none"
+        found.append(("early exit", f"after {layers.exit_layer} of {count} layers{how}"))
+        found.append(("layer skipping", f"without layers {skipped} of {count}{how}"))
+    if guessers.medusa is not None:
+        found.append(("Medusa", f"{guessers.medusa.num_heads} heads, {beside.heads['medusa'].path}"))
+    if guessers.feature is not None:
+        files = beside.heads.get("eagle")
+        found.append((guessers.feature.title, "the checkpoint's own" if files is None else str(files.path)))
+    return tuple(found)
 
 
 def _kv_bytes(model: CausalLM) -> float:

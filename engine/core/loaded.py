@@ -52,6 +52,8 @@ class LoadedModel:
     fingerprint: str = ""
     """Of model, device and kernels: saved pages of another are of no use. "" saves none."""
     proposers: tuple[Proposer, ...] = ()
+    guessing: tuple[tuple[str, str], ...] = ()
+    """Who can guess ahead, and with what, for people."""
     sampling: Sampling = field(default_factory=Sampling)
     checkpoint: Checkpoint | None = None
     model: CausalLM | None = None
