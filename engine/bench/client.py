@@ -6,7 +6,7 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from engine.cache.saved import SavedChats
@@ -39,10 +39,11 @@ class EngineClient:
     Every prompt is read from its first token, unless its ``optimisations`` say otherwise.
     """
 
-    def __init__(self, saved: SavedChats | None = None) -> None:
-        """``saved`` keeps chats in files, where that is switched on."""
+    def __init__(self, saved: SavedChats | None = None, heard: Callable[[Event], None] = lambda event: None) -> None:
+        """``saved`` keeps chats in files, where that is switched on; ``heard`` gets events in the engine's thread."""
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.engine = Engine(self._events.put, saved=saved)
+        self._heard = heard
+        self.engine = Engine(self._hear, saved=saved)
         self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
         self._thread.start()
 
@@ -150,6 +151,10 @@ class EngineClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _hear(self, event: Event) -> None:
+        self._heard(event)
+        self._events.put(event)
 
     def _next(self) -> Event:
         event = self._events.get()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,12 @@ from engine.bench.hits import measure_hit_of_shape, measure_saved
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.bench.programs import COMPARED
 from engine.bench.shapes import SHAPES, Shape
+from engine.bench.speculation import TOKENS, measure_speculation
+from engine.bench.speculation_assisted import measure_assisted
+from engine.bench.speculation_figures import SpeculationFigures
+from engine.bench.speculation_steps import Watch
+from engine.bench.speculation_tables import show_speculation
+from engine.bench.speculation_texts import texts
 from engine.bench.switches import BundledFigures, measure_switches
 from engine.bench.tables import show_bundled, show_comparison, show_formats, show_shape
 from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
@@ -50,6 +56,7 @@ class Report(msgspec.Struct, frozen=True):
     formats: list[FormatFigures] = []
     cache: CacheFigures | None = None
     cost: CostFigures | None = None
+    speculation: SpeculationFigures | None = None
 
 
 def run(
@@ -66,6 +73,8 @@ def run(
     quantise: Quantise = "none",
     cache: bool = False,
     cost: bool = False,
+    speculation: bool = False,
+    draft: str | None = None,
 ) -> Report:
     """Measure, print tables on standard output as they are filled, and write the figures to ``json_file``.
 
@@ -73,6 +82,7 @@ def run(
     measurement of a shape (None: 128) or of a switch (96). With ``formats`` (names of
     :data:`engine.bench.formats.KNOWN`) the shapes are measured in those instead of by themselves. ``cache``: the parts
     of the cache on traces, with ``model`` or the bundled one; ``cost``: what its approximations cost in quality.
+    ``speculation``: every way to guess, with ``draft`` beside the model (None: the bundled one brings its own).
     """
     console = Console()
     if not console.is_terminal:
@@ -106,6 +116,10 @@ def run(
         costs = measure_costs(model, say, quantise)
         show_cost(costs, console)
         keep(cost=costs)
+    if speculation:
+        for guessed in measure_guessing(model, draft, rounds, say, tokens or TOKENS, quantise):
+            keep(speculation=guessed)
+        show_speculation(guessed, console)
     if shapes is None:
         shapes = tuple(SHAPES.values()) if torch.cuda.is_available() else (SHAPES["1b"],)
     root = cache_folder() / "bench"
@@ -169,6 +183,29 @@ def measure_costs(model: Path | None, say: Callable[[str], None], quantise: Quan
         return measure_cost(client, say=say)
 
 
+def measure_guessing(
+    model: Path | None,
+    draft: str | None,
+    rounds: int,
+    say: Callable[[str], None],
+    tokens: int,
+    quantise: Quantise = "none",
+) -> Iterator[SpeculationFigures]:
+    """Every way to guess of ``model`` (None: the bundled one), then with transformers guessing on the same models."""
+    path = _path(model)
+    if draft is None:
+        draft = bundled_model().draft if model is None else ""
+    say(f"loading {path}")
+    watch = Watch()
+    with EngineClient(heard=watch.heard) as client:
+        client.load(path, draft, LoadOptions(quantise=quantise))
+        figures = measure_speculation(client, watch, rounds=rounds, tokens=tokens, say=say)
+        yield figures
+        loaded = client.model
+        rows, absent = measure_assisted(loaded.checkpoint, draft, texts(loaded, tokens), rounds, say)
+    yield msgspec.structs.replace(figures, assisted=rows, absent=[*figures.absent, *absent])
+
+
 def _path(model: Path | None) -> str:
     return bundled_model().path if model is None else str(model)
 
@@ -190,5 +227,5 @@ def measure_bundled(
         prompts = [loaded.encode_prompt([ChatMessage(role="user", content=text)]) for text in QUESTIONS]
         length = min(1024, card.context - 128)
         long_prompt = [token for _ in range(length) for token in prompts[0]][:length]
-        rows = measure_switches(client, prompts, long_prompt, tokens=tokens, rounds=rounds, say=say)
-    return BundledFigures(card.name, load.seconds, memory.peak - bare, rest - bare, rows)
+        rows, absent = measure_switches(client, prompts, long_prompt, tokens=tokens, rounds=rounds, say=say)
+    return BundledFigures(card.name, load.seconds, memory.peak - bare, rest - bare, rows, absent)

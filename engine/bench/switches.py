@@ -8,7 +8,7 @@ guesses accepted.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +19,15 @@ from engine.catalogue import CATALOGUE
 from engine.protocol import OptionSpec, Sampling, Value
 
 PAGE_TOKENS = 16
+GUESSERS: Mapping[str, tuple[str, ...]] = {
+    "draft_length": ("draft", "ngram"),
+    "ngram_first": ("draft", "exit", "skip", "eagle", "medusa", "mtp"),
+    "ngram_chats": ("ngram",),
+    "tree_nodes": ("eagle", "medusa"),
+    "exit_layer": ("exit",),
+    "acceptance": ("draft", "exit", "skip", "eagle"),
+}
+"""Switches that say how to guess, and which kinds of guessing can show it; the first one that the model has does."""
 
 
 class SwitchRow(msgspec.Struct, frozen=True):
@@ -45,6 +54,8 @@ class BundledFigures(msgspec.Struct, frozen=True):
     peak: int
     rest: int
     switches: list[SwitchRow]
+    absent: list[str] = []
+    """What could not be measured with this model, and why."""
 
 
 def measure_switches(
@@ -55,16 +66,28 @@ def measure_switches(
     tokens: int = 96,
     rounds: int = 3,
     say: Callable[[str], None] = lambda line: None,
-) -> list[SwitchRow]:
-    """One row for each pair of values that can be compared with the model that ``client`` has loaded."""
+) -> tuple[list[SwitchRow], list[str]]:
+    """One row for each pair of values that can be compared with the model that ``client`` has loaded.
+
+    And the switches that nothing of this model can show, with the reason.
+    """
     sampling = Sampling(temperature=0.0, max_tokens=tokens, seed=1, ignore_eos=True)
     state = {spec.key: spec for spec in client.engine.catalogue_state()}
-    rows = []
+    rows, absent = [], []
     for entry in CATALOGUE:
+        kinds = GUESSERS.get(entry.key)
+        if kinds is not None and not _guesser(entry.key, state["speculation"]):
+            absent.append(f"{entry.title}: {state['speculation'].disabled_choices[kinds[0]]}")
+            continue
         for before, after in _pairs(state[entry.key]):
             say(f"{entry.title}: {before} against {after}")
             rows.append(_measure(client, state[entry.key], (before, after), prompts, long_prompt, sampling, rounds))
-    return rows
+    return rows, absent
+
+
+def _guesser(key: str, speculation: OptionSpec) -> str:
+    """The kind of guessing that shows the switch ``key`` with the loaded model; none: an empty string."""
+    return next((kind for kind in GUESSERS[key] if kind not in speculation.disabled_choices), "")
 
 
 def _pairs(spec: OptionSpec) -> list[tuple[Value, Value]]:
@@ -126,13 +149,10 @@ def _apply(client: EngineClient, spec: OptionSpec, value: Value) -> dict[str, Va
         client.set(spec.key, value)
         return {}
     overrides: dict[str, Value] = {spec.key: value}
-    if spec.key == "draft_length":
-        overrides["speculation"] = "ngram" if "draft" in _disabled(client) else "draft"
+    if spec.key in GUESSERS:
+        speculation = next(spec for spec in client.engine.catalogue_state() if spec.key == "speculation")
+        overrides["speculation"] = _guesser(spec.key, speculation)
     return overrides
-
-
-def _disabled(client: EngineClient) -> dict[str, str]:
-    return next(spec.disabled_choices for spec in client.engine.catalogue_state() if spec.key == "speculation")
 
 
 def _longest_wait(client: EngineClient, prompt: list[int], long_prompt: list[int], sampling: Sampling) -> float:
@@ -157,7 +177,7 @@ def _shown(key: str, before: _Side, after: _Side, weights: dict[Value, int]) -> 
             return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
         case "weights":
             return f"weights {weights[before.value] / 1e6:.1f} -> {weights[after.value] / 1e6:.1f} MB"
-        case "speculation" | "draft_length":
+        case _ if key == "speculation" or key in GUESSERS:
             return f"tokens a step {_per_step(before):.2f} -> {_per_step(after):.2f}, accepted {_accepted(after)}"
     return f"tokens a step {_per_step(before):.2f} -> {_per_step(after):.2f}"
 

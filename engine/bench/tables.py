@@ -31,6 +31,8 @@ def show_bundled(figures: BundledFigures, console: Console) -> None:
             row.shown,
         )
     console.print(table)
+    for line in figures.absent:
+        console.print(f"left out: {line}")
 
 
 def show_shape(figures: ShapeFigures, console: Console) -> None:

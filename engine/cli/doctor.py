@@ -73,6 +73,7 @@ def run_doctor(model: str, device: str, quantise: Quantise = "none", context: in
                 ],
             )
         )
+        console.print(_facts("Who can guess ahead", list(loaded.guessing)))
         console.print(_kernel_table(loaded))
         for notice in card.notices:
             console.print(notice, style="yellow", markup=False)

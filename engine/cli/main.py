@@ -246,7 +246,11 @@ def train_heads(
 def bench(
     rounds: Annotated[
         int | None,
-        typer.Option(min=1, help="Rounds of every measurement: 5, or 2 with --cache, if left out.", show_default=False),
+        typer.Option(
+            min=1,
+            help="Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation.",
+            show_default=False,
+        ),
     ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every program measured.")] = None,
     model: Annotated[Path | None, typer.Option(help="Measure the switches on this model folder instead.")] = None,
@@ -274,17 +278,23 @@ def bench(
         bool,
         typer.Option("--cost", help="Measure what approximations of the cache cost in quality, and no more."),
     ] = False,
+    speculation: Annotated[
+        bool,
+        typer.Option("--speculation", help="Measure every way to guess ahead beside plain decoding, and no more."),
+    ] = False,
+    draft: Annotated[str | None, typer.Option(help=f"For --speculation. {DRAFT_HELP}", show_default=False)] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
     """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
     with report_errors():
         from engine.bench.run import run
 
+        alone = cache or cost or speculation
         run(
-            switches=switches and formats is None and not (cache or cost),
-            shapes=[] if (cache or cost) and shapes is None else _shapes(shapes),
+            switches=switches and formats is None and not alone,
+            shapes=[] if alone and shapes is None else _shapes(shapes),
             programs=_programs(programs),
-            rounds=rounds or (2 if cache else 5),
+            rounds=rounds or (2 if cache else 3 if speculation else 5),
             threads=threads,
             model=model,
             json_file=json_file,
@@ -293,6 +303,8 @@ def bench(
             quantise=_quantise(quantise),
             cache=cache,
             cost=cost,
+            speculation=speculation,
+            draft=_draft(draft),
         )
 
 

@@ -10,11 +10,20 @@ from engine.layers.linear.triton.runtime import machine_declines
 from engine.models import arenas, restrictions
 from engine.native.library import declines as native_declines
 
+_GUESSERS: dict[str, Capability] = {
+    "draft": "draft model",
+    "exit": "several layers",
+    "medusa": "medusa heads",
+    "eagle": "eagle head",
+    "mtp": "mtp layers",
+}
+"""What it takes to guess by a proposer of that name."""
+
 
 def capabilities(model: LoadedModel) -> frozenset[Capability]:
     found: set[Capability] = {"model"}
-    if any(proposer.name == "draft" for proposer in model.proposers):
-        found.add("draft model")
+    names = {proposer.name for proposer in model.proposers}
+    found |= {capability for name, capability in _GUESSERS.items() if name in names}
     config = model.model.config if model.model is not None else None
     if config is None or not restrictions.refuses(WindowWithSinks(1024), config):
         found.add("sliding window")

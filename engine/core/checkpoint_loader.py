@@ -19,10 +19,11 @@ from engine.checkpoints.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.core.commands import LoadModel
+from engine.core.guessing import Beside, Guessers, assemble, described, look_beside, read_heads, sizes
 from engine.core.loaded import LoadedModel
 from engine.core.loading import LoadFailed, Progress
 from engine.core.options import EngineOptions
-from engine.core.parts import Part, fallbacks, open_draft, prove
+from engine.core.parts import Part, fallbacks, prove
 from engine.core.runner import Runner, SequenceRows
 from engine.core.runners import fingerprint_of, new_runner, readers_of
 from engine.layers.numerics import Numerics
@@ -33,14 +34,15 @@ from engine.models.base import CausalLM
 from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.scheduling.scheduler import MOST_GUESSES
 from engine.speculation.base import Proposer
-from engine.speculation.draft_model import DraftModelProposer
-from engine.speculation.ngram import NgramProposer
 from engine.text.thinking import thinking_modes
 
 _ROWS = 2048
 """Rows of a step that room is kept for; a step of more may run out of memory, which ends requests, not the engine."""
 _LOGIT_ROWS = 64 + MOST_GUESSES
 """Rows of a step whose logits room is kept for: those of answers, and guesses."""
+
+
+Weights = tuple[CausalLM, Guessers]
 
 
 class CheckpointLoader:
@@ -57,11 +59,13 @@ class CheckpointLoader:
             device = choose_device(asked.device if asked.device != "auto" else self._device)
             dtype, notice = choose_dtype(device, asked.dtype)
             target = Part.open(command.path, asked.context)
-            draft, refused = open_draft(command.draft, target.tokenizer, asked.context)
+            beside = look_beside(command, target)
             target, ignored = target.quantised(asked.quantise)
-            draft, draft_ignored = (None, "") if draft is None else draft.quantised(asked.quantise)
-            opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, draft, refused)
-            opened.notices += [text for text in (notice, ignored or draft_ignored) if text]
+            if beside.draft is not None:
+                draft, draft_ignored = beside.draft.quantised(asked.quantise)
+                beside, ignored = beside._replace(draft=draft), ignored or draft_ignored
+            opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, beside)
+            opened.notices += [text for text in (notice, ignored, *beside.notices) if text]
             opened.kind, opened.kind_refused = _served(target, options.kv_kind)
             opened.credit = _held(resident, device)
             opened.size_up()
@@ -69,7 +73,7 @@ class CheckpointLoader:
 
 
 class OpenedCheckpoint:
-    """See :class:`OpenedModel`. A draft that cannot serve or does not fit is left out, with its reason."""
+    """See :class:`OpenedModel`. A draft or heads that cannot serve or do not fit are left out, with the reason."""
 
     def __init__(
         self,
@@ -78,13 +82,12 @@ class OpenedCheckpoint:
         dtype: torch.dtype,
         packing: Packing,
         target: Part,
-        draft: Part | None,
-        draft_refused: str,
+        beside: Beside,
     ) -> None:
         self.command, self.device, self.dtype = command, device, dtype
         self.packing = packing
         self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
-        self.target, self.draft, self.draft_refused = target, draft, draft_refused
+        self.target, self.beside = target, beside
         self.kind, self.kind_refused = SIXTEEN_BITS, ""
         self.notices: list[str] = []
         self.times = LoadTimes()
@@ -98,63 +101,56 @@ class OpenedCheckpoint:
         return self._plan.fit
 
     def size_up(self) -> None:
-        """Plan the memory; a draft model that does not fit is given up rather than the model."""
+        """Plan the memory; a draft model or heads that do not fit are given up rather than the model."""
         try:
             self._plan = self._planned(free_bytes(self.device))
         except estimate.OutOfMemory:
-            if self.draft is None:
+            draft = self.beside.draft
+            if draft is None and not self.beside.heads:
                 raise
-            name = self.draft.checkpoint.path.name
-            self.draft, self.draft_refused = None, f"{name} does not fit into memory beside the model."
+            name = draft.checkpoint.path.name if draft is not None else "What guesses ahead for the model"
+            reason = f"{name} does not fit into memory beside the model."
+            self.beside = self.beside._replace(draft=None, heads={}, refused=reason)
             self._plan = self._planned(free_bytes(self.device))
 
     def fits_beside(self) -> bool:
         """See :meth:`OpenedModel.fits_beside`."""
         return self.fit.weights + self.fit.draft_weights + self.fit.activations < 0.9 * free_bytes(self.device)
 
-    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> tuple[CausalLM, CausalLM | None]:
+    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Weights:
         """See :meth:`OpenedModel.read`."""
         share = self.target.checkpoint.weight_bytes / max(1, self._bytes_on_disk()) * 0.97
         with _as_load_failed():
             model = self._load(self.target, self.packing, lambda stage, done: progress(stage, share * done), cancelled)
             prove(self._runner(model, pages=2), self.target.checkpoint)
-            if self.draft is None:
-                return model, None
+            guessers = read_heads(self.beside, self.target, model, self.packing)
+            self.notices += guessers.notices
+            if self.beside.draft is None:
+                return model, guessers
 
             def show(stage: str, done: float) -> None:
                 progress(f"{stage} of the draft model", share + (0.97 - share) * done)
 
-            return model, self._read_draft(self.draft, show, cancelled)
+            draft = self._read_draft(self.beside.draft, show, cancelled)
+            return model, guessers._replace(draft=draft)
 
-    def assemble(self, weights: tuple[CausalLM, CausalLM | None], progress: Progress) -> LoadedModel:
+    def assemble(self, weights: Weights, progress: Progress) -> LoadedModel:
         """See :meth:`OpenedModel.assemble`."""
-        model, draft = weights
+        model, guessers = weights
         progress("making room for keys and values", 0.97)
         with _as_load_failed():
             # The weights are in memory by now: what is free is what is left beside them.
-            self.credit = model.storage_size() + (draft.storage_size() if draft is not None else 0)
+            self.credit = model.storage_size() + guessers.storage_size()
             self._plan = self._planned(free_bytes(self.device))
             runner = self._runner(model, self._plan.pages, self.kind, self._plan.recent_pages)
-            proposers: list[Proposer] = [NgramProposer()]
-            stores = [runner.kv]
-            if draft is not None:
-                draft_runner = self._runner(draft, self._plan.pages)
-                stores.append(draft_runner.kv)
-                proposers.append(
-                    DraftModelProposer(
-                        draft_runner,
-                        model.config.vocab_size,
-                        self.target.eos_ids,
-                        draft.bytes_read_per_step(),
-                        estimate.kv_bytes_per_token(draft.config, draft.dtype),
-                    )
-                )
+            layers, eos_ids = self.beside.layers, self.target.eos_ids
+            proposers, stores = assemble(guessers, layers, runner, model, eos_ids, self._plan.pages)
             progress("first pass", 0.99)
             recent = ([1],) if self.kind.residual else ()
             runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=recent)])
-        return self._loaded(model, draft, runner, tuple(stores), tuple(proposers))
+        return self._loaded(model, guessers, runner, (runner.kv, *stores), tuple(proposers))
 
-    def _again(self, weights: tuple[CausalLM, CausalLM | None], kind: KVKind) -> LoadedModel:
+    def _again(self, weights: Weights, kind: KVKind) -> LoadedModel:
         """The same weights with arenas of another kind (`LoadedModel.with_kind`)."""
         self.kind, self.kind_refused = kind, ""
         return self.assemble(weights, lambda stage, fraction: None)
@@ -179,7 +175,7 @@ class OpenedCheckpoint:
             model = self._load(draft, self.draft_packing, progress, cancelled)
             prove(self._runner(model, pages=2), draft.checkpoint)
         except CheckpointError as error:
-            self.draft, self.draft_refused = None, f"The draft model cannot be used. {error}"
+            self.beside = self.beside.without_draft(f"The draft model cannot be used. {error}")
             return None
         return model
 
@@ -191,7 +187,7 @@ class OpenedCheckpoint:
     def _loaded(
         self,
         model: CausalLM,
-        draft: CausalLM | None,
+        guessers: Guessers,
         runner: Runner,
         stores: tuple[KVStore, ...],
         proposers: tuple[Proposer, ...],
@@ -212,8 +208,9 @@ class OpenedCheckpoint:
             eos_ids=self.target.eos_ids,
             has_chat_template=template.own,
             sampling=checkpoint.generation_config.sampling,
-            draft=self.draft.checkpoint.path.name if self.draft is not None else "",
-            draft_refused=self.draft_refused,
+            draft=self.beside.draft.checkpoint.path.name if self.beside.draft is not None else "",
+            draft_refused=self.beside.refused,
+            heads=guessers.heads,
             notices=notices,
             load_seconds=self.times.seconds,
             thinking=thinking_modes(template, channels),
@@ -229,10 +226,11 @@ class OpenedCheckpoint:
             kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
             stores=stores,
             proposers=proposers,
+            guessing=described(self.beside, guessers, model),
             sampling=checkpoint.generation_config.sampling,
             checkpoint=checkpoint,
             model=model,
-            draft_model=draft,
+            draft_model=guessers.draft,
             tokenizer=self.target.tokenizer,
             chat_template=template,
             channels=channels,
@@ -245,17 +243,16 @@ class OpenedCheckpoint:
             fingerprint=fingerprint_of(checkpoint, self.device.type, str(self.dtype), self.packing),
             kind=self.kind,
             recent_pages=self._plan.recent_pages,
-            with_kind=lambda kind: self._again((model, draft), kind),
+            with_kind=lambda kind: self._again((model, guessers), kind),
         )
 
     def _planned(self, free: int) -> estimate.Plan:
-        draft = self.draft
-        draft_kv = draft.kv_bytes(self.dtype) if draft is not None else 0
+        beside = sizes(self.beside, self.target, self.dtype, self.packing, self.draft_packing)
         shape = self.target.checkpoint.config
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing),
-            draft_weights=draft.checkpoint.resident_bytes(self.dtype, self.draft_packing) if draft is not None else 0,
-            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + draft_kv,
+            draft_weights=beside.weights,
+            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + beside.kv_per_token,
             activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
             context=self.limit,
             free=free,
@@ -267,7 +264,7 @@ class OpenedCheckpoint:
         )
 
     def _bytes_on_disk(self) -> int:
-        draft = self.draft.checkpoint.weight_bytes if self.draft is not None else 0
+        draft = self.beside.draft.checkpoint.weight_bytes if self.beside.draft is not None else 0
         return self.target.checkpoint.weight_bytes + draft
 
 

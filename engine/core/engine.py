@@ -194,7 +194,7 @@ class Engine:
                     self._measuring.add(model, self._readers(model), command)
                 case DropChat(chat):
                     if self._stepper is not None:
-                        self._stepper.cache.forget(chat)
+                        self._stepper.forget(chat)
                         self._version += 1
                     elif self._saved is not None:
                         self._saved.forget(chat)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from engine.cache.kinds import KVKind
 from engine.cache.store import KVStore
 from engine.core.batch import ForwardOutput
+from engine.core.forwarding import SplitRunner
 from engine.core.runner import SequenceRows
 from engine.layers.numerics import Numerics
 from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling
@@ -27,16 +28,6 @@ if TYPE_CHECKING:
     from engine.text.tokenizer import Tokenizer
 
 
-class ForwardRunner(Protocol):
-    """What the step loop needs of :class:`engine.core.runner.Runner`."""
-
-    batch_seconds: float
-    """Host time that building the last batch took."""
-
-    def forward(self, rows: Sequence[SequenceRows], *, want_hidden: frozenset[int] = frozenset()) -> ForwardOutput:
-        """Logits of the wanted rows, and the states that enter the wanted layers."""
-
-
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
     """Immutable but for the arenas behind ``runner``; the text parts may be used from any thread.
@@ -51,7 +42,7 @@ class LoadedModel:
 
     card: ModelCard
     fit: Fit
-    runner: ForwardRunner
+    runner: SplitRunner
     device: torch.device
     pages: int
     limit: int
@@ -61,6 +52,8 @@ class LoadedModel:
     fingerprint: str = ""
     """Of model, device and kernels: saved pages of another are of no use. "" saves none."""
     proposers: tuple[Proposer, ...] = ()
+    guessing: tuple[tuple[str, str], ...] = ()
+    """Who can guess ahead, and with what, for people."""
     sampling: Sampling = field(default_factory=Sampling)
     checkpoint: Checkpoint | None = None
     model: CausalLM | None = None
@@ -96,8 +89,9 @@ class _NoRunner:
     """Of a model whose arenas are gone."""
 
     batch_seconds = 0.0
+    num_layers = 0
 
-    def forward(self, rows: Sequence[SequenceRows], *, want_hidden: frozenset[int] = frozenset()) -> ForwardOutput:
+    def forward(self, rows: Sequence[SequenceRows], **options: Any) -> ForwardOutput:
         raise RuntimeError("the cache of this model is being made anew")
 
 

@@ -14,6 +14,7 @@ from engine.attention.transfer import on_device
 from engine.cache.saved import SavedChats
 from engine.core.answers import Outcome, extend, flushed
 from engine.core.events import Event, FinishedEvent, HostSeconds, PrefillEvent, StepRecord
+from engine.core.forwarding import forward_step
 from engine.core.loaded import LoadedModel
 from engine.core.model_cache import ModelCache
 from engine.core.options import EngineOptions
@@ -118,6 +119,11 @@ class Stepper:
         timings = request.timings(self._clock())
         self._emit(FinishedEvent(request.id, request.answer, reason, request.usage(), timings, detail))
 
+    def forget(self, chat: str) -> None:
+        """A chat was deleted: what is kept of it goes."""
+        self.cache.forget(chat)
+        self.pilot.forget()
+
     def finish_all(self, reason: FinishReason, detail: str) -> None:
         for request in list(self.requests.values()):
             self.finish(request, reason, detail)
@@ -180,8 +186,7 @@ class Stepper:
         draws = [draw for request, tree in judged for draw in draws_of(request, tree)]
         began = time.perf_counter()
         wanted = self.pilot.needs_hidden(slices)
-        runner = self.model.runner
-        logits, hidden = runner.forward(rows, want_hidden=wanted) if wanted else runner.forward(rows)
+        logits, hidden = forward_step(self.model.runner, rows, trees, wanted)
         guesses = [tree for _, tree in judged]
         verdicts = judge_all([request.options.acceptance for request, _ in judged], guesses, logits, draws)
         logprobs = log_probs(logits, draws, drawn_tokens(guesses, verdicts))

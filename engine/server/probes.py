@@ -71,4 +71,4 @@ class MachineProbes:
         sentence = (
             f"Fits: {size(needed)} of the {size(fit.free)} that are free, with room for {fit.kv_tokens:,} tokens."
         )
-        return Estimate(True, fit, f"{sentence} {opened.draft_refused}".strip())
+        return Estimate(True, fit, f"{sentence} {opened.beside.refused}".strip())

@@ -11,6 +11,9 @@ from collections.abc import Callable
 
 SIZES = (1, 2, 4, 8, 16, 32, 63)
 """Sizes of trees that are compared, in guesses; a tree between two of them counts as the larger."""
+DEEPEST = 16
+"""How deep anybody may be asked to guess."""
+_OFTEN = 8
 _FIRST = 0.7
 """The share that is believed of a proposer of which nothing was seen."""
 _WEIGHT = 3.0
@@ -75,18 +78,16 @@ class Acceptance:
     def __init__(self, branches: bool, prior: Acceptance | None = None) -> None:
         self.branches, self._prior = branches, prior
         self._classes: dict[int, ByDepth] = {}
+        self._known: dict[int, tuple[tuple[int, int], tuple[list[float], list[float]]]] = {}
+        self._rounds = self._version = 0
 
     def shares(self, nodes: int, longest: int) -> list[float]:
         """The chances at depths 1 to ``longest`` in trees of so many ``nodes``, each given that those above held."""
-        return self._of(self._class(nodes)).shares(longest)
+        return self._reckoned(self._class(nodes))[0][:longest]
 
     def tokens(self, nodes: int, longest: int) -> list[float]:
         """Tokens per round expected of guessing 0 to ``longest`` deep; the model's own token is one of them."""
-        found, reached = [1.0], 1.0
-        for share in self.shares(nodes, longest):
-            reached *= share
-            found.append(found[-1] + reached)
-        return found
+        return self._reckoned(self._class(nodes))[1][: longest + 1]
 
     def hold(self, nodes: int, depth: int) -> float:
         """The share of guesses that hold, of those whose forerunners held."""
@@ -99,16 +100,34 @@ class Acceptance:
         What it was asked for and did not guess was not kept either.
         """
         self._of(self._class(nodes)).observe(depth, accepted)
+        self._rounds += 1
+        # What all saw moves slowly: it is not worth reckoning anew for every request of a large batch.
+        if self._prior is not None or self._rounds < _OFTEN or self._rounds % _OFTEN == 0:
+            self._version += 1
         if self._prior is not None:
             self._prior.observe(nodes, depth, accepted)
 
     def fade(self) -> None:
         """What is known is old: see :meth:`ByDepth.fade`. What all requests saw stays."""
+        self._version += 1
         for each in self._classes.values():
             each.fade()
 
     def _class(self, nodes: int) -> int:
         return min(bisect_left(SIZES, nodes), len(SIZES) - 1) if self.branches else 0
+
+    def _reckoned(self, size: int) -> tuple[list[float], list[float]]:
+        """Shares and tokens of a class of sizes, at all depths; reckoned anew when something was observed."""
+        stamp = self._version, self._prior._version if self._prior is not None else 0
+        known = self._known.get(size)
+        if known is None or known[0] != stamp:
+            shares = self._of(size).shares(DEEPEST)
+            tokens, reached = [1.0], 1.0
+            for share in shares:
+                reached *= share
+                tokens.append(tokens[-1] + reached)
+            known = self._known[size] = stamp, (shares, tokens)
+        return known[1]
 
     def _of(self, size: int) -> ByDepth:
         found = self._classes.get(size)
@@ -120,7 +139,7 @@ class Acceptance:
     def _believed(self, size: int, longest: int) -> list[float]:
         """The shares without evidence: what others saw of this size, or a little more than the size below gives."""
         if self._prior is not None:
-            return self._prior._of(size).shares(longest)
+            return self._prior._reckoned(size)[0]
         if size == 0:
             return [_FIRST] * longest
-        return [1.0 - _HOPE * (1.0 - share) for share in self._of(size - 1).shares(longest)]
+        return [1.0 - _HOPE * (1.0 - share) for share in self._reckoned(size - 1)[0]]

@@ -7,196 +7,28 @@ pairs, is not asked again but for short probes, ever more rarely.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
-from statistics import median
+from functools import partial
 from typing import NamedTuple
 
-from engine.speculation.acceptance import Acceptance, expected_tokens
+from engine.speculation.candidate import PROBE_EVERY, REVIEW_EVERY, WORTH, Candidate, Price
 from engine.speculation.reasons import off_line, on_line
 
-WORTH = 1.05
-"""A gain below this does not begin: it is not worth the memory traffic and the jitter."""
 LEAVE = 1.0
 """A gain below this ends."""
 SWITCH = 1.05
-"""Another proposer must be so much better than the present one; another shape a little less."""
-_RESHAPE = 1.03
-REVIEW_EVERY = 4
-PROBE_EVERY = 32
-MOST_FAILS = 5
-"""Probes follow each other after 32, 64 ... 1024 steps: they double as often as this."""
-PROBE_ROUNDS = 4
-PROBE_DEPTH = 3
-_PAIRS = 5
-_PROVEN = 64
-_SILENT = 4
-_HOLD = 0.97
-_SCOUT_EVERY = 8
-_PROBE_SHARE = 0.01
-
-
-class Price(NamedTuple):
-    """So many guesses, so deep, and the plain steps that a step with them takes (1: they are free)."""
-
-    nodes: int
-    depth: int
-    steps: float
+"""Another proposer must be so much better than the present one."""
 
 
 class Choice(NamedTuple):
-    """What to ask of whom in this step; no ``nodes``: nothing, and ``line`` says why. ``gain`` is over plain steps."""
+    """What to ask of whom in this step; no ``nodes``: nothing, and ``line()`` says why. ``gain``: over plain steps."""
 
     name: str = ""
     nodes: int = 0
     depth: int = 0
     gain: float = 1.0
-    line: str = ""
+    line: Callable[[], str] = str
     probe: bool = False
-
-
-class Standing:
-    """What all requests together know of a proposer."""
-
-    def __init__(self, branches: bool) -> None:
-        self.acceptance = Acceptance(branches)
-        self.fails = 0
-        """Probes in vain of whoever probed last."""
-        self.requests = 0
-
-
-class Candidate:
-    """A proposer in the eyes of one request. ``fixed``: the user set its shape, and it is never switched off."""
-
-    def __init__(self, name: str, standing: Standing, fixed: bool) -> None:
-        self.name, self.standing, self.fixed = name, standing, fixed
-        self.acceptance = Acceptance(standing.acceptance.branches, standing.acceptance)
-        self.pairs: deque[float] = deque(maxlen=_PAIRS + 2)
-        self.best: Price | None = None
-        self.gain = 0.0
-        standing.requests += 1
-        # Where nobody could use it for long, only a few of the new requests stay ready for it.
-        scout = standing.fails <= MOST_FAILS or standing.requests % _SCOUT_EVERY == 0
-        self.fails = max(0, standing.fails - scout)
-        self.next_probe: int | None = None
-        self.probe_left = 0
-        self.probing = self.barred = False
-        self.measured_loss = 0.0
-        self._sequences = self._barred_at = 1
-        self._rounds = self._silent = 0
-        self._prices: Sequence[Price] = ()
-
-    @property
-    def young(self) -> bool:
-        """Whether it has just begun, so that little is known of what it costs and gives."""
-        return self._rounds < REVIEW_EVERY
-
-    @property
-    def given_up(self) -> bool:
-        """Whether it was probed in vain so often that it need not be kept ready."""
-        return self.fails > MOST_FAILS
-
-    def estimate(self, prices: Sequence[Price], sequences: int) -> None:
-        """Find the best shape and its gain; the present shape is left only for a clear one."""
-        self._sequences, self._prices = sequences, prices
-        if self.barred and not self._barred_at / 2 < sequences < self._barred_at * 2:
-            self.unbar()  # what was measured holds for another batch size
-        deepest = max((price.depth for price in prices), default=0)
-        tokens = {nodes: self.acceptance.tokens(nodes, deepest) for nodes in {price.nodes for price in prices}}
-        gains = [(tokens[price.nodes][price.depth] / price.steps, price) for price in prices]
-        most = max(gains, default=None)
-        present = self.best
-        kept = next((each for each in gains if present and each[1][:2] == present[:2]), None)
-        if most is not None and kept is not None and kept[0] * _RESHAPE >= most[0]:
-            most = kept
-        self.gain, self.best = most if most is not None else (0.0, None)
-        if len(self.pairs) >= _PAIRS and median(self.pairs) > 1.0 and not self.fixed:
-            self._bar(median(self.pairs))
-
-    def unbar(self) -> None:
-        """It may be chosen again."""
-        self.barred, self.measured_loss = False, 0.0
-        self.pairs.clear()
-
-    def pair(self, ratio: float) -> None:
-        """Seconds per token with guesses over those without, in neighbouring steps."""
-        self.pairs.append(ratio)
-
-    def observe(self, nodes: int, depth: int, accepted: int) -> None:
-        """What became of a round that was to give so many guesses, so deep."""
-        self.acceptance.observe(nodes, depth, accepted)
-        self._rounds += 1
-        self._silent = 0
-        self.probe_left -= self.probing
-
-    def silent(self) -> None:
-        """It was asked and had nothing to say: its cache may lack this text for good."""
-        self._silent += 1
-        self.probe_left -= self.probing
-        if self._silent >= _SILENT and not self.fixed:
-            self._bar(0.0)
-
-    def leave(self, step: int) -> None:
-        """It was chosen and is no longer; that is a failure if it had come back by a probe and did not stay."""
-        if self._rounds >= _PROVEN:
-            self.fails = 0
-        elif self.next_probe is not None:
-            self.failed()
-        self._rounds = 0
-        self.schedule(step)
-
-    def failed(self) -> None:
-        """It was tried in vain."""
-        self.fails = self.standing.fails = min(self.fails + 1, MOST_FAILS + 1)
-
-    def schedule(self, step: int) -> None:
-        """The next probe: later after every failure, and late where probes are dear. Probes lie on multiples of their
-        spacing, so that all requests of a batch probe together."""
-        spacing, longest = PROBE_EVERY << min(self.fails, MOST_FAILS), PROBE_EVERY << MOST_FAILS
-        while spacing < longest and self.probe_loss > _PROBE_SHARE * spacing:
-            spacing *= 2
-        self.next_probe = -(-(step + spacing // 2) // spacing) * spacing
-
-    def begin_probe(self) -> None:
-        """Old evidence counts little from now on: what made it poor may be over."""
-        self.probing, self._silent = True, 0
-        self.probe_left = self._probe_rounds
-        self.acceptance.fade()
-
-    def end_probe(self) -> None:
-        self.probing = False
-        self.unbar()
-
-    def _bar(self, measured_loss: float) -> None:
-        self.barred, self._barred_at, self.measured_loss = True, self._sequences, measured_loss
-
-    @property
-    def probe_shape(self) -> Price | None:
-        """A small one: enough to see whether guesses hold, cheap where they do not."""
-        if self.best is not None and self.gain >= WORTH:
-            return self.best
-        if not could_pay(self._prices):
-            return min(self._prices, key=lambda price: price.steps, default=None)
-        return min(self._prices, key=lambda price: (abs(price.depth - PROBE_DEPTH), price.nodes), default=None)
-
-    @property
-    def probe_loss(self) -> float:
-        """Plain steps that a probe will probably lose."""
-        shape = self.probe_shape
-        if shape is None:
-            return 0.0
-        tokens = self.acceptance.tokens(shape.nodes, shape.depth)[-1]
-        return self._probe_rounds * max(0.0, shape.steps - tokens)
-
-    @property
-    def _probe_rounds(self) -> int:
-        """Many who probe together see enough in one round."""
-        return max(1, PROBE_ROUNDS // self._sequences) if could_pay(self._prices) else 1
-
-
-def could_pay(prices: Sequence[Price]) -> bool:
-    """Whether guesses that nearly always hold would be worth any of the prices; if not, no text can change it."""
-    return any(expected_tokens(_HOLD, price.depth) >= WORTH * price.steps for price in prices)
 
 
 Prices = Callable[[Candidate], Sequence[Price]]
@@ -233,14 +65,15 @@ class Chooser:
         return self._probe(step) or self._choice
 
     def _review(self, step: int, sequences: int, prices: Prices) -> None:
-        for one in self.candidates.values():
-            one.estimate(prices(one), sequences)
-        best = max(
-            (one for one in self.candidates.values() if not one.barred and one.best),
-            key=lambda one: one.gain,
-            default=None,
-        )
         present = self.chosen
+        for one in self.candidates.values():
+            # Who is not asked changes little; it is looked at again before it is preferred.
+            if one is present or step >= one.stale_at or one.best is None:
+                one.estimate(prices(one), sequences, step)
+        best = self._best()
+        while best is not None and best.estimated_at < step:
+            best.estimate(prices(best), sequences, step)
+            best = self._best()
         if present is not None and (present.barred or (present.gain < LEAVE and not present.fixed)):
             present.leave(step)
             present = None
@@ -255,11 +88,15 @@ class Chooser:
             nodes, depth, _ = present.best
             if present.gain >= WORTH:
                 present.standing.fails = 0
-            line = on_line(present.name, present.acceptance, present.best, present.fixed)
+            line = partial(on_line, present.name, present.acceptance, present.best, present.fixed)
             self._choice = Choice(present.name, nodes, depth, present.gain, line)
         for one in self.candidates.values():
             if one is not present and one.next_probe is None:
                 one.schedule(step)
+
+    def _best(self) -> Candidate | None:
+        able = (one for one in self.candidates.values() if not one.barred and one.best)
+        return max(able, key=lambda one: one.gain, default=None)
 
     def _begin(self, step: int, allowance: float) -> None:
         """A new request inherits how rarely its proposers are probed, but its text may be another: if it can be
@@ -279,7 +116,7 @@ class Chooser:
             if one.probing:
                 shape = one.probe_shape
                 if shape is not None:
-                    line = on_line(one.name, one.acceptance, shape, probe=True)
+                    line = partial(on_line, one.name, one.acceptance, shape, probe=True)
                     return Choice(one.name, shape.nodes, shape.depth, one.gain, line, probe=True)
         return None
 
@@ -289,5 +126,5 @@ class Chooser:
         if best is None or best.best is None:
             return Choice()
         soonest = min(one.next_probe for one in self.candidates.values() if one.next_probe is not None)
-        line = off_line(best.acceptance, best.best, best.measured_loss, max(0, soonest - step))
+        line = partial(off_line, best.acceptance, best.best, best.measured_loss, max(0, soonest - step))
         return Choice(best.name, line=line)

@@ -36,7 +36,9 @@ MOST_ROWS = 2048
 class Head(Protocol):
     """What is needed of :class:`engine.models.heads.base.FeatureHead`."""
 
-    name: str
+    @property
+    def name(self) -> str: ...
+
     reads: tuple[int, ...]
 
     def features(self, hidden: Mapping[int, Tensor]) -> Tensor: ...

@@ -99,9 +99,9 @@ class HeadText:
         if not fits:
             self._waiting.clear()
             self._rows = 0
-            self.held = start
+            self.held, self.output = start, None
         # What a request that was sent away held of its own, nobody vouches for: its pages may be others now.
-        self.preemptions, self.output = self.request.preemptions, None
+        self.preemptions = self.request.preemptions
         self.first = 0 if self.request.drafts.head >= self.held else self.held
 
     def add(self, start: int, features: Tensor, most: int) -> None:

@@ -16,12 +16,13 @@ FILE = "speculation.json"
 class LayerChoice(NamedTuple):
     """``exit_layer``: so many layers guess by early exit. ``skip``: those that guessing by layer skipping leaves out.
 
-    ``notice`` is a sentence for a person where this is only the default, or where it was and the reason.
+    ``notice`` is a sentence for a person where this is only the default; ``refused``: because a file is of no use.
     """
 
     exit_layer: int
     skip: frozenset[int]
     notice: str = ""
+    refused: bool = False
 
 
 def default_choice(num_layers: int, reason: str = "No layers were chosen for this model by a search") -> LayerChoice:
@@ -47,7 +48,7 @@ def read_choice(folders: Sequence[Path], num_layers: int) -> LayerChoice:
                 continue
             return _checked(json.loads(file.read_bytes()), num_layers)
         except (OSError, ValueError) as error:
-            return default_choice(num_layers, f"{file} is of no use ({error})")
+            return default_choice(num_layers, f"{file} is of no use ({error})")._replace(refused=True)
     return default_choice(num_layers)
 
 

@@ -10,9 +10,11 @@ from engine.core.events import GuessRecord
 from engine.core.request import Request
 from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_GUESS, Ask, DraftTree, Proposer, Seen, Work
-from engine.speculation.controller import Candidate, Choice, Chooser, Price, Standing
+from engine.speculation.candidate import Candidate, Price, Standing
+from engine.speculation.controller import Choice, Chooser
 from engine.speculation.costs import Costs
 from engine.speculation.neighbours import Guessed, Neighbours, Round
+from engine.speculation.ngram import NgramProposer
 from engine.speculation.pricing import Prices, is_fixed
 from engine.speculation.tally import Tally, depth_of
 from engine.speculation.verifier import Verdict
@@ -57,6 +59,8 @@ class Pilot:
     def __init__(self, proposers: Sequence[Proposer]) -> None:
         self.costs = Costs()
         self._proposers = {proposer.name: proposer for proposer in proposers}
+        repeats = self._proposers.get(REPEATS)
+        self._repeats = repeats if isinstance(repeats, Ready) else None
         self._standings = {proposer.name: Standing(proposer.branches) for proposer in proposers}
         self._neighbours: dict[int, Neighbours] = {}
         self._prices = Prices(self.costs, self._neighbours)
@@ -161,6 +165,12 @@ class Pilot:
         for proposer in self._proposers.values():
             proposer.release(request)
 
+    def forget(self) -> None:
+        """A chat was deleted, and no guess may repeat it."""
+        for proposer in self._proposers.values():
+            if isinstance(proposer, NgramProposer):
+                proposer.forget()
+
     def records(self) -> tuple[GuessRecord, ...]:
         """What each proposer did in this step."""
         return tuple(tally.record(name) for name, tally in self._tallies.items())
@@ -223,9 +233,8 @@ class Pilot:
                 self._favourite = other.name
         if guessing.repeats is None:
             return other
-        proposer = self._proposers[REPEATS]
-        if isinstance(proposer, Ready) and not proposer.ready(request):
-            return other if guessing.others is not None else Choice(REPEATS, line="")
+        if self._repeats is not None and not self._repeats.ready(request):
+            return other if guessing.others is not None else Choice(REPEATS)
         repeats = guessing.repeats.choose(step, sequences, prices, allowance)
         if not repeats.nodes:
             return other if other.nodes or guessing.others is not None else repeats

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.core.options import RequestOptions
 from engine.speculation.acceptance import SIZES
 from engine.speculation.base import Proposer
-from engine.speculation.controller import Price
+from engine.speculation.candidate import Price
 from engine.speculation.costs import Costs, binned
 from engine.speculation.neighbours import CROWD, Neighbours
 
@@ -70,14 +70,21 @@ class Prices:
             first = max(self._guessing, min(self._guessing * FIRST_NODES, FIRST_ROWS))
             most = max(self.sequences + first, 2 * self._costs.most_rows)
             prices = []
-            for nodes, depth in shapes(proposer.branches, options):
-                rows = self.sequences + self._guessing * nodes
-                whole = self.steps(proposer.name, self.sequences, self._guessing, rows, depth)
-                if whole is None and fixed:
-                    whole = self._without_plain(proposer.name, rows, depth)
-                if whole is not None and (fixed or rows <= most):
-                    added = (whole * self.neighbours.correction(proposer.name) - 1.0) * self.sequences
-                    prices.append(Price(nodes, depth, max(1.0, 1.0 + added / self._guessing)))
+            wanted = shapes(proposer.branches, options)
+            plain, correction = self._costs.target(self.sequences), self.neighbours.correction(proposer.name)
+            rows = {nodes: self.sequences + self._guessing * nodes for nodes, _ in wanted}
+            checked = {nodes: self._costs.target(count) for nodes, count in rows.items()}
+            depths = {depth for _, depth in wanted}
+            proposing = {depth: self._costs.proposing(proposer.name, self._guessing, depth) for depth in depths}
+            for nodes, depth in wanted:
+                if not fixed and (plain is None or rows[nodes] > most):
+                    continue
+                # Where no plain step is ever made, proposers are compared by what they add to checking.
+                seconds = checked[nodes] or plain
+                base = plain or seconds
+                whole = (seconds + proposing[depth]) / base if base and seconds else 1.0
+                added = (whole * correction - 1.0) * self.sequences / self._guessing
+                prices.append(Price(nodes, depth, max(1.0, 1.0 + added)))
             self._known[key] = prices
         return self._known[key]
 
@@ -87,8 +94,3 @@ class Prices:
         if not plain or checked is None:
             return None
         return (checked + self._costs.proposing(name, guessing, depth)) / plain
-
-    def _without_plain(self, name: str, rows: int, depth: int) -> float:
-        """Where no plain step is ever made: proposers can be compared by what they add to checking."""
-        checked = self._costs.target(rows)
-        return 1.0 + self._costs.proposing(name, self._guessing, depth) / checked if checked else 1.0

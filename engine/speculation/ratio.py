@@ -113,7 +113,8 @@ def _accepted(tree: DraftTree, children: Sequence[int], tests: Sequence[_Test], 
         if token in tried:
             continue
         # p without the children tried before has the mass that they leave.
-        if test.chance * (test.mass - gone if tree.q is None else test.q) < test.p:
+        bar = max(0.0, test.mass - gone) if tree.q is None else test.q
+        if test.chance * bar < test.p:
             return child
         gone += test.p
         tried.add(token)

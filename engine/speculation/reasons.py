@@ -8,7 +8,7 @@ from engine.catalogue import BY_KEY
 from engine.speculation.acceptance import Acceptance
 
 if TYPE_CHECKING:
-    from engine.speculation.controller import Price
+    from engine.speculation.candidate import Price
 
 _NAMES = {choice.key: choice.title for choice in BY_KEY["speculation"].choices}
 

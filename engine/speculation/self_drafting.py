@@ -3,8 +3,8 @@
 Both read what is committed of a request and write the rows of the last known token and of the guesses into the slots
 after it. A request's length says which slots count, every row writes its own slot before it reads, and no row reads
 beyond itself: so what a rejected round wrote is overwritten before anything reads it, whatever kind of cache it is in.
-Bounds of pages are computed again with each write, and groups that are packed hold committed tokens alone, more than
-64 of which lie between a group and the row with which it is packed.
+Bounds of pages are computed again with each write. A group of tokens is packed only when 64 or more follow it, and no
+chain is as long as that: it holds committed tokens alone, and packing it again gives the same bytes.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from engine.core.events import GuessRecord
@@ -28,8 +29,8 @@ class Tally:
     draft_length: int = 0
     tree_nodes: int = 0
     guesses: int = 0
-    reasoning: str = ""
-    off_reason: str = ""
+    reasoning: Callable[[], str] | None = None
+    off_reason: Callable[[], str] | None = None
 
     def choose(self, choice: Choice) -> None:
         """It is asked for guesses, or not asked."""
@@ -50,7 +51,8 @@ class Tally:
 
     def record(self, proposer: str) -> GuessRecord:
         """A proposer that guesses for some answers is not off, whatever became of it for others."""
-        off = "" if self.draft_length else self.off_reason
+        off = self.off_reason() if self.off_reason is not None and not self.draft_length else ""
+        on = self.reasoning() if self.reasoning is not None else ""
         return GuessRecord(
             proposer,
             tuple(self.proposed),
@@ -59,5 +61,5 @@ class Tally:
             off,
             self.tree_nodes,
             self.guesses,
-            f"off: {off}" if off else self.reasoning,
+            f"off: {off}" if off else on,
         )

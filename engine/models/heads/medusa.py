@@ -62,17 +62,8 @@ class MedusaHeads:
         for weight, bias in self._blocks:
             x = x + F.silu(torch.baddbmm(bias[:count], x, weight[:count].transpose(1, 2)))
         if self._outputs is None:
-            return self._shared(x.reshape(-1, x.shape[-1])).view(count, hidden.shape[0], -1)
+            return self.target.head_logits(x.reshape(-1, x.shape[-1])).view(count, hidden.shape[0], -1)
         return torch.bmm(x, self._outputs[:count].transpose(1, 2))
-
-    def _shared(self, x: Tensor) -> Tensor:
-        """The target's own way from normed states ``[T, hidden_size]`` to logits ``[T, V]``."""
-        target, config = self.target, self.target.config
-        logits = target.head.forward_float32(x) if target.numerics.batch_invariant else target.head.forward(x)
-        if config.logit_divisor != 1:
-            logits = logits / config.logit_divisor
-        cap = config.logit_softcap
-        return logits if cap is None else torch.tanh(logits / cap) * cap
 
     def storage_size(self) -> int:
         """Bytes held; the target's output layer is not counted."""

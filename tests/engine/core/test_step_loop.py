@@ -295,7 +295,7 @@ def answers_of_a_perfect_draft(temperature: float) -> list[list[str]]:
     toy = ToyEngine(model)
     sampling = Sampling(seed=2, temperature=temperature, max_tokens=60, ignore_eos=True)
     for number in range(3):
-        toy.add(str(number), PROMPT[: 30 + number], sampling, speculation="draft", draft_length=4)
+        toy.add(str(number), PROMPT[: 30 + number], sampling, speculation="draft", draft_length=4, ngram_first=False)
     toy.drain()
     return [[info.source for info in toy.heard.answers[str(number), 0].infos] for number in range(3)]
 

@@ -37,6 +37,9 @@ from engine.layers.numerics import Numerics
 from engine.layers.rotary import RopeConfig
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
+from engine.models.heads.base import OUTPUT, FeatureHead
+from engine.models.heads.eagle import Eagle, Eagle3
+from engine.models.heads.mtp import MultiToken
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
@@ -246,6 +249,28 @@ def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
         kv.write(1, k, k, Placement(slots, [-1, -1], flush))
         packed, _ = unpack_pages(kv.view(1), torch.tensor([4, 9], device=CUDA), torch.bfloat16)
         assert (packed.device, tuple(packed.shape)) == (CUDA, (32, CONFIG.num_kv_heads, CONFIG.head_dim))
+
+
+def heads(lm: CausalLM, source: Weights) -> list[FeatureHead]:
+    shape = replace(CONFIG, num_layers=1, windows=(None,), rotary=(True,))
+    ids = torch.empty(40, dtype=torch.int64, device=CUDA)
+    return [Eagle(shape, lm, source, True), Eagle3(shape, lm, source, False, ids, 40), MultiToken(lm, source)]
+
+
+@pytest.mark.parametrize("number", [0, 1, 2], ids=["eagle", "eagle 3", "mtp"])
+def test_feature_heads_stay_on_the_gpu(number: int) -> None:
+    tree = SequenceRows([5, 6, 7], 20, [30, 32], 2, parents=(-1, 0, 0))
+    for some in (BATCHES["chunks, decoding and a verified chain"], BATCHES["a chunk without logits"], [tree]):
+        batch = padded_batch(some)
+        with fake_cuda():
+            source = Weights("dense", torch.bfloat16, Numerics())
+            head = heads(model("dense", torch.bfloat16, "LlamaForCausalLM", False), source)[number]
+            states = torch.empty(batch.tokens.shape[0], CONFIG.hidden_size, dtype=torch.bfloat16, device=CUDA)
+            features = head.features(dict.fromkeys(head.reads, states))
+            out = head.forward(on_cuda(batch), head.new_store(PAGES), Attention(), hidden_in=features)
+            assert {features.device, out.logits.device, out.hidden[OUTPUT].device} == {CUDA}
+            assert out.hidden[OUTPUT].shape == features.shape == states.shape
+            assert tuple(out.logits.shape) == (batch.want_logits.shape[0], VOCABULARY)
 
 
 def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:

@@ -7,7 +7,7 @@ import itertools
 import pytest
 from simulated_time import FakeProposer, FakeRepeats, Simulation
 
-from engine.speculation.controller import PROBE_EVERY
+from engine.speculation.candidate import PROBE_EVERY
 
 
 def cheap(rows: int) -> float:

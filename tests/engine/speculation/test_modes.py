@@ -147,6 +147,15 @@ def test_children_that_hold_all_of_p_leave_nothing_to_draw() -> None:
     assert min(counts) > 70
 
 
+@pytest.mark.parametrize("children", [(3, 0, 1, 2), (0, 3, 1, 2), (2, 1, 0, 3)])
+def test_a_child_without_any_probability_is_never_kept(children: tuple[int, ...]) -> None:
+    tree = DraftTree(children, (-1,) * 4)
+    p = logits_of(*[[0.3, 0.1, 0.6, 0.0]] * 5)
+    for params in seeds(200):
+        verdict = judge("ratio", tree, p, rows_for(tree, params))
+        assert 3 not in (verdict.token, *(tree.tokens[node] for node in verdict.nodes))
+
+
 def test_equal_children_are_tried_once() -> None:
     """Had the second a chance of its own, a third more would be accepted."""
     tree = DraftTree((0, 0), (-1, -1))

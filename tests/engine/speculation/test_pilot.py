@@ -9,7 +9,7 @@ from simulated_time import FakeProposer, FakeRepeats, FakeRequest, Simulation
 from engine.core.options import RequestOptions
 from engine.scheduling.scheduler import Slice
 from engine.speculation.base import DraftTree, Seen
-from engine.speculation.controller import MOST_FAILS
+from engine.speculation.candidate import MOST_FAILS
 from engine.speculation.pilot import Pilot
 from engine.speculation.pricing import shapes
 from engine.speculation.tally import depth_of

@@ -10,6 +10,8 @@ from torch import Tensor
 from engine.cache.kinds import KVKind
 from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
 from engine.core.runner import SequenceRows
+from engine.sampling.probabilities import probabilities
+from engine.sampling.sampler import Draw
 from engine.speculation.base import NO_GUESS, Ask, Proposer
 from engine.speculation.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
 
@@ -165,6 +167,18 @@ def test_only_guesses_that_are_tested_by_ratio_say_what_they_were_drawn_from(nam
     assert (ratio.q > 0).sum(-1).tolist() == [5] * 4
     assert all(ratio.q[depth, token] > 0 for depth, token in enumerate(ratio.tokens))
     assert keyed.tokens == typical.tokens[:3], "the target's own noise, so that agreement on scores is agreement"
+
+
+def test_an_exit_says_the_distribution_of_its_own_layers() -> None:
+    target = Target()
+    request = target.add(prompt(20, 1), temperature=0.8, top_p=0.9, acceptance="ratio")
+    (tree,) = leaving(target, 3).propose([ask(request, 4)])
+    assert tree.q is not None
+    for depth in range(4):
+        text = [*request.tokens, *tree.tokens[:depth]]
+        draw = Draw(request.params, 0, request.tokens, tree.tokens[:depth])
+        expected = probabilities(target.runner.logits(stream(text, 3)), [draw])
+        assert torch.equal(tree.q[depth : depth + 1], expected)
 
 
 def test_what_guessing_cost_is_told_once() -> None:

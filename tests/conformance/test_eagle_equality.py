@@ -1,0 +1,135 @@
+"""A feature head in the engine: text as without it, whatever happens to the pages whose numbers its arena shares."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
+from test_speculation_equality import EOS, write_model
+
+from engine.attention.registry import Attention
+from engine.cache.radix_node import TREE
+from engine.checkpoints.config import RawConfig, read_json
+from engine.checkpoints.safetensors import TensorFiles
+from engine.core.commands import UnloadModel
+from engine.core.runner import Runner
+from engine.models.heads.read import read_eagle
+from engine.speculation.eagle import FeatureProposer
+
+WIDTH, LAYERS = 128, 2
+
+
+def write_head(folder: Path, target: Path) -> None:
+    """EAGLE-1: it passes on the next token's embedding, to which its layer adds a little."""
+    torch.manual_seed(2)
+    layer = "layers.0."
+    save_file(
+        {
+            "fc.weight": torch.cat((torch.eye(WIDTH), 0.05 * torch.randn(WIDTH, WIDTH)), 1),
+            f"{layer}self_attn.q_proj.weight": 0.2 * torch.randn(WIDTH, WIDTH),
+            f"{layer}self_attn.k_proj.weight": 0.2 * torch.randn(WIDTH // 2, WIDTH),
+            f"{layer}self_attn.v_proj.weight": 0.2 * torch.randn(WIDTH // 2, WIDTH),
+            f"{layer}self_attn.o_proj.weight": 0.02 * torch.randn(WIDTH, WIDTH),
+            f"{layer}mlp.gate_proj.weight": 0.1 * torch.randn(96, WIDTH),
+            f"{layer}mlp.up_proj.weight": 0.1 * torch.randn(96, WIDTH),
+            f"{layer}mlp.down_proj.weight": 0.1 * torch.randn(WIDTH, 96),
+            f"{layer}post_attention_layernorm.weight": torch.ones(WIDTH),
+        },
+        folder / "model.safetensors",
+    )
+    config = json.loads((target / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+
+
+def quiet(target: Path) -> None:
+    """Weaken what the target's layers add, so that its next token depends mostly on the last one."""
+    tensors = load_file(target / "model.safetensors")
+    for name in tensors:
+        if name.endswith(("o_proj.weight", "down_proj.weight")):
+            tensors[name] = tensors[name] * 0.05
+    save_file(tensors, target / "model.safetensors")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    torch.set_num_threads(1)
+    base, head = tmp_path_factory.mktemp("models") / "target", tmp_path_factory.mktemp("head")
+    write_model(base, 0.0, layers=LAYERS, width=WIDTH)
+    quiet(base)
+    write_head(head, base)
+    return base, head
+
+
+@pytest.fixture(scope="module")
+def host(folders: tuple[Path, Path]) -> Iterator[Host]:
+    host = Host(folders[0])
+    yield host
+    host.engine.submit(UnloadModel())
+    host.engine.step()
+
+
+def with_head(host: Host, folder: Path) -> FeatureProposer:
+    """Serve the model as a load that found a head would."""
+    loaded = host.stepper.model
+    assert loaded.model is not None
+    config = RawConfig(read_json(folder / "config.json"), folder / "config.json")
+    head = read_eagle(TensorFiles.open(folder), config, loaded.model)
+    store = head.new_store(loaded.pages)
+    proposer = FeatureProposer(head, Runner(head, store, Attention()), {EOS}, breadth=3, depth=4)
+    host.engine.install(replace(loaded, stores=(*loaded.stores, store), proposers=(*loaded.proposers, proposer)))
+    host.engine._options.capabilities |= {"eagle head"}
+    return proposer
+
+
+@pytest.mark.parametrize(
+    ("variant", "sampling"), cases("16bit-seeded", "quest-seeded", "window-greedy", by=tuple(SAMPLINGS))
+)
+def test_text_is_as_without_guesses(host: Host, folders: tuple[Path, Path], variant: str, sampling: str) -> None:
+    """With an empty cache, then with prefixes in it that the head has read, then with some that it has not."""
+    host.fresh(VARIANTS[variant])
+    expected = plain(host, sampling)
+    proposer = with_head(host, folders[1])
+    for budget, length in ((512, 4), (90, 2), (120, 4)):
+        if budget == 120:
+            host.stepper.cache.tree.evict(1 << 30)
+            host.ask(PROMPTS, SAMPLINGS[sampling])
+            host.run()
+        ids = host.ask(PROMPTS, SAMPLINGS[sampling], speculation="eagle", draft_length=length, ngram_first=False)
+        host.run(budget)
+        assert host.of(ids) == expected
+        # Rows that choose pages are chains, of which fewer hold.
+        wanted = {"corrected"} if variant == "quest" else {"corrected", "eagle"}
+        assert wanted <= {source for id in ids for source in host.sources[id]}
+    assert not proposer._texts
+
+
+def plain(host: Host, sampling: str, n: int = 1) -> list[list[int]]:
+    """Without guesses and sharing, one after another."""
+    texts = []
+    for prompt in PROMPTS:
+        ids = host.ask([prompt], SAMPLINGS[sampling], n, prefix_cache=False)
+        host.run()
+        texts += host.of(ids, n)
+    return texts
+
+
+@pytest.mark.parametrize("mode", ["swap", "recompute"])
+def test_preemption_and_several_answers(host: Host, folders: tuple[Path, Path], mode: str) -> None:
+    host.fresh(VARIANTS["16bit"])
+    expected = plain(host, "seeded", 3)
+    proposer = with_head(host, folders[1])
+    host.set(preemption=mode, host_cache=1.0)
+    for seed in range(2):
+        ids = host.ask(PROMPTS, SAMPLINGS["seeded"], 3, speculation="eagle", draft_length=4)
+        assert host.run(160, random.Random(seed)) > 2
+        assert host.of(ids, 3) == expected
+        assert "eagle" in {source for id in ids for source in host.sources[id]}
+    assert not proposer._texts
+    assert host.stepper.cache.pool.owners() in ([], [TREE])
