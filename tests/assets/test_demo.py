@@ -264,7 +264,7 @@ def test_bundled_heads_fit_their_model_and_guess_well(demo: SimpleNamespace, tmp
     assert len(config["accuracies"]) == config["medusa_num_heads"] >= 3
     assert all(len(row) == 10 and 0 < sum(row) <= 1.001 for row in config["accuracies"])
     found = demo.heads.measure(folder, 20)
-    for kind, least in (("medusa", 0.5), ("eagle", 0.5)):
+    for kind, least in (("medusa", 0.8), ("eagle", 0.8)):
         assert found[kind]["positions"] > 200
         assert found[kind]["right_so_far"][0] > least, "chance is one in 4096"
     stated = json.loads((demo.heads.HERE / "evaluation" / "heads.json").read_text("utf-8"))
