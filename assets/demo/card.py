@@ -69,7 +69,7 @@ The numbers are in `assets/demo/evaluation/report.json`, all answers in `answers
 HEADS = """
 ## Heads that guess ahead
 
-`heads/medusa` holds {count} Medusa heads (one residual block each, {medusa:.2f} MB; they guess through the model's own
+`heads/medusa` holds {count} Medusa heads (two residual blocks each, {medusa:.2f} MB; they guess through the model's own
 output layer) and `heads/eagle` an EAGLE-1 head (one layer, {eagle:.2f} MB; it uses the model's token table and output
 layer). Both are fp16, in the layouts of these heads' hub repositories. `assets/demo/heads.py` makes them with
 `kvasir train-heads` from {dialogues:,} fresh dialogues of the kind above, `docs/` and the README, in {medusa_steps:,}

@@ -27,7 +27,7 @@ _LINE_SECONDS = 10.0
 
 def run_train_heads(plan: Plan) -> int:
     """Train as planned. Ctrl-C saves what there is; a second one ends at once."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     with _stopping() as stop, _shown(console) as show:
         outcome = train_heads(with_default_budget(plan), show, stop.is_set)
     if outcome.after is None or outcome.before is None:
@@ -39,7 +39,7 @@ def run_train_heads(plan: Plan) -> int:
 
 def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> int:
     """Search for the layers by which the model guesses about itself. Ctrl-C ends it; nothing is kept then."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     with _shown(console) as show:
         chosen = choose_layers(model, text, length, out, opening, lambda stage, done: show(Report(stage, done)))
     found, layers = chosen.found, chosen.layers

@@ -21,7 +21,7 @@ from engine.layers.rotary import RopeConfig, inverse_frequencies
 from engine.models.base import ModelConfig
 from engine.recipes.acceptance import Measured, measured, ranks
 from engine.recipes.features import Batch
-from engine.recipes.heads import Heads, some
+from engine.recipes.heads import LOGITS, Heads, some
 from engine.recipes.target import Target
 
 PASSES = 3
@@ -191,15 +191,16 @@ class EagleHead(Heads):
         Deeper guesses follow the tokens that came, which is what a draft does as long as it is right.
         """
         found = [torch.empty(0, DEPTHS, dtype=torch.int64)]
+        chunk = max(1, LOGITS // target.config.vocab_size)
         for batch in batches:
             n = batch.tokens.shape[1] - 1
             root = torch.arange(n, device=batch.tokens.device)
             counts = (root + 2 >= batch.counted[:, None]) & (root + 1 + DEPTHS < batch.lengths[:, None])
             rows, at = counts.nonzero(as_tuple=True)
             guesses = self.passes(batch.features[:, :-1], target.embed(batch.tokens[:, 1:]), DEPTHS)
-            if len(rows):
+            for row, place in zip(rows.split(chunk), at.split(chunk), strict=True):
                 mine = [
-                    ranks(target.logits(guess[rows, at + d]), batch.tokens[rows, at + d + 2])
+                    ranks(target.logits(guess[row, place + d]), batch.tokens[row, place + d + 2])
                     for d, guess in enumerate(guesses)
                 ]
                 found.append(torch.stack(mine, 1).cpu())

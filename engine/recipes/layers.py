@@ -32,7 +32,7 @@ def choose_layers(
     opening: Opening = DEFAULT_OPENING,
     show: Callable[[str, float], None] = lambda stage, done: None,
 ) -> Chosen:
-    """Search, and write ``speculation.json`` to ``out``, else beside the model or in the user's own folder.
+    """Search, and write ``speculation.json`` to ``out``, else to the model's ``heads`` or the user's own folder.
 
     Raises :class:`RecipeError` and :class:`CheckpointError` with sentences.
     """
@@ -56,7 +56,9 @@ def choose_layers(
 
 
 def _place(target: Target) -> Path:
+    """Where a load looks."""
     path = target.checkpoint.path
-    if path.is_dir() and os.access(path, os.W_OK):
-        return path
+    nearest = path / "heads" if (path / "heads").is_dir() else path
+    if path.is_dir() and os.access(nearest, os.W_OK):
+        return path / "heads"
     return config.heads_folder() / target.fingerprint

@@ -6,6 +6,7 @@ they are worth is counted on rows that they never learned from (acceptance.py).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -84,8 +85,16 @@ def train_heads(plan: Plan, show: Show = lambda report: None, cancelled: Callabl
     try:
         done = run.rows(passages(files, target.words, target.length))
         return run.train(folder) if done else run.stopped(folder)
+    except (torch.OutOfMemoryError, MemoryError) as error:
+        raise RecipeError(
+            "Training takes more memory than there is. What was done is kept: begin anew with --fresh and a smaller "
+            "--length, or train with --device cpu."
+        ) from error
     finally:
         run.cache.close()
+        with contextlib.suppress(OSError):  # which says that there is something in them
+            work.rmdir()
+            folder.rmdir()
 
 
 class _Run:
@@ -100,6 +109,7 @@ class _Run:
         temperature = plan.temperature if plan.temperature is not None else 1.0 if own is None else own
         self.recipe = Recipe(plan.rows, temperature, plan.distil, plan.seed)
         self.key = ""
+        self._made = 0
 
     # --- rows ------------------------------------------------------------------------------------------------------
 
@@ -108,6 +118,7 @@ class _Run:
         wanted = chosen(found, self.recipe)
         self.key = self._key(wanted)
         made, complete = self._kept_rows()
+        self._made = len(made)
         limit = None if self.plan.minutes is None else self.plan.minutes * 60 * ROWS_SHARE
         saved = began = time.monotonic()
         size = block_rows(self.target)
@@ -150,6 +161,8 @@ class _Run:
         return from_tensors(tensors), bool(about.get("complete"))
 
     def _keep_rows(self, complete: bool) -> None:
+        if not complete and 0 < self._made >= len(self.cache.rows):
+            return  # all of them are kept already, and more perhaps
         about = {"key": self.key, "complete": complete, "seconds": self.seconds}
         write_tensors(self.rows_file, to_tensors(self.cache.rows), about)
 

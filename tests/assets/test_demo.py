@@ -17,6 +17,9 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
+from engine.checkpoints.heads import open_heads
+from engine.checkpoints.load import Checkpoint
+
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 NAMES = (
     "knowledge",
@@ -239,7 +242,7 @@ def test_head_text_is_chats_without_held_out_questions(demo: SimpleNamespace) ->
     assert not {demo.knowledge.normalise(question) for question in questions} & secret
 
 
-def test_bundled_heads_fit_their_model_and_guess_well(demo: SimpleNamespace) -> None:
+def test_bundled_heads_fit_their_model_and_guess_well(demo: SimpleNamespace, tmp_path: Path) -> None:
     """The files that ship, on the model's own answers to held-out questions."""
     folder = demo.export.TARGET_FOLDER / "heads"
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -254,6 +257,9 @@ def test_bundled_heads_fit_their_model_and_guess_well(demo: SimpleNamespace) -> 
         if path.suffix == ".safetensors":
             tensors = load_file(path)
             assert all(t.dtype == torch.float16 and bool(torch.isfinite(t).all()) for t in tensors.values())
+    shape = Checkpoint.open(demo.export.TARGET_FOLDER).config
+    for kind in ("medusa", "eagle"):
+        assert open_heads(folder / kind, shape, tmp_path).kind == kind
     config = json.loads((folder / "medusa" / "config.json").read_text("utf-8"))
     assert len(config["accuracies"]) == config["medusa_num_heads"] >= 3
     assert all(len(row) == 10 and 0 < sum(row) <= 1.001 for row in config["accuracies"])

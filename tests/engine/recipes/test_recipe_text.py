@@ -92,3 +92,4 @@ def test_too_little_text(tmp_path: Path) -> None:
     (tmp_path / "short.txt").write_text("toolittletext", "utf-8")
     with pytest.raises(RecipeError, match="The text is too short: it gives 1 rows, and 4 at least are needed"):
         train_heads(plan(tmp_path / "tiny", tmp_path / "short.txt", tmp_path / "heads"))
+    assert not (tmp_path / "heads").exists(), "no trace of it"

@@ -80,12 +80,12 @@ def test_medusa_files_are_of_the_hubs_layout_and_accuracies_are_counted_right(
     outcome = train_heads(chosen)
     assert {file.name for file in (tmp_path / "heads").iterdir()} == {"config.json", FILES["medusa"]}
     weights = load_file(tmp_path / "heads" / FILES["medusa"])
-    names = {f"{head}.0.linear.{part}" for head in (0, 1) for part in ("weight", "bias")}
+    names = {f"{head}.{block}.linear.{part}" for head in (0, 1) for block in (0, 1) for part in ("weight", "bias")}
     assert {name: (tuple(t.shape), t.dtype) for name, t in weights.items()} == {
         name: ((64, 64) if name.endswith("weight") else (64,), torch.float16) for name in names
     }
     config = json.loads((tmp_path / "heads" / "config.json").read_text())
-    expected = {"medusa_num_heads": 2, "medusa_num_layers": 1, "shares_head": True, "hidden_size": 64, "vocab_size": 95}
+    expected = {"medusa_num_heads": 2, "medusa_num_layers": 2, "shares_head": True, "hidden_size": 64, "vocab_size": 95}
     assert expected.items() <= config.items()
 
     plain = Plain(model, tmp_path / "heads", FILES["medusa"])
@@ -99,8 +99,10 @@ def test_medusa_files_are_of_the_hubs_layout_and_accuracies_are_counted_right(
             count += 1
             right = True
             for head in (0, 1):
-                weight, bias = (plain.weights[f"{head}.0.linear.{part}"] for part in ("weight", "bias"))
-                x = states[t] + F.silu(weight @ states[t] + bias)
+                x = states[t]
+                for block in (0, 1):
+                    weight, bias = (plain.weights[f"{head}.{block}.linear.{part}"] for part in ("weight", "bias"))
+                    x = x + F.silu(weight @ x + bias)
                 order = plain.says(x).sort(descending=True).indices.tolist()
                 rank = order.index(row.tokens[t + 2 + head])
                 if rank < 10:
@@ -191,6 +193,8 @@ def test_a_resumed_run_equals_an_unbroken_one(model: Path, text: Path, tmp_path:
     assert stopped.after is None
     assert not (tmp_path / "broken" / FILES[kind]).exists()
     assert stopped.steps == max(0, calls - 1)
+    interrupted = train_heads(plan(model, text, tmp_path / "broken", kind), cancelled=after(0))
+    assert interrupted.after is None
     gone_on = train_heads(plan(model, text, tmp_path / "broken", kind, resume=True))
     assert gone_on.resumed
     assert gone_on.steps == 12
@@ -227,7 +231,7 @@ def test_what_is_kept_is_not_mixed_up(model: Path, text: Path, tmp_path: Path) -
         train_heads(plan(model, text, tmp_path / "heads"))
     outcome = train_heads(plan(model, text, tmp_path / "heads", heads=3, resume=False))
     assert not outcome.resumed
-    assert len(load_file(tmp_path / "heads" / FILES["medusa"])) == 6
+    assert len(load_file(tmp_path / "heads" / FILES["medusa"])) == 3 * 4
 
 
 def test_features_on_disk_are_those_in_memory(
