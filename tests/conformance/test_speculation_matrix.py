@@ -96,3 +96,21 @@ def test_each_kind_of_guess_holds_at_times(host: Host, proposer: str) -> None:
     host.run()
     sources = [source for id in ids for source in host.sources[id]]
     assert {proposer, "corrected"} <= set(sources)
+
+
+@pytest.mark.parametrize("proposer", PROPOSERS[:-1])
+@pytest.mark.parametrize("mode", ["ratio", "typical"])
+def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:
+    """At temperature 0 all ways agree; above it the words are others, the same ones each time."""
+    host.fresh(VARIANTS["16bit"])
+    guessing = {"speculation": proposer, "draft_length": 4, "ngram_first": False, "acceptance": mode}
+    cold = host.ask(prompts(host, 8), SAMPLINGS["greedy"], **guessing)
+    host.run()
+    assert host.of(cold) == plain(host, "greedy", 8, "16bit")
+    warm = []
+    for _ in range(2):
+        ids = host.ask(prompts(host, 8), SAMPLINGS["warm"], **guessing)
+        host.run()
+        warm.append(host.of(ids))
+    assert warm[0] == warm[1] != plain(host, "warm", 8, "16bit")
+    assert any(proposer == source for id in ids for source in host.sources[id])
