@@ -16,7 +16,7 @@ from test_cache_equality import VARIANTS, Host
 from engine.protocol import Sampling
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo"
-PROPOSERS = ("ngram", "draft", "exit", "skip", "auto")
+PROPOSERS = ("ngram", "draft", "exit", "skip", "medusa", "eagle", "auto")
 SAMPLINGS = {
     "greedy": Sampling(temperature=0.0, max_tokens=20),
     "warm": Sampling(temperature=0.7, top_p=0.9, seed=5, max_tokens=20),
