@@ -101,7 +101,10 @@ def test_each_kind_of_guess_holds_at_times(host: Host, proposer: str) -> None:
 @pytest.mark.parametrize("proposer", PROPOSERS[:-1])
 @pytest.mark.parametrize("mode", ["ratio", "typical"])
 def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:
-    """At temperature 0 all ways agree; above it the words are others, the same ones each time."""
+    """At temperature 0 all ways agree; above it the words are others, and follow from the guesses and the seed.
+
+    Medusa's trees follow what held lately, so that a second run may guess otherwise.
+    """
     host.fresh(VARIANTS["16bit"])
     guessing = {"speculation": proposer, "draft_length": 4, "ngram_first": False, "acceptance": mode}
     cold = host.ask(prompts(host, 8), SAMPLINGS["greedy"], **guessing)
@@ -112,5 +115,6 @@ def test_other_ways_of_judging(host: Host, proposer: str, mode: str) -> None:
         ids = host.ask(prompts(host, 8), SAMPLINGS["warm"], **guessing)
         host.run()
         warm.append(host.of(ids))
-    assert warm[0] == warm[1] != plain(host, "warm", 8, "16bit")
+    assert warm[0] != plain(host, "warm", 8, "16bit")
+    assert warm[0] == warm[1] or proposer == "medusa"
     assert any(proposer == source for id in ids for source in host.sources[id])
