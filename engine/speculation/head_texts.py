@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.policies import KeepAll, PagePolicy, Quest, RowSights
+from engine.cache.policies import PagePolicy, RowSights, beside
 from engine.cache.pool import PAGE_SIZE
 from engine.core.request import Request
 
@@ -81,11 +81,8 @@ class HeadText:
     @property
     def policy(self) -> PagePolicy:
         """What the head's rows see of the sequence."""
-        own = self.request.options.policy
-        # QUEST ranks pages by bounds of keys, which this arena does not keep: the head reads them all.
-        own = KeepAll() if isinstance(own, Quest) else own
         dead, alive = self.request.dead_pages
-        return HeadSight(own, self.first, alive * PAGE_SIZE if alive > dead else 0)
+        return HeadSight(beside(self.request.options.policy), self.first, alive * PAGE_SIZE if alive > dead else 0)
 
     def settle(self, start: int) -> None:
         """The next row whose features come, or could have come, is ``start``: drop what does not lead up to it.
