@@ -128,6 +128,11 @@ class Stepper:
         for request in self.requests.values():
             timings = request.timings(self._clock())
             self._emit(FinishedEvent(request.id, request.answer, "error", request.usage(), timings, detail))
+        for request in self.requests.values():
+            try:
+                self.pilot.release(request)  # the proposers are the model's, and go on
+            except Exception:
+                _log.exception("what was kept to guess for %s stays", request.owner)
 
     def step(self) -> bool:
         """Do one step; false if there was nothing to do. A failure ends the requests in it and nothing else."""
@@ -210,7 +215,8 @@ class Stepper:
         for each in taken:
             self._settle(each, limits)
         if forwarded.hidden:
-            self.pilot.see(seen(taken, forwarded.hidden))
+            alive = [each for each in taken if each.piece.sequence.owner in self.requests]
+            self.pilot.see(seen(alive, forwarded.hidden))
         return sum(each.outcome.kept for each in taken if each.outcome is not None)
 
     def _advance(

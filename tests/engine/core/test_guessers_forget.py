@@ -1,0 +1,95 @@
+"""Whatever a proposer keeps of an answer goes with it, however the answer ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+import torch
+from toy_engine import ToyEngine, ToyRunner, sequential, toy_model
+
+from engine.core import stepper
+from engine.core.batch import ForwardOutput
+from engine.core.request import Request
+from engine.core.runner import SequenceRows
+from engine.protocol import Sampling
+from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
+
+LONG = [1, 2, 3, 4, 5, 6] * 6
+SAMPLING = Sampling(seed=1, max_tokens=12, ignore_eos=True)
+
+
+class StreamingRunner(ToyRunner):
+    """Gives the states of its rows too."""
+
+    def forward(self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset()) -> ForwardOutput:
+        out = super().forward(rows)
+        count = sum(len(row.tokens) for row in rows)
+        return ForwardOutput(out.logits, {layer: torch.zeros(count, 1) for layer in want_hidden})
+
+
+class Keeper:
+    """Guesses nothing, and keeps the states of everybody it sees until they are released."""
+
+    name = "eagle"
+    needs_hidden = frozenset({1})
+    branches = True
+
+    def __init__(self) -> None:
+        self.kept: dict[tuple[str, int], int] = {}
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        return [NO_GUESS] * len(asks)
+
+    def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None: ...
+
+    def see(self, seen: Sequence[Seen]) -> None:
+        for each in seen:
+            self.kept[each.request.owner] = each.start
+
+    def release(self, request: Request) -> None:
+        self.kept.pop(request.owner, None)
+
+    def take_work(self) -> Work:
+        return Work()
+
+
+def keeping() -> tuple[ToyEngine, Keeper]:
+    keeper = Keeper()
+    model = toy_model(runner=StreamingRunner(64))
+    return ToyEngine(replace(model, proposers=(*model.proposers, keeper)), speculation="eagle"), keeper
+
+
+def test_an_answer_that_came_to_its_end_is_forgotten() -> None:
+    toy, keeper = keeping()
+    toy.add("a", LONG, SAMPLING)
+    toy.step()
+    assert keeper.kept == {("a", 0): 0}
+    toy.drain()
+    assert not keeper.kept
+
+
+def test_an_answer_that_could_not_be_continued_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy, keeper = keeping()
+    toy.add("a", LONG, SAMPLING)
+    toy.step()
+    monkeypatch.setattr(stepper, "extend", lambda *_: 1 / 0)
+    toy.drain()
+    assert toy.heard.answers["a", 0].reason == "error"
+    assert not keeper.kept
+
+
+def test_answers_that_a_fault_of_the_loop_ended_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The proposers are the model's: they outlive the loop that failed."""
+    toy, keeper = keeping()
+    toy.add("a", LONG, SAMPLING)
+    toy.step()
+    with monkeypatch.context() as patch:
+        patch.setattr(toy.stepper.scheduler, "plan", lambda *_: 1 / 0)
+        toy.step()
+    assert toy.heard.answers["a", 0].reason == "error"
+    assert not keeper.kept
+    toy.add("b", LONG, SAMPLING)
+    toy.drain()
+    assert toy.heard.answers["b", 0].tokens == sequential(LONG, SAMPLING)[0]
