@@ -241,7 +241,8 @@ class Pilot:
     def _guessing(self, request: Request) -> Guessing | None:
         """The request's choosers, made when first asked for; None: it does not guess."""
         if request.guessing is None:
-            name = request.options.speculation
+            # Without a cache every step reads the whole text, and there is no time to guess for it.
+            name = request.options.speculation if request.options.kv_cache else "off"
             names = [name] if name in self._proposers else list(self._proposers) if name == "auto" else []
             others = [self._candidate(one, request) for one in names if one != REPEATS]
             first = REPEATS in names or (bool(names) and request.options.ngram_first and REPEATS in self._proposers)
