@@ -188,7 +188,7 @@ class Stepper:
         wanted = self.pilot.needs_hidden(slices)
         logits, hidden = forward_step(self.model.runner, rows, trees, wanted)
         guesses = [tree for _, tree in judged]
-        verdicts = judge_all([request.options.acceptance for request, _ in judged], guesses, logits, draws)
+        verdicts = judge_all([request.acceptance for request, _ in judged], guesses, logits, draws)
         logprobs = log_probs(logits, draws, drawn_tokens(guesses, verdicts))
         # Building the batch is the host's work, although it happens inside the call.
         return _Forwarded(verdicts, logprobs, hidden, time.perf_counter() - began - self.model.runner.batch_seconds)

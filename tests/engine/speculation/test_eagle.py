@@ -143,6 +143,18 @@ def test_a_chain_is_the_best_guess_after_the_best_guess(models: Models) -> None:
     assert all(len(row.tokens) == 1 for rows in host.recorder.passes[-4:] for row in rows), "nothing is read twice"
 
 
+def test_at_temperature_0_all_tests_are_the_keyed_one_and_get_its_trees(models: Models) -> None:
+    host = Host(*models["none"], breadth=4)
+    requests = [host.request(mode, prompt(9, 1), acceptance=mode) for mode in ("keyed", "ratio", "typical")]
+    host.decode(requests, 1)
+    for request in requests:
+        host.hold(request, request.known + 12)
+    trees = host.proposer.propose([Ask(each, 12, each.known) for each in requests])
+    assert trees[0].parents is not None
+    assert shapes(trees) == shapes(trees[:1]) * 3
+    assert all(tree.q is None for tree in trees)
+
+
 def test_guesses_for_the_ratio_test_are_a_chain_drawn_from_q(models: Models) -> None:
     host = Host(*models["none"], depth=6)
     ratio = host.request("ratio", prompt(9, 1), Sampling(temperature=1.0, seed=3, ignore_eos=True), acceptance="ratio")
