@@ -1,4 +1,4 @@
-"""Whatever a proposer keeps of an answer goes with it, however the answer ends."""
+"""Proposers when something fails: what they keep of an answer goes with it, and who finds no memory guesses nothing."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.protocol import Sampling
 from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
+from engine.speculation.draft_model import DraftModelProposer
 
 LONG = [1, 2, 3, 4, 5, 6] * 6
 SAMPLING = Sampling(seed=1, max_tokens=12, ignore_eos=True)
@@ -93,3 +94,40 @@ def test_answers_that_a_fault_of_the_loop_ended_are_forgotten(monkeypatch: pytes
     toy.add("b", LONG, SAMPLING)
     toy.drain()
     assert toy.heard.answers["b", 0].tokens == sequential(LONG, SAMPLING)[0]
+
+
+def full() -> None:
+    raise RuntimeError("CUDA out of memory")
+
+
+def test_a_draft_that_finds_no_memory_costs_no_answer() -> None:
+    """Not even the lone one, which nobody can make room for."""
+    toy = ToyEngine(speculation="draft", draft_length=3, ngram_first=False)
+    draft = next(one for one in toy.model.proposers if isinstance(one, DraftModelProposer))
+    for id in "ab":
+        toy.add(id, LONG, SAMPLING)
+    for _ in range(4):
+        toy.step()
+    draft._runner.before_forward = full  # type: ignore[attr-defined]
+    for _ in range(3):
+        toy.step()
+    draft._runner.before_forward = lambda: None  # type: ignore[attr-defined]
+    toy.drain()
+    for id in "ab":
+        answer = toy.heard.answers[id, 0]
+        assert answer.tokens == sequential(LONG, SAMPLING)[0]
+        assert answer.finished is not None
+        assert answer.finished.timings.preemptions == 0
+    assert any(info.source in ("draft", "corrected") for info in answer.infos[-4:]), "it guesses again"
+
+
+def test_states_that_found_no_memory_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    toy, keeper = keeping()
+    monkeypatch.setattr(keeper, "see", lambda seen: full())
+    toy.add("a", LONG, SAMPLING)
+    toy.drain()
+    assert toy.heard.answers["a", 0].tokens == sequential(LONG, SAMPLING)[0]
+    monkeypatch.setattr(keeper, "see", lambda seen: 1 / 0)
+    toy.add("b", LONG, SAMPLING)
+    toy.drain()
+    assert toy.heard.answers["b", 0].reason == "error", "what is wrong is not kept quiet"
