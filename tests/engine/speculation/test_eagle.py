@@ -275,6 +275,24 @@ def test_a_prefix_that_no_head_had_read_is_not_seen(models: Models, drafts: int)
     assert len(guesses[0]) > 2
 
 
+def test_what_was_read_before_a_gap_is_seen(models: Models) -> None:
+    """Of 32 tokens that were found the head's arena has 16: guesses depend on these, and on nothing up to the 32nd."""
+    guesses = []
+    for page in (None, 0, 1):
+        host = Host(*models["none"], breadth=4)
+        request = host.request("a", prompt(40, 8))
+        host.decode([request], 6, of_nodes(8))
+        known = len(host.trees["a"])
+        host.send_away(request, 32, 16)
+        if page is not None:
+            for arena in (host.store.view(0).k, host.store.view(0).v):
+                arena[request.pages[page] * PAGE_SIZE :][:PAGE_SIZE] = 3.0
+        host.decode([request], 24, of_nodes(8))
+        guesses.append(shapes(host.trees["a"][known:]))
+    assert guesses[1] != guesses[0]
+    assert guesses[2] == guesses[0]
+
+
 def test_guesses_resume_after_a_step_that_failed(models: Models) -> None:
     """The features were read, nothing new came: the last output is still there."""
     host = Host(*models["none"], breadth=4)
