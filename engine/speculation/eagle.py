@@ -127,6 +127,9 @@ class FeatureProposer:
         for text in texts:
             request = text.request
             text.settle(request.num_computed)
+            other = self._texts.get(request.fork_of.owner) if request.fork_of is not None else None
+            if other is not None:
+                text.share(other)
             count = min(text.waiting, left)
             if count:
                 left -= count

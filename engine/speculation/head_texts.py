@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 import torch
@@ -66,8 +67,10 @@ class HeadSight:
 
 @dataclass(slots=True)
 class HeadText:
-    """One request's. The arena holds the entries [0, known) and [first, held); where ``first`` is 0, nothing is missing.
-    Features of the rows from ``held`` on are waiting."""
+    """One request's. The arena holds the entries [0, known) and [first, held); nothing is missing where ``first`` is 0.
+
+    Features of the rows from ``held`` on are waiting.
+    """
 
     request: Request
     known: int = 0
@@ -109,6 +112,14 @@ class HeadText:
         self.first, self.known = 0, self.request.drafts.head
         if self.known < self.held:
             self.first = self.held
+
+    def share(self, other: HeadText) -> None:
+        """What another answer to the same prompt, from whose pages this one went on, has read of it since."""
+        if not self.first or other.first:
+            return
+        pairs = zip(self.request.pages[: self.first // PAGE_SIZE], other.request.pages, strict=False)
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        self.known = max(self.known, min(alike * PAGE_SIZE, other.held))
 
     def add(self, start: int, features: Tensor, most: int) -> None:
         """Features ``[n, hidden_size]`` of the rows from ``start`` on; of those that wait at most ``most`` are kept.

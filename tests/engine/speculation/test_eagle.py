@@ -293,6 +293,24 @@ def test_what_was_read_before_a_gap_is_seen(models: Models) -> None:
     assert guesses[2] == guesses[0]
 
 
+def test_another_answer_to_a_prompt_sees_what_the_first_has_read_of_it(models: Models) -> None:
+    """It begins with the first one's pages before the head has read them, and with a copy of the last."""
+    host = Host(*models["none"], breadth=4)
+    first, second = (host.request(name, prompt(40, 8)) for name in "ab")
+    host.decode([first], 1)
+    host.hold(second, 40)
+    host.target.kv.copy_page(first.pages[2], second.pages[2])
+    host.free += second.pages[:2]
+    second.pages[:2] = first.pages[:2]
+    second.num_computed, second.fork_of = 39, first
+    host.decode([first, second], 20, of_nodes(8))
+    text = host.proposer._texts[second.owner]
+    assert (text.known, text.first) == (32, 39)
+    assert second.drafts.head == 0, "a part of it is missing"
+    assert second.tokens == first.tokens[: second.known] or first.tokens == second.tokens[: first.known]
+    assert shapes(host.trees["b"])
+
+
 def test_guesses_resume_after_a_step_that_failed(models: Models) -> None:
     """The features were read, nothing new came: the last output is still there."""
     host = Host(*models["none"], breadth=4)
