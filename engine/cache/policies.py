@@ -187,6 +187,11 @@ class Quest:
         return pages_for(length)
 
 
+def beside(policy: PagePolicy) -> PagePolicy:
+    """What the rows of another arena see, a draft's or a head's: it keeps no bounds of pages to choose them by."""
+    return KeepAll() if isinstance(policy, Quest) else policy
+
+
 def policy_of(name: str, window: int, budget: int = 1024, prompt_length: int | None = None) -> PagePolicy:
     """The policy of a catalogue value: `window` tokens where it has one, `budget` tokens where rows choose pages.
 

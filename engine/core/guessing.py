@@ -169,7 +169,8 @@ def assemble(
         small = new_runner(draft, pages, model.device)
         stores.append(small.kv)
         read, kept = draft.bytes_read_per_step(), _kv_bytes(draft)
-        proposers.append(DraftModelProposer(small, model.config.vocab_size, eos_ids, read, kept))
+        words, known = model.config.vocab_size, draft.config.vocab_size
+        proposers.append(DraftModelProposer(small, words, eos_ids, read, kept, own_vocabulary=known))
     if model.num_layers >= LEAST_LAYERS:
         kept = _kv_bytes(model)
         proposers.append(EarlyExitProposer(runner, model, eos_ids, kept, layers.exit_layer))

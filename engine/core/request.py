@@ -9,7 +9,7 @@ from engine.cache.policies import Quest, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.radix_node import Drafts
 from engine.core.batch import MAX_TREE_ROWS
-from engine.core.options import RequestOptions
+from engine.core.options import Acceptance, RequestOptions
 from engine.protocol import Timings, Usage
 from engine.sampling.params import SamplingParams
 
@@ -164,6 +164,11 @@ class Request:
     def most_guesses(self) -> int:
         """See :class:`engine.scheduling.policy.Schedulable`: alternatives need room in the context, but no length."""
         return min(MAX_TREE_ROWS, self.context - self.known) - 1 if self.most_depth else 0
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """How its guesses are judged. At temperature 0 one token is certain, and all tests come to the keyed one."""
+        return "keyed" if self.params.greedy else self.options.acceptance
 
     @property
     def branches(self) -> bool:

@@ -106,11 +106,9 @@ def moves(taken: Sequence[Taken]) -> tuple[list[int], list[int]]:
 
 
 def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
-    """The states ``hidden`` [T, hidden_size] of the rows that are part of their requests now, unless these ended."""
+    """The states ``hidden`` [T, hidden_size] of the rows that are part of their requests now."""
     found = []
     for each in taken:
-        if each.outcome is not None and each.outcome.reason is not None:
-            continue
         begin, rows = each.first_row, each.piece.rows
         if all(node == place for place, node in enumerate(each.nodes)):
             mine = {layer: states[begin : begin + rows + len(each.nodes)] for layer, states in hidden.items()}

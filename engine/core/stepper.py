@@ -133,6 +133,11 @@ class Stepper:
         for request in self.requests.values():
             timings = request.timings(self._clock())
             self._emit(FinishedEvent(request.id, request.answer, "error", request.usage(), timings, detail))
+        for request in self.requests.values():
+            try:
+                self.pilot.release(request)  # the proposers are the model's, and go on
+            except Exception:
+                _log.exception("what was kept to guess for %s stays", request.owner)
 
     def step(self) -> bool:
         """Do one step; false if there was nothing to do. A failure ends the requests in it and nothing else."""
@@ -188,7 +193,7 @@ class Stepper:
         wanted = self.pilot.needs_hidden(slices)
         logits, hidden = forward_step(self.model.runner, rows, trees, wanted)
         guesses = [tree for _, tree in judged]
-        verdicts = judge_all([request.options.acceptance for request, _ in judged], guesses, logits, draws)
+        verdicts = judge_all([request.acceptance for request, _ in judged], guesses, logits, draws)
         logprobs = log_probs(logits, draws, drawn_tokens(guesses, verdicts))
         # Building the batch is the host's work, although it happens inside the call.
         return _Forwarded(verdicts, logprobs, hidden, time.perf_counter() - began - self.model.runner.batch_seconds)
@@ -215,7 +220,8 @@ class Stepper:
         for each in taken:
             self._settle(each, limits)
         if forwarded.hidden:
-            self.pilot.see(seen(taken, forwarded.hidden))
+            alive = [each for each in taken if each.piece.sequence.owner in self.requests]
+            self.pilot.see(seen(alive, forwarded.hidden))
         return sum(each.outcome.kept for each in taken if each.outcome is not None)
 
     def _advance(

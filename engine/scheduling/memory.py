@@ -11,7 +11,7 @@ from typing import Generic, NamedTuple, cast
 
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.radix import PrefixTree
-from engine.cache.radix_node import Drafts, Held, Key, Node, Tier
+from engine.cache.radix_node import Drafts, Held, Key, Node, Tier, leading
 from engine.scheduling.policy import S, keys_of
 from engine.scheduling.recent_memory import Content, RecentMemory
 
@@ -93,16 +93,17 @@ class Memory(Generic[S]):
             return
         limit, keys = self._limit(sequence), self.wanted(sequence)
         match = self.tree.match(sequence.namespace, keys, sequence.tokens[len(keys) * PAGE_SIZE : limit])
-        node, pages, tokens = match.node, list(match.pages), len(match.pages) * PAGE_SIZE
+        node, pages, tokens, drafted = match.node, list(match.pages), len(match.pages) * PAGE_SIZE, match.drafted
         if match.partial is not None:
             node, more = match.partial  # locked until its page is copied
+            drafted = leading(node, drafted, len(pages))
             pages.append(node.pages[0])
             tokens += more
         self.tree.lock(node)
         sequence.node, sequence.shared = node, len(match.pages)
         self.pool.retain(pages, sequence.owner)
         sequence.pages, sequence.num_computed = pages, tokens
-        sequence.drafts = match.drafted.at_most(tokens)
+        sequence.drafts = drafted.at_most(tokens)
 
     def take_less(self, sequence: S) -> bool:
         """Give up what takes a page more than it spares: one of which only a part was found; whether there was one.
@@ -172,6 +173,7 @@ class Memory(Generic[S]):
             if len(sequence.pages) > sequence.shared:  # a page that began alike gives way to whole ones
                 self.shrink(sequence, sequence.shared)
             before = len(sequence.pages)
+            sequence.drafts = sequence.drafts.at_most(before * PAGE_SIZE)
             self.grow(sequence, before + len(node.keys))
             if node.held is None or not self.tree.restore(node, sequence.pages[before:]):
                 self.shrink(sequence, before)
@@ -179,6 +181,7 @@ class Memory(Generic[S]):
                 return
             self._share(sequence, node, len(sequence.pages))
             sequence.num_computed = len(sequence.pages) * PAGE_SIZE
+            sequence.drafts = leading(node, sequence.drafts, before)
 
     # --- it runs -------------------------------------------------------------------------------------------------
 

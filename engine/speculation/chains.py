@@ -46,8 +46,7 @@ class Chains:
             Draw(request.params, request.answer, request.tokens, self._tokens[place], request.history)
             for place, request in zip(places, requests, strict=True)
         ]
-        # At temperature 0 a guess is certain, and the tests are the same.
-        modes = ["keyed" if request.params.greedy else request.options.acceptance for request in requests]
+        modes = [request.acceptance for request in requests]
         tokens, shares = draw_next(logits, draws, modes)
         for row, place in enumerate(places):
             self._tokens[place].append(tokens[row])

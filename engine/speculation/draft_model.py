@@ -15,6 +15,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from engine.cache.policies import beside
 from engine.core.batch import ForwardOutput
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
@@ -46,9 +47,12 @@ class DraftModelProposer:
         weight_bytes: int,
         kv_bytes_per_token: float,
         max_rows: int = 2048,
+        own_vocabulary: int | None = None,
     ) -> None:
-        """``vocabulary`` is the target's; ``max_rows`` bounds what one pass reads of texts it lags behind on."""
+        """``vocabulary`` is the target's, ``own_vocabulary`` the draft's (None: the same); ``max_rows`` bounds what one
+        pass reads of texts it lags behind on."""
         self._runner, self._vocabulary, self._eos_ids = runner, vocabulary, frozenset(eos_ids)
+        self._last_token = min(vocabulary, own_vocabulary or vocabulary) - 1
         self._weight_bytes, self._kv_bytes, self._max_rows = weight_bytes, kv_bytes_per_token, max_rows
         self._work = Work()
 
@@ -57,7 +61,11 @@ class DraftModelProposer:
         chains = Chains(asks, self._eos_ids)
         places = self._catch_up(asks, chains)
         while places := chains.growing(places):
-            self._guess([row._replace(more_pages=()) for row in chains.rows(places)], places, chains)
+            rows = [
+                row._replace(more_pages=(), policy=beside(asks[place].request.options.policy))
+                for row, place in zip(chains.rows(places), places, strict=True)
+            ]
+            self._guess(rows, places, chains)
         return [chains.tree(place, self.name) for place in range(len(asks))]
 
     def see(self, seen: Sequence[Seen]) -> None:
@@ -90,7 +98,10 @@ class DraftModelProposer:
                 continue
             left -= stop - start
             ready = budget > 0 and stop == goal
-            tokens, policy = request.tokens[start:stop], request.options.policy
+            # A larger model of a family has padding behind its vocabulary that its draft has no rows for. Such a token
+            # is hardly ever drawn, but it can be, and then any other stands for it: only guesses depend on it.
+            tokens = [min(token, self._last_token) for token in request.tokens[start:stop]]
+            policy = beside(request.options.policy)
             rows.append(SequenceRows(tokens, start, request.pages, want_logits=int(ready), policy=policy))
             fed.append((request, stop))
             if ready:

@@ -127,6 +127,9 @@ class FeatureProposer:
         for text in texts:
             request = text.request
             text.settle(request.num_computed)
+            other = self._texts.get(request.fork_of.owner) if request.fork_of is not None else None
+            if other is not None:
+                text.share(other)
             count = min(text.waiting, left)
             if count:
                 left -= count
@@ -150,7 +153,7 @@ class FeatureProposer:
             return None
         ends = frozenset() if request.params.ignore_eos else self._eos_ids
         deepest = min(most, request.options.draft_length or self._depth)
-        if request.options.acceptance == "ratio":
+        if request.acceptance == "ratio":
             return Chain(text, min(budget, deepest), text.output, ends)
         if budget == most:
             return Chain(text, budget, text.output, ends)
@@ -167,7 +170,7 @@ class FeatureProposer:
             draws = [draw_of(growth.request, path) for growth in ordered for path in growth.leaves]
             count = len(chains)
             if chains:
-                modes = [chain.request.options.acceptance for chain in chains]
+                modes = [chain.request.acceptance for chain in chains]
                 tokens, shares = draw_next(logits[:count], draws[:count], modes)
                 for row, (chain, token, mode) in enumerate(zip(chains, tokens, modes, strict=True)):
                     chain.add(token, shares[row] if shares is not None and mode == "ratio" else None)

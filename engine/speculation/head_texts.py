@@ -1,8 +1,8 @@
 """What a feature head's arena holds of each request's text, and what it still has to read.
 
 Entry i of a text is made of the target's features after token i and of the token that came next. Features come with
-every step (`Proposer.see`), in order; the arena is brought up to them before the next guess. Entries may be missing at
-the front, where a prefix was found in the cache that no head had read: features of its rows were never computed, so
+every step (`Proposer.see`), in order; the arena is brought up to them before the next guess. Entries may be missing,
+where a prefix was found in the cache that no head had read to its end: features of its rows were never computed, so
 those entries stay missing, and rows of the head do not see them. Guesses get worse; the text does not change, because
 the target alone decides it.
 
@@ -14,18 +14,19 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.policies import KeepAll, PagePolicy, Quest, RowSights
+from engine.cache.policies import PagePolicy, RowSights, beside
 from engine.cache.pool import PAGE_SIZE
 from engine.core.request import Request
 
 
 class HeadSight:
-    """The request's own policy, and besides no key before ``start``, from which on the arena has entries.
+    """The request's own policy, and besides no key between ``known`` and ``start``, where the arena has no entries.
 
     Nor one of a page that is gone: the head reads rows after the target has, when a window may have moved on.
     """
@@ -33,19 +34,23 @@ class HeadSight:
     name = "head"
     title = "what the head has read"
 
-    def __init__(self, own: PagePolicy, start: int, alive: int = 0) -> None:
+    def __init__(self, own: PagePolicy, start: int, alive: int = 0, known: int = 0) -> None:
         """``alive`` is the first index after the pages that were dropped between the sinks and the window."""
-        self.own, self.start, self.alive = own, start, alive
+        self.own, self.start, self.alive, self.known = own, start, alive, known
 
     def restricts(self, stop: int) -> bool:
         """See `PagePolicy.restricts`."""
         return self.start > 0 or self.alive > 0 or self.own.restricts(stop)
 
     def sights(self, index: np.ndarray) -> RowSights:
-        """See `PagePolicy.sights`. The sinks of a window are at the front, so they are missing if anything is."""
+        """See `PagePolicy.sights`. What is known before the gap is seen as sinks are, where a window has not begun to
+        hide it, from the row's own position."""
         own = self.own.sights(index)
         first = np.maximum(own.first, max(self.start, self.alive))
-        return own._replace(first=first) if self.start == 0 else RowSights(first, np.zeros_like(index), index)
+        if self.start == 0:
+            return own._replace(first=first)
+        known = np.where(own.first > 0, np.minimum(own.sinks, self.known), self.known)
+        return RowSights(first, known, own.sink_positions)
 
     def chosen(self, index: np.ndarray) -> np.ndarray | None:
         """See `PagePolicy.chosen`: a head has one small layer and reads all pages."""
@@ -62,9 +67,13 @@ class HeadSight:
 
 @dataclass(slots=True)
 class HeadText:
-    """One request's. The arena holds the entries [first, held); features of the rows from ``held`` on are waiting."""
+    """One request's. The arena holds the entries [0, known) and [first, held); nothing is missing where ``first`` is 0.
+
+    Features of the rows from ``held`` on are waiting.
+    """
 
     request: Request
+    known: int = 0
     first: int = 0
     held: int = 0
     output: Tensor | None = None
@@ -81,11 +90,9 @@ class HeadText:
     @property
     def policy(self) -> PagePolicy:
         """What the head's rows see of the sequence."""
-        own = self.request.options.policy
-        # QUEST ranks pages by bounds of keys, which this arena does not keep: the head reads them all.
-        own = KeepAll() if isinstance(own, Quest) else own
         dead, alive = self.request.dead_pages
-        return HeadSight(own, self.first, alive * PAGE_SIZE if alive > dead else 0)
+        own = beside(self.request.options.policy)
+        return HeadSight(own, self.first, alive * PAGE_SIZE if alive > dead else 0, self.known)
 
     def settle(self, start: int) -> None:
         """The next row whose features come, or could have come, is ``start``: drop what does not lead up to it.
@@ -102,7 +109,17 @@ class HeadText:
             self.held, self.output = start, None
         # What a request that was sent away held of its own, nobody vouches for: its pages may be others now.
         self.preemptions = self.request.preemptions
-        self.first = 0 if self.request.drafts.head >= self.held else self.held
+        self.first, self.known = 0, self.request.drafts.head
+        if self.known < self.held:
+            self.first = self.held
+
+    def share(self, other: HeadText) -> None:
+        """What another answer to the same prompt, from whose pages this one went on, has read of it since."""
+        if not self.first or other.first:
+            return
+        pairs = zip(self.request.pages[: self.first // PAGE_SIZE], other.request.pages, strict=False)
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        self.known = max(self.known, min(alike * PAGE_SIZE, other.held))
 
     def add(self, start: int, features: Tensor, most: int) -> None:
         """Features ``[n, hidden_size]`` of the rows from ``start`` on; of those that wait at most ``most`` are kept.
@@ -114,6 +131,7 @@ class HeadText:
         self._rows += features.shape[0]
         if self._rows > most:
             self._drop(self._rows - most)
+            self.known = self.request.drafts.head
             self.first, self.output = self.held, None
 
     def next(self, rows: int) -> Tensor:

@@ -218,9 +218,7 @@ def _order(request: Request) -> SamplingParams:
     The ratio test keeps a certain guess as often as the target's probabilities say, whatever the noise: there the
     likeliest ones are best. Elsewhere it is the token that the noise will choose.
     """
-    params = request.params
-    by_score = request.options.acceptance == "ratio" and not params.greedy
-    return replace(params, temperature=0.0) if by_score else params
+    return replace(request.params, temperature=0.0) if request.acceptance == "ratio" else request.params
 
 
 def _likely_paths(logits: Tensor, requests: Sequence[Request]) -> list[list[int]]:

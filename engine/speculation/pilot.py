@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
+import torch
+
 from engine.core.events import GuessRecord
 from engine.core.request import Request
+from engine.core.step_parts import is_out_of_memory
 from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_GUESS, Ask, DraftTree, Proposer, Seen, Work
 from engine.speculation.candidate import Candidate, Price, Standing
@@ -18,6 +22,8 @@ from engine.speculation.ngram import NgramProposer
 from engine.speculation.pricing import Prices, is_fixed
 from engine.speculation.tally import Tally, depth_of
 from engine.speculation.verifier import Verdict
+
+_log = logging.getLogger(__name__)
 
 REPEATS = "ngram"
 """The proposer that says beforehand whether it has anything to say."""
@@ -51,6 +57,15 @@ class _Gained(NamedTuple):
 
     candidate: Candidate
     tokens: int
+
+
+def _forgive(name: str, error: Exception) -> None:
+    """Where there is no memory to guess, nothing is guessed, and the text goes on. Raises any other error again."""
+    if not is_out_of_memory(error):
+        raise error
+    _log.warning("%s found no memory in this step (%s)", name, error)
+    if torch.cuda.is_initialized():
+        torch.cuda.empty_cache()
 
 
 class Pilot:
@@ -114,7 +129,12 @@ class Pilot:
             asks = {place: ask for place, piece in enumerate(slices) if (ask := self._ask(name, piece)) is not None}
             if not asks:
                 continue
-            for place, tree in zip(asks, proposer.propose(list(asks.values())), strict=True):
+            try:
+                found = proposer.propose(list(asks.values()))
+            except Exception as error:
+                _forgive(name, error)
+                found = [NO_GUESS] * len(asks)
+            for place, tree in zip(asks, found, strict=True):
                 trees[place] = tree
                 if not tree.tokens and asks[place].budget:
                     self._guessing_of(slices[place].sequence).candidates[name].silent()
@@ -196,8 +216,11 @@ class Pilot:
                 for each in seen
                 if proposer.needs_hidden <= each.hidden.keys() and self._follows(name, each.request)
             ]
-            if mine:
-                proposer.see(mine)
+            try:
+                if mine:
+                    proposer.see(mine)
+            except Exception as error:
+                _forgive(name, error)
 
     def _follows(self, name: str, request: Request) -> bool:
         """Whether a proposer that reads the target's states gets those of this request.
@@ -249,7 +272,8 @@ class Pilot:
     def _guessing(self, request: Request) -> Guessing | None:
         """The request's choosers, made when first asked for; None: it does not guess."""
         if request.guessing is None:
-            name = request.options.speculation
+            # Without a cache every step reads the whole text, and there is no time to guess for it.
+            name = request.options.speculation if request.options.kv_cache else "off"
             names = [name] if name in self._proposers else list(self._proposers) if name == "auto" else []
             others = [self._candidate(one, request) for one in names if one != REPEATS]
             first = REPEATS in names or (bool(names) and request.options.ngram_first and REPEATS in self._proposers)

@@ -37,6 +37,31 @@ def test_the_second_to_ask_computes_only_what_differs() -> None:
     house.drain()
 
 
+@pytest.mark.parametrize("drafting", [True, False])
+def test_what_the_draft_has_read_of_a_found_beginning_is_known(drafting: bool) -> None:
+    """On the device a part of a page too, and what came back from the host."""
+    house = House(40, host=40)
+    first = house.add(Asked(0, 0, prompt((1, 70)), 4, drafting=drafting))
+    run(house, 2)
+    for _ in range(2):
+        second = Asked(1, 0, prompt((1, 40), (0, 30)), 4)
+        house.memory.open(second)
+        house.memory.restore(second)
+        assert (second.num_computed, second.drafts.model) == (40, 40 if drafting else 0)
+        house.draft.expect(second.pages, range(second.drafts.model), second.digest())
+        house.memory.close(second)
+    house.cancel(first)
+    house.tree.evict(1 << 30)
+    third = Asked(2, 0, prompt((1, 70)), 4)
+    house.memory.open(third)
+    assert third.num_computed == 0
+    house.memory.restore(third)
+    assert (third.num_computed, third.drafts.model) == (64, 64 if drafting else 0)
+    house.draft.expect(third.pages, range(third.drafts.model), third.digest())
+    house.memory.close(third)
+    house.drain()
+
+
 def test_answers_to_one_prompt_read_it_once_and_write_to_copies() -> None:
     house = House(40)
     first = house.add(Asked(0, 0, prompt((1, 40)), 20))

@@ -23,6 +23,7 @@ class FakeRequest:
         self.tokens = [1]
         self.num_computed = 0
         self.chat, self.answer = "", 0
+        self.most_depth = 1 << 30
 
 
 class FakeProposer:

@@ -143,6 +143,18 @@ def test_a_chain_is_the_best_guess_after_the_best_guess(models: Models) -> None:
     assert all(len(row.tokens) == 1 for rows in host.recorder.passes[-4:] for row in rows), "nothing is read twice"
 
 
+def test_at_temperature_0_all_tests_are_the_keyed_one_and_get_its_trees(models: Models) -> None:
+    host = Host(*models["none"], breadth=4)
+    requests = [host.request(mode, prompt(9, 1), acceptance=mode) for mode in ("keyed", "ratio", "typical")]
+    host.decode(requests, 1)
+    for request in requests:
+        host.hold(request, request.known + 12)
+    trees = host.proposer.propose([Ask(each, 12, each.known) for each in requests])
+    assert trees[0].parents is not None
+    assert shapes(trees) == shapes(trees[:1]) * 3
+    assert all(tree.q is None for tree in trees)
+
+
 def test_guesses_for_the_ratio_test_are_a_chain_drawn_from_q(models: Models) -> None:
     host = Host(*models["none"], depth=6)
     ratio = host.request("ratio", prompt(9, 1), Sampling(temperature=1.0, seed=3, ignore_eos=True), acceptance="ratio")
@@ -261,6 +273,42 @@ def test_a_prefix_that_no_head_had_read_is_not_seen(models: Models, drafts: int)
     assert texts == expected * 2
     assert guesses[0] == guesses[1]
     assert len(guesses[0]) > 2
+
+
+def test_what_was_read_before_a_gap_is_seen(models: Models) -> None:
+    """Of 32 tokens that were found the head's arena has 16: guesses depend on these, and on nothing up to the 32nd."""
+    guesses = []
+    for page in (None, 0, 1):
+        host = Host(*models["none"], breadth=4)
+        request = host.request("a", prompt(40, 8))
+        host.decode([request], 6, of_nodes(8))
+        known = len(host.trees["a"])
+        host.send_away(request, 32, 16)
+        if page is not None:
+            for arena in (host.store.view(0).k, host.store.view(0).v):
+                arena[request.pages[page] * PAGE_SIZE :][:PAGE_SIZE] = 3.0
+        host.decode([request], 24, of_nodes(8))
+        guesses.append(shapes(host.trees["a"][known:]))
+    assert guesses[1] != guesses[0]
+    assert guesses[2] == guesses[0]
+
+
+def test_another_answer_to_a_prompt_sees_what_the_first_has_read_of_it(models: Models) -> None:
+    """It begins with the first one's pages before the head has read them, and with a copy of the last."""
+    host = Host(*models["none"], breadth=4)
+    first, second = (host.request(name, prompt(40, 8)) for name in "ab")
+    host.decode([first], 1)
+    host.hold(second, 40)
+    host.target.kv.copy_page(first.pages[2], second.pages[2])
+    host.free += second.pages[:2]
+    second.pages[:2] = first.pages[:2]
+    second.num_computed, second.fork_of = 39, first
+    host.decode([first, second], 20, of_nodes(8))
+    text = host.proposer._texts[second.owner]
+    assert (text.known, text.first) == (32, 39)
+    assert second.drafts.head == 0, "a part of it is missing"
+    assert second.tokens == first.tokens[: second.known] or first.tokens == second.tokens[: first.known]
+    assert shapes(host.trees["b"])
 
 
 def test_guesses_resume_after_a_step_that_failed(models: Models) -> None:

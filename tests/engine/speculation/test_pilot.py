@@ -191,3 +191,17 @@ def test_a_draft_model_reads_prompts_along_only_where_it_will_guess() -> None:
     draft.asked.clear()
     simulation.pilot.propose([prompt(FakeRequest(9, speculation="auto"))])
     assert [ask.budget for ask in draft.asked] == [0]
+
+
+@pytest.mark.parametrize("name", ["draft", "eagle"])
+def test_nobody_reads_along_with_a_request_without_a_cache(name: str) -> None:
+    """Its rows are never a single one to guess after, and its whole text would be read along in every step."""
+    layers = frozenset({3}) if name == "eagle" else frozenset[int]()
+    proposer = FakeProposer(name, 0.9, 1.0, needs_hidden=layers)
+    pilot = Pilot([proposer])  # type: ignore[list-item]
+    for cached in (False, True):
+        request = FakeRequest(int(cached), speculation=name, kv_cache=cached)
+        pilot.begin(1)
+        pilot.propose([prompt(request)])
+        assert bool(proposer.asked) == cached
+        assert pilot.needs_hidden([prompt(request)]) == (layers if cached else frozenset())

@@ -1,0 +1,66 @@
+"""A draft model beside what only its target can do: rows that choose pages, tokens that the draft has no row for."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from test_speculation_equality import Host, prompts, same, write_model
+
+from engine.core.commands import SetOption, UnloadModel
+from engine.protocol import Sampling
+
+
+def cut(folder: Path) -> None:
+    """Take the last row of the vocabulary away."""
+    config = json.loads((folder / "config.json").read_text())
+    config["vocab_size"] -= 1
+    (folder / "config.json").write_text(json.dumps(config))
+    tensors = load_file(folder / "model.safetensors")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[name] = tensors[name][: config["vocab_size"]].clone()
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    torch.set_num_threads(1)
+    folder: Path = tmp_path_factory.mktemp("models")
+    write_model(folder / "target", 0.0, layers=3)
+    write_model(folder / "draft", 0.08)
+    cut(folder / "draft")
+    host = Host(folder / "target", folder / "draft")
+    yield host
+    host.engine.submit(UnloadModel())
+    host.engine.step()
+
+
+def test_a_draft_reads_tokens_that_it_has_no_row_for(host: Host) -> None:
+    """A target's padding behind the vocabulary may be drawn, and a client may send it; the draft has less of it."""
+    loaded = host.engine.loaded
+    assert loaded is not None
+    assert loaded.draft_model is not None
+    assert loaded.draft_model.config.vocab_size == loaded.card.vocabulary - 1
+    sampling = Sampling(temperature=0.0, max_tokens=48, ignore_eos=True)
+    asked = prompts(2)
+    asked[1][3] = loaded.card.vocabulary - 1
+    plain = host.answer(asked, sampling)
+    guessed = host.answer(asked, sampling, speculation="draft", draft_length=4, ngram_first=False)
+    assert same(plain, guessed)
+    assert all("corrected" in outcome.sources for outcome in guessed)
+
+
+def test_a_draft_guesses_for_rows_that_choose_pages(host: Host) -> None:
+    """Its arena keeps no bounds of pages: its own rows read them all."""
+    host.engine.submit(SetOption("page_policy", "quest"))
+    host.engine.submit(SetOption("quest_tokens", 32))
+    host.engine.step()
+    sampling = Sampling(temperature=0.0, max_tokens=48, ignore_eos=True)
+    plain = host.answer(prompts(2), sampling)
+    guessed = host.answer(prompts(2), sampling, speculation="draft", draft_length=4, ngram_first=False)
+    assert same(plain, guessed)
+    assert all("corrected" in outcome.sources for outcome in guessed)
