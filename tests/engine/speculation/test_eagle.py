@@ -337,6 +337,17 @@ def test_a_long_text_is_read_in_several_passes(models: Models) -> None:
     assert host.proposer.propose([Ask(request, 6, 60)]) == [NO_GUESS], "what follows the last token but one is known"
 
 
+def test_what_waits_holds_no_memory_of_others(models: Models) -> None:
+    host = Host(*models["none"])
+    requests = [host.request(name, prompt(length, 8)) for name, length in (("a", 5), ("b", 40))]
+    host.decode(requests, 1)
+    for request in requests:
+        text = host.proposer._texts[request.owner]
+        features = text.next(text.waiting)
+        assert features.shape[0] == request.prompt_length
+        assert features.untyped_storage().nbytes() == features.nbytes
+
+
 def test_features_do_not_pile_up(models: Models) -> None:
     """Of a request that never guesses, the newest are kept; what is lost is missing, and hidden."""
     host = Host(*models["none"], max_rows=4)
