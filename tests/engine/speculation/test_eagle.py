@@ -293,6 +293,25 @@ def test_what_was_read_before_a_gap_is_seen(models: Models) -> None:
     assert guesses[2] == guesses[0]
 
 
+def test_a_page_that_gave_way_to_one_of_the_target_alone_is_not_seen(models: Models) -> None:
+    """The prefix tree had the same text already, and no head had read it there."""
+    guesses = []
+    for value in (1.0, float("nan")):
+        host = Host(*models["none"], breadth=4)
+        request = host.request("a", prompt(40, 8))
+        host.decode([request], 6, of_nodes(8))
+        known = len(host.trees["a"])
+        old, request.pages[1] = request.pages[1], host.free.pop()
+        host.target.kv.copy_page(old, request.pages[1])
+        for arena in (host.store.view(0).k, host.store.view(0).v):
+            arena[request.pages[1] * PAGE_SIZE :][:PAGE_SIZE] = value
+        request.drafts = request.drafts.at_most(16)
+        host.decode([request], 24, of_nodes(8))
+        assert request.drafts.head == 16
+        guesses.append(shapes(host.trees["a"][known:]))
+    assert guesses[0] == guesses[1] != []
+
+
 def test_another_answer_to_a_prompt_sees_what_the_first_has_read_of_it(models: Models) -> None:
     """It begins with the first one's pages before the head has read them, and with a copy of the last."""
     host = Host(*models["none"], breadth=4)
