@@ -195,6 +195,7 @@ class Engine:
                 case DropChat(chat):
                     if self._stepper is not None:
                         self._stepper.cache.forget(chat)
+                        self._stepper.pilot.forget_chats()
                         self._version += 1
                     elif self._saved is not None:
                         self._saved.forget(chat)

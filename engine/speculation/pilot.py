@@ -41,6 +41,14 @@ class Ready(Protocol):
         """Whether it would guess now."""
 
 
+@runtime_checkable
+class Remembers(Protocol):
+    """A proposer that guesses from texts of chats that have ended."""
+
+    def forget_chats(self) -> None:
+        """Forget them."""
+
+
 class Guessing:
     """One request's choosers: of repetition, where that may go first or is all there is, and of everybody else."""
 
@@ -182,6 +190,12 @@ class Pilot:
         """The request ended. Proposers may hear of requests that they never saw."""
         for proposer in self._proposers.values():
             proposer.release(request)
+
+    def forget_chats(self) -> None:
+        """A chat was deleted: nobody guesses from its text any more."""
+        for proposer in self._proposers.values():
+            if isinstance(proposer, Remembers):
+                proposer.forget_chats()
 
     def records(self) -> tuple[GuessRecord, ...]:
         """What each proposer did in this step."""
