@@ -122,7 +122,7 @@ class Stepper:
     def forget(self, chat: str) -> None:
         """A chat was deleted: what is kept of it goes."""
         self.cache.forget(chat)
-        self.pilot.forget()
+        self.pilot.forget_chats()
 
     def finish_all(self, reason: FinishReason, detail: str) -> None:
         for request in list(self.requests.values()):

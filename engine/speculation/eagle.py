@@ -103,7 +103,9 @@ class FeatureProposer:
             counts = [each.hidden[self._head.reads[0]].shape[0] for each in seen]
             pieces = self._head.features(joined).split(counts)
         for (request, start, _), features in zip(seen, pieces, strict=True):
-            self._text(request).add(start, features, 4 * self._max_rows)
+            # Copied, because what waits for one request would keep the rows of all alive.
+            mine = features if len(pieces) == 1 else features.clone()
+            self._text(request).add(start, mine, 4 * self._max_rows)
 
     def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
         """Nothing to keep: accepted guesses are read again, with the target's features (`see`)."""

@@ -101,7 +101,9 @@ class HeadText:
         began with a prefix from the cache; ``request.drafts`` says whether the pages have the entries before it.
         """
         fits = start == self.held + self._rows
-        if fits and self.preemptions == self.request.preemptions:
+        # Pages whose text another request had computed too gave way to that one's, which no head may have read.
+        lost = self.first == 0 and self.request.drafts.head < self.held
+        if fits and not lost and self.preemptions == self.request.preemptions:
             return
         if not fits:
             self._waiting.clear()

@@ -109,8 +109,8 @@ class NgramProposer:
             # A chat's next turn goes on with this text, so that only what it adds is fed then.
             self._chats.feed((request.chat, request.answer) if request.chat else request.owner, request.tokens)
 
-    def forget(self) -> None:
-        """A chat was deleted: no text of other chats is guessed from any more, until new ones end."""
+    def forget_chats(self) -> None:
+        """A chat was deleted. Its text cannot be told from the others' by now, so that all of them go."""
         self._chats = None
 
     def take_work(self) -> Work:

@@ -18,7 +18,6 @@ from engine.speculation.candidate import Candidate, Price, Standing
 from engine.speculation.controller import Choice, Chooser
 from engine.speculation.costs import Costs
 from engine.speculation.neighbours import Guessed, Neighbours, Round
-from engine.speculation.ngram import NgramProposer
 from engine.speculation.pricing import Prices, is_fixed
 from engine.speculation.tally import Tally, depth_of
 from engine.speculation.verifier import Verdict
@@ -41,6 +40,14 @@ class Ready(Protocol):
 
     def ready(self, request: Request) -> bool:
         """Whether it would guess now."""
+
+
+@runtime_checkable
+class Remembers(Protocol):
+    """A proposer that guesses from texts of chats that have ended."""
+
+    def forget_chats(self) -> None:
+        """Forget them."""
 
 
 class Guessing:
@@ -185,11 +192,11 @@ class Pilot:
         for proposer in self._proposers.values():
             proposer.release(request)
 
-    def forget(self) -> None:
-        """A chat was deleted, and no guess may repeat it."""
+    def forget_chats(self) -> None:
+        """A chat was deleted: nobody guesses from its text any more."""
         for proposer in self._proposers.values():
-            if isinstance(proposer, NgramProposer):
-                proposer.forget()
+            if isinstance(proposer, Remembers):
+                proposer.forget_chats()
 
     def records(self) -> tuple[GuessRecord, ...]:
         """What each proposer did in this step."""

@@ -102,6 +102,14 @@ def test_only_chats_that_take_part_are_read_and_fed() -> None:
     assert ask(FakeRequest(5, ngram_chats=True), [9, 11, 12, 13]) == ()
 
 
+def test_nothing_is_guessed_from_deleted_chats(proposer: NgramProposer) -> None:
+    finished(1, [1, 2, 3, 4, 5, 6], chats=True)
+    proposer.forget_chats()
+    assert ask(FakeRequest(2, ngram_chats=True), [9, 2, 3, 4]) == ()
+    finished(3, [1, 2, 3, 4, 7], chats=True)
+    assert ask(FakeRequest(4, ngram_chats=True), [9, 2, 3, 4]) == (7,)
+
+
 def test_two_tokens_alike_in_another_chat_are_chance() -> None:
     finished(1, [1, 2, 3, 4, 5, 6], chats=True)
     assert ask(FakeRequest(2, ngram_chats=True), [9, 3, 4]) == ()

@@ -293,6 +293,25 @@ def test_what_was_read_before_a_gap_is_seen(models: Models) -> None:
     assert guesses[2] == guesses[0]
 
 
+def test_a_page_that_gave_way_to_one_of_the_target_alone_is_not_seen(models: Models) -> None:
+    """The prefix tree had the same text already, and no head had read it there."""
+    guesses = []
+    for value in (1.0, float("nan")):
+        host = Host(*models["none"], breadth=4)
+        request = host.request("a", prompt(40, 8))
+        host.decode([request], 6, of_nodes(8))
+        known = len(host.trees["a"])
+        old, request.pages[1] = request.pages[1], host.free.pop()
+        host.target.kv.copy_page(old, request.pages[1])
+        for arena in (host.store.view(0).k, host.store.view(0).v):
+            arena[request.pages[1] * PAGE_SIZE :][:PAGE_SIZE] = value
+        request.drafts = request.drafts.at_most(16)
+        host.decode([request], 24, of_nodes(8))
+        assert request.drafts.head == 16
+        guesses.append(shapes(host.trees["a"][known:]))
+    assert guesses[0] == guesses[1] != []
+
+
 def test_another_answer_to_a_prompt_sees_what_the_first_has_read_of_it(models: Models) -> None:
     """It begins with the first one's pages before the head has read them, and with a copy of the last."""
     host = Host(*models["none"], breadth=4)
@@ -335,6 +354,17 @@ def test_a_long_text_is_read_in_several_passes(models: Models) -> None:
     assert request.drafts.head == 60
     request.tokens.append(3)
     assert host.proposer.propose([Ask(request, 6, 60)]) == [NO_GUESS], "what follows the last token but one is known"
+
+
+def test_what_waits_holds_no_memory_of_others(models: Models) -> None:
+    host = Host(*models["none"])
+    requests = [host.request(name, prompt(length, 8)) for name, length in (("a", 5), ("b", 40))]
+    host.decode(requests, 1)
+    for request in requests:
+        text = host.proposer._texts[request.owner]
+        features = text.next(text.waiting)
+        assert features.shape[0] == request.prompt_length
+        assert features.untyped_storage().nbytes() == features.nbytes
 
 
 def test_features_do_not_pile_up(models: Models) -> None:

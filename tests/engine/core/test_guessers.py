@@ -1,4 +1,4 @@
-"""Proposers when something fails: what they keep of an answer goes with it, and who finds no memory guesses nothing."""
+"""What the engine tells proposers: when an answer or a chat is gone, however it went; and those that find no memory."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from toy_engine import ToyEngine, ToyRunner, sequential, toy_model
 
 from engine.core import stepper
 from engine.core.batch import ForwardOutput
+from engine.core.commands import DropChat
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.protocol import Sampling
@@ -39,6 +40,7 @@ class Keeper:
 
     def __init__(self) -> None:
         self.kept: dict[tuple[str, int], int] = {}
+        self.forgot = 0
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         return [NO_GUESS] * len(asks)
@@ -51,6 +53,9 @@ class Keeper:
 
     def release(self, request: Request) -> None:
         self.kept.pop(request.owner, None)
+
+    def forget_chats(self) -> None:
+        self.forgot += 1
 
     def take_work(self) -> Work:
         return Work()
@@ -94,6 +99,13 @@ def test_answers_that_a_fault_of_the_loop_ended_are_forgotten(monkeypatch: pytes
     toy.add("b", LONG, SAMPLING)
     toy.drain()
     assert toy.heard.answers["b", 0].tokens == sequential(LONG, SAMPLING)[0]
+
+
+def test_chats_that_were_deleted_are_forgotten() -> None:
+    toy, keeper = keeping()
+    toy.engine.submit(DropChat("a chat"))
+    toy.step()
+    assert keeper.forgot == 1
 
 
 def full() -> None:
