@@ -56,6 +56,11 @@ def heads_folder() -> Path:
     return _place("data", _default_data_folder) / "heads"
 
 
+def copies_folder() -> Path:
+    """Copies of pickled heads that could not be written beside the originals."""
+    return heads_folder() / "copies"
+
+
 def keeps_quantised() -> bool:
     """Whether such weights are kept: ``KVASIR_REPACK_CACHE=0`` says no."""
     return os.environ.get("KVASIR_REPACK_CACHE", "") != "0"
@@ -131,7 +136,9 @@ def find_model(model: str) -> KnownModel:
 
 
 def resolve(model: str, draft: str | None) -> tuple[str, str]:
-    """The folders of a model and of its draft ("" without one). ``draft`` None takes the model's own, if it has one.
+    """The paths of a model and of its draft ("" without one), which may be heads in a folder or a file.
+
+    ``draft`` None takes the model's own draft model, if it has one.
 
     Raises :class:`ModelNotFound`.
     """
@@ -145,6 +152,9 @@ def _find_draft(draft: str) -> str:
     for known in known_models():
         if known.draft and draft in (known.draft, Path(known.draft).name):
             return known.draft
+    path = Path(draft).expanduser()
+    if path.is_absolute() and path.is_file():
+        return str(path)  # heads may be a single file; whoever opens it says what it is
     return find_model(draft).path
 
 

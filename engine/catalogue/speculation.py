@@ -46,7 +46,7 @@ SPECULATION = (
         applies="next request",
         exactness="lossless",
         explains="Where the last few tokens occurred earlier in the conversation, what followed them is guessed, "
-        "which costs nothing. Only elsewhere does the chosen kind of guessing run.",
+        "which costs nothing. Elsewhere, and where that held too seldom, the chosen kind of guessing runs.",
         shows="tokens per step on edits, quotations and code",
         reference="Saxena 2023, prompt lookup decoding",
         compare=(False, True),
@@ -60,7 +60,8 @@ SPECULATION = (
         applies="next request",
         exactness="lossless",
         explains="Guesses by repetition look for the last few tokens in your other conversations too, "
-        "as far as the engine has served them since it started. Only guesses come from there: the text stays the same.",
+        "those answered with this switch on since the engine started; deleting any chat forgets them all. "
+        "Only guesses come from there: the text stays the same.",
         shows="tokens per step where chats are alike",
         reference="He et al. 2024, REST (arXiv 2311.08252)",
         compare=(False, True),
@@ -93,8 +94,8 @@ SPECULATION = (
         scope="request",
         applies="next request",
         exactness="lossless",
-        explains="How many guesses Medusa heads and an EAGLE head make in one step, of which many are alternatives to "
-        "each other. No more than the draft length gives a single chain.",
+        explains="How many guesses Medusa heads, an EAGLE head and multi-token layers make in one step, of which many "
+        "are alternatives to each other. No more than the draft length gives a single chain, as does QUEST.",
         shows="tokens per step against the rows checked",
         reference="Miao et al. 2024, SpecInfer (arXiv 2305.09781); Cai et al. 2024, Medusa (arXiv 2401.10774)",
         compare=(4, 0),
@@ -126,8 +127,8 @@ SPECULATION = (
         applies="next request",
         exactness="lossless",
         explains="Same text keeps a guess only if it is the very token that would have been drawn without guessing. "
-        "Highest keeps as many as the model's probabilities allow, which gives other words, equally likely; typical "
-        "keeps whatever is not too unlikely, which changes what the model says.",
+        "Highest keeps as many as the model's probabilities allow, which gives other words, equally likely, that "
+        "depend on the guesses; typical keeps whatever is not too unlikely, which changes what the model says.",
         shows="share of guesses accepted",
         reference="Leviathan et al. 2023 (arXiv 2211.17192); Chen et al. 2023 (arXiv 2302.01318); Cai et al. 2024, "
         "Medusa (arXiv 2401.10774)",

@@ -7,6 +7,7 @@ import sys
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 from rich.console import Console
@@ -14,6 +15,7 @@ from rich.status import Status
 
 from engine import catalogue, config
 from engine.catalogue import OptionError
+from engine.checkpoints.heads import kind_of
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
 from engine.core.events import FinishedEvent
@@ -98,12 +100,20 @@ def run_chat(settings: ChatSettings, prompt: str | None) -> int:
             engine.set(key, value)
         _warn(console, card)
         _check_thinking(console, card, settings.thinking)
-        if settings.draft and card.draft:
-            for_request.setdefault("speculation", "draft")  # who names a draft model wants it to guess
+        if settings.draft and (named := _named(draft, card)):
+            for_request.setdefault("speculation", named)  # who names somebody wants them to guess
         chat = Chat(engine, settings, for_request, console)
         return chat.once(prompt) if prompt is not None else chat.converse()
     finally:
         engine.close()
+
+
+def _named(draft: str, card: ModelCard) -> str:
+    """Who guesses now that this draft model, or these heads, were asked for; "" where they are not in use."""
+    if card.draft or card.draft_refused:
+        return "draft" if card.draft else ""
+    kind = kind_of(Path(draft), config.copies_folder())
+    return kind if kind is not None and kind in card.heads else ""
 
 
 def harmless(text: str) -> str:

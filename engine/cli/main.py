@@ -31,7 +31,10 @@ app = typer.Typer(
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
-DRAFT_HELP = "A draft model to guess ahead (a name or a path; the bundled model brings its own, 'none' for none)."
+DRAFT_HELP = (
+    "A draft model, or Medusa or EAGLE heads, to guess ahead (a name or a path; the bundled model brings its own, "
+    "'none' for no draft model)."
+)
 
 
 @app.callback(invoke_without_command=True)

@@ -82,7 +82,7 @@ def look_beside(command: LoadModel, target: Part) -> Beside:
     """Find what may guess for the model of a load. ``command.draft`` is a draft model's path, or that of heads."""
     path = target.checkpoint.path
     given = Path(command.draft) if command.draft else None
-    copies = config.heads_folder() / "copies"
+    copies = config.copies_folder()
     are_heads = given is not None and kind_of(given, copies) is not None
     draft, refused = (None, "") if are_heads else open_draft(command.draft, target.tokenizer, command.options.context)
     name = fingerprint_of(target.checkpoint)

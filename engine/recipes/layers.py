@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from engine import config
 from engine.recipes.errors import RecipeError
 from engine.recipes.features import disk_error
+from engine.recipes.places import place_for
 from engine.recipes.target import DEFAULT_OPENING, Opening, Target
 from engine.recipes.text import passages, text_files
 from engine.speculation.layer_choice import save_choice
@@ -43,7 +42,7 @@ def choose_layers(
         found = find_layers(target.model, pieces, show)
     except ValueError as error:
         raise RecipeError(str(error)) from error
-    folder = out or _place(target)
+    folder = out or place_for(target)
     layers = target.config.num_layers
     measured = {
         "exit_agreement": [round(share, 4) for share in found.exits],
@@ -53,12 +52,3 @@ def choose_layers(
         return Chosen(found, layers, save_choice(found.choice, folder, layers, **measured))
     except OSError as error:
         raise disk_error(folder, error) from error
-
-
-def _place(target: Target) -> Path:
-    """Where a load looks."""
-    path = target.checkpoint.path
-    nearest = path / "heads" if (path / "heads").is_dir() else path
-    if path.is_dir() and os.access(nearest, os.W_OK):
-        return path / "heads"
-    return config.heads_folder() / target.fingerprint

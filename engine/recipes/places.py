@@ -22,10 +22,10 @@ UNFINISHED = "training"
 """Folder within the heads' own that holds what a run needs to go on; gone when it is done."""
 
 
-def place_for(target: Target, kind: str) -> Path:
+def place_for(target: Target, kind: str = "") -> Path:
     """``MODEL_FOLDER/heads/{kind}``, or below :func:`engine.config.heads_folder` where that cannot be written to.
 
-    A GGUF file may lie among others, so its heads go there too.
+    Without a kind: the folder of all. A GGUF file may lie among others, so its heads go there too.
     """
     model = target.checkpoint.path
     own = model / "heads" / kind

@@ -27,8 +27,8 @@ def binned(count: int) -> int:
 class Recent:
     """The last few samples of one quantity."""
 
-    def __init__(self, kept: int = KEPT) -> None:
-        self._samples: deque[tuple[int, float]] = deque(maxlen=kept)
+    def __init__(self) -> None:
+        self._samples: deque[tuple[int, float]] = deque(maxlen=KEPT)
         self.median = math.nan
 
     def add(self, step: int, value: float) -> None:

@@ -9,18 +9,14 @@ often the first guess of a chain agrees with the model; later ones read keys and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint, load_model
 from engine.core.runner import Runner, SequenceRows
 from engine.core.runners import new_runner
-from engine.memory.probe import choose_dtype
 from engine.models.base import CausalLM
 from engine.speculation.acceptance import expected_tokens
 from engine.speculation.layer_choice import LayerChoice
@@ -185,21 +181,3 @@ def find_layers(
     skip = search.best()
     choice = LayerChoice(exit_layer, skip)
     return Found(choice, samples.exits, search.agreement(skip), gains[exit_layer - 1], search.gain(skip))
-
-
-def search(
-    checkpoint_path: str | Path, texts: Sequence[str], progress: Progress, device: torch.device | None = None
-) -> Found:
-    """As :func:`find_layers`, with a model that is loaded for it.
-
-    Raises :class:`CheckpointError` with a sentence, also for texts and models that cannot be used.
-    """
-    place = device or torch.device("cpu")
-    checkpoint = Checkpoint.open(checkpoint_path)
-    tokenizer = checkpoint.tokenizer()
-    dtype, _ = choose_dtype(place, "auto")
-    model = load_model(checkpoint, place, dtype, progress=progress)
-    try:
-        return find_layers(model, [ids for text in texts if (ids := tokenizer.encode(text))], progress)
-    except ValueError as error:
-        raise CheckpointError(str(error)) from error

@@ -66,9 +66,9 @@ class NgramProposer:
     needs_hidden: frozenset[int] = frozenset()
     branches = False
 
-    def __init__(self, chats: ChatIndex | None = None) -> None:
+    def __init__(self) -> None:
         self._indexes: dict[tuple[str, int], NgramIndex] = {}
-        self._chats = chats
+        self._chats: ChatIndex | None = None
 
     def ready(self, request: Request) -> bool:
         """Whether there is something to guess now; asked before rows and pages are given out."""

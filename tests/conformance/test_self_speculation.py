@@ -21,7 +21,7 @@ from engine.protocol import ChatMessage
 from engine.sampling.params import SamplingParams
 from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_GUESS, Ask, DraftTree
-from engine.speculation.layer_search import search
+from engine.speculation.layer_search import find_layers
 from engine.speculation.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
 from engine.speculation.verifier import verify
 from engine.text.prompt import prompt_ids
@@ -175,7 +175,8 @@ def test_a_search_over_the_bundled_model_finds_layers_that_pay() -> None:
     torch.set_num_threads(1)
     stages: list[str] = []
     text = "A page holds the keys and values of sixteen tokens. " * 8
-    found = search(BUNDLED_MODEL, [text, ""], lambda stage, done: stages.append(stage))
+    ids = Checkpoint.open(BUNDLED_MODEL).tokenizer().encode(text)
+    found = find_layers(Ours(BUNDLED_MODEL).model, [ids, []], lambda stage, done: stages.append(stage))
     assert 1 <= found.choice.exit_layer < 8
     assert list(found.exits) == sorted(found.exits), "a later exit of this model is not a worse one"
     assert found.skip_gain >= 1.0

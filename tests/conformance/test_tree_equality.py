@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 import torch
 from test_cache_equality import VARIANTS
-from test_speculation_equality import EOS, Host, write_model
+from test_speculation_equality import EOS, Host, with_, write_model
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.radix_node import tokens_of
 from engine.core import stepper as stepper_module
 from engine.core.commands import SetOption, UnloadModel
 from engine.core.request import Request
@@ -174,3 +175,66 @@ def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
     )
     assert "ngram" in found[0].sources
     assert moved == []
+
+
+@pytest.mark.parametrize("sampling", list(SAMPLINGS))
+def test_limits_right_behind_an_accepted_path(host: Host, sampling: str) -> None:
+    """Guesses end before a limit, so that no path goes on behind it: the token at a limit is drawn."""
+    oracle, last = with_oracle(host), set()
+    plain = host.answer(prompts(1), SAMPLINGS[sampling])
+    for length in range(1, 14):
+        limited = with_(SAMPLINGS[sampling], max_tokens=length)
+        (found,) = guessed(host, oracle, 1, limited, plain, 256)
+        assert (found.tokens, found.reason) == (plain[0].tokens[:length], "length")
+        last.add(found.sources[-1])
+    assert "bonus" in last, "no path reached a limit"
+    assert "medusa" not in last
+
+
+@pytest.mark.parametrize("sampling", list(SAMPLINGS))
+def test_stop_strings_inside_an_accepted_path(host: Host, sampling: str) -> None:
+    oracle, last = with_oracle(host), set()
+    plain = host.answer(prompts(1), SAMPLINGS[sampling])
+    for start in range(1, 12):
+        stop = plain[0].text[start : start + 2]
+        cut = plain[0].text.find(stop)
+        (found,) = guessed(host, oracle, 1, with_(SAMPLINGS[sampling], stop=[stop]), plain, 256)
+        assert (found.text, found.reason) == (plain[0].text[:cut], "stop")
+        assert found.tokens == plain[0].tokens[: cut + 2]
+        last.add(found.sources[-1])
+    assert "medusa" in last, "no path went on behind a stop string"
+
+
+def test_the_end_of_the_text_inside_an_accepted_path(host: Host) -> None:
+    """In the truth the text goes on behind its end, so that paths through the end are there to be accepted."""
+    oracle, last = with_oracle(host), set()
+    for seed in range(8):
+        endless = Sampling(temperature=1.0, seed=seed, logit_bias={EOS: 3.0}, max_tokens=40, ignore_eos=True)
+        truth = host.answer(prompts(1), endless)
+        (found,) = guessed(host, oracle, 1, with_(endless, ignore_eos=False), truth, 256)
+        end = truth[0].tokens.index(EOS) + 1
+        assert (found.tokens, found.reason) == (truth[0].tokens[:end], "stop")
+        last.add(found.sources[-1])
+    assert "medusa" in last, "no path went on behind an end"
+
+
+@pytest.mark.parametrize("sampling", list(SAMPLINGS))
+def test_only_accepted_tokens_enter_the_prefix_tree(host: Host, sampling: str) -> None:
+    """Neither their ids nor their keys and values: texts that go on from what is kept there are those read anew."""
+    assert host.engine._stepper is not None
+    cache = host.engine._stepper.cache
+    oracle = with_oracle(host)
+    plain = host.answer(prompts(6), SAMPLINGS[sampling], prefix_cache=False)
+    cache.tree.evict(1 << 30)
+    cache.space.resize(0)
+    found = guessed(host, oracle, 6, SAMPLINGS[sampling], plain, 256)
+    texts = [[*prompt, *outcome.tokens] for prompt, outcome in zip(prompts(6), found, strict=True)]
+    kept = [
+        [token for each in reversed([*node.path()]) for key in each.keys for token in tokens_of(key)]
+        for node in cache.tree.nodes()
+    ]
+    assert all(any(text[: len(part)] == part for text in texts) for part in kept)
+    assert sum(part == text[: len(part)] for part in kept for text in texts if len(part) > len(text) - 40) >= 6
+    longer = [[*text, 5, 7] for text in texts]
+    expected = host.answer(longer, SAMPLINGS[sampling], prefix_cache=False)
+    assert [each.tokens for each in host.answer(longer, SAMPLINGS[sampling])] == [each.tokens for each in expected]

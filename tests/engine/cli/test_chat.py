@@ -5,6 +5,7 @@ import io
 import json
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NoReturn
 
 import msgspec
@@ -13,7 +14,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from engine.catalogue import OptionError
-from engine.cli.chat import Chat, ChatSettings, _check_thinking, harmless, split_switches
+from engine.cli.chat import Chat, ChatSettings, _check_thinking, _named, harmless, split_switches
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
 from engine.cli.main import app
@@ -239,6 +240,17 @@ def test_what_the_command_line_asks_of_thinking_is_checked() -> None:
     _check_thinking(console, knows, Thinking(effort="low"))
     with pytest.raises(CommandFailed, match="Use low, high"):
         _check_thinking(console, knows, Thinking(effort="most"))
+
+
+def test_who_is_named_beside_the_model_guesses() -> None:
+    heads = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide" / "heads"
+    made = card("/models/tiny")
+    with_heads = msgspec.structs.replace(made, heads=["medusa", "eagle"])
+    assert _named(str(heads / "medusa"), with_heads) == "medusa"
+    assert _named(str(heads / "eagle" / "model.safetensors"), with_heads) == "eagle"
+    assert _named(str(heads / "medusa"), msgspec.structs.replace(made, draft_refused="They cannot.")) == ""
+    assert _named(str(heads / "medusa"), made) == ""
+    assert _named("/models/small", msgspec.structs.replace(with_heads, draft="small")) == "draft"
 
 
 def test_the_context_and_the_packing_go_with_the_load(monkeypatch: pytest.MonkeyPatch) -> None:

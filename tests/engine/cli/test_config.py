@@ -44,6 +44,14 @@ def test_resolve(models: Path) -> None:
     assert config.resolve(str(models / "no-model"), None) == (str(models / "no-model"), "")
 
 
+def test_heads_in_one_file_stand_for_a_draft(models: Path) -> None:
+    heads = models / "medusa_lm_head.safetensors"
+    heads.write_bytes(b"")
+    assert config.resolve("one", str(heads)) == (str(models / "one"), str(heads))
+    with pytest.raises(ModelNotFound, match="Give the full path"):
+        config.resolve("one", heads.name)
+
+
 @pytest.mark.parametrize("name", ["two", "../models/one", "one/../one", "models/one", "~nobody/one"])
 def test_names_do_not_wander(name: str) -> None:
     with pytest.raises(ModelNotFound, match="Give the full path"):

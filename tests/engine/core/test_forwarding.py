@@ -14,7 +14,7 @@ from torch import Tensor
 
 from engine.attention.registry import Attention
 from engine.cache.kinds import KVKind
-from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
+from engine.cache.policies import PagePolicy
 from engine.cache.recent import recent_span
 from engine.core.batch import ForwardOutput
 from engine.core.buffers import BucketPolicy, powers_of_two
@@ -24,20 +24,12 @@ from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
 from engine.models.llama import Model as Llama
 from engine.speculation.base import NO_GUESS, DraftTree
+from tests.engine.speculation.target_support import KINDS, NAMES
 
 LAYERS, PAGES, EXIT = 5, 64, 2
 DEEP = replace(CONFIG, num_layers=LAYERS, windows=(None,) * LAYERS, rotary=(True,) * LAYERS, head_dim=32)
 START = 94
 """Where guesses begin: row 95 is the first with which KIVI (of 64 recent tokens) packs its first 32."""
-KINDS = [
-    (KVKind(), KeepAll()),
-    (KVKind("int8"), KeepAll()),
-    (KVKind("int4"), KeepAll()),
-    (KVKind("kivi", 2, 4, 64), KeepAll()),
-    (KVKind(), WindowWithSinks(64)),
-    (KVKind(bounds=True), Quest(48, 40)),
-]
-NAMES = [f"{kind.title} {policy.name}" for kind, policy in KINDS]
 
 
 class Host:

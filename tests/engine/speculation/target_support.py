@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.attention.registry import Attention
 from engine.cache.kinds import KVKind
-from engine.cache.policies import KeepAll, PagePolicy
+from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
 from engine.core.batch import ForwardOutput
 from engine.core.forwarding import forward_step
@@ -88,6 +88,16 @@ CONFIG = ModelConfig(
     rotary=(True,) * LAYERS,
     dtype=torch.float32,
 )
+KINDS = [
+    (KVKind(), KeepAll()),
+    (KVKind("int8"), KeepAll()),
+    (KVKind("int4"), KeepAll()),
+    (KVKind("kivi", 2, 4, 64), KeepAll()),
+    (KVKind(), WindowWithSinks(64)),
+    (KVKind(bounds=True), Quest(48, 40)),
+]
+"""Each kind of cache and each page policy."""
+NAMES = [f"{kind.title} {policy.name}" for kind, policy in KINDS]
 
 
 class CountingRunner(Runner):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 import torch
-from target_support import CONFIG, EOS, LAYERS, VOCABULARY, Target, prompt
+from target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, VOCABULARY, Target, prompt
 from torch import Tensor
 
 from engine.cache.kinds import KVKind
-from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
+from engine.cache.policies import PagePolicy
 from engine.core.runner import SequenceRows
 from engine.sampling.probabilities import probabilities
 from engine.sampling.sampler import Draw
@@ -16,15 +16,6 @@ from engine.speculation.base import NO_GUESS, Ask, Proposer
 from engine.speculation.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
 
 SKIP = frozenset({2, 4})
-KINDS = [
-    (KVKind(), KeepAll()),
-    (KVKind("int8"), KeepAll()),
-    (KVKind("int4"), KeepAll()),
-    (KVKind("kivi", 2, 4, 64), KeepAll()),
-    (KVKind(), WindowWithSinks(64)),
-    (KVKind(bounds=True), Quest(48, 40)),
-]
-NAMES = [f"{kind.title} {policy.name}" for kind, policy in KINDS]
 
 
 def leaving(target: Target, exit_layer: int = 2) -> EarlyExitProposer:

@@ -1,0 +1,31 @@
+"""Guesses from other chats: only on request, never in the text, and gone with a chat that is deleted."""
+
+from __future__ import annotations
+
+from toy_engine import ToyEngine, sequential
+
+from engine.core.commands import DropChat
+from engine.protocol import Sampling
+
+PROMPT = [(7 * i + 3) % 21 for i in range(20)]
+SAMPLING = Sampling(seed=5, temperature=1.3, max_tokens=60, ignore_eos=True)
+
+
+def held(toy: ToyEngine, chat: str, others: bool) -> int:
+    """How many guesses hold in an answer of that chat, whose text is that of plain decoding."""
+    toy.add(chat, PROMPT, SAMPLING, chat=chat, speculation="ngram", draft_length=4, ngram_chats=others)
+    toy.drain()
+    answer = toy.heard.answers[chat, 0]
+    assert answer.tokens == sequential(PROMPT, SAMPLING)[0]
+    return sum(info.source == "ngram" for info in answer.infos)
+
+
+def test_what_was_said_elsewhere_is_guessed_until_a_chat_is_deleted() -> None:
+    toy = ToyEngine()
+    alone = held(toy, "apart", False)
+    assert held(toy, "first", True) == alone, "a chat that does not take part is not guessed from"
+    assert held(toy, "second", True) > alone + 30
+    assert held(toy, "third", False) == alone
+    toy.engine.submit(DropChat("first"))
+    assert held(toy, "fourth", True) == alone
+    assert held(toy, "fifth", True) > alone + 30
