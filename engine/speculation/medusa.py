@@ -61,6 +61,7 @@ class MedusaProposer:
 
     name = "medusa"
     branches = True
+    last_row_only = True
 
     def __init__(
         self,

@@ -59,6 +59,13 @@ class Guessing:
         self.candidates: dict[str, Candidate] = {name: one for each in both for name, one in each.items()}
 
 
+@runtime_checkable
+class LastRow(Protocol):
+    """A proposer whose guesses follow from the state that drew the last token, whatever came before."""
+
+    last_row_only: bool
+
+
 class _Gained(NamedTuple):
     """A request's guesses of this step and the tokens that it gained."""
 
@@ -235,15 +242,20 @@ class Pilot:
         It gets all of them from the prompt on as long as it may be chosen: states that it missed are gone, and a head
         whose cache has a hole can guess no more. What was probed in vain ever more rarely, up to the rarest, is given
         up: then plain requests pay nothing for it. Its last probes still come; for a head that needs only the last
-        row (Medusa) states flow again shortly before them, a lagging one has nothing to say and stays away.
+        row (Medusa) states flow only while it is chosen or shortly before a probe, a lagging one has nothing to say and
+        stays away.
         """
         guessing = self._guessing(request)
         candidate = guessing.candidates.get(name) if guessing is not None else None
         if candidate is None:
             return False
-        if candidate.fixed or candidate.probing or not candidate.given_up:
+        if candidate.fixed or candidate.probing:
             return True
-        return candidate.next_probe is not None and candidate.next_probe - self._step <= _READY_BEFORE
+        soon = candidate.next_probe is not None and candidate.next_probe - self._step <= _READY_BEFORE
+        if isinstance(self._proposers[name], LastRow):
+            chosen = guessing.others.chosen if guessing is not None and guessing.others is not None else None
+            return soon or candidate is chosen or (candidate.next_probe is None and not candidate.given_up)
+        return soon or not candidate.given_up
 
     # --- who and how far -------------------------------------------------------------------------------------------
 
