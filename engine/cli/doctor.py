@@ -56,6 +56,7 @@ def run_doctor(model: str, device: str, quantise: Quantise = "none", context: in
     console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
     console.print(_facts("Versions", version_facts()))
     console.print(_facts("Compilers", compiler_facts()))
+    console.print(_facts("Folders", folder_facts()))
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
@@ -114,6 +115,17 @@ def version_facts() -> list[tuple[str, str]]:
         except metadata.PackageNotFoundError:
             facts.append((name, "not installed"))
     return facts
+
+
+def folder_facts() -> list[tuple[str, str]]:
+    """Where the user's things lie, once there are any."""
+    return [
+        ("data", str(config.heads_folder().parent)),
+        ("trained heads", str(config.heads_folder())),
+        ("cache", str(config.quantised_folder().parent)),
+        ("quantised weights", str(config.quantised_folder())),
+        ("saved chats", str(config.saved_cache_folder())),
+    ]
 
 
 def compiler_facts() -> list[tuple[str, str]]:

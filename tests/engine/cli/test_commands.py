@@ -101,6 +101,9 @@ def test_doctor(environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stderr
     for part in ("kvasir-guide", "qkv (int4)", "attention", "read bandwidth", "C compiler", "torch"):
         assert part in done.stdout
+    folders = "".join(done.stdout.split())  # a long path is folded
+    assert str(Path(environment["KVASIR_HOME"]) / "data" / "heads") in folders
+    assert str(Path(environment["KVASIR_HOME"]) / "cache" / "chats") in folders
 
 
 def test_a_port_in_use(environment: dict[str, str]) -> None:
