@@ -75,6 +75,7 @@ class MedusaProposer:
         believed = default_accuracies(heads.num_heads) if accuracies is None else accuracies
         believed = [row[:RANKS] for row in believed[: heads.num_heads]]
         self.needs_hidden = frozenset({num_layers})
+        self.deepest = heads.num_heads
         self._heads, self._layer = heads, num_layers
         self._eos_ids = frozenset(eos_ids)
         self._ranks = [len(row) for row in believed]

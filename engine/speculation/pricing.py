@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol, runtime_checkable
+
 from engine.core.options import RequestOptions
 from engine.speculation.acceptance import SIZES
 from engine.speculation.base import Proposer
@@ -22,12 +24,20 @@ def is_fixed(branches: bool, options: RequestOptions) -> bool:
     return options.draft_length > 0 or (branches and options.tree_nodes > 0)
 
 
-def shapes(branches: bool, options: RequestOptions) -> list[tuple[int, int]]:
+@runtime_checkable
+class Bounded(Protocol):
+    """A proposer that guesses so many tokens ahead at most: Medusa has a head for each."""
+
+    deepest: int
+
+
+def shapes(proposer: Proposer, options: RequestOptions) -> list[tuple[int, int]]:
     """(nodes, depth) to choose from; the user's own are kept, 0 is automatic."""
     length, nodes = options.draft_length, options.tree_nodes
-    if not branches:
+    if not proposer.branches:
         return [(depth, depth) for depth in ((length,) if length else range(1, MAX_LENGTH + 1))]
-    depths = (length,) if length else range(1, MAX_DEPTH + 1)
+    deepest = proposer.deepest if isinstance(proposer, Bounded) else MAX_LENGTH
+    depths = (min(length, deepest),) if length else range(1, min(MAX_DEPTH, deepest) + 1)
     if nodes:
         return [(nodes, depth) for depth in depths if length or depth <= nodes]
     return [(size, depth) for depth in depths for size in SIZES if size >= depth]
@@ -70,7 +80,7 @@ class Prices:
             first = max(self._guessing, min(self._guessing * FIRST_NODES, FIRST_ROWS))
             most = max(self.sequences + first, 2 * self._costs.most_rows)
             prices = []
-            wanted = shapes(proposer.branches, options)
+            wanted = shapes(proposer, options)
             plain, correction = self._costs.target(self.sequences), self.neighbours.correction(proposer.name)
             rows = {nodes: self.sequences + self._guessing * nodes for nodes, _ in wanted}
             checked = {nodes: self._costs.target(count) for nodes, count in rows.items()}

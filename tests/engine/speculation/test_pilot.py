@@ -57,12 +57,16 @@ def test_shapes() -> None:
     def options(**changes: int) -> RequestOptions:
         return RequestOptions(**changes)  # type: ignore[arg-type]
 
-    assert shapes(False, options(draft_length=5, tree_nodes=40)) == [(5, 5)]
-    assert shapes(False, options(tree_nodes=40)) == [(depth, depth) for depth in range(1, 17)]
-    assert shapes(True, options(draft_length=5, tree_nodes=40)) == [(40, 5)]
-    assert {depth for _, depth in shapes(True, options(draft_length=5))} == {5}
-    assert all(nodes == 6 and depth <= 6 for nodes, depth in shapes(True, options(tree_nodes=6)))
-    assert all(depth <= nodes <= 63 for nodes, depth in shapes(True, options()))
+    chain, tree = FakeProposer("draft", 0.8, 0.05), FakeProposer("eagle", 0.8, 0.05, branches=True)
+    assert shapes(chain, options(draft_length=5, tree_nodes=40)) == [(5, 5)]
+    assert shapes(chain, options(tree_nodes=40)) == [(depth, depth) for depth in range(1, 17)]
+    assert shapes(tree, options(draft_length=5, tree_nodes=40)) == [(40, 5)]
+    assert {depth for _, depth in shapes(tree, options(draft_length=5))} == {5}
+    assert all(nodes == 6 and depth <= 6 for nodes, depth in shapes(tree, options(tree_nodes=6)))
+    assert all(depth <= nodes <= 63 for nodes, depth in shapes(tree, options()))
+    tree.deepest = 4  # type: ignore[attr-defined]  # as Medusa says of itself
+    assert max(depth for _, depth in shapes(tree, options())) == 4
+    assert shapes(tree, options(draft_length=9, tree_nodes=40)) == [(40, 4)]
 
 
 def test_repetition_goes_first_and_the_other_guesses_elsewhere() -> None:
