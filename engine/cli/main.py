@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, cast, get_args
+from typing import Annotated, cast
 
 import typer
 
+from engine.cli.arguments import (
+    device_of,
+    draft_of,
+    dtype_of,
+    formats_of,
+    path_or_name_of,
+    programs_of,
+    quantise_of,
+    shapes_of,
+    switches_of,
+)
 from engine.cli.errors import importing, report_errors
-
-if TYPE_CHECKING:
-    from engine.bench.shapes import Shape
-    from engine.cli.models import Dtype
-    from engine.protocol import Quantise
-
-    Device = Literal["auto", "cpu", "cuda"]
 
 app = typer.Typer(
     name="kvasir",
@@ -82,17 +85,17 @@ def chat(
         from engine.protocol import Thinking
 
     settings = ChatSettings(
-        model=_path_or_name(model),
-        draft=_draft(draft),
+        model=path_or_name_of(model),
+        draft=draft_of(draft),
         system=system,
         seed=seed,
         temperature=temperature,
         max_tokens=max_tokens,
-        switches=_switches(set_ or []),
-        device=_device(device),
+        switches=switches_of(set_ or []),
+        device=device_of(device),
         stats=stats,
         raw=raw,
-        quantise=_quantise(quantise),
+        quantise=quantise_of(quantise),
         thinking=Thinking(on=thinking, effort=effort),
         context=context,
     )
@@ -117,10 +120,10 @@ def serve(
     from engine.cli.serve import run_child, run_server
     from engine.protocol import LoadOptions
 
-    chosen = None if model is None else (_path_or_name(model), _draft(draft))
+    chosen = None if model is None else (path_or_name_of(model), draft_of(draft))
     with report_errors():
-        kind = _device(device)
-        options = LoadOptions(quantise=_quantise(quantise), context=context)
+        kind = device_of(device)
+        options = LoadOptions(quantise=quantise_of(quantise), context=context)
         if child:
             raise typer.Exit(run_child(chosen, kind, options))
         raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options))
@@ -137,7 +140,7 @@ def doctor(
     from engine.cli.doctor import run_doctor
 
     with report_errors():
-        raise typer.Exit(run_doctor(_path_or_name(model), _device(device), _quantise(quantise), context))
+        raise typer.Exit(run_doctor(path_or_name_of(model), device_of(device), quantise_of(quantise), context))
 
 
 models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
@@ -162,11 +165,11 @@ def check(
 ) -> None:
     """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
     with report_errors():
-        _dtype(dtype)
+        dtype_of(dtype)
         with importing():
             from engine.cli.models import run_check
-        kind, packing = _device(device), _quantise(quantise)
-        raise typer.Exit(run_check(_path_or_name(model), tokens, dump, new_tokens, dtype, kind, packing, context))
+        kind, packing = device_of(device), quantise_of(quantise)
+        raise typer.Exit(run_check(path_or_name_of(model), tokens, dump, new_tokens, dtype, kind, packing, context))
 
 
 @models.command()
@@ -215,7 +218,7 @@ def train_heads(
     """Train heads that guess ahead for a model, on your own text. Ctrl-C saves; the same command goes on."""
     if kind not in ("medusa", "eagle", "layers"):
         raise typer.BadParameter(f"{kind!r} is none of medusa, eagle, layers.", param_hint="--kind")
-    opening = (_device(device), _dtype(dtype), _quantise(quantise))
+    opening = (device_of(device), dtype_of(dtype), quantise_of(quantise))
     with report_errors():
         with importing():
             from engine.cli.train import run_choose_layers, run_train_heads
@@ -223,7 +226,7 @@ def train_heads(
             from engine.recipes.target import Opening
             from engine.recipes.train_heads import Kind, Plan
 
-        path, _ = resolve(_path_or_name(model), "")
+        path, _ = resolve(path_or_name_of(model), "")
         if kind == "layers":
             raise typer.Exit(run_choose_layers(path, text, length, out, Opening(*opening)))
         plan = Plan(
@@ -295,91 +298,20 @@ def bench(
         alone = cache or cost or speculation
         run(
             switches=switches and formats is None and not alone,
-            shapes=[] if alone and shapes is None else _shapes(shapes),
-            programs=_programs(programs),
+            shapes=[] if alone and shapes is None else shapes_of(shapes),
+            programs=programs_of(programs),
             rounds=rounds or (2 if cache else 3 if speculation else 5),
             threads=threads,
             model=model,
             json_file=json_file,
             tokens=tokens,
-            formats=_formats(formats),
-            quantise=_quantise(quantise),
+            formats=formats_of(formats),
+            quantise=quantise_of(quantise),
             cache=cache,
             cost=cost,
             speculation=speculation,
-            draft=_draft(draft),
+            draft=draft_of(draft),
         )
-
-
-def _shapes(names: str | None) -> list[Shape] | None:
-    from engine.bench.shapes import SHAPES
-
-    return None if names is None else [SHAPES[name] for name in _listed(names, SHAPES, "--shapes")]
-
-
-def _programs(names: str | None) -> tuple[str, ...]:
-    from engine.bench.programs import COMPARED
-
-    return tuple(COMPARED if names is None else _listed(names, COMPARED, "--programs"))
-
-
-def _formats(names: str | None) -> tuple[str, ...]:
-    from engine.bench.formats import FORMATS, KNOWN
-
-    if names is None:
-        return ()
-    return tuple(FORMATS if names.strip() == "all" else _listed(names, KNOWN, "--formats"))
-
-
-def _listed(names: str, known: Collection[str], option: str) -> list[str]:
-    """Names between commas; "none" is none of them."""
-    found = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
-    for name in found:
-        if name not in known:
-            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}.", param_hint=option)
-    return found
-
-
-def _switches(texts: list[str]) -> dict[str, str]:
-    found = {}
-    for text in texts:
-        key, equals, value = text.partition("=")
-        if not (key and equals and value):
-            raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as speculation=ngram.", param_hint="--set")
-        found[key.strip()] = value.strip()
-    return found
-
-
-def _path_or_name(model: str) -> str:
-    """On a command line a path may be relative."""
-    path = Path(model).expanduser()
-    return str(path.resolve()) if model and (path.exists() or "/" in model or os.sep in model) else model
-
-
-def _draft(draft: str | None) -> str | None:
-    if draft is None:
-        return None
-    return "" if draft.lower() in ("", "none") else _path_or_name(draft)
-
-
-def _device(device: str) -> Device:
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter(f"{device!r} is not one of auto, cpu, cuda.", param_hint="--device")
-    return cast("Device", device)
-
-
-def _dtype(dtype: str) -> Dtype:
-    if dtype not in ("auto", "float32", "bfloat16", "float16"):
-        raise typer.BadParameter(f"{dtype!r} is none of auto, float32, bfloat16, float16.", param_hint="--dtype")
-    return cast("Dtype", dtype)
-
-
-def _quantise(method: str) -> Quantise:
-    from engine.protocol import Quantise
-
-    if method not in get_args(Quantise):
-        raise typer.BadParameter(f"{method!r} is not one of none, nf4, int4, int8.", param_hint="--quantise")
-    return cast("Quantise", method)
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from engine.bench.throughput import measure_shape
 from engine.bench.worker import Worker
 from engine.catalogue import CATALOGUE
 from engine.checkpoints.load import Checkpoint
-from engine.cli.main import _programs, _shapes
+from engine.cli.arguments import programs_of, shapes_of
 from engine.config import bundled_model
 from engine.memory.estimate import kv_bytes_per_token
 
@@ -213,9 +213,9 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
 
 
 def test_names_on_the_command_line() -> None:
-    assert _shapes(None) is None
-    assert _shapes("none") == []
-    assert _shapes("1b, 8b") == [ONE_B, EIGHT_B]
-    assert _programs("kvasir") == ("kvasir",)
+    assert shapes_of(None) is None
+    assert shapes_of("none") == []
+    assert shapes_of("1b, 8b") == [ONE_B, EIGHT_B]
+    assert programs_of("kvasir") == ("kvasir",)
     with pytest.raises(Exception, match="'2b' is not one of 1b, 8b"):
-        _shapes("2b")
+        shapes_of("2b")

@@ -1,0 +1,88 @@
+"""What is given on the command line, checked: each function raises typer.BadParameter with a sentence."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, cast, get_args
+
+import typer
+
+if TYPE_CHECKING:
+    from engine.bench.shapes import Shape
+    from engine.cli.models import Dtype
+    from engine.protocol import Quantise
+
+    Device = Literal["auto", "cpu", "cuda"]
+
+
+def shapes_of(names: str | None) -> list[Shape] | None:
+    from engine.bench.shapes import SHAPES
+
+    return None if names is None else [SHAPES[name] for name in _listed(names, SHAPES, "--shapes")]
+
+
+def programs_of(names: str | None) -> tuple[str, ...]:
+    from engine.bench.programs import COMPARED
+
+    return tuple(COMPARED if names is None else _listed(names, COMPARED, "--programs"))
+
+
+def formats_of(names: str | None) -> tuple[str, ...]:
+    from engine.bench.formats import FORMATS, KNOWN
+
+    if names is None:
+        return ()
+    return tuple(FORMATS if names.strip() == "all" else _listed(names, KNOWN, "--formats"))
+
+
+def _listed(names: str, known: Collection[str], option: str) -> list[str]:
+    """Names between commas; "none" is none of them."""
+    found = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
+    for name in found:
+        if name not in known:
+            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}.", param_hint=option)
+    return found
+
+
+def switches_of(texts: list[str]) -> dict[str, str]:
+    found = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not (key and equals and value):
+            raise typer.BadParameter(f"{text!r} is not KEY=VALUE, such as speculation=ngram.", param_hint="--set")
+        found[key.strip()] = value.strip()
+    return found
+
+
+def path_or_name_of(model: str) -> str:
+    """On a command line a path may be relative."""
+    path = Path(model).expanduser()
+    return str(path.resolve()) if model and (path.exists() or "/" in model or os.sep in model) else model
+
+
+def draft_of(draft: str | None) -> str | None:
+    if draft is None:
+        return None
+    return "" if draft.lower() in ("", "none") else path_or_name_of(draft)
+
+
+def device_of(device: str) -> Device:
+    if device not in ("auto", "cpu", "cuda"):
+        raise typer.BadParameter(f"{device!r} is not one of auto, cpu, cuda.", param_hint="--device")
+    return cast("Device", device)
+
+
+def dtype_of(dtype: str) -> Dtype:
+    if dtype not in ("auto", "float32", "bfloat16", "float16"):
+        raise typer.BadParameter(f"{dtype!r} is none of auto, float32, bfloat16, float16.", param_hint="--dtype")
+    return cast("Dtype", dtype)
+
+
+def quantise_of(method: str) -> Quantise:
+    from engine.protocol import Quantise
+
+    if method not in get_args(Quantise):
+        raise typer.BadParameter(f"{method!r} is not one of none, nf4, int4, int8.", param_hint="--quantise")
+    return cast("Quantise", method)
