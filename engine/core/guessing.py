@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, cast
 
 import torch
+from torch import Tensor
 
 from engine import config
 from engine.attention.registry import Attention
@@ -20,7 +21,7 @@ from engine.checkpoints.heads import KINDS, HeadFiles, HeadKind, find_heads, kin
 from engine.checkpoints.source import Packing
 from engine.core.commands import LoadModel
 from engine.core.parts import Part, open_draft
-from engine.core.runner import RunnableModel, Runner
+from engine.core.runner import RunnableModel, Runner, SequenceRows
 from engine.core.runners import fingerprint_of, new_runner
 from engine.layers.numerics import Numerics
 from engine.memory import estimate
@@ -37,6 +38,8 @@ from engine.speculation.medusa import MedusaProposer
 from engine.speculation.ngram import NgramProposer
 from engine.speculation.self_drafting import EarlyExitProposer, LayerSkipProposer
 
+_FIRST = SequenceRows([0], 0, [1], want_logits=1)
+"""One row on a page that nobody holds yet."""
 LEAST_LAYERS = 4
 """Models of fewer layers do not guess with some of them."""
 
@@ -160,13 +163,15 @@ def assemble(
 ) -> tuple[list[Proposer], list[KVStore]]:
     """All proposers of a loaded model, and the arenas that they keep beside the target's, on its page numbers.
 
-    ``runner`` is the target's; ``pages`` counts page 0.
+    ``runner`` is the target's; ``pages`` counts page 0. Whatever has weights computes once, so that the first guess
+    costs what the others do: the controller goes by it.
     """
     proposers: list[Proposer] = [NgramProposer()]
     stores: list[KVStore] = []
     draft = guessers.draft
     if draft is not None:
         small = new_runner(draft, pages, model.device)
+        small.forward([_FIRST])
         stores.append(small.kv)
         read, kept = draft.bytes_read_per_step(), _kv_bytes(draft)
         words, known = model.config.vocab_size, draft.config.vocab_size
@@ -177,11 +182,13 @@ def assemble(
         proposers.append(LayerSkipProposer(runner, model, eos_ids, kept, layers.skip))
     if guessers.medusa is not None:
         heads = guessers.medusa
+        heads.forward(_nothing(model))
         proposers.append(MedusaProposer(heads, model.num_layers, heads.accuracies, eos_ids))
     if guessers.feature is not None:
         head, arena = guessers.feature, guessers.feature.new_store(pages)
         stores.append(arena)
         own = Runner(cast(RunnableModel, head), arena, Attention(head.numerics), model.device)
+        own.forward([_FIRST], hidden_in=_nothing(model))
         proposers.append(FeatureProposer(head, own, eos_ids))
     return proposers, stores
 
@@ -203,6 +210,11 @@ def described(beside: Beside, guessers: Guessers, model: CausalLM) -> tuple[tupl
         files = beside.heads.get("eagle")
         found.append((guessers.feature.title, "the checkpoint's own" if files is None else str(files.path)))
     return tuple(found)
+
+
+def _nothing(model: CausalLM) -> Tensor:
+    """A state ``[1, hidden_size]`` of no token."""
+    return torch.zeros(1, model.config.hidden_size, dtype=model.dtype, device=model.device)
 
 
 def _kv_bytes(model: CausalLM) -> float:

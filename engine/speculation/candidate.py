@@ -21,6 +21,8 @@ PROBE_ROUNDS = 4
 PROBE_DEPTH = 3
 _PAIRS = 5
 """Pairs whose median is believed."""
+_TRIAL = 5
+"""Rounds of all requests after which a proposer is first judged."""
 _PROVEN = 64
 """Rounds after which an end is no failure: it paid for long, and the text has changed."""
 _SILENT = 4
@@ -47,6 +49,12 @@ class Standing:
         self.fails = 0
         """Probes in vain of whoever probed last."""
         self.requests = 0
+        self.rounds = 0
+
+    @property
+    def unknown(self) -> bool:
+        """Whether too few rounds were measured to judge it: the first ones cost more than those that follow."""
+        return self.rounds < _TRIAL
 
 
 class Candidate:
@@ -75,6 +83,11 @@ class Candidate:
     def young(self) -> bool:
         """Whether it has just begun, so that little is known of what it costs and gives."""
         return self._rounds < REVIEW_EVERY
+
+    @property
+    def lasts(self) -> bool:
+        """Whether it stays although it seems to lose: the user wants it, or nobody knows yet."""
+        return self.fixed or self.standing.unknown
 
     @property
     def stale_at(self) -> int:
@@ -119,6 +132,7 @@ class Candidate:
         """What became of a round that was to give so many guesses, so deep."""
         self.acceptance.observe(nodes, depth, accepted)
         self._rounds += 1
+        self.standing.rounds += 1
         self._silent = 0
         self.probe_left -= self.probing
 

@@ -74,7 +74,7 @@ class Chooser:
         while best is not None and best.estimated_at < step:
             best.estimate(prices(best), sequences, step)
             best = self._best()
-        if present is not None and (present.barred or (present.gain < LEAVE and not present.fixed)):
+        if present is not None and (present.barred or (present.gain < LEAVE and not present.lasts)):
             present.leave(step)
             present = None
         if best is not None:
