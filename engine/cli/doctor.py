@@ -193,6 +193,8 @@ def _kernel_table(loaded: LoadedModel) -> Table:
 
 def _facts(title: str, facts: list[tuple[str, str]]) -> Table:
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 2, 0, 2))
+    table.add_column()
+    table.add_column(overflow="fold")  # nothing of a path is left out
     for name, value in facts:
         table.add_row(name, value)
     return table

@@ -204,7 +204,8 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
         assert row.values[0] != row.values[1]
     cache = next(row for row in report.bundled.switches if row.key == "kv_cache")
     assert cache.values == (False, True)
-    assert report.bundled.rest > 0
+    # What a process holds may also fall meanwhile: memory of tests before this one comes free.
+    assert report.bundled.peak >= report.bundled.rest != 0
     assert [figures.shape for figures in report.shapes] == ["tiny"]
     assert msgspec.json.decode(file.read_bytes(), type=Report) == report
     shown = capsys.readouterr().out
