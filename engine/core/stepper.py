@@ -120,7 +120,10 @@ class Stepper:
         self._emit(FinishedEvent(request.id, request.answer, reason, request.usage(), timings, detail))
 
     def forget(self, chat: str) -> None:
-        """A chat was deleted: what is kept of it goes."""
+        """A chat was deleted: what is kept of it goes, and of an answer that still runs in it nothing will be kept."""
+        for request in self.requests.values():
+            if request.chat == chat:
+                request.chat, request.options = "", request.options._replace(ngram_chats=False)
         self.cache.forget(chat)
         self.pilot.forget_chats()
 

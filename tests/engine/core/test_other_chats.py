@@ -29,3 +29,15 @@ def test_what_was_said_elsewhere_is_guessed_until_a_chat_is_deleted() -> None:
     toy.engine.submit(DropChat("first"))
     assert held(toy, "fourth", True) == alone
     assert held(toy, "fifth", True) > alone + 30
+
+
+def test_an_answer_that_still_runs_in_a_deleted_chat_is_not_guessed_from() -> None:
+    toy = ToyEngine()
+    alone = held(toy, "apart", False)
+    toy.add("running", PROMPT, SAMPLING, chat="gone", speculation="ngram", draft_length=4, ngram_chats=True)
+    for _ in range(5):
+        toy.engine.step()
+    toy.engine.submit(DropChat("gone"))
+    toy.drain()
+    assert len(toy.heard.answers["running", 0].tokens) == 60
+    assert held(toy, "next", True) == alone
