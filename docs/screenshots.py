@@ -19,7 +19,8 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,24 +73,34 @@ def main() -> int:
     return 0
 
 
+@contextmanager
+def _opened(app: QApplication, home: Path) -> Iterator[tuple[Program, list[str]]]:
+    """The program with the bundled model, and what the engine has refused by now."""
+    from app.program import Program
+
+    program = Program(app, home / "kvasir.log")
+    failures: list[str] = []
+    program.link.failed.connect(lambda error: failures.append(error.message))
+    try:
+        program.theme.set_mode("dark")
+        program.window.resize(*SIZE)
+        program.window.show()
+        wait("loading the bundled model", lambda: program.link.card is not None or failures)
+        yield program, failures
+    finally:
+        program.close()
+
+
 def _shoot(app: QApplication, folder: Path, home: Path) -> None:
     from PySide6.QtTest import QTest
     from PySide6.QtWidgets import QScrollArea
 
-    from app.program import Program
     from engine.protocol import Compared, Set
 
-    program = Program(app, home / "kvasir.log")
-    window, link = program.window, program.link
-    measured: list[Compared] = []
-    link.compared.connect(measured.append)
-    failures: list[str] = []
-    link.failed.connect(lambda error: failures.append(error.message))
-    try:
-        program.theme.set_mode("dark")
-        window.resize(*SIZE)
-        window.show()
-        wait("loading the bundled model", lambda: link.card is not None)
+    with _opened(app, home) as (program, failures):
+        window, link = program.window, program.link
+        measured: list[Compared] = []
+        link.compared.connect(measured.append)
         for index, question in enumerate(QUESTIONS):
             if index == len(QUESTIONS) - 1 and link.card is not None and link.card.draft:
                 link.send(Set(key="speculation", value="draft"))
@@ -106,11 +117,7 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
         scroll.verticalScrollBar().setValue(row.y() - 60)
         window.panel.set_tint(True)
         window.panel.tint_changed.emit(True)
-        if failures:
-            raise SystemExit(f"No screenshot: {failures[0]}")
-        _grab(program, folder, "")
-    finally:
-        program.close()
+        _grab(program, folder, "", failures)
 
 
 def _shoot_speculation(app: QApplication, folder: Path, home: Path) -> None:
@@ -118,18 +125,10 @@ def _shoot_speculation(app: QApplication, folder: Path, home: Path) -> None:
     from PySide6.QtTest import QTest
     from PySide6.QtWidgets import QScrollArea
 
-    from app.program import Program
     from engine.protocol import Sampling, Set
 
-    program = Program(app, home / "kvasir.log")
-    window, link, talk = program.window, program.link, program.chat
-    failures: list[str] = []
-    link.failed.connect(lambda error: failures.append(error.message))
-    try:
-        program.theme.set_mode("dark")
-        window.resize(*SIZE)
-        window.show()
-        wait("loading the bundled model", lambda: link.card is not None)
+    with _opened(app, home) as (program, failures):
+        window, link, talk = program.window, program.link, program.chat
         assert link.card is not None
         kind = next(iter(link.card.heads), "draft" if link.card.draft else "ngram")
         for key, value in (("speculation", kind), ("ngram_first", True)):
@@ -138,16 +137,12 @@ def _shoot_speculation(app: QApplication, folder: Path, home: Path) -> None:
         for _ in range(2):
             talk.send(REPEATED)
             wait("the answer", lambda: not talk.streaming or failures)
-        if failures:
-            raise SystemExit(f"No screenshot: {failures[0]}")
         talk.toggle_tint()
         row, scroll = window.panel.row("speculation"), window.panel.findChild(QScrollArea)
         assert scroll is not None
         QTest.qWait(100)
         scroll.verticalScrollBar().setValue(row.y() - 60)
-        _grab(program, folder, "speculation-")
-    finally:
-        program.close()
+        _grab(program, folder, "speculation-", failures)
 
 
 def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
@@ -156,24 +151,18 @@ def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
     from PySide6.QtTest import QTest
     from PySide6.QtWidgets import QToolButton
 
-    from app.program import Program
     from engine.protocol import Sampling
 
-    program = Program(app, home / "kvasir.log")
-    window, talk = program.window, program.chat
+    with _opened(app, home) as (program, failures):
+        window, talk = program.window, program.chat
 
-    def ask(question: str) -> None:
-        talk.send(question)
-        wait("the answer", lambda: not talk.streaming)
+        def ask(question: str) -> None:
+            talk.send(question)
+            wait("the answer", lambda: not talk.streaming or failures)
 
-    try:
-        program.theme.set_mode("dark")
-        window.resize(*SIZE)
-        window.show()
         button = window.findChild(QToolButton, "top.cache")
         assert button is not None
         button.click()
-        wait("loading the model", lambda: program.link.card is not None)
         panes = window.cache.panes
         assert panes is not None
         behind, front = CHATS
@@ -192,14 +181,15 @@ def _shoot_cache(app: QApplication, folder: Path, home: Path) -> None:
         QTest.qWait(1500)
         QTest.mouseMove(panes.map.body, QPoint(40, 8))
         wait("what the page holds", lambda: panes.card.words)
-        _grab(program, folder, "cache-")
-    finally:
-        program.close()
+        _grab(program, folder, "cache-", failures)
 
 
-def _grab(program: Program, folder: Path, name: str) -> None:
-    """The window in both themes, as ``name``dark.png and ``name``light.png."""
+def _grab(program: Program, folder: Path, name: str, failures: list[str]) -> None:
+    """The window in both themes, as ``name``dark.png and ``name``light.png; no picture where something failed."""
     from PySide6.QtTest import QTest
+
+    if failures:
+        raise SystemExit(f"No screenshot: {failures[0]}")
 
     for mode in ("dark", "light"):
         program.theme.set_mode(mode)

@@ -19,7 +19,7 @@ from engine.core.runner import SequenceRows
 from engine.speculation.base import DraftTree
 
 
-class SplitRunner(Protocol):
+class TargetRunner(Protocol):
     """What is needed of :class:`engine.core.runner.Runner`; without early states, and without wanted ones, only
     ``forward(rows)``."""
 
@@ -35,12 +35,13 @@ class SplitRunner(Protocol):
         layers: tuple[int, int] | None = None,
         hidden_in: Tensor | None = None,
         want_hidden: frozenset[int] = frozenset(),
+        skip: frozenset[int] = frozenset(),
     ) -> ForwardOutput:
         """See :meth:`engine.core.runner.Runner.forward`."""
 
 
 def forward_step(
-    runner: SplitRunner,
+    runner: TargetRunner,
     rows: Sequence[SequenceRows],
     trees: Sequence[DraftTree],
     want_hidden: frozenset[int] = frozenset(),

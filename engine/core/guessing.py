@@ -6,6 +6,7 @@ multi-token layers of the checkpoint itself are read where they are found and fi
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple, cast
@@ -119,12 +120,11 @@ def sizes(beside: Beside, target: Part, dtype: torch.dtype, packing: Packing, dr
         kv += beside.draft.kv_bytes(dtype)
     if "medusa" in beside.heads:
         weights += beside.heads["medusa"].resident_bytes(dtype)
-    try:
-        feature = _feature(beside, target, target.checkpoint.planned(dtype, packing), packing)
-    except CheckpointError:
-        feature = None  # who reads it says why
-    if feature is not None:
-        weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
+    if _has_feature(beside, target):
+        with contextlib.suppress(CheckpointError):  # who reads it says why
+            feature = _feature(beside, target, target.checkpoint.planned(dtype, packing), packing)
+            if feature is not None:
+                weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
     return Sizes(weights, kv)
 
 
@@ -149,13 +149,16 @@ def read_heads(beside: Beside, target: Part, model: CausalLM, packing: Packing) 
 
 def _feature(beside: Beside, target: Part, model: CausalLM, packing: Packing) -> FeatureHead | None:
     """The head that goes on from the target's states, on a model in memory or planned. Raises CheckpointError."""
-    files = beside.heads.get("eagle")
+    if not _has_feature(beside, target):
+        return None
+    files, checkpoint = beside.heads.get("eagle"), target.checkpoint
     if files is not None:
         return read_eagle(files.files, files.config, model)
-    checkpoint = target.checkpoint
-    if not has_mtp(checkpoint.files.entries):
-        return None
     return MultiToken(model, checkpoint.source(model.device, model.dtype, packing, Numerics()))
+
+
+def _has_feature(beside: Beside, target: Part) -> bool:
+    return "eagle" in beside.heads or has_mtp(target.checkpoint.files.entries)
 
 
 def assemble(

@@ -11,7 +11,7 @@ import torch
 from engine.cache.kinds import KVKind
 from engine.cache.store import KVStore
 from engine.core.batch import ForwardOutput
-from engine.core.forwarding import SplitRunner
+from engine.core.forwarding import TargetRunner
 from engine.core.runner import SequenceRows
 from engine.layers.numerics import Numerics
 from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling
@@ -42,7 +42,7 @@ class LoadedModel:
 
     card: ModelCard
     fit: Fit
-    runner: SplitRunner
+    runner: TargetRunner
     device: torch.device
     pages: int
     limit: int

@@ -197,7 +197,8 @@ class Stepper:
         logits, hidden = forward_step(self.model.runner, rows, trees, wanted)
         guesses = [tree for _, tree in judged]
         verdicts = judge_all([request.acceptance for request, _ in judged], guesses, logits, draws)
-        logprobs = log_probs(logits, draws, drawn_tokens(guesses, verdicts))
+        asked = any(draw.params.logprobs is not None for draw in draws)
+        logprobs = log_probs(logits, draws, drawn_tokens(guesses, verdicts) if asked else ())
         # Building the batch is the host's work, although it happens inside the call.
         return _Forwarded(verdicts, logprobs, hidden, time.perf_counter() - began - self.model.runner.batch_seconds)
 

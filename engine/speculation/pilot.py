@@ -104,6 +104,7 @@ class Pilot:
         self._measuring = False
         self._allowance = _MOST_ALLOWED / 4
         self._favourite = ""
+        self._following: dict[str, set[tuple[str, int]]] = {}  # of this step, by proposer that reads states
 
     # --- the order of a step ---------------------------------------------------------------------------------------
 
@@ -213,26 +214,22 @@ class Pilot:
 
     def needs_hidden(self, slices: Sequence[Slice[Request]]) -> frozenset[int]:
         """The layers whose input states :meth:`see` wants of this step."""
-        layers = (
-            proposer.needs_hidden
-            for proposer in self._proposers.values()
-            if proposer.needs_hidden and any(self._follows(proposer.name, piece.sequence) for piece in slices)
+        self._following = {
+            name: {piece.sequence.owner for piece in slices if self._follows(name, piece.sequence)}
+            for name, proposer in self._proposers.items()
+            if proposer.needs_hidden
+        }
+        return frozenset().union(
+            *(self._proposers[name].needs_hidden for name, mine in self._following.items() if mine)
         )
-        return frozenset().union(*layers)
 
     def see(self, seen: Sequence[Seen]) -> None:
         """Rows of this step that are part of their requests now, with the states that were asked for."""
-        for name, proposer in self._proposers.items():
-            if not proposer.needs_hidden:
-                continue
-            mine = [
-                each
-                for each in seen
-                if proposer.needs_hidden <= each.hidden.keys() and self._follows(name, each.request)
-            ]
+        for name, owners in self._following.items():
+            mine = [each for each in seen if each.request.owner in owners]
             try:
                 if mine:
-                    proposer.see(mine)
+                    self._proposers[name].see(mine)
             except Exception as error:
                 _forgive(name, error)
 

@@ -16,30 +16,15 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.core.batch import ForwardOutput
+from engine.core.forwarding import TargetRunner
 from engine.core.request import Request
 from engine.core.runner import SequenceRows
 from engine.speculation.base import Ask, DraftTree, Seen, Work
 from engine.speculation.chains import Chains
 
 
-class TargetRunner(Protocol):
-    """What is needed of :class:`engine.core.runner.Runner`."""
-
-    batch_seconds: float
-
-    @property
-    def num_layers(self) -> int: ...
-
-    def forward(
-        self,
-        rows: Sequence[SequenceRows],
-        *,
-        layers: tuple[int, int] | None = None,
-        want_hidden: frozenset[int] = frozenset(),
-        skip: frozenset[int] = frozenset(),
-    ) -> ForwardOutput:
-        """See :meth:`engine.core.runner.Runner.forward`."""
+class DraftingRunner(TargetRunner, Protocol):
+    """What is needed of the target's :class:`engine.core.runner.Runner` besides."""
 
     def logits(self, hidden: Tensor) -> Tensor:
         """See :meth:`engine.core.runner.Runner.logits`."""
@@ -64,7 +49,7 @@ class SelfDrafting:
     branches = False
 
     def __init__(
-        self, runner: TargetRunner, weights: Weights, eos_ids: Collection[int], kv_bytes_per_token: float
+        self, runner: DraftingRunner, weights: Weights, eos_ids: Collection[int], kv_bytes_per_token: float
     ) -> None:
         """``runner`` and ``weights`` are the target's, ``kv_bytes_per_token`` is that of all its layers."""
         self._runner, self._weights, self._eos_ids = runner, weights, frozenset(eos_ids)
@@ -111,7 +96,7 @@ class EarlyExitProposer(SelfDrafting):
 
     def __init__(
         self,
-        runner: TargetRunner,
+        runner: DraftingRunner,
         weights: Weights,
         eos_ids: Collection[int],
         kv_bytes_per_token: float,
@@ -168,7 +153,7 @@ class LayerSkipProposer(SelfDrafting):
 
     def __init__(
         self,
-        runner: TargetRunner,
+        runner: DraftingRunner,
         weights: Weights,
         eos_ids: Collection[int],
         kv_bytes_per_token: float,

@@ -15,16 +15,11 @@ from engine.speculation import ratio, typical
 from engine.speculation.base import DraftTree
 from engine.speculation.verdict import Verdict, children_of, source_after
 
-__all__ = ["Verdict", "drawn_tokens", "judge", "judge_all", "verify"]
+__all__ = ["Verdict", "drawn_tokens", "judge_all", "verify"]
 
 _TESTS = {"ratio": ratio.judge, "typical": typical.judge}
 _BLOCK = 1 << 24
 """Probabilities held at a time: 64 MiB of float32."""
-
-
-def judge(mode: str, tree: DraftTree, logits: Tensor, draws: Sequence[Draw]) -> Verdict:
-    """Judge one tree; see :func:`judge_all`."""
-    return judge_all([mode], [tree], logits, draws)[0]
 
 
 def judge_all(modes: Sequence[str], trees: Sequence[DraftTree], logits: Tensor, draws: Sequence[Draw]) -> list[Verdict]:

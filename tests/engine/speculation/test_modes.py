@@ -15,11 +15,16 @@ from engine.sampling.sampler import Draw, sample
 from engine.speculation.base import NO_GUESS, DraftTree
 from engine.speculation.drawing import draw_next
 from engine.speculation.typical import DELTA, EPSILON
-from engine.speculation.verifier import Verdict, drawn_tokens, judge, judge_all, verify
+from engine.speculation.verifier import Verdict, drawn_tokens, judge_all, verify
 
 VOCABULARY = 40
 WARM = SamplingParams(seed=5, temperature=0.8, top_p=0.9)
 GREEDY = SamplingParams(seed=5, temperature=0.0)
+
+
+def judge(mode: str, tree: DraftTree, logits: torch.Tensor, draws: list[Draw]) -> Verdict:
+    """One tree alone."""
+    return judge_all([mode], [tree], logits, draws)[0]
 
 
 def rows_for(tree: DraftTree, params: SamplingParams, tokens: Sequence[int] = (1, 2)) -> list[Draw]:
