@@ -121,6 +121,9 @@ def test_a_chat_is_forgotten(client: Client, running: Running) -> None:
     client.send(p.ForgetChat(chat="c1"))
     client.send(p.MeasureCost(id="m", prompt="", chat="c1"))
     assert client.until(p.Error).code == "unknown_chat"
+    until = time.monotonic() + 10  # the engine hears of it in a thread of its own
+    while DropChat("c1") not in running.engine.seen and time.monotonic() < until:
+        time.sleep(0.01)
     assert DropChat("c1") in running.engine.seen
 
 
