@@ -10,6 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
+from pathlib import Path
 from typing import IO
 
 import msgspec
@@ -148,4 +149,12 @@ def _spell(code: int) -> str:
 
 def default_command() -> list[str]:
     """The engine of this installation, as a child of the window."""
-    return [sys.executable, "-m", "engine.cli.main", "serve", "--child"]
+    return [*engine_command(), "serve", "--child"]
+
+
+def engine_command() -> list[str]:
+    """The engine's command line: a program beside the window's when packaged, else a module of the same Python."""
+    if getattr(sys, "frozen", False):
+        suffix = ".exe" if sys.platform == "win32" else ""
+        return [str(Path(sys.executable).resolve().with_name("kvasir-engine" + suffix))]
+    return [sys.executable, "-m", "engine.cli.main"]

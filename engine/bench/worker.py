@@ -16,6 +16,7 @@ import msgspec
 
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.bench.programs import PROGRAMS, REQUIRES, Speed
+from engine.installation import module_command
 
 
 class LoadFigures(msgspec.Struct, frozen=True):
@@ -44,7 +45,7 @@ class Worker:
     """A handle on the process. Raises RuntimeError with the process's last words when it fails."""
 
     def __init__(self, name: str, model: Path, threads: int) -> None:
-        command = [sys.executable, "-m", "engine.bench.worker", name, str(model), str(threads)]
+        command = [*module_command("engine.bench.worker"), name, str(model), str(threads)]
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
         self.name = name
         self._process = subprocess.Popen(

@@ -314,6 +314,17 @@ def bench(
         )
 
 
+@app.command("run-module", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def run_module(context: typer.Context, module: Annotated[str, typer.Argument()]) -> None:
+    """Run a module of Kvasir's as ``python -m`` does, where there is no Python to be seen."""
+    import runpy
+
+    if not module.startswith("engine."):
+        raise typer.BadParameter(f"{module!r} is no module of Kvasir's.")
+    sys.argv = [module, *context.args]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 def main() -> None:
     """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 
+from engine.installation import packaged, program
+
 NO_DISPLAY = (
     "kvasir: There is no display for the window. "
     "Use `kvasir chat` in this terminal, or `kvasir serve` for other programs."
@@ -24,7 +26,7 @@ def open_window() -> int:
     if not has_display():
         print(NO_DISPLAY, file=sys.stderr)
         return 2
-    command = [sys.executable, "-m", "app"]
+    command = [str(program("kvasir-window"))] if packaged() else [sys.executable, "-m", "app"]
     if os.name == "posix":
         os.execv(command[0], command)
     try:

@@ -65,6 +65,15 @@ from engine.protocol.from_engine import (
     Unloaded,
     Welcome,
 )
+from engine.protocol.gpu import (
+    PackProgress,
+    PackReport,
+    PackResult,
+    PackStage,
+    PackState,
+    PackStatus,
+    decode_pack_report,
+)
 from engine.protocol.records import (
     ChatMessage,
     Device,
@@ -167,6 +176,13 @@ __all__ = [
     "Welcome",
     "decode_from_engine",
     "decode_ready",
+    "decode_pack_report",
+    "PackProgress",
+    "PackReport",
+    "PackResult",
+    "PackStage",
+    "PackState",
+    "PackStatus",
     "decode_to_engine",
     "encode",
 ]

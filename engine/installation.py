@@ -1,0 +1,65 @@
+"""What kind of installation this is: a packaged program with its tools beside it, or a Python environment.
+
+Standard library only: the command line reads it before anything else.
+
+A packaged Kvasir is one folder::
+
+    kvasir  kvasir-window  kvasir-engine    the programs
+    _internal/                              what they share; engine/ lies there as source too, assets/ beside it
+    python/                                 a CPython of the programs' own version, for GPU packs
+    tools/uv                                makes GPU packs
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+WINDOWS = sys.platform == "win32"
+
+
+def packaged() -> bool:
+    """Whether this is one of the packaged programs."""
+    return bool(getattr(sys, "frozen", False))
+
+
+def program_folder() -> Path | None:
+    """The folder of the packaged programs, None in a Python environment."""
+    return Path(sys.executable).resolve().parent if packaged() else None
+
+
+def program(name: str) -> Path:
+    """The packaged program ``name``, such as "kvasir-engine". Raises RuntimeError in a Python environment."""
+    folder = program_folder()
+    if folder is None:
+        raise RuntimeError("there are no packaged programs in a Python environment")
+    return folder / (name + ".exe" if WINDOWS else name)
+
+
+def engine_command() -> list[str]:
+    """How the command line of this installation is started from another process; arguments follow."""
+    return [str(program("kvasir-engine"))] if packaged() else [sys.executable, "-m", "engine.cli.main"]
+
+
+def module_command(module: str) -> list[str]:
+    """How a module of Kvasir's is run in a process of its own, as by ``python -m``; arguments follow."""
+    return [*engine_command(), "run-module", module] if packaged() else [sys.executable, "-m", module]
+
+
+def python() -> Path:
+    """The interpreter that a GPU pack's environment is made with and that its engine runs in."""
+    folder = program_folder()
+    if folder is None:
+        return Path(sys.executable)
+    return folder / "python" / ("python.exe" if WINDOWS else f"bin/python3.{sys.version_info.minor}")
+
+
+def uv() -> Path | None:
+    """The uv that comes with the packaged program; None in a Python environment, where one on the PATH serves."""
+    folder = program_folder()
+    return None if folder is None else folder / "tools" / ("uv.exe" if WINDOWS else "uv")
+
+
+def sources() -> Path:
+    """The folder that holds engine/ and assets/."""
+    return Path(__file__).resolve().parent.parent

@@ -1,0 +1,65 @@
+"""What `kvasir gpu … --json` prints, one object a line: the window runs that command to look after GPU packs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.protocol.base import Message
+
+PackState = Literal["none", "partial", "installed", "broken"]
+"""``partial``: a download that was stopped and can go on. ``broken``: its self-test failed, or files are missing."""
+PackStage = Literal["checking", "downloading", "installing", "testing"]
+
+
+class PackStatus(Message, frozen=True):
+    """``kvasir gpu status``."""
+
+    gpu: str = ""
+    """The GPU that a pack would serve, such as "NVIDIA GeForce RTX 4090"; "" when none was found."""
+    driver: str = ""
+    kind: str = ""
+    """The pack that fits it: cuda13, cuda12 or rocm; "" when none does."""
+    refused: str = ""
+    """Why none fits, or why none can be installed here, as a sentence."""
+    state: PackState = "none"
+    active: bool = False
+    """Whether the engine is started from it."""
+    reason: str = ""
+    """Why an installed pack is not used, as a sentence."""
+    download_bytes: int = 0
+    """What is still to be fetched."""
+    disk_bytes: int = 0
+    """What it takes on the disk in the end."""
+    free_bytes: int = 0
+    """What is free where it would lie."""
+    folder: str = ""
+    others: list[str] = []
+    """Folders of packs that this version does not use any more, and that can be removed."""
+
+
+class PackProgress(Message, frozen=True):
+    """While installing. ``total`` 0: not known."""
+
+    stage: PackStage
+    done: int = 0
+    total: int = 0
+    """Bytes while downloading, else steps."""
+    sentence: str = ""
+
+
+class PackResult(Message, frozen=True):
+    """The last line of every command that changes something."""
+
+    ok: bool
+    sentence: str
+
+
+PackReport = PackStatus | PackProgress | PackResult
+_DECODER = msgspec.json.Decoder(PackReport)
+
+
+def decode_pack_report(line: str) -> PackReport:
+    """One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""
+    return _DECODER.decode(line)
