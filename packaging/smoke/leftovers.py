@@ -1,0 +1,61 @@
+"""What a package leaves behind, on the system and in the home."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from smoke.listing import (
+    OTHERS_CACHES,
+    Listing,
+    compare,
+    files_only,
+    listing,
+    naming,
+    owned,
+    unexplained,
+)
+from smoke.report import Report
+
+WORD = b"kvasir"
+OURS = tuple(f"/home/u/{folder}/kvasir/" for folder in (".config", ".local/share", ".local/state", ".cache"))
+"""Where a user's Kvasir keeps what it keeps (docs/using.md, "Where files are")."""
+
+
+def check_system(report: Report, root: Path, before: Listing, shipped: set[str]) -> None:
+    """Outside homes nothing of ours is left; ``shipped`` is what the package had installed."""
+    after = listing(root)
+    difference = compare(before, after)
+    others = owned(root)
+    left = sorted(path for path in shipped & after.keys() if path not in others and path not in before)
+    report.check(not left, "every file and folder of the package is gone", few(left))
+    strange = unexplained(difference.added, others)
+    report.check(not strange, "nothing else appeared that belongs to nobody", few(strange))
+    gone = unexplained(difference.removed, set())
+    report.check(not gone, "nothing of the system is missing", few(gone))
+    altered = unexplained(difference.changed, others)
+    report.check(not altered, "nothing of the system was changed", few(altered))
+    touched = [path for path in difference.added + difference.changed if not path.startswith(("/home/", "/var/l"))]
+    ours = naming(root, files_only(touched, after), WORD)
+    report.check(not ours, "no cache of menus, types or icons names Kvasir", few(ours))
+
+
+def check_home(report: Report, root: Path, before: Listing, empty: bool) -> None:
+    """The home holds what the user has made and no more; nothing at all if ``empty``. What is there is printed."""
+    after = listing(root, "home/u")
+    added = compare(before, after).added
+    files = [path for path in files_only(added, after) if not OTHERS_CACHES.search(path)]
+    report.note("left in the home:\n" + ("\n".join(f"{after[path].size:9,} {path}" for path in files) or "nothing"))
+    if empty:
+        folders = [path for path in added if (path + "/").startswith(OURS)]
+        report.check(not files and not folders, "the home is as it was", few(files + folders))
+    else:
+        kept = any(path.endswith("/history.db") for path in files)
+        report.check(kept, "the chats are kept", few(files))
+        strange = [path for path in files if not path.startswith(OURS)]
+        report.check(not strange, "nothing lies beside Kvasir's own folders", few(strange))
+    lost = compare(before, after)
+    report.check(not lost.removed and not lost.changed, "nothing else of the home was touched", str(lost))
+
+
+def few(paths: list[str], most: int = 25) -> str:
+    return "\n".join(paths[:most]) + (f"\n… and {len(paths) - most} more" if len(paths) > most else "")
