@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-all lint native bench gpu-check screenshots clean
+.PHONY: run test test-all lint native bench gpu-check screenshots test-package measure-startup clean
 
 run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
@@ -41,6 +41,14 @@ gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
 	$(GPU_PYTHON) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch finds no CUDA GPU here.")'
 	status=0; $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir=. -q tests/gpu || status=1; \
 	$(GPU_PYTHON) -m engine.cli.main bench --rounds $(GPU_ROUNDS) --json $(GPU_FIGURES) && exit $$status
+
+# The built files of dist/ on clean Debian systems, and how long they take to start. As root; see packaging/smoke/README.md.
+# SMOKE names parts and options, such as SMOKE="--only deb-trixie --keep".
+test-package:
+	$(PYTHON) packaging/smoke/run.py $(SMOKE)
+
+measure-startup: $(STAMP) native
+	$(PYTHON) packaging/smoke/startup.py $(SMOKE)
 
 screenshots: $(STAMP) native qt-libraries
 	QT_QPA_PLATFORM=offscreen $(BIN)/python docs/screenshots.py

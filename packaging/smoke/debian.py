@@ -31,16 +31,45 @@ def installed(root: Path) -> dict[str, str]:
     return found
 
 
-def install(roots: Roots, sandbox: Sandbox, suite: str, deb: Path) -> list[str]:
-    """With apt and no recommendations; which packages came. Raises RuntimeError with what apt said."""
-    before = installed(sandbox.root)
+def to_be_installed(simulation: str) -> list[str]:
+    """Packages that ``apt-get install --simulate`` would bring."""
+    return sorted(set(re.findall(r"^Inst (\S+)", simulation, re.MULTILINE)))
+
+
+@contextlib.contextmanager
+def brought_in(sandbox: Sandbox, deb: Path) -> Iterator[str]:
+    """The package in the system's /tmp; its path there."""
     inside = sandbox.root / "tmp" / deb.name
     shutil.copyfile(deb, inside)
     try:
-        roots.apt(sandbox, suite, ["install", "--no-install-recommends", f"/tmp/{deb.name}"])
+        yield f"/tmp/{deb.name}"
     finally:
         inside.unlink()
+
+
+def install_dependencies(roots: Roots, sandbox: Sandbox, suite: str, deb: Path) -> list[str]:
+    """What apt says that the package needs, without the package: the system is compared with this after a removal.
+
+    Raises RuntimeError with what apt said.
+    """
+    with brought_in(sandbox, deb) as path:
+        done = roots.apt(sandbox, suite, ["install", "--simulate", "--no-install-recommends", path])
+    names = [name for name in to_be_installed(done.out) if name != PACKAGE]
+    roots.apt(sandbox, suite, ["install", "--no-install-recommends", *names])
+    return names
+
+
+def install(roots: Roots, sandbox: Sandbox, suite: str, deb: Path) -> list[str]:
+    """With apt and no recommendations; which packages came. Raises RuntimeError with what apt said."""
+    before = installed(sandbox.root)
+    with brought_in(sandbox, deb) as path:
+        roots.apt(sandbox, suite, ["install", "--no-install-recommends", path])
     return sorted(installed(sandbox.root).keys() - before.keys())
+
+
+def shipped(root: Path) -> set[str]:
+    """Every file and folder that the installed package has."""
+    return set((root / f"var/lib/dpkg/info/{PACKAGE}.list").read_text().splitlines())
 
 
 def uninstall(roots: Roots, sandbox: Sandbox, suite: str) -> None:

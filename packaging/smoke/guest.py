@@ -140,16 +140,19 @@ def main() -> int:
     # The host's /proc shows the host's processes; ours is wanted.
     mount("proc", Path("/proc"), "proc")
     root = furnish(spec)
+    began = time.monotonic()
+    Path(spec["began"]).write_text(str(began))
     child = os.fork()
     if child == 0:
         become(spec, root)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda received, _: os.kill(child, received))
     code = wait_for(child)
+    seconds = time.monotonic() - began
     until = time.monotonic() + LEFT_AFTER_S
     while others() and time.monotonic() < until:
         time.sleep(0.05)
-    report = {"code": code, "left": list(others().values())}
+    report = {"code": code, "seconds": seconds, "left": list(others().values())}
     Path(spec["report"]).write_text(json.dumps(report))
     return 0
 

@@ -1,4 +1,4 @@
-"""What is on a system before and after: listings, what differs, and whose it is."""
+"""What is on a system before and after: listings, and what differs."""
 
 from __future__ import annotations
 
@@ -72,29 +72,12 @@ def compare(before: Listing, after: Listing) -> Difference:
     )
 
 
-def owned(root: Path, without: str = "") -> set[str]:
-    """What dpkg says belongs to the packages of the system in ``root``, but for the package ``without``."""
-    paths: set[str] = set()
-    for file in (root / "var/lib/dpkg/info").glob("*.list"):
-        if file.stem.split(":")[0] != without:
-            paths |= set(file.read_text().splitlines())
-    return paths | {merged(path) for path in paths}
-
-
-def merged(path: str) -> str:
-    """Where a path of a package lies on a system whose /bin and /lib are links into /usr."""
-    return "/usr" + path if re.match(r"/(bin|sbin|lib|lib32|lib64|libx32)/", path) else path
-
-
-def unexplained(paths: Iterable[str], belongs: set[str]) -> list[str]:
-    """Those that no package owns and that no tool of the system makes. Homes are another matter."""
+def unexplained(paths: Iterable[str]) -> list[str]:
+    """Those that no tool of the system makes. Homes are another matter."""
     return [
         path
         for path in paths
-        if path not in belongs
-        and not SYSTEM_RECORDS.search(path)
-        and not MADE_BY_TRIGGERS.search(path)
-        and not path.startswith(("/home/", "/root"))
+        if not SYSTEM_RECORDS.search(path) and not MADE_BY_TRIGGERS.search(path) and not path.startswith("/home/")
     ]
 
 

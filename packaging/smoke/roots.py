@@ -67,7 +67,6 @@ class Roots:
         policy = tree / "usr/sbin/policy-rc.d"
         policy.write_text("#!/bin/sh\nexit 101\n")
         policy.chmod(0o755)
-        (tree / "tmp/.X11-unix").mkdir(mode=0o1777, exist_ok=True)
         sandbox = self.sandbox(tree)
         self.apt(sandbox, suite, ["update"])
         sandbox.run(["useradd", "--create-home", "--uid", str(UID), "--shell", "/bin/bash", USER], as_root=True)
@@ -80,6 +79,8 @@ class Roots:
         remove(tree)
         tree.mkdir(parents=True)
         run(["tar", "-C", str(tree), "--numeric-owner", "-xpf", str(archive)])
+        for folder in ("tmp/.X11-unix", f"run/user/{UID}"):  # what is mounted upon when a program runs
+            (tree / folder).mkdir(parents=True, exist_ok=True)
         try:
             yield self.sandbox(tree)
         finally:
@@ -115,8 +116,10 @@ def run(command: Sequence[str]) -> None:
 
 def remove(tree: Path) -> None:
     """Also where folders cannot be written. Nothing is mounted below it: mounts end with the process inside."""
-    if tree.exists():
+    if tree.is_dir() and not tree.is_symlink():
         mounted = [line for line in Path("/proc/self/mountinfo").read_text().splitlines() if f" {tree}/" in line]
         if mounted:
             raise RuntimeError(f"{tree} is not removed: something is mounted below it: {mounted}")
         shutil.rmtree(tree)
+    else:
+        tree.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -62,7 +61,6 @@ def main() -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupted)
-    shutil.rmtree(arguments.build / "smoke", ignore_errors=True)
     report = Report()
     forbidden = parts.forbidden_paths(arguments.dist, arguments.python, arguments.forbid)
     build = arguments.build.resolve()

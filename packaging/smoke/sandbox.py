@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -131,13 +130,13 @@ class Running:
     def __init__(self, spec: dict) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="kvasir-smoke-")
         folder = Path(self._folder.name)
-        self._report = folder / "report.json"
-        (folder / "spec.json").write_text(json.dumps({**spec, "report": str(self._report)}))
+        self._report, self._began = folder / "report.json", folder / "began"
+        files = {"report": str(self._report), "began": str(self._began)}
+        (folder / "spec.json").write_text(json.dumps({**spec, **files}))
         self._out, self._err = folder / "out", folder / "err"
         unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
         if not spec["network"]:
             unshare.append("--net")
-        self.started = time.monotonic()
         with self._out.open("wb") as out, self._err.open("wb") as err:
             self._process = subprocess.Popen(
                 [*unshare, "--", sys.executable, str(GUEST), str(folder / "spec.json")],
@@ -147,6 +146,11 @@ class Running:
                 start_new_session=True,
                 preexec_fn=die_with_parent,
             )
+
+    @property
+    def began(self) -> float:
+        """When the command itself was started, on the monotonic clock. Raises FileNotFoundError before that."""
+        return float(self._began.read_text())
 
     @property
     def alive(self) -> bool:
@@ -190,7 +194,7 @@ class Running:
         if not self._report.exists():
             raise RuntimeError(f"The closed-off system failed: {self.err[-4000:] or self.out[-4000:]}")
         report = json.loads(self._report.read_text())
-        return Done(report["code"], self.out, self.err, report["left"], time.monotonic() - self.started)
+        return Done(report["code"], self.out, self.err, report["left"], report["seconds"])
 
     def end(self) -> None:
         """Everything inside is killed."""

@@ -34,4 +34,6 @@ def interpreter(python: Path) -> tuple[Bind, ...]:
 
 def checkout(python: Path, root: Path, folder: Path) -> tuple[Sandbox, Programs]:
     """``root`` run by ``python``, with a home of its own below ``folder``."""
-    return on_this_machine(folder, interpreter(python)), from_source(str(python), str(root))
+    environment = python.parent.parent
+    seen = [Bind(path, str(path)) for path in dict.fromkeys([root, environment])]  # also where homes are hidden
+    return on_this_machine(folder, (*seen, *interpreter(python))), from_source(str(python), str(root))

@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from smoke.dialogue import QUESTION, SENSE
+from smoke.dialogue import QUESTION, sensible
 from smoke.programs import Programs
 from smoke.report import Report
 from smoke.sandbox import Done, Running, Sandbox
@@ -30,8 +30,9 @@ def command_line(report: Report, sandbox: Sandbox, programs: Programs, version: 
     report.figure("--version", f"{done.seconds:.1f} s")
     done = kvasir("chat", "--prompt", QUESTION)
     report.note(f"kvasir chat --prompt: {done.out.strip()}")
-    sensible = len({word.lower() for word in SENSE.findall(done.out)}) >= 2
-    report.check(done.code == 0 and sensible, "kvasir chat answers sensibly", f"exit code {done.code}\n{done.text}")
+    report.check(
+        done.code == 0 and sensible(done.out), "kvasir chat answers sensibly", f"exit code {done.code}\n{done.text}"
+    )
     report.check("Traceback" not in done.text, "without a traceback", done.err)
     done = kvasir("doctor")
     report.note(done.text.strip())
@@ -51,7 +52,7 @@ def server(report: Report, sandbox: Sandbox, programs: Programs) -> None:
     command = [*programs.kvasir, "serve", "--port", "0"]
     with sandbox.start(command, cwd=programs.cwd) as running:
         address, token_file = wait_for_address(running)
-        report.figure("serve", f"{time.monotonic() - running.started:.1f} s until it listens")
+        report.figure("serve", f"{time.monotonic() - running.began:.1f} s until it listens")
         token = running.file(sandbox.root, token_file)
         report.check(token.stat().st_mode & 0o077 == 0, "the token is for its owner only")
         body = {"model": "kvasir-guide", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 200}
@@ -61,8 +62,7 @@ def server(report: Report, sandbox: Sandbox, programs: Programs) -> None:
         status, reply = ask(running, url, token.read_text().strip(), body)
         text = json.loads(reply)["choices"][0]["message"]["content"] if status == 200 else reply
         report.note(f"POST /v1/chat/completions: {text}")
-        sensible = len({word.lower() for word in SENSE.findall(text)}) >= 2
-        report.check(status == 200 and sensible, "it answers sensibly over HTTP", f"{status} {text}")
+        report.check(status == 200 and sensible(text), "it answers sensibly over HTTP", f"{status} {text}")
         running.send(signal.SIGTERM)
         done = running.wait(30.0)
         report.check(done.code == 0, "SIGTERM ends it with exit code 0", f"{done.code} {done.text[-1500:]}")

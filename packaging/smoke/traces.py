@@ -20,7 +20,7 @@ _APPENDED = b"MEI\014\013\012\013\016"
 
 
 @contextlib.contextmanager
-def members(package: Path) -> Iterator[Iterator[tuple[str, IO[bytes]]]]:
+def members(package: Path) -> Iterator[Iterator[tuple[str, IO[bytes] | None]]]:
     """The files of a .deb or a .tar.zst with their names, one after the other, as a stream."""
     command = (
         ["dpkg-deb", "--fsys-tarfile", str(package)] if package.suffix == ".deb" else ["zstd", "-dcq", str(package)]
@@ -28,7 +28,7 @@ def members(package: Path) -> Iterator[Iterator[tuple[str, IO[bytes]]]]:
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         with tarfile.open(fileobj=process.stdout, mode="r|") as archive:
-            yield ((member.name, file) for member in archive if (file := archive.extractfile(member)) is not None)
+            yield ((member.name, archive.extractfile(member)) for member in archive if member.isfile())
         process.stdout.read()
     if process.returncode:
         raise RuntimeError(f"{command[0]} ended with exit code {process.returncode}")
@@ -73,17 +73,18 @@ def holding(files: Iterable[tuple[str, bytes]], words: list[bytes]) -> Iterator[
     pattern = re.compile(b"|".join(re.escape(word) for word in words))
     for name, data in files:
         if match := pattern.search(data):
-            yield name, data[max(0, match.start() - 20) : match.end() + 60].decode(errors="replace")
+            around = data[max(0, match.start() - 20) : match.end() + 60].decode("ascii", errors="replace")
+            yield name, "".join(c if c.isascii() and c.isprintable() else "." for c in around)
 
 
 def traces(package: Path, words: list[bytes]) -> tuple[int, list[str]]:
     """How many files were read, what is packed inside of files included, and those that hold one of ``words``."""
     read = 0
 
-    def everything(found: Iterator[tuple[str, IO[bytes]]]) -> Iterator[tuple[str, bytes]]:
+    def everything(found: Iterator[tuple[str, IO[bytes] | None]]) -> Iterator[tuple[str, bytes]]:
         nonlocal read
         for name, file in found:
-            data = file.read()
+            data = file.read() if file else b""
             for pair in ((name, data), *packed_inside(name, data)):
                 read += 1
                 yield pair
