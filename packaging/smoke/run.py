@@ -59,7 +59,7 @@ def main() -> int:
     if problems := obstacles():
         sys.stderr.write("\n".join(problems) + "\n")
         return 2
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupted)
     report = Report()
     forbidden = parts.forbidden_paths(arguments.dist, arguments.python, arguments.forbid)
