@@ -79,7 +79,7 @@ def forget_prefix() -> None:
 
 
 def compile_sources() -> None:
-    """Bytecode beside the sources of the engine and of torch: nobody can write it there once the program is installed."""
+    """Bytecode beside sources, the engine's and torch's: nobody can write it there once the program is installed."""
     for folder in sorted({path.parent for path in internal().glob("*/__init__.py")}):
         done = compileall.compile_dir(
             folder,
