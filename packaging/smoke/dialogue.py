@@ -20,6 +20,8 @@ from smoke.screen import Screen
 
 TITLE = "Kvasir"
 WINDOW_S, ANSWER_S, END_S = 120.0, 180.0, 60.0
+POLL_S = 0.1
+"""Looking costs a few milliseconds, which the program cannot have meanwhile where there are few cores."""
 QUESTION = "What is the KV cache?"
 SENSE = re.compile(r"\b(key|value|token|attention|store|memory|remember)", re.IGNORECASE)
 """How words begin of which an answer to QUESTION has at least two."""
@@ -129,7 +131,7 @@ class Talk:
                 return Answered(new[-1], taken, time.monotonic())
             if not self.running.alive:
                 raise RuntimeError(f"the program ended while it was asked: {self.running.err}")
-            time.sleep(0.05)
+            time.sleep(POLL_S)
         stage = "the answer did not end" if taken else "the question was never taken"
         raise TimeoutError(f"{stage} within {ANSWER_S:.0f} s; log:\n{self._log_text()[-2000:]}")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from smoke import debian, desktop, portable, source
 from smoke.dialogue import QUESTION, converse, read_history
-from smoke.leftovers import check_home, check_system, few
+from smoke.leftovers import check_gone, check_home, check_system, few
 from smoke.listing import Listing, listing
 from smoke.programs import Programs, from_deb, from_folder
 from smoke.report import Report
@@ -82,7 +82,8 @@ def deb(trial: Trial, suite: str) -> None:
         report.note(f"the menu starts {' '.join(programs.window)}")
         use(trial, sandbox, programs, f"deb-{suite}")
         debian.uninstall(trial.roots, sandbox, suite)
-        check_system(report, sandbox.root, before, shipped)
+        check_gone(report, sandbox.root, before, shipped)
+        check_system(report, sandbox.root, before)
         check_home(report, sandbox.root, home_of(before), empty=False)
 
 
@@ -109,7 +110,8 @@ def menu(trial: Trial) -> None:
         shipped = debian.shipped(sandbox.root)
         desktop.menu(trial.report, sandbox)
         debian.uninstall(trial.roots, sandbox, suite)
-        check_system(trial.report, sandbox.root, before, shipped)
+        check_gone(trial.report, sandbox.root, before, shipped)
+        check_system(trial.report, sandbox.root, before)
 
 
 def upgrade(trial: Trial) -> None:
@@ -146,7 +148,8 @@ def uninstall(trial: Trial) -> None:
         report.check(done.code == 0, "kvasir uninstall --yes --purge-all ends well", f"{done.code} {done.text}")
         check_home(report, sandbox.root, home_of(before), empty=True)
         debian.uninstall(trial.roots, sandbox, suite)
-        check_system(report, sandbox.root, before, shipped)
+        check_gone(report, sandbox.root, before, shipped)
+        check_system(report, sandbox.root, before)
 
 
 def archive(trial: Trial, suite: str) -> None:
@@ -160,7 +163,7 @@ def archive(trial: Trial, suite: str) -> None:
         portable.read_only(folder)
         before = listing(sandbox.root)
         use(trial, sandbox, from_folder(f"{portable.PLACE}/{folder.name}"), f"archive-{suite}")
-        check_system(report, sandbox.root, before, set())
+        check_system(report, sandbox.root, before)
         check_home(report, sandbox.root, home_of(before), empty=False)
         folder.rename(sandbox.outside("/home/u/elsewhere"))
         done = sandbox.run(["/home/u/elsewhere/kvasir", "chat", "--prompt", QUESTION])
