@@ -88,5 +88,14 @@ INSIDE = (
         "",
         lambda folders: _of_numpy(folders) + common("LGPL-2.1"),
     ),
+    # Linked into PyTorch's CPU build for x86; `torch.__config__.show()` names it, its wheel has no text of it.
+    Inside(
+        "Intel oneMKL",
+        ("libtorch_cpu.so",),
+        "LicenseRef-Intel-Simplified-2022-10",
+        "https://www.intel.com/onemkl",
+        "",
+        lambda folders: note("onemkl"),
+    ),
     Inside("OpenBLAS", ("*openblas*.so*",), "BSD-3-Clause", "https://www.openblas.net", "", _of_numpy),
 )

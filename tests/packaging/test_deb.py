@@ -86,7 +86,7 @@ def test_program_and_what_desktops_read_are_in_their_places(members: dict[str, t
         "doc/kvasir/changelog.gz",
     ):
         assert members[f"usr/share/{name}"].isreg()
-    assert not [name for name in members if name.startswith("usr/lib/kvasir/share") or name.startswith("etc")]
+    assert not [name for name in members if name.startswith(("usr/lib/kvasir/share", "etc"))]
 
 
 def test_control_fields(package: Path, members: dict[str, tarfile.TarInfo]) -> None:
