@@ -1,8 +1,12 @@
-"""Icon files of Windows (.ico) and macOS (.icns) out of the one SVG, drawn by Qt."""
+"""Icon files of Windows (.ico) and macOS (.icns) out of the one SVG, drawn by Qt.
+
+``python packaging/kit/ico.py assets/icons/kvasir.svg OUT.ico`` writes the one that the name's ending asks for.
+"""
 
 from __future__ import annotations
 
 import struct
+import sys
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QIODevice, Qt
@@ -75,3 +79,8 @@ def _bitmap(image: QImage) -> bytes:
     pixels = b"".join(rows)
     header = struct.pack("<IiiHHIIiiII", 40, size, 2 * size, 1, 32, 0, len(pixels) + len(mask), 0, 0, 0, 0)
     return header + pixels + mask
+
+
+if __name__ == "__main__":
+    source, target = Path(sys.argv[1]), Path(sys.argv[2])
+    target.write_bytes({".ico": ico, ".icns": icns}[target.suffix](source))

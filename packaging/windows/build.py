@@ -1,4 +1,4 @@
-"""The Windows installer out of a program folder: ``python packaging/windows/build.py --program dist/kvasir``.
+"""The Windows installer out of a program folder: ``python packaging/windows/build.py --program build/package/kvasir``.
 
 It needs makensis (NSIS 3.08 or newer) and PySide6, which draws the icon; it runs on Linux as on Windows.
 """
@@ -56,7 +56,9 @@ def _licence() -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--program", type=Path, default=ROOT / "dist" / "kvasir", help="the folder PyInstaller made")
+    parser.add_argument(
+        "--program", type=Path, default=ROOT / "build" / "package" / "kvasir", help="the program folder"
+    )
     parser.add_argument("--out", type=Path, default=ROOT / "dist")
     parser.add_argument("--version", default="", help="that of pyproject.toml if left out")
     parser.add_argument("--sign", default="", help='such as: signtool sign /fd sha256 ... "%%1"')
