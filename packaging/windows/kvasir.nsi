@@ -3,8 +3,9 @@
 ; build.py defines VERSION, QUAD (Windows' four numbers), KILOBYTES, PROGRAM (the program folder), WORK (a folder with
 ; install.nsh, remove.nsh, kvasir.ico, licence.txt), TARGET, and SIGN where a command signs what is made.
 ;
-; Exit codes of a silent run (/S): 0 done, 2 stopped, 3 Kvasir runs, 4 what was to be purged could not be,
-; 5 a newer Kvasir is installed, 6 the folder holds something else, 7 an unknown word in /PURGE, 8 this Windows is too old.
+; Exit codes of a silent run (/S): 0 done, 2 stopped, 3 Kvasir runs, 4 what was to be purged could not be, 5 a newer Kvasir is
+; installed, 6 the folder holds something else, 7 an unknown word in /PURGE, 8 this Windows is too old. The uninstaller
+; goes on from a copy of itself and tells its code only where it runs in place: with _?=FOLDER as its last argument.
 
 Unicode true
 SetCompressor /SOLID lzma
@@ -38,7 +39,8 @@ CRCCheck force
 
 Name "${NAME}"
 OutFile "${TARGET}"
-InstallDir "$LOCALAPPDATA\Programs\${NAME}"
+!define DEFAULT_FOLDER "$LOCALAPPDATA\Programs\${NAME}"
+InstallDir "${DEFAULT_FOLDER}"
 BrandingText "${NAME} ${VERSION}"
 ShowInstDetails nevershow
 ShowUninstDetails show
@@ -103,7 +105,7 @@ Function .onInit
   ReadRegStr $Former HKCU "${KEY_UNINSTALL}" "InstallLocation"
   ; /D= has set $INSTDIR already; without it Kvasir stays where it is.
   ${If} $Former != ""
-  ${AndIf} $INSTDIR == "$LOCALAPPDATA\Programs\${NAME}"
+  ${AndIf} $INSTDIR == "${DEFAULT_FOLDER}"
     StrCpy $INSTDIR $Former
   ${EndIf}
   ReadRegStr $0 HKCU "${KEY_UNINSTALL}" "${VALUE_QUAD}"
@@ -122,6 +124,7 @@ FunctionEnd
 Function CheckFolder
   ${DirState} "$INSTDIR" $0
   ${If} $0 == 1
+  ${AndIf} $INSTDIR != "${DEFAULT_FOLDER}" ; which bears its name, whatever an earlier removal left there
   ${AndIfNot} ${FileExists} "$INSTDIR\${COMMAND}"
   ${AndIfNot} ${FileExists} "$INSTDIR\${UNINSTALLER}"
     MessageBox MB_OK|MB_ICONEXCLAMATION "$INSTDIR holds something else. Choose an empty folder, or one that is not there \
