@@ -3,10 +3,10 @@
 A bundle's parts have their places, or codesign refuses it: programs in Contents/MacOS, code in Contents/Frameworks,
 everything else in Contents/Resources. PyInstaller's programs look for ``_internal`` in Contents/Frameworks when they
 lie in Contents/MacOS, and a library looks for its data beside itself: so each of the two trees has links to what lies
-in the other. A folder's name in Contents/Frameworks may have no dot, unless it is a framework's; such a folder gets another
-name, and a link has the old one.
+in the other. A folder's name in Contents/Frameworks may have no dot, unless it is a framework's; such a folder gets
+another name, and a link has the old one.
 
-This runs on any system; what needs macOS is in macos/sign.sh and macos/dmg.sh.
+This runs on any system; what needs macOS is in macos/*.sh.
 """
 
 from __future__ import annotations
