@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import sys
-import tomllib
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def version() -> str:
-    """The version of pyproject.toml."""
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+from kit.layout import version
 
 
 def check_tag(tag: str) -> None:

@@ -1,17 +1,14 @@
-"""Icon files of Windows (.ico) and macOS (.icns) out of the one SVG, drawn by Qt.
-
-``python packaging/kit/ico.py assets/icons/kvasir.svg OUT.ico`` writes the one that the name's ending asks for.
-"""
+"""Icon files of Windows (.ico) and macOS (.icns) out of the one SVG."""
 
 from __future__ import annotations
 
 import struct
-import sys
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QIODevice, Qt
-from PySide6.QtGui import QImage, QPainter
-from PySide6.QtSvg import QSvgRenderer
+from PySide6.QtCore import QBuffer, QIODevice
+from PySide6.QtGui import QImage
+
+from kit.icons import picture
 
 ICO_SIZES = (16, 20, 24, 32, 40, 48, 64, 256)
 """Pixels: what Windows asks for at 100, 125, 150 and 200 %."""
@@ -34,7 +31,7 @@ _AS_PNG = 256
 
 def ico(svg: Path) -> bytes:
     """An .ico file with all of :data:`ICO_SIZES`."""
-    bodies = [_png(svg, size) if size >= _AS_PNG else _bitmap(draw(svg, size)) for size in ICO_SIZES]
+    bodies = [_png(svg, size) if size >= _AS_PNG else _bitmap(picture(svg, size)) for size in ICO_SIZES]
     start = 6 + 16 * len(bodies)
     entries = []
     for size, body in zip(ICO_SIZES, bodies, strict=True):
@@ -51,23 +48,10 @@ def icns(svg: Path) -> bytes:
     return b"icns" + struct.pack(">I", 8 + len(body)) + body
 
 
-def draw(svg: Path, size: int) -> QImage:
-    """The picture in ``size`` pixels square. Raises ValueError for what is no SVG."""
-    renderer = QSvgRenderer(str(svg))
-    if not renderer.isValid():
-        raise ValueError(f"{svg} is no SVG that Qt can draw.")
-    image = QImage(size, size, QImage.Format.Format_ARGB32)
-    image.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(image)
-    renderer.render(painter)
-    painter.end()
-    return image
-
-
 def _png(svg: Path, size: int) -> bytes:
     buffer = QBuffer()
     buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    draw(svg, size).save(buffer, "PNG")  # type: ignore[call-overload]
+    picture(svg, size).save(buffer, "PNG")  # type: ignore[call-overload]
     return bytes(buffer.data().data())
 
 
@@ -79,8 +63,3 @@ def _bitmap(image: QImage) -> bytes:
     pixels = b"".join(rows)
     header = struct.pack("<IiiHHIIiiII", 40, size, 2 * size, 1, 32, 0, len(pixels) + len(mask), 0, 0, 0, 0)
     return header + pixels + mask
-
-
-if __name__ == "__main__":
-    source, target = Path(sys.argv[1]), Path(sys.argv[2])
-    target.write_bytes({".ico": ico, ".icns": icns}[target.suffix](source))

@@ -7,6 +7,8 @@ from pathlib import Path, PurePosixPath
 
 PROGRAMS = ("kvasir.exe", "kvasir-window.exe", "kvasir-engine.exe")
 UNINSTALLER = "uninstall.exe"
+LEFT_OUT = ("share",)
+"""Linux' menus, icons and manual."""
 LONGEST = 259 - len("C:\\Users\\" + 20 * "x" + "\\AppData\\Local\\Programs\\Kvasir\\")
 """Characters of a path below the program folder, so that the whole one stays below Windows' 260 for any user name."""
 _FORBIDDEN = re.compile(r'[<>:"|?*\\\x00-\x1f]|\$\{')  # the last would be a name to makensis
@@ -24,6 +26,8 @@ def read(folder: Path) -> list[PurePosixPath]:
         raise PayloadError(f"{folder} lacks {', '.join(missing)}: it is no program folder for Windows.")
     files = []
     for path in sorted(folder.rglob("*")):
+        if path.relative_to(folder).parts[0] in LEFT_OUT:
+            continue
         if path.is_symlink():
             raise PayloadError(f"{path} is a link, which an installer cannot carry.")
         if path.is_file():

@@ -13,20 +13,19 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 
-from kit import bundle  # noqa: E402 - the folder above is no package
+from kit import bundle, layout, publisher  # noqa: E402 - the folder above is no package
 
 
 def build(program: Path, out: Path, version: str) -> Path:
     """``out``/Kvasir.app, made anew. Raises bundle.BundleError, also for what codesign would refuse."""
-    from kit import ico  # here, for the signing order must be had without PySide6
+    from kit import ico, icons  # here, for the signing order must be had without PySide6
 
     app = out / "Kvasir.app"
     if app.exists():
         shutil.rmtree(app)
-    bundle.make(program, app, info(version), ico.icns(ROOT / "assets" / "icons" / "kvasir.svg"))
+    bundle.make(program, app, info(version), ico.icns(icons.SOURCE))
     wrong = bundle.problems(app)
     if wrong:
         raise bundle.BundleError("\n".join(wrong))
@@ -34,18 +33,18 @@ def build(program: Path, out: Path, version: str) -> Path:
 
 
 def info(version: str) -> dict[str, object]:
-    """Info.plist with the versions filled in. Apple takes numbers only, so 0.2.0rc1 is shown as 0.2.0."""
+    """Info.plist with versions and publisher filled in. Apple takes numbers only, so 0.2.0rc1 is shown as 0.2.0."""
     numbers = re.match(r"\d+(\.\d+){0,2}", version)
     if numbers is None:
         raise bundle.BundleError(f"{version} does not begin with a number, as a bundle's version must.")
     plist: dict[str, object] = plistlib.loads((HERE / "Info.plist").read_bytes())
-    return {**plist, "CFBundleShortVersionString": numbers[0], "CFBundleVersion": numbers[0]}
-
-
-def _version() -> str:
-    import tomllib
-
-    return str(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"])
+    return {
+        **plist,
+        "CFBundleIdentifier": publisher.COMPONENT,
+        "CFBundleShortVersionString": numbers[0],
+        "CFBundleVersion": numbers[0],
+        "NSHumanReadableCopyright": f"{publisher.NAME}. Apache License 2.0.",
+    }
 
 
 def main() -> int:
@@ -53,8 +52,8 @@ def main() -> int:
     commands = parser.add_subparsers(dest="command")
     listing = commands.add_parser("signing-order", help="what sign.sh signs: 'program' or 'code', a tab, the path")
     listing.add_argument("app", type=Path)
-    parser.add_argument("--program", type=Path, default=ROOT / "build" / "package" / "kvasir", help="program folder")
-    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--program", type=Path, default=layout.PROGRAM, help="program folder")
+    parser.add_argument("--out", type=Path, default=layout.DIST)
     parser.add_argument("--version", default="", help="that of pyproject.toml if left out")
     given = parser.parse_args()
     if given.command == "signing-order":
@@ -62,7 +61,7 @@ def main() -> int:
             print(f"{'program' if program else 'code'}\t{path}")
         return 0
     try:
-        print(build(given.program, given.out, given.version or _version()))
+        print(build(given.program, given.out, given.version or layout.version()))
     except bundle.BundleError as error:
         sys.exit(str(error))
     return 0

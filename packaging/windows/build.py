@@ -9,14 +9,12 @@ import argparse
 import subprocess
 import sys
 import tempfile
-import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
 sys.path.insert(0, str(HERE.parent))
 
-from kit import ico, nsis  # noqa: E402 - the folder above is no package
+from kit import ico, icons, layout, nsis, publisher  # noqa: E402 - the folder above is no package
 
 
 def build(program: Path, out: Path, version: str, sign: str = "", makensis: str = "makensis") -> Path:
@@ -32,12 +30,14 @@ def build(program: Path, out: Path, version: str, sign: str = "", makensis: str 
         work = Path(name)
         (work / "install.nsh").write_text(nsis.install_list(files), encoding="utf-8")
         (work / "remove.nsh").write_text(nsis.remove_list(files), encoding="utf-8")
-        (work / "kvasir.ico").write_bytes(ico.ico(ROOT / "assets" / "icons" / "kvasir.svg"))
+        (work / "kvasir.ico").write_bytes(ico.ico(icons.SOURCE))
         (work / "licence.txt").write_text(_licence(), encoding="utf-8-sig", newline="\r\n")
         size = sum((program / file).stat().st_size for file in files)
         values = {
             "VERSION": version,
             "QUAD": nsis.quad(version),
+            "PUBLISHER": publisher.NAME,
+            "HOME": publisher.HOME,
             "KILOBYTES": str(-(-size // 1024)),
             "PROGRAM": str(program),
             "WORK": str(work),
@@ -51,24 +51,19 @@ def build(program: Path, out: Path, version: str, sign: str = "", makensis: str 
 
 
 def _licence() -> str:
-    return (ROOT / "LICENSE").read_text(encoding="utf-8")
+    return (layout.ROOT / "LICENSE").read_text(encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--program", type=Path, default=ROOT / "build" / "package" / "kvasir", help="the program folder"
-    )
-    parser.add_argument("--out", type=Path, default=ROOT / "dist")
+    parser.add_argument("--program", type=Path, default=layout.PROGRAM, help="the program folder")
+    parser.add_argument("--out", type=Path, default=layout.DIST)
     parser.add_argument("--version", default="", help="that of pyproject.toml if left out")
     parser.add_argument("--sign", default="", help='such as: signtool sign /fd sha256 ... "%%1"')
     parser.add_argument("--makensis", default="makensis")
     given = parser.parse_args()
-    version = (
-        given.version or tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["version"]
-    )
     try:
-        print(build(given.program, given.out, version, given.sign, given.makensis))
+        print(build(given.program, given.out, given.version or layout.version(), given.sign, given.makensis))
     except (nsis.PayloadError, ValueError) as error:
         sys.exit(str(error))
     except FileNotFoundError as error:

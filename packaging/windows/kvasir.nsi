@@ -1,7 +1,8 @@
 ; The installer of Kvasir for Windows: for one user, without administrator's rights.
 ;
 ; build.py defines VERSION, QUAD (Windows' four numbers), KILOBYTES, PROGRAM (the program folder), WORK (a folder with
-; install.nsh, remove.nsh, kvasir.ico, licence.txt), TARGET, and SIGN where a command signs what is made.
+; install.nsh, remove.nsh, kvasir.ico, licence.txt), TARGET, PUBLISHER and its HOME ("" for none), and SIGN where a command
+; signs what is made.
 ;
 ; Exit codes of a silent run (/S): 0 done, 2 stopped, 3 Kvasir runs, 4 what was to be purged could not be, 5 a newer Kvasir is
 ; installed, 6 the folder holds something else, 7 an unknown word in /PURGE, 8 this Windows is too old. The uninstaller
@@ -51,7 +52,7 @@ VIAddVersionKey "ProductName" "${NAME}"
 VIAddVersionKey "ProductVersion" "${VERSION}"
 VIAddVersionKey "FileVersion" "${VERSION}"
 VIAddVersionKey "FileDescription" "Installer of ${NAME}"
-VIAddVersionKey "CompanyName" "The Kvasir contributors"
+VIAddVersionKey "CompanyName" "${PUBLISHER}"
 VIAddVersionKey "LegalCopyright" "Apache License 2.0"
 
 !ifdef SIGN

@@ -9,7 +9,10 @@
   WriteRegStr HKCU "${KEY_UNINSTALL}" "DisplayName" "${NAME}"
   WriteRegStr HKCU "${KEY_UNINSTALL}" "DisplayVersion" "${VERSION}"
   WriteRegStr HKCU "${KEY_UNINSTALL}" "${VALUE_QUAD}" "${QUAD}"
-  WriteRegStr HKCU "${KEY_UNINSTALL}" "Publisher" "The Kvasir contributors"
+  WriteRegStr HKCU "${KEY_UNINSTALL}" "Publisher" "${PUBLISHER}"
+  !if "${HOME}" != ""
+    WriteRegStr HKCU "${KEY_UNINSTALL}" "URLInfoAbout" "${HOME}"
+  !endif
   WriteRegStr HKCU "${KEY_UNINSTALL}" "DisplayIcon" "$INSTDIR\${WINDOW},0"
   WriteRegStr HKCU "${KEY_UNINSTALL}" "InstallLocation" "$INSTDIR"
   WriteRegStr HKCU "${KEY_UNINSTALL}" "UninstallString" '"$INSTDIR\${UNINSTALLER}"'

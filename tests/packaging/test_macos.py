@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit import bundle
+from kit import bundle, publisher
 
 ROOT = Path(__file__).resolve().parents[2]
 MACOS = ROOT / "packaging" / "macos"
@@ -128,6 +128,7 @@ def test_the_property_list(app):
     (declared,) = plist["UTImportedTypeDeclarations"]
     assert kind["LSItemContentTypes"] == [declared["UTTypeIdentifier"]]
     assert plist["LSMinimumSystemVersion"] == "13.0"
+    assert plist["CFBundleIdentifier"] == publisher.COMPONENT
     assert plist["CFBundlePackageType"] == "APPL"
     assert (app / "Contents" / "PkgInfo").read_bytes() == b"APPL????"
 
@@ -194,6 +195,18 @@ def test_what_has_no_place_is_refused(program, tmp_path):
     put(program, ["surprise.txt"], b"text")
     with pytest.raises(bundle.BundleError, match=r"surprise\.txt has no place"):
         builder.build(program, tmp_path, "1.0.0")
+
+
+def test_the_command_makes_the_bundle_and_lists_what_is_signed(program, tmp_path):
+    command = [sys.executable, MACOS / "build.py"]
+    made = subprocess.run(
+        [*command, "--program", program, "--out", tmp_path], capture_output=True, text=True, check=True
+    )
+    app = tmp_path / "Kvasir.app"
+    assert made.stdout.splitlines()[-1] == str(app)
+    done = subprocess.run([*command, "signing-order", app], capture_output=True, text=True, check=True)
+    lines = [f"{'program' if program else 'code'}\t{path}" for path, program in bundle.signing_order(app)]
+    assert done.stdout.splitlines() == lines
 
 
 # --- the scripts, with stand-ins for macOS' own programs -------------------------------------------------------------

@@ -6,10 +6,11 @@ import re
 import shutil
 import struct
 import subprocess
+import sys
 from pathlib import Path, PurePosixPath
 
 import pytest
-from kit import ico, nsis
+from kit import ico, icons, layout, nsis, publisher
 from PySide6.QtGui import QImage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,6 +47,7 @@ def program(tmp_path):
         "_internal/Überschrift.txt",
         "python/python.exe",
         "tools/uv.exe",
+        "share/applications/kvasir.desktop",
     )
 
 
@@ -72,6 +74,7 @@ def test_every_file_of_the_payload_is_put_down_and_taken_away_and_nothing_else_i
     assert "$INSTDIR\\_internal\\added later\\new.dll" in deleted
     assert {path for path in deleted if "__pycache__" not in path} == put_down
     assert len(put_down) == len(found) == 11
+    assert not [path for path in put_down if "share" in path]  # Linux' menus
 
 
 def test_folders_are_removed_only_when_empty_and_the_deepest_first():
@@ -166,7 +169,7 @@ def test_the_icon_has_all_sizes_and_they_show_the_picture(tmp_path):
         end += length
         body = data[start : start + length]
         if size < 256:
-            drawn = ico.draw(SVG, size)
+            drawn = icons.picture(SVG, size)
             middle = drawn.pixel(size // 2, size // 2)
             row = size - 1 - size // 2  # from the bottom
             assert struct.unpack_from("<I", body, 40 + 4 * (row * size + size // 2))[0] == middle
@@ -190,8 +193,8 @@ def test_the_icon_of_macos_has_all_kinds():
 @pytest.mark.qt_log_ignore("Cannot read file", extend=True)
 def test_no_svg_is_no_icon(tmp_path):
     (tmp_path / "x.svg").write_text("nothing")
-    with pytest.raises(ValueError, match="no SVG"):
-        ico.draw(tmp_path / "x.svg", 16)
+    with pytest.raises(ValueError, match="no picture"):
+        icons.picture(tmp_path / "x.svg", 16)
 
 
 # --- the installer ---------------------------------------------------------------------------------------------------
@@ -227,6 +230,7 @@ def test_makensis_makes_an_installer_without_a_warning(program, tmp_path):
     assert b"_internal/added.dll" in inside  # the stand-in's content
     assert wide("Software\\Microsoft\\Windows\\CurrentVersion\\Uninstall\\Kvasir") in inside
     assert wide("0.3.0.301") in inside
+    assert wide(publisher.NAME) in inside
     uninstaller = unpacked(inside[inside.find(b"\xef\xbe\xad\xdeNullsoftInst") - 4 :])
     for part in (
         "\\_internal\\added.dll",
@@ -262,3 +266,14 @@ def test_the_installer_lists_every_file_where_it_belongs(program, tmp_path):
     done = subprocess.run(["7z", "l", "-slt", installer], capture_output=True, text=True, check=True)
     listed = set(re.findall(r"^Path = (.*)$", done.stdout, re.MULTILINE))
     assert {str(file) for file in nsis.read(program)} <= {name.replace("\\", "/") for name in listed}
+
+
+@needs_makensis
+def test_the_command_takes_the_version_of_the_sources(program, tmp_path):
+    command = [sys.executable, ROOT / "packaging" / "windows" / "build.py", "--program", program, "--out", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == str(tmp_path / f"kvasir-{layout.version()}-windows-x86_64-setup.exe")
+    (program / "kvasir.exe").unlink()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "lacks kvasir.exe" in done.stderr
