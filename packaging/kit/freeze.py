@@ -79,12 +79,14 @@ def forget_prefix() -> None:
 
 
 def compile_sources() -> None:
-    """Bytecode beside sources, the engine's and torch's: nobody can write it there once the program is installed."""
+    """Bytecode beside sources, the engine's and torch's: nobody can write it there once the program is installed.
+
+    In one process and in order: what else was compiled before decides how constants are written down.
+    """
     for folder in sorted({path.parent for path in internal().glob("*/__init__.py")}):
         done = compileall.compile_dir(
             folder,
             quiet=2,
-            workers=0,
             stripdir=str(internal()),
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )
