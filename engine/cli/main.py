@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, cast
@@ -21,6 +20,7 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.errors import importing, report_errors
+from engine.cli.streams import prepare_streams
 
 app = typer.Typer(
     name="kvasir",
@@ -327,9 +327,7 @@ def run_module(context: typer.Context, module: Annotated[str, typer.Argument()])
 
 def main() -> None:
     """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by whoever started this
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    prepare_streams()
     try:
         app()
     except BrokenPipeError:
