@@ -21,6 +21,7 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.errors import importing, report_errors
+from engine.packs import start as packs
 
 app = typer.Typer(
     name="kvasir",
@@ -330,6 +331,7 @@ def main() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started this
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    packs.redirect(sys.argv)
     try:
         app()
     except BrokenPipeError:
