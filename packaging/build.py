@@ -24,6 +24,7 @@ def main() -> int:
         sys.stdout.flush()
         # Drawing icons and listing licences need what the program is made of.
         python = str(layout.venv_program("python"))
+        os.environ["PYTHONHASHSEED"] = "1"  # sets of constants are written in the order of their hashes
         return os.spawnv(os.P_WAIT, python, [python, *sys.argv])
     epoch, version = layout.epoch(), layout.version()
     make_folder(epoch)
