@@ -21,6 +21,7 @@ from engine.cli.arguments import (
 )
 from engine.cli.errors import importing, report_errors
 from engine.cli.streams import prepare_streams
+from engine.packs import start as packs
 
 app = typer.Typer(
     name="kvasir",
@@ -328,6 +329,7 @@ def run_module(context: typer.Context, module: Annotated[str, typer.Argument()])
 def main() -> None:
     """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
     prepare_streams()
+    packs.redirect(sys.argv)
     try:
         app()
     except BrokenPipeError:
