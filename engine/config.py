@@ -61,6 +61,12 @@ def copies_folder() -> Path:
     return heads_folder() / "copies"
 
 
+def packs_folder() -> Path:
+    """GPU packs: environments with a torch for this machine's GPU, made by `kvasir gpu install`."""
+    # Not made here: looked into by every start.
+    return _place("data", _default_data_folder) / "gpu"
+
+
 def keeps_quantised() -> bool:
     """Whether such weights are kept: ``KVASIR_REPACK_CACHE=0`` says no."""
     return os.environ.get("KVASIR_REPACK_CACHE", "") != "0"

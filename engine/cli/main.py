@@ -21,6 +21,7 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.errors import importing, report_errors
+from engine.cli.gpu import gpu
 
 app = typer.Typer(
     name="kvasir",
@@ -145,6 +146,7 @@ def doctor(
 
 models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
 app.add_typer(models, name="models")
+app.add_typer(gpu, name="gpu")
 
 
 @models.callback()
