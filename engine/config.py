@@ -15,7 +15,11 @@ from pathlib import Path
 
 import platformdirs
 
+from engine import folders
 from engine.checkpoints.gguf.find import gguf_models, is_gguf
+from engine.folders import default_cache_folder as _default_cache_folder
+from engine.folders import default_data_folder as _default_data_folder
+from engine.folders import place as _place
 from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
@@ -31,7 +35,8 @@ def version() -> str:
     try:
         return metadata.version("kvasir")
     except metadata.PackageNotFoundError:
-        return "0+unknown"
+        # A GPU pack's environment holds what the engine needs and not Kvasir: whoever starts an engine there tells.
+        return os.environ.get("KVASIR_VERSION") or "0+unknown"
 
 
 def data_folder() -> Path:
@@ -62,9 +67,9 @@ def copies_folder() -> Path:
 
 
 def packs_folder() -> Path:
-    """GPU packs: environments with a torch for this machine's GPU, made by `kvasir gpu install`."""
-    # Not made here: looked into by every start.
-    return _place("data", _default_data_folder) / "gpu"
+    """GPU packs, and the file that names the one in use."""
+    # Not made here: most have none.
+    return folders.packs_place()
 
 
 def keeps_quantised() -> bool:
@@ -205,14 +210,6 @@ def _suffix(path: Path) -> str:
     return path.suffix if is_gguf(path) else ""
 
 
-def _default_data_folder() -> Path:
-    return Path(platformdirs.user_data_dir("kvasir", appauthor=False))
-
-
-def _default_cache_folder() -> Path:
-    return Path(platformdirs.user_cache_dir("kvasir", appauthor=False))
-
-
 def _default_runtime_folder() -> Path:
     """The login session's folder; where there is none, one beside the data rather than below /tmp, where all write."""
     if os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR"):
@@ -224,9 +221,3 @@ def _folder(sub: str, default: Callable[[], Path]) -> Path:
     folder = _place(sub, default)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
-
-
-def _place(sub: str, default: Callable[[], Path]) -> Path:
-    """As :func:`_folder`, whether it is there or not."""
-    home = os.environ.get("KVASIR_HOME", "")
-    return Path(home) / sub if home else default()

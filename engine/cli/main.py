@@ -22,6 +22,7 @@ from engine.cli.arguments import (
 )
 from engine.cli.errors import importing, report_errors
 from engine.cli.gpu import gpu
+from engine.packs import start as packs
 
 app = typer.Typer(
     name="kvasir",
@@ -332,6 +333,7 @@ def main() -> None:
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # closed by whoever started this
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    packs.redirect(sys.argv)
     try:
         app()
     except BrokenPipeError:

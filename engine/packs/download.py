@@ -49,7 +49,7 @@ def stored(wheel: Wheel, folder: Path) -> int:
     return 0
 
 
-def fetch(wheel: Wheel, folder: Path, progress: Progress, pauses: tuple[float, ...] = PAUSES) -> Path:
+def fetch(wheel: Wheel, folder: Path, progress: Progress) -> Path:
     """Have the wheel in ``folder``, whole and with the right hash.
 
     Raises :class:`PackFailed`, after which what was fetched is kept unless it is wrong; OSError of the disk.
@@ -62,7 +62,7 @@ def fetch(wheel: Wheel, folder: Path, progress: Progress, pauses: tuple[float, .
         done.unlink()
     resumed = part.is_file()
     while True:
-        if _download(wheel, part, progress, pauses) == wheel.sha256:
+        if _download(wheel, part, progress) == wheel.sha256:
             part.replace(done)
             return done
         progress(-wheel.bytes)
@@ -77,7 +77,7 @@ def hash_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _download(wheel: Wheel, part: Path, progress: Progress, pauses: tuple[float, ...]) -> str:
+def _download(wheel: Wheel, part: Path, progress: Progress) -> str:
     """The sha256 of what is in ``part`` when it has as many bytes as it should."""
     failures = 0
     with part.open("a+b") as file:
@@ -98,12 +98,12 @@ def _download(wheel: Wheel, part: Path, progress: Progress, pauses: tuple[float,
                     progress(len(block))
                     failures = 0
             except _Cut as cut:
-                if failures == len(pauses):
+                if failures == len(PAUSES):
                     raise PackFailed(
                         f"{urlsplit(wheel.url).hostname} cannot be reached ({cut}). What was fetched is kept: "
                         "check the network and start again."
                     ) from None
-                time.sleep(pauses[failures])
+                time.sleep(PAUSES[failures])
                 failures += 1
     return digest.hexdigest()
 

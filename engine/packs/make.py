@@ -65,10 +65,14 @@ def install(folder: Path, wheels: Iterable[Wheel], files: Path, home: Path, lock
     _run_uv([*arguments, "--no-deps", "--require-hashes", "--requirement", str(wanted)], home, lock)
 
 
+def launcher() -> Path:
+    """The script that runs an engine, or its self-test, from a pack."""
+    return installation.sources() / "engine" / "packs" / "launch.py"
+
+
 def self_test(folder: Path, seconds: float = SELF_TEST_SECONDS) -> SelfTest:
     """Whether an engine can be started from the pack, asked of the pack in a process of its own."""
-    launch = installation.sources() / "engine" / "packs" / "launch.py"
-    command = [str(find_python()), "-I", str(launch), str(folder), "--self-test"]
+    command = [str(find_python()), "-I", str(launcher()), str(folder), "--self-test"]
     try:
         done = subprocess.run(
             command,

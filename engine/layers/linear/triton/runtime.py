@@ -16,6 +16,9 @@ from torch import Tensor
 PATH = "Triton kernel"
 DTYPES = (torch.bfloat16, torch.float16)
 
+_WRONG = "do not agree with the definition here"
+_UNSTEADY = "depends on the rows beside it"
+
 
 class Tile(NamedTuple):
     """What one program computes: ``rows`` x ``outputs``, in ``slices`` of the input features, one warp each."""
@@ -106,22 +109,27 @@ def failure(compare: Callable[[], str | None]) -> str | None:
         return f"it fails here ({text.splitlines()[0][:300]})"
 
 
+def computed_wrongly(reason: str) -> bool:
+    """Whether a trial's reason is that a kernel ran and its numbers were wrong, not that it could not be run."""
+    return reason.endswith((_WRONG, _UNSTEADY))
+
+
 def _compare(trial: Trial, dtype: torch.dtype, device: torch.device) -> str | None:
     weight = trial.weight.double()
     if _far(trial.dequantised, weight, 1e-6):
-        return "its weights do not agree with the definition here"
+        return f"its weights {_WRONG}"
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(MANY_ROWS + 5, weight.shape[1], generator=generator).to(dtype)
     expected = x.double() @ weight.t()
     for rows in (1, 3, 16, len(x)):
         if _far(trial.multiply(x[:rows].to(device), False), expected[:rows], 0.02):
-            return f"its result for {rows} rows does not agree with the definition here"
+            return f"its values for {rows} rows {_WRONG}"
     whole = trial.multiply(x.to(device), True)
     if _far(whole, expected, 0.02):
-        return "its float32 result does not agree with the definition here"
+        return f"its float32 values {_WRONG}"
     for start, stop in ((0, 1), (3, 21)):
         if not torch.equal(trial.multiply(x[start:stop].to(device), True), whole[start:stop]):
-            return "its result for a row depends on the rows beside it"
+            return f"its result for a row {_UNSTEADY}"
     return None
 
 
