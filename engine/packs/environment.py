@@ -1,13 +1,10 @@
-"""Environments of the processes that make and use a GPU pack: nothing of the user's Python settings leaks in."""
+"""The environment in which a GPU pack is made: nothing of the user's Python settings leaks in."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 
-SETTINGS = ("PYTHON", "PIP_", "UV_", "VIRTUAL_ENV", "CONDA", "__PYVENV", "_PYI", "PYINSTALLER")
-"""What variables begin with that tell a Python, or its tools, where to look."""
 KEPT_BY_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "TEMP", "TMP")
 
 
@@ -26,15 +23,3 @@ def for_tools(home: Path) -> dict[str, str]:
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
     }
-
-
-def for_engine(environment: Mapping[str, str]) -> dict[str, str]:
-    """For an engine started from a pack: the user's, less what would change which Python and modules it takes."""
-    kept = {name: value for name, value in environment.items() if not name.startswith(SETTINGS)}
-    # A packaged program sets this for its own libraries, and keeps what the user had.
-    original = kept.pop("LD_LIBRARY_PATH_ORIG", None)
-    if original is not None:
-        kept["LD_LIBRARY_PATH"] = original
-    elif "_PYI_APPLICATION_HOME_DIR" in environment:
-        kept.pop("LD_LIBRARY_PATH", None)
-    return kept

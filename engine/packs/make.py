@@ -1,4 +1,4 @@
-"""Making a pack's environment of its wheels, with uv, and asking the pack to test itself."""
+"""Making a pack's environment of its wheels, with uv."""
 
 from __future__ import annotations
 
@@ -9,21 +9,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import msgspec
-
 from engine import installation
 from engine.packs import environment
 from engine.packs.lists import PackFailed, Wheel
-
-SELF_TEST_SECONDS = 300.0
-"""Longest self-test: the first import of torch from a slow disk, and one kernel compiled."""
-
-
-class SelfTest(msgspec.Struct, frozen=True):
-    """What ``launch.py FOLDER --self-test`` prints, on its last line."""
-
-    ok: bool
-    sentence: str
 
 
 def find_uv() -> Path:
@@ -63,33 +51,6 @@ def install(folder: Path, wheels: Iterable[Wheel], files: Path, home: Path, lock
     python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
     arguments = ["pip", "install", "--python", str(python), "--no-index", "--find-links", str(files)]
     _run_uv([*arguments, "--no-deps", "--require-hashes", "--requirement", str(wanted)], home, lock)
-
-
-def launcher() -> Path:
-    """The script that runs an engine, or its self-test, from a pack."""
-    return installation.sources() / "engine" / "packs" / "launch.py"
-
-
-def self_test(folder: Path, seconds: float = SELF_TEST_SECONDS) -> SelfTest:
-    """Whether an engine can be started from the pack, asked of the pack in a process of its own."""
-    command = [str(find_python()), "-I", str(launcher()), str(folder), "--self-test"]
-    try:
-        done = subprocess.run(
-            command,
-            env=environment.for_engine(os.environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=seconds,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        return SelfTest(False, f"The self-test of the GPU pack did not end within {seconds:.0f} s.")
-    last = (done.stdout.strip().splitlines() or [b""])[-1]
-    try:
-        told = msgspec.json.decode(last, type=SelfTest)
-    except msgspec.MsgspecError:
-        return SelfTest(False, f"The self-test of the GPU pack broke off: {_end(done.stderr) or 'it said nothing'}.")
-    return SelfTest(told.ok and done.returncode == 0, told.sentence)
 
 
 def _run_uv(arguments: Sequence[str], home: Path, lock: int) -> None:

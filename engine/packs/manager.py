@@ -10,11 +10,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from engine import config
-from engine.packs import bundle, make, store, verify
+from engine.packs import bundle, make, start, store, verify
 from engine.packs.download import fetch, gigabytes, room_for, stored
 from engine.packs.gpus import Choice, Gpu, choose
 from engine.packs.lists import PackFailed, PackList, Wheel, available, running_python
@@ -29,21 +30,19 @@ def status(gpus: Sequence[Gpu]) -> PackStatus:
     """What there is for this machine. Raises :class:`PackFailed` for lists that cannot be understood."""
     lists = available()
     choice = choose(gpus, lists)
-    active = store.read_active()
-    pack = lists.get(choice.kind)
-    for other in lists.values():
-        if active and other.hash == active.folder:
-            pack = other  # one that was asked for by name
+    used = store.active().get("folder", "")
+    # One that was asked for by its kind stays the pack of this machine.
+    pack = next((named for named in lists.values() if named.hash == used), lists.get(choice.kind))
     others = [str(path) for path in store.packs() if pack is None or path.name.split(".")[0] != pack.hash]
     seen = PackStatus(
         gpu=choice.gpu.name if choice.gpu else "",
         driver=choice.gpu.driver if choice.gpu else "",
-        kind=choice.kind,
+        kind=pack.kind if pack else "",
         refused=choice.refused or (_unfit(pack) if pack else ""),
         free_bytes=store.free_bytes(config.packs_folder()),
         others=others,
     )
-    return msgspec.structs.replace(seen, **_state(pack, active)) if pack else seen
+    return msgspec.structs.replace(seen, **_state(pack)) if pack else seen
 
 
 def select(gpus: Sequence[Gpu], kind: str = "", any_machine: bool = False) -> PackList:
@@ -65,10 +64,11 @@ def select(gpus: Sequence[Gpu], kind: str = "", any_machine: bool = False) -> Pa
     return pack
 
 
-def install(pack: PackList, gpus: Sequence[Gpu], report: Report, source: Path | None = None) -> str:
+def install(pack: PackList, report: Report, source: Path | None = None) -> str:
     """Fetch, make, test and activate a pack; what an earlier try left is used. ``source``: a bundle to take it from.
 
-    Returns a sentence. Raises :class:`PackFailed`, after which the same call goes on where this one ended.
+    Of a pack that is installed every file is looked at, and what is damaged is fetched again. Returns a sentence.
+    Raises :class:`PackFailed`, after which the same call goes on where this one ended.
     """
     if source and (theirs := bundle.read_list(source)).hash != pack.hash:
         raise PackFailed(
@@ -77,47 +77,39 @@ def install(pack: PackList, gpus: Sequence[Gpu], report: Report, source: Path | 
         )
     make.find_uv(), make.find_python()
     with store.lock() as lock, _disk_errors():
-        _clear_removed()
+        store.clear_removed()
         folder, part = store.folder_of(pack), store.part_of(pack)
         receipt = store.read_receipt(folder)
+        said = ""
         if receipt is None:
             report(PackProgress("checking", sentence="Looking at what is here already."))
             if folder.exists():
                 store.remove(folder)
             wheels = _wheels(pack, pack.wheels, part, report, pack.disk_bytes, source)
             _make(pack, wheels, part, lock, report)
-        elif receipt.broken:
-            _replace_damaged(pack, receipt, lock, report, source)
-        return _test(pack, gpus, report)
-
-
-def repair(pack: PackList, gpus: Sequence[Gpu], report: Report) -> str:
-    """Replace what is damaged in an installed pack, and test it. Returns a sentence; raises :class:`PackFailed`."""
-    receipt = store.read_receipt(store.folder_of(pack))
-    if receipt is None:
-        return install(pack, gpus, report)
-    make.find_uv(), make.find_python()
-    with store.lock() as lock, _disk_errors():
-        wrong = _replace_damaged(pack, receipt, lock, report, None)
-        names = ", ".join(wheel.name for wheel in wrong)
-        return (f"Replaced: {names}. " if wrong else "Every file is as it was installed. ") + _test(pack, gpus, report)
+        else:
+            replaced = _replace_damaged(pack, receipt, lock, report, source)
+            names = ", ".join(wheel.name for wheel in replaced)
+            said = f"Replaced: {names}. " if names else "Every file is as it was installed. "
+        return said + _test(pack, report)
 
 
 def check(pack: PackList, report: Report) -> str:
-    """Look at every file of the installed pack and have it test itself; changes nothing. Raises :class:`PackFailed`."""
-    folder = store.folder_of(pack)
-    receipt = store.read_receipt(folder)
-    if receipt is None:
-        raise PackFailed("The pack is not installed. `kvasir gpu install` installs it.")
-    wrong = verify.damaged(folder, pack, receipt, _steps(report, "checking", len(pack.wheels)))
-    if wrong:
-        names = ", ".join(wheel.name for wheel in wrong)
-        raise PackFailed(f"Files of {names} are missing or damaged. `kvasir gpu repair` replaces them.")
-    report(PackProgress("testing", sentence="Testing the pack."))
-    told = make.self_test(folder)
-    if not told.ok:
-        raise PackFailed(told.sentence)
-    return f"All files of {len(pack.wheels)} parts are as installed. {told.sentence}"
+    """Look at every file of the installed pack and have it test itself; from then on it is used if it passes.
+
+    Returns a sentence. Raises :class:`PackFailed`.
+    """
+    with store.lock():
+        folder = store.folder_of(pack)
+        receipt = store.read_receipt(folder)
+        if receipt is None:
+            raise PackFailed("The pack is not installed. `kvasir gpu install` installs it.")
+        wrong = verify.damaged(folder, pack, receipt, _steps(report, "checking", len(pack.wheels)))
+        if wrong:
+            names = ", ".join(wheel.name for wheel in wrong)
+            store.write_receipt(folder, msgspec.structs.replace(receipt, broken=f"Files of {names} are damaged."))
+            raise PackFailed(f"Files of {names} are missing or damaged. `kvasir gpu repair` replaces them.")
+        return "Every file is as it was installed. " + _test(pack, report)
 
 
 def remove(hashes: Sequence[str] = ()) -> str:
@@ -205,48 +197,60 @@ def _replace_damaged(
     """Fetch and unpack again the parts of an installed pack of which a file is missing or differs."""
     folder, part = store.folder_of(pack), store.part_of(pack)
     wrong = verify.damaged(folder, pack, receipt, _steps(report, "checking", len(pack.wheels)))
-    if not wrong:
-        return wrong
-    store.write_receipt(folder, msgspec.structs.replace(receipt, broken="Its repair was not finished."))
-    wheels = _wheels(pack, wrong, part, report, sum(3 * wheel.bytes for wheel in wrong), source)
-    report(PackProgress("installing", sentence=f"Replacing {len(wrong)} of {len(pack.wheels)} parts."))
-    for wheel in wrong:
-        # Half a part cannot be uninstalled; without its list of files it is written over.
-        if record := verify.record_of(folder, pack, wheel):
-            shutil.rmtree(record.parent)
-    make.install(folder, wrong, wheels, part / "uv", lock)
-    now = store.Receipt(pack.kind, pack.python, verify.records(folder, pack), "It was repaired and not tested yet.")
-    store.write_receipt(folder, now)
-    shutil.rmtree(part, ignore_errors=True)
+    if wrong:
+        store.write_receipt(folder, msgspec.structs.replace(receipt, broken="Its repair was not finished."))
+        wheels = _wheels(pack, wrong, part, report, sum(3 * wheel.bytes for wheel in wrong), source)
+        report(PackProgress("installing", sentence=f"Replacing {len(wrong)} of {len(pack.wheels)} parts."))
+        for wheel in wrong:
+            # Half a part cannot be uninstalled; without its list of files it is written over.
+            if record := verify.record_of(folder, pack, wheel):
+                shutil.rmtree(record.parent)
+        make.install(folder, wrong, wheels, part / "uv", lock)
+    if wrong or receipt.broken:
+        store.write_receipt(folder, store.Receipt(pack.kind, pack.python, verify.records(folder, pack)))
+        shutil.rmtree(part, ignore_errors=True)
     return wrong
 
 
-def _test(pack: PackList, gpus: Sequence[Gpu], report: Report) -> str:
-    """Have an installed pack test itself: active if it passes, kept and not used if it does not."""
+def _test(pack: PackList, report: Report) -> str:
+    """Have an installed pack test itself: in use if it passes, kept with the reason if it does not."""
     report(PackProgress("testing", sentence="Testing the pack."))
-    folder = store.folder_of(pack)
-    told = make.self_test(folder)
-    receipt = store.read_receipt(folder)
-    if receipt is None:
-        raise PackFailed("The pack is gone. Somebody removed it while it was tested.")
-    store.write_receipt(folder, msgspec.structs.replace(receipt, broken="" if told.ok else told.sentence))
-    if not told.ok:
-        store.deactivate(pack.hash)
-        raise PackFailed(f"The GPU pack is installed but not used, and the processor goes on. {told.sentence}")
-    store.activate(store.Active(pack.hash, pack.kind, store.fingerprint(gpus)))
-    return f"The GPU pack {pack.kind} is in use from the next start on. {told.sentence}"
+    packs, folder = config.packs_folder(), store.folder_of(pack)
+    told = start.self_test(folder)
+    if told.ok:
+        start.activate(packs, pack.hash, pack.kind)
+        return f"The GPU pack {pack.kind} is in use from the next start on. {told.sentence}"
+    if store.active().get("folder", pack.hash) == pack.hash:  # another one stays in use
+        refusal = {"refused": start.fingerprint(), "reason": told.sentence}
+        start.write_active(packs, {"folder": pack.hash, "kind": pack.kind, **({} if told.timed_out else refusal)})
+    raise PackFailed(f"The GPU pack is installed but not used, and the processor goes on. {told.sentence}")
 
 
-def _state(pack: PackList, active: store.Active | None) -> dict[str, object]:
+def _state(pack: PackList) -> dict[str, Any]:
     folder, part = store.folder_of(pack), store.part_of(pack)
     receipt = store.read_receipt(folder)
-    used = active is not None and active.folder == pack.hash
-    facts: dict[str, object] = {"active": used, "disk_bytes": pack.disk_bytes, "folder": str(folder)}
+    facts = {"disk_bytes": pack.disk_bytes, "folder": str(folder)}
     if receipt is not None:
-        reason = "" if used else receipt.broken or "It was not tested yet. `kvasir gpu repair` does it."
-        return {**facts, "state": "broken" if receipt.broken else "installed", "reason": reason}
+        reason = receipt.broken or _not_used(pack)
+        state = "broken" if receipt.broken or store.active().get("refused") else "installed"
+        return {**facts, "state": state, "active": not reason, "reason": reason}
     there = sum(stored(wheel, part / "wheels") for wheel in pack.wheels)
     return {**facts, "state": "partial" if part.exists() else "none", "download_bytes": pack.download_bytes - there}
+
+
+def _not_used(pack: PackList) -> str:
+    """Why the engine is not started from an installed pack; "" if it is."""
+    note, now = store.active(), start.fingerprint()
+    if note.get("folder") != pack.hash:
+        return "It was not tested yet. `kvasir gpu check` does it."
+    if note.get("refused") == now:
+        return str(note.get("reason", "Its self-test failed."))
+    if note.get("tested") == now:
+        try:
+            start.usable(config.packs_folder())  # tests nothing: neither the machine nor Kvasir has changed
+        except start.NotUsed as refusal:
+            return str(refusal)
+    return ""
 
 
 def _unfit(pack: PackList) -> str:
@@ -261,12 +265,6 @@ def _unfit(pack: PackList) -> str:
 
 def _steps(report: Report, stage: PackStage, total: int) -> Callable[[int], None]:
     return lambda done: report(PackProgress(stage, done, total, "Looking at every file."))
-
-
-def _clear_removed() -> None:
-    for path in store.packs():
-        if path.suffix == ".removing":
-            store.remove(path)
 
 
 @contextlib.contextmanager

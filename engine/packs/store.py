@@ -2,7 +2,7 @@
 
 ::
 
-    gpu/active.json          the pack that the engine is started from
+    gpu/active.json          the pack in use; written by engine/packs/start.py
     gpu/lock                 held while a pack is made, repaired or removed
     gpu/HASH/                an installed pack: an environment, with pack.json
     gpu/HASH.part/wheels/    what was fetched for a pack that is not finished; .incomplete files go on where they end
@@ -18,13 +18,14 @@ import re
 import shutil
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from engine import config
-from engine.packs.gpus import Gpu
+from engine.packs import start
 from engine.packs.lists import PackFailed, PackList
 
 LOCK_WAIT = 5.0
@@ -32,18 +33,10 @@ LOCK_WAIT = 5.0
 _PACK = re.compile(r"([0-9a-f]{16})(\.part|\.removing)?")
 
 
-class Active(msgspec.Struct, frozen=True):
-    """``active.json``. ``folder``: the lock hash; ``tested``: :func:`fingerprint` when its self-test passed."""
-
-    folder: str
-    kind: str
-    tested: str
-
-
 class Receipt(msgspec.Struct, frozen=True):
     """``pack.json`` of an installed pack. ``records``: sha256 of each wheel's RECORD, by the wheel's file name.
 
-    ``broken``: why it cannot be used, as a sentence; "" if it can.
+    ``broken``: why its files cannot be relied on, as a sentence; "" if they can.
     """
 
     kind: str
@@ -62,35 +55,19 @@ def part_of(pack: PackList) -> Path:
     return config.packs_folder() / f"{pack.hash}.part"
 
 
-def site_packages(folder: Path, python: str) -> Path:
-    """Where the modules of an environment lie. ``python``: "3.11"."""
-    return folder / "Lib" / "site-packages" if sys.platform == "win32" else folder / f"lib/python{python}/site-packages"
-
-
-def fingerprint(gpus: Sequence[Gpu]) -> str:
-    """What a self-test holds for: another driver, GPU or version of Kvasir asks for another."""
-    parts = [config.version(), *sorted(f"{gpu.name} {gpu.target} {gpu.driver}" for gpu in gpus)]
-    return "; ".join(parts)
-
-
-def read_active() -> Active | None:
-    """The active pack; None without one, also where the file or the pack's folder is not there or not whole."""
+def active() -> dict[str, Any]:
+    """What ``active.json`` says (see :mod:`engine.packs.start`); empty where it names no installed pack."""
     try:
-        active = msgspec.json.decode((config.packs_folder() / "active.json").read_bytes(), type=Active)
-    except (OSError, msgspec.MsgspecError):
-        return None
-    found = _PACK.fullmatch(active.folder)
-    return active if found and not found[2] and read_receipt(config.packs_folder() / active.folder) else None
-
-
-def activate(active: Active) -> None:
-    _write(config.packs_folder() / "active.json", active)
+        named = start.read_active(config.packs_folder()) or {}
+    except start.NotUsed:
+        return {}
+    found = _PACK.fullmatch(str(named.get("folder", "")))
+    return named if found and not found[2] and read_receipt(config.packs_folder() / found[0]) else {}
 
 
 def deactivate(folder: str = "") -> None:
-    """No pack is active any more; with a ``folder`` only if it was that one."""
-    active = read_active()
-    if not folder or active is None or active.folder == folder:
+    """No pack is in use any more; with a ``folder`` only if it was that one."""
+    if not folder or active().get("folder") == folder:
         (config.packs_folder() / "active.json").unlink(missing_ok=True)
 
 
@@ -103,7 +80,13 @@ def read_receipt(folder: Path) -> Receipt | None:
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
-    _write(folder / "pack.json", receipt)
+    """All of it or nothing. Raises OSError."""
+    new = folder / "pack.json.new"
+    with new.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(msgspec.to_builtins(receipt), indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / "pack.json")
 
 
 def packs() -> list[Path]:
@@ -128,6 +111,13 @@ def remove(folder: Path) -> None:
         raise PackFailed(
             f"{folder} cannot be removed ({error.strerror}). Close Kvasir if it uses this pack, and try again."
         ) from None
+
+
+def clear_removed() -> None:
+    """Finish removals that were broken off."""
+    for path in packs():
+        if path.suffix == ".removing":
+            remove(path)
 
 
 def free_bytes(folder: Path) -> int:
@@ -175,13 +165,3 @@ else:
         except BlockingIOError:
             return False
         return True
-
-
-def _write(path: Path, content: msgspec.Struct) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    new = path.with_name(path.name + ".new")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(json.dumps(msgspec.to_builtins(content), indent=1) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)

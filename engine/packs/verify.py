@@ -11,6 +11,7 @@ from pathlib import Path
 
 from engine.packs import store
 from engine.packs.download import CHUNK
+from engine.packs.launch import site_packages
 from engine.packs.lists import PackFailed, PackList, Wheel
 
 
@@ -41,7 +42,7 @@ def record_of(folder: Path, pack: PackList, wheel: Wheel) -> Path | None:
 
 
 def _installed(folder: Path, pack: PackList) -> dict[str, Path]:
-    modules = store.site_packages(folder, pack.python)
+    modules = site_packages(folder)
     by_name = {_normal(path.parent.name.split("-")[0]): path for path in modules.glob("*.dist-info/RECORD")}
     return {wheel.filename: by_name[_normal(wheel.name)] for wheel in pack.wheels if _normal(wheel.name) in by_name}
 

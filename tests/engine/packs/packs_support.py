@@ -27,7 +27,8 @@ site.addsitedir(str(next(folder.glob("lib/python3.*/site-packages"))))
 import torch, helper
 pathlib.Path(os.environ["PACK_TEST_SEEN"]).write_text(json.dumps({"path": sys.path, "environment": dict(os.environ)}))
 print("a line of somebody's")
-print(json.dumps({"ok": torch.WORKS, "sentence": "One matmul agrees." if torch.WORKS else "No GPU answers.", "facts": {}}))
+sentence = "One matmul agrees." if torch.WORKS else "No GPU answers."
+print(json.dumps({"ok": torch.WORKS, "sentence": sentence, "facts": {}}))
 sys.exit(0 if torch.WORKS else 1)
 """
 
@@ -89,7 +90,8 @@ class Asked(NamedTuple):
 
 class Server:
     """Serves ``folder``. ``ranges``: whether it knows of Range. ``cuts``: for each of the next answers, after how many
-    bytes of content the line is cut. ``statuses``: answers that are errors, first. ``gate``: called before each block."""
+    bytes of content the line is cut. ``statuses``: answers that are errors, first. ``gate``: called before each
+    block of an answer, with the file's name and what of it was sent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ranges = folder, True
@@ -115,7 +117,7 @@ class Server:
         server = self
 
         class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:  # noqa: N802 - the library's name
+            def do_GET(self) -> None:
                 server.answer(self)
 
             def log_message(self, format: str, *args: object) -> None:
