@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+
+from engine.packs import helper
 
 PATH = "Triton kernel"
 DTYPES = (torch.bfloat16, torch.float16)
@@ -43,11 +42,6 @@ def tile(rows: int) -> Tile:
     return Tile(8, 32, 4) if rows <= 8 else FIXED
 
 
-def c_compiler() -> str | None:
-    """The C compiler that Triton builds its launcher with, where one is found."""
-    return os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "cl"))), None)
-
-
 def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
     """Why no kernel runs here; None where one may."""
     if device.type != "cuda":
@@ -56,10 +50,12 @@ def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
         return f"it multiplies bfloat16 and float16, and the model runs in {str(dtype).removeprefix('torch.')}"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    if c_compiler() is None and sys.platform != "win32":
-        return "Triton finds no C compiler (install the package gcc or build-essential)"
+    reason = helper.unavailable(amd=torch.version.hip is not None)
+    if reason is not None:
+        return reason
     if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
         return "the GPU is older than compute capability 8.0"
+    helper.install()
     return None
 
 
