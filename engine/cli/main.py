@@ -20,6 +20,7 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.errors import importing, report_errors
+from engine.cli.gpu import gpu
 from engine.cli.streams import prepare_streams
 from engine.packs import start as packs
 
@@ -146,6 +147,7 @@ def doctor(
 
 models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
 app.add_typer(models, name="models")
+app.add_typer(gpu, name="gpu")
 
 
 @models.callback()
