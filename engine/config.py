@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import platformdirs
 
@@ -20,6 +21,8 @@ from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
 DRAFT_SUFFIX = "-draft"
+CACHES = ("bench", "gpu")
+"""Folders in the cache folder, beside those of quantised weights and saved chats."""
 
 
 class ModelNotFound(Exception):  # noqa: N818 - an outcome that a person is told about
@@ -32,6 +35,33 @@ def version() -> str:
         return metadata.version("kvasir")
     except metadata.PackageNotFoundError:
         return "0+unknown"
+
+
+class Places(NamedTuple):
+    """Kvasir's folders, whether they are there or not."""
+
+    config: Path
+    """The window's, as is ``log``."""
+    data: Path
+    cache: Path
+    log: Path
+    run: Path
+    above: tuple[Path, ...]
+    """Folders above these that are Kvasir's alone, inner ones first."""
+
+
+def places() -> Places:
+    """Where everything of the user's Kvasir lies. Makes nothing."""
+    home = os.environ.get("KVASIR_HOME", "")
+    log = _place("log", _default_log_folder)
+    return Places(
+        config=_place("config", lambda: Path(platformdirs.user_config_dir("kvasir", appauthor=False))),
+        data=_place("data", _default_data_folder),
+        cache=_place("cache", _default_cache_folder),
+        log=log,
+        run=_place("run", _default_runtime_folder),
+        above=(Path(home),) if home else (log.parent,) if log.parent.name == "kvasir" else (),
+    )
 
 
 def data_folder() -> Path:
@@ -74,6 +104,8 @@ def saved_cache_folder() -> Path:
 
 def runtime_folder() -> Path:
     """What holds while a server runs: its token. Always a folder of the user's own."""
+    if _place("run", _default_runtime_folder).parent == _place("data", _default_data_folder):
+        data_folder()  # made for the user alone, too
     return _folder("run", _default_runtime_folder)
 
 
@@ -94,7 +126,7 @@ def known_models() -> list[KnownModel]:
     files (``NAME.gguf`` and ``NAME-draft.gguf``)."""
     found: dict[str, KnownModel] = {}
     for folder in model_folders():
-        for path in sorted(_models_in(folder)):
+        for path in sorted(models_in(folder)):
             suffix = _suffix(path)
             bare = path.name.removesuffix(suffix)
             drafts_for = bare.removesuffix(DRAFT_SUFFIX)
@@ -102,6 +134,18 @@ def known_models() -> list[KnownModel]:
                 continue
             found.setdefault(path.name, _known(path))
     return list(found.values())
+
+
+def models_in(folder: Path) -> list[Path]:
+    """The models right in a folder and those of its subfolders; what cannot be read holds none."""
+    found: list[Path] = []
+    with contextlib.suppress(OSError):
+        found += gguf_models(folder)
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if path.is_dir():
+                    found += _models_of(path)
+    return found
 
 
 def bundled_model() -> KnownModel:
@@ -169,18 +213,6 @@ def _known(path: Path) -> KnownModel:
     return KnownModel(name=path.name, path=str(path), draft=str(draft) if _is_model(draft) else "")
 
 
-def _models_in(folder: Path) -> list[Path]:
-    """The models right in a folder and those of its subfolders; what cannot be read holds none."""
-    found: list[Path] = []
-    with contextlib.suppress(OSError):
-        found += gguf_models(folder)
-        for path in folder.iterdir():
-            with contextlib.suppress(OSError):
-                if path.is_dir():
-                    found += _models_of(path)
-    return found
-
-
 def _models_of(folder: Path) -> list[Path]:
     files = gguf_models(folder)
     if len(files) > 1 and not any(folder.glob("*.safetensors")):
@@ -203,6 +235,10 @@ def _default_data_folder() -> Path:
     return Path(platformdirs.user_data_dir("kvasir", appauthor=False))
 
 
+def _default_log_folder() -> Path:
+    return Path(platformdirs.user_log_dir("kvasir", appauthor=False))
+
+
 def _default_cache_folder() -> Path:
     return Path(platformdirs.user_cache_dir("kvasir", appauthor=False))
 
@@ -210,7 +246,7 @@ def _default_cache_folder() -> Path:
 def _default_runtime_folder() -> Path:
     """The login session's folder; where there is none, one beside the data rather than below /tmp, where all write."""
     if os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR"):
-        return data_folder() / "run"
+        return _place("data", _default_data_folder) / "run"
     return Path(platformdirs.user_runtime_dir("kvasir", appauthor=False))
 
 

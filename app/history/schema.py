@@ -69,9 +69,9 @@ def version_of(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the file to VERSION in one transaction: whatever ends it early, the file is as it was. Raises sqlite3.Error.
+    """Bring the file to VERSION in one transaction: whatever ends it early, the file is as it was.
 
-    ``connection`` is one without implicit transactions (isolation_level None).
+    Raises sqlite3.Error. ``connection`` is one without implicit transactions (isolation_level None).
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

@@ -94,8 +94,8 @@ class SettingsStore(QObject):
             except Exception as error:
                 log.exception("the settings could not be brought from version %d to %d", version, VERSION)
                 self.notice = (
-                    f"The settings of an earlier version could not be taken over ({type(error).__name__}); the defaults "
-                    f"are in force. They will be kept as {self._earlier[0]}. Choose again in Settings."
+                    f"The settings of an earlier version could not be taken over ({type(error).__name__}); the "
+                    f"defaults are in force. They will be kept as {self._earlier[0]}. Choose again in Settings."
                 )
                 return Settings()
         return self._fit(raw)

@@ -1,4 +1,4 @@
-"""Histories of every released schema, brought up to date: nothing is lost, whatever ends it early; later ones refused."""
+"""Histories of every released schema, brought up to date: nothing is lost, whatever ends it early."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_released_migrations_are_as_they_were() -> None:
 
     for number in released.RELEASED:
         assert of(MIGRATIONS[:number]) == of(released.SQL[:number])
-    assert VERSION >= released.RELEASED[-1]
+    assert released.RELEASED[-1] <= VERSION
 
 
 @pytest.mark.parametrize("number", released.RELEASED)
@@ -90,7 +90,8 @@ def test_a_copy_from_before_lies_beside_it(qapp, path: Path, number: int) -> Non
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
         upgrade.upgrade(connection, path)
     copy = path.with_name(f"history.db.before-{VERSION}")
-    assert backups.found(path) == [copy]
+    (only,) = backups.found(path)
+    assert only.samefile(copy)
     assert dump(copy) == before
     assert sorted(file.name for file in path.parent.iterdir()) == ["history.db", copy.name]
     if os.name == "posix":
@@ -140,7 +141,7 @@ def test_a_migration_that_fails_leaves_the_file_and_says_so(qapp, path: Path, mo
     copy = path.with_name(f"history.db.before-{VERSION}")
     assert str(copy) in str(refused.value)
     assert "left as it was" in str(refused.value)
-    assert dump(path) == before == dump(copy)
+    assert [dump(path), dump(copy)] == [before, before]
     monkeypatch.undo()
     HistoryStore(path).close()
     assert schema_of(path) == VERSION
