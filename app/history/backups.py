@@ -19,10 +19,11 @@ _VERSION_AT = 60
 """Where a database's header has its user_version, 4 bytes, big-endian (sqlite.org/fileformat.html)."""
 
 
-def make(connection: sqlite3.Connection, path: Path, target: int) -> Path:
+def make(connection: sqlite3.Connection, path: Path, found_schema: int, target: int) -> Path | None:
     """Copy the history that ``connection`` has open, at ``path``, before it is brought to schema ``target``.
 
-    The copy is whole, on the disk and one file when this returns. Raises sqlite3.Error, OSError.
+    The copy is whole, on the disk and one file when this returns. None where another process changed the schema
+    meanwhile, which then made its own. Raises sqlite3.Error, OSError.
     """
     copy = path.with_name(f"{path.name}.before-{target}")
     unfinished = copy.with_name(copy.name + UNFINISHED)
@@ -33,6 +34,9 @@ def make(connection: sqlite3.Connection, path: Path, target: int) -> Path:
             connection.backup(out)
             # The pages say that there is a write-ahead log; the copy needs none, and is then opened without any.
             out.execute("PRAGMA journal_mode = DELETE")
+        if _schema_of(unfinished) != found_schema:
+            _sweep(path)
+            return None
         _sync(unfinished)
         os.replace(unfinished, copy)
     except BaseException:
@@ -69,6 +73,7 @@ def forget(path: Path, chats: Iterable[str]) -> None:
         try:
             with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as connection:
                 connection.execute("PRAGMA foreign_keys = ON")
+                connection.execute("PRAGMA secure_delete = ON")  # nor in pages that came free
                 connection.executemany("DELETE FROM chats WHERE id = ?", ids)
         except sqlite3.Error as error:
             log.warning("deleted chats could not be removed from %s: %s", copy, error)

@@ -43,12 +43,15 @@ def upgrade(connection: sqlite3.Connection, path: Path) -> None:
         migrate(connection)
         return
     try:
-        copy = backups.make(connection, path, VERSION)
+        copy = backups.make(connection, path, found, VERSION)
     except (sqlite3.Error, OSError) as error:
         raise MigrationError(
             f"The history at {path} is of an earlier version, and could not be copied before it is brought up to date "
             f"({error}). It was left as it was. Free {_megabytes(path)} on that disk and allow writing there."
         ) from error
+    if copy is None:
+        upgrade(connection, path)
+        return
     try:
         migrate(connection)
     except sqlite3.Error as error:

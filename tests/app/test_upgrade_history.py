@@ -109,6 +109,17 @@ def test_chats_that_were_deleted_leave_the_copy_too(qapp, path: Path) -> None:
     store.close()
     HistoryStore(path).close()
     assert "sixteen tokens" not in "\n".join(dump(copy))
+    assert b"sixteen tokens" not in copy.read_bytes()
+
+
+def test_an_upgrade_by_another_process_meanwhile_makes_no_copy_of_its_result(path: Path) -> None:
+    before = dump(made(path, 1))
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        upgrade.upgrade(connection, path)
+        assert backups.make(connection, path, 1, VERSION) is None
+    (copy,) = backups.found(path)
+    assert dump(copy) == before
+    assert sorted(file.name for file in path.parent.iterdir()) == ["history.db", copy.name]
 
 
 def test_no_copy_without_an_upgrade(qapp, path: Path) -> None:
