@@ -21,8 +21,8 @@ from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
 DRAFT_SUFFIX = "-draft"
-CACHES = ("bench", "gpu")
-"""Folders in the cache folder, beside those of quantised weights and saved chats."""
+CACHES = ("bench", "triton", "cuda")
+"""Folders in the cache folder, beside those of quantised weights and saved chats: of measurements, of GPU packs."""
 
 
 class ModelNotFound(Exception):  # noqa: N818 - an outcome that a person is told about
