@@ -20,6 +20,7 @@ from engine.cli.inventory import inventory, remove
 from engine.cli.main import app
 from engine.cli.uninstall import human
 
+PYTHON = sys.executable
 KINDS = ("settings", "chats", "models", "heads", "gpu", "caches", "logs")
 HASH = "0123456789abcdef" * 2
 FILES = {
@@ -312,6 +313,32 @@ def test_a_portable_program_goes_with_its_menu_entry(home: Path, portable: Path,
     assert not portable.exists()
     assert not home.exists()
     assert not (tmp_path / "share").exists() or not list((tmp_path / "share").rglob("*"))
+
+
+def test_nothing_is_imported_once_the_program_is_gone(home: Path, portable: Path) -> None:
+    code = (
+        "import sys\nfrom pathlib import Path\nfolder = Path(sys.argv.pop(1))\n"
+        "class Guard:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if not folder.exists():\n"
+        "            print('imported afterwards:', name)\n"
+        "sys.meta_path.insert(0, Guard())\n"
+        "sys.frozen, sys.executable = True, str(folder / 'kvasir-engine')\n"
+        "from engine.cli.main import main\nmain()\n"
+    )
+    for command in (["--purge-program", "--yes"], ["--purge-program", "--yes", "--json"]):
+        fill(portable, ["kvasir-engine", "_internal/x"])
+        done = subprocess.run(
+            [PYTHON, "-c", code, str(portable), "uninstall", *command],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "imported afterwards" not in done.stdout
+        assert not portable.exists()
 
 
 def test_a_portable_program_stays_unless_it_is_named(home: Path, portable: Path) -> None:
