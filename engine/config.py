@@ -96,7 +96,7 @@ def copies_folder() -> Path:
 def packs_folder() -> Path:
     """GPU packs, and the file that names the one in use."""
     # Not made here: most have none.
-    return folders.packsfolders.place()
+    return folders.packs_place()
 
 
 def keeps_quantised() -> bool:
