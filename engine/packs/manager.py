@@ -113,6 +113,8 @@ def check(pack: PackList, report: Report) -> str:
             names = ", ".join(wheel.name for wheel in wrong)
             store.write_receipt(folder, msgspec.structs.replace(receipt, broken=f"Files of {names} are damaged."))
             raise PackFailed(f"Files of {names} are missing or damaged. `kvasir gpu repair` replaces them.")
+        if receipt.broken:
+            store.write_receipt(folder, msgspec.structs.replace(receipt, broken=""))
         return "Every file is as it was installed. " + _test(pack, report)
 
 

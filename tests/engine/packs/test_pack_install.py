@@ -134,7 +134,7 @@ def test_a_part_damaged_where_it_lay_is_fetched_again(kvasir: Kvasir, server: Se
     assert server.asked(TORCH)[-1].range == ""
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_ended_while_downloading_and_finished_later(kvasir: Kvasir, server: Server, how: int) -> None:
     reached, go_on = threading.Event(), threading.Event()
 
