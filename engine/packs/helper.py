@@ -8,6 +8,7 @@ They serve only the Triton whose sources have the very hashes that they were mad
 from __future__ import annotations
 
 import functools
+import gzip
 import hashlib
 import importlib.util
 import json
@@ -32,7 +33,7 @@ _TYPES |= {letter: kind for kind, letter in _FLOATS.items()}
 
 
 class Prebuilt(NamedTuple):
-    """The files that fit the Triton of this process."""
+    """The files that fit the Triton of this process, compressed."""
 
     triton: str
     utils: Path
@@ -85,7 +86,9 @@ def prebuilt(folder: Path = PREBUILT) -> Prebuilt | str:
     for manifest in sorted(folder.glob("*/manifest.json")):
         note = json.loads(manifest.read_text("utf-8"))
         if all(note.get(name) == value for name, value in ours.items()):
-            return Prebuilt(note["triton"], manifest.with_name("cuda_utils.so"), manifest.with_name("launcher.so"))
+            return Prebuilt(
+                note["triton"], manifest.with_name("cuda_utils.so.gz"), manifest.with_name("launcher.so.gz")
+            )
         made_for.append(f"Triton {note.get('triton')} on Python {note.get('python')}, {note.get('machine')}")
     if not made_for:
         return "no prebuilt helper came with this installation"
@@ -118,13 +121,12 @@ def build(
     if isinstance(found, str):
         raise RuntimeError(f"{why}, and {found}")
     source = Path(src).read_text()
-    if name == "cuda_utils":
-        return str(found.utils)
     letters = signature_of(source) if name == "__triton_launcher" else None
-    if letters is None:
+    if letters is None and name != "cuda_utils":
         raise RuntimeError(f"{why}, and no prebuilt helper serves {name} with these arguments")
-    copy = Path(srcdir) / "launcher.so"
-    copy.write_bytes(signed(found.launcher.read_bytes(), letters))
+    module = gzip.decompress((found.utils if letters is None else found.launcher).read_bytes())
+    copy = Path(srcdir) / "prebuilt.so"
+    copy.write_bytes(module if letters is None else signed(module, letters))
     return str(copy)
 
 

@@ -173,9 +173,12 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
     if Path(name).name != name or name in ("", ".", "..") or not pack.is_dir():
         raise NotUsed("The GPU pack's folder is gone. `kvasir gpu install` makes it anew.")
     try:
-        made_for = str(json.loads((pack / "pack.json").read_text("utf-8"))["python"])
+        note = json.loads((pack / "pack.json").read_text("utf-8"))
+        made_for, broken = str(note["python"]), note.get("broken", "")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise NotUsed(f"The GPU pack is incomplete ({error}). `kvasir gpu repair` completes it.") from error
+    if broken:
+        raise NotUsed(f"The GPU pack is not used. {broken} `kvasir gpu repair` puts it right.")
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     if made_for.split(".")[:2] != ours.split(".") or not site_packages(pack).is_dir():
         raise NotUsed(

@@ -1,16 +1,19 @@
 """Compile Triton's helpers for NVIDIA GPUs, so that the installed program needs no C compiler on the user's machine.
 
-    python -m kit.triton_helper FOLDER [TRITON]
+    python -m kit.triton_helper FOLDER [TRITON | --fetch PLACE --constraints FILE]
 
 writes FOLDER/triton-VERSION-cpXY-MACHINE with the module that talks to the driver (Triton's own driver.c), a launcher
 for kernels of any signature (triton_launcher.c) and the manifest by which engine/packs/helper.py knows whether they
-fit. FOLDER is engine/packs/prebuilt of the program. TRITON is the folder of an unpacked Triton; the installed one if
-left out. Needs gcc and the headers of the running Python, which must be of the version that the program brings; no GPU.
+fit. FOLDER is engine/packs/prebuilt of the program. TRITON is the folder of an unpacked Triton, the installed one if
+left out; --fetch gets it from the index. Needs gcc and the headers of the running Python, which must be of the version
+that the program brings; no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
+import gzip
+import hashlib
 import importlib.util
 import json
 import re
@@ -19,11 +22,15 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import zipfile
 from pathlib import Path
 
 from engine.packs.helper import SOURCES, machine, source_hash
 
 LAUNCHER = Path(__file__).with_name("triton_launcher.c")
+NEEDED = re.compile(
+    r"triton/__init__\.py|triton/backends/nvidia/(driver\.(c|py)|include/.*\.(h|hpp))|triton-[^/]*/.*LICENSE.*"
+)
 FLAGS = ["-O3", "-shared", "-fPIC", "-Wno-psabi", "-Wl,--build-id=none", "-Wl,--no-as-needed", "-s"]
 
 
@@ -47,9 +54,28 @@ def build(out: Path, triton: Path | None = None, compiler: str = "gcc") -> Path:
         for name, libraries in (("cuda_utils", ["-L.", "-l:libcuda.so.1"]), ("launcher", ["-ldl"])):
             command = [compiler, f"{name}.c", *FLAGS, "-o", f"{name}.so", *libraries, *include]
             subprocess.run(command, cwd=place, check=True)
-            shutil.copyfile(place / f"{name}.so", folder / f"{name}.so")
+            # Compressed they are no libraries to whoever looks for what the program's libraries need.
+            (folder / f"{name}.so.gz").write_bytes(gzip.compress((place / f"{name}.so").read_bytes(), mtime=0))
+    if licence := _licence(triton, version):
+        shutil.copyfile(licence, folder / "LICENSE")
     (folder / "manifest.json").write_text(json.dumps(note, indent=1, sort_keys=True) + "\n", "utf-8")
     return folder
+
+
+def fetch(place: Path, constraints: Path) -> Path:
+    """What is needed of the Triton that ``constraints`` name, by pip; its folder below ``place``."""
+    with tempfile.TemporaryDirectory() as work:
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
+        subprocess.run([*pip, "--constraint", str(constraints), "--dest", work, "triton"], check=True)
+        (wheel,) = Path(work).glob("triton-*.whl")
+        shutil.rmtree(place, ignore_errors=True)
+        with zipfile.ZipFile(wheel) as archive:
+            archive.extractall(place, [name for name in archive.namelist() if NEEDED.fullmatch(name)])
+    return place / "triton"
+
+
+def _licence(triton: Path, version: str) -> Path | None:
+    return next((triton.parent / f"triton-{version}.dist-info").glob("**/LICENSE*"), None)
 
 
 def _stub(place: Path, compiler: str) -> None:
@@ -77,10 +103,17 @@ def _version(triton: Path) -> str:
 def main() -> None:
     words = argparse.ArgumentParser(description="Compile Triton's helpers for NVIDIA GPUs.")
     words.add_argument("folder", type=Path)
-    words.add_argument("triton", type=Path, nargs="?")
+    words.add_argument("triton", type=Path, nargs="?", help="the folder of an unpacked Triton")
+    words.add_argument("--fetch", type=Path, help="unpack Triton here by pip, where it is not yet")
+    words.add_argument("--constraints", type=Path, help="with --fetch: the file that says which version")
     chosen = words.parse_args()
-    print(build(chosen.folder, chosen.triton))
+    triton = chosen.triton
+    if chosen.fetch is not None:
+        triton = chosen.fetch / hashlib.sha256(chosen.constraints.read_bytes()).hexdigest()[:16] / "triton"
+        if not (triton / "__init__.py").is_file():
+            fetch(triton.parent, chosen.constraints)
+    print(build(chosen.folder, triton))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

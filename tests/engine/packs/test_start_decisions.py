@@ -10,7 +10,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from packfolder import LOCK, make_pack
+from packfolder import LOCK, PYTHON, make_pack
 
 from engine import config, installation
 from engine.packs import fingerprint as fingerprints
@@ -105,6 +105,9 @@ def test_a_users_no(packs, went, monkeypatch):
 def test_packs_that_do_not_fit_are_not_used(packs, went, monkeypatch):
     pack = make_pack(packs, python="3.2")
     assert "made for Python 3.2" in str(reason_of("chat"))
+    note = {"python": PYTHON, "broken": "Files of torch are damaged."}
+    (pack / "pack.json").write_text(json.dumps(note))
+    assert "Files of torch are damaged. `kvasir gpu repair`" in str(reason_of("chat"))
     (pack / "pack.json").write_text("{")
     assert "kvasir gpu repair" in str(reason_of("chat"))
     (pack / "pack.json").unlink()

@@ -6,6 +6,7 @@ would compile for the same arguments is the measure.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -69,8 +70,10 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
         subprocess.run(command, cwd=ROOT / "packaging", env=environment, check=True, capture_output=True)
     files = [{file.name: file.read_bytes() for file in place.glob("*/*")} for place in places]
     assert files[0] == files[1]
-    assert set(files[0]) == {"cuda_utils.so", "launcher.so", "manifest.json"}
-    for content in files[0].values():
+    assert set(files[0]) == {"cuda_utils.so.gz", "launcher.so.gz", "manifest.json", "LICENSE"}
+    for name, content in files[0].items():
+        if name.endswith(".gz"):
+            content = gzip.decompress(content)
         assert str(places[0]).encode() not in content
         assert str(ROOT).encode() not in content
     return places[0]
@@ -187,7 +190,8 @@ def test_a_compiler_that_fails_is_replaced(monkeypatch, tmp_path, built):
     of_this_program(monkeypatch, fitting)
     source = tmp_path / "cuda_utils.c"
     source.write_text("int x;")
-    assert helper.build("cuda_utils", str(source), str(tmp_path), [], [], []) == str(fitting.utils)
+    made = Path(helper.build("cuda_utils", str(source), str(tmp_path), [], [], []))
+    assert made.read_bytes() == gzip.decompress(fitting.utils.read_bytes())
 
 
 def test_only_what_is_understood_is_launched():
