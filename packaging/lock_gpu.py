@@ -1,4 +1,4 @@
-"""Make the lists of GPU packs: ``python packaging/lock_gpu.py [cuda13] [cuda12] [rocm]`` (see packaging/README.md).
+"""Make the lists of GPU packs: ``python packaging/lock_gpu.py [cuda13] [cuda12] [rocm]``.
 
 Each list names every wheel of one pack by its address, sha256 and size, for one minor version of Python on Linux
 x86_64. uv resolves against the public index alone; sizes and hashes are the index's own. Needs ``uv`` and the package
@@ -97,8 +97,12 @@ RECIPES = {
         ),
     ),
     "rocm": Recipe(
+        # The list is not there: no index of PyTorch's was reached, and its hash stood in no two lock files. Where the
+        # index is reached this makes it; compare the targets with torch.cuda.get_arch_list() of what it names.
         "AMD GPUs that ROCm 7.2 serves",
-        {},
+        {
+            "targets": "gfx908 gfx90a gfx942 gfx950 gfx1030 gfx1100 gfx1101 gfx1102 gfx1150 gfx1151 gfx1200 gfx1201",
+        },
         ("torch==2.13.0+rocm7.2",),
         index="https://download.pytorch.org/whl/rocm7.2",
     ),

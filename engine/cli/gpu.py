@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from engine.cli.errors import report_errors
@@ -205,5 +204,7 @@ def _show(told: PackStatus) -> None:
 
 
 def _line(told: PackReport) -> None:
+    import msgspec
+
     sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
     sys.stdout.flush()

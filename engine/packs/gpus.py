@@ -14,11 +14,6 @@ from typing import Any, Literal, NamedTuple
 from engine.packs.lists import PackList
 
 TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
-AMD_BUILDS = frozenset({
-    "gfx908", "gfx90a", "gfx942", "gfx950",
-    "gfx1030", "gfx1100", "gfx1101", "gfx1102", "gfx1150", "gfx1151", "gfx1200", "gfx1201",
-})  # fmt: skip
-"""What PyTorch's ROCm 7.2 builds hold machine code for (PYTORCH_ROCM_ARCH of its manywheel builds)."""
 
 
 class Gpu(NamedTuple):
@@ -76,14 +71,14 @@ def _nvidia(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, 
 def _amd(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, str]:
     if wanted not in ("", "rocm"):
         return "", _none_for(f"{gpu.name} (AMD)", wanted)
-    if gpu.target not in AMD_BUILDS:
-        return "", f"{gpu.name} ({gpu.target}) is none of the AMD GPUs that PyTorch has machine code for."
     if "rocm" not in lists:
         return "", (
-            f"{gpu.name} ({gpu.target}) could be used with ROCm, but this Kvasir comes without the list of that pack. "
-            "Give a folder with rocm.txt as KVASIR_GPU_LISTS (packaging/README.md says how it is made), "
-            "or install PyTorch for ROCm in a Python environment of your own."
+            f"{gpu.name} ({gpu.target}) is not used: this Kvasir comes without the list of a pack for AMD GPUs, for "
+            "PyTorch's index for ROCm could not be reached when it was made. `python packaging/lock_gpu.py rocm` makes "
+            "the list where it can; KVASIR_GPU_LISTS names its folder."
         )
+    if gpu.target not in lists["rocm"].targets:
+        return "", f"{gpu.name} ({gpu.target}) is none of the AMD GPUs that this pack has machine code for."
     return "rocm", ""
 
 

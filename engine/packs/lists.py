@@ -79,6 +79,11 @@ class PackList:
         """The compute capabilities it holds kernels for: from the first to below the second."""
         return _pair(self.header.get("capability", "0.0")), _pair(self.header.get("capability-below", "999.0"))
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """The AMD GPUs it holds kernels for, such as "gfx1100"."""
+        return frozenset(self.header.get("targets", "").split())
+
 
 def lists_folder() -> Path:
     other = os.environ.get("KVASIR_GPU_LISTS", "")

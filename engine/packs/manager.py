@@ -27,8 +27,11 @@ MARGIN = 256 * 10**6
 
 
 def status(gpus: Sequence[Gpu]) -> PackStatus:
-    """What there is for this machine. Raises :class:`PackFailed` for lists that cannot be understood."""
-    lists = available()
+    """What there is for this machine."""
+    try:
+        lists = available()
+    except PackFailed as failure:
+        return PackStatus(refused=str(failure), free_bytes=store.free_bytes(config.packs_folder()))
     choice = choose(gpus, lists)
     used = store.active().get("folder", "")
     # One that was asked for by its kind stays the pack of this machine.
@@ -91,6 +94,7 @@ def install(pack: PackList, report: Report, source: Path | None = None) -> str:
             replaced = _replace_damaged(pack, receipt, lock, report, source)
             names = ", ".join(wheel.name for wheel in replaced)
             said = f"Replaced: {names}. " if names else "Every file is as it was installed. "
+        shutil.rmtree(part, ignore_errors=True)
         return said + _test(pack, report)
 
 
@@ -109,6 +113,8 @@ def check(pack: PackList, report: Report) -> str:
             names = ", ".join(wheel.name for wheel in wrong)
             store.write_receipt(folder, msgspec.structs.replace(receipt, broken=f"Files of {names} are damaged."))
             raise PackFailed(f"Files of {names} are missing or damaged. `kvasir gpu repair` replaces them.")
+        if receipt.broken:
+            store.write_receipt(folder, msgspec.structs.replace(receipt, broken=""))
         return "Every file is as it was installed. " + _test(pack, report)
 
 
@@ -188,7 +194,6 @@ def _make(pack: PackList, wheels: Path, part: Path, lock: int, report: Report) -
     make.install(made, pack.wheels, wheels, home, lock)
     store.write_receipt(made, store.Receipt(pack.kind, pack.python, verify.records(made, pack)))
     made.rename(store.folder_of(pack))
-    shutil.rmtree(part, ignore_errors=True)
 
 
 def _replace_damaged(
@@ -208,7 +213,6 @@ def _replace_damaged(
         make.install(folder, wrong, wheels, part / "uv", lock)
     if wrong or receipt.broken:
         store.write_receipt(folder, store.Receipt(pack.kind, pack.python, verify.records(folder, pack)))
-        shutil.rmtree(part, ignore_errors=True)
     return wrong
 
 

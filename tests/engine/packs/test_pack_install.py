@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import threading
@@ -12,9 +13,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
 from packs_support import TORCH, Kvasir, Server, stand_ins, write_list
 
+from engine.packs import download
 from engine.protocol.gpu import PackProgress, decode_pack_report
 
 
@@ -42,6 +45,8 @@ def test_a_whole_install_is_reported_tested_and_used(kvasir: Kvasir, server: Ser
     before = kvasir.status()
     sizes = sum(path.stat().st_size for path in server.folder.glob("*.whl"))
     assert (before.state, before.kind, before.gpu) == ("none", "cuda13", "NVIDIA Test 4090")
+    code, (told,) = kvasir.run("status")
+    assert (code, msgspec.structs.replace(told, free_bytes=0)) == (0, msgspec.structs.replace(before, free_bytes=0))
     assert before.download_bytes == sizes
     assert before.free_bytes > 0
     code, told = kvasir.run("install")
@@ -129,7 +134,7 @@ def test_a_part_damaged_where_it_lay_is_fetched_again(kvasir: Kvasir, server: Se
     assert server.asked(TORCH)[-1].range == ""
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.long)])
 def test_ended_while_downloading_and_finished_later(kvasir: Kvasir, server: Server, how: int) -> None:
     reached, go_on = threading.Event(), threading.Event()
 
@@ -252,6 +257,23 @@ def test_settings_of_the_users_do_not_leak_in(kvasir: Kvasir, server: Server) ->
     seen = json.loads(kvasir.seen.read_text())
     assert str(evil) not in seen["path"]
     assert not [name for name in seen["environment"] if name.startswith("PYTHON")]
+
+
+def test_a_proxy_is_used(kvasir: Kvasir, server: Server) -> None:
+    write_list(kvasir.lists, sorted(server.folder.glob("*.whl")), "http://127.0.0.1:9")
+    assert not kvasir.result("install").ok
+    assert kvasir.result("install", http_proxy=server.address, no_proxy="").ok
+    in_use(kvasir)
+
+
+def test_certificates_of_a_system_that_keeps_them_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    if not any(Path(path).is_file() for path in download.CERTIFICATES):
+        pytest.skip("this system has no bundle of certificates")
+    nowhere = ssl.DefaultVerifyPaths(None, None, "", "", "", "")
+    monkeypatch.setattr(ssl, "create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    assert download.trusted().cert_store_stats()["x509_ca"] == 0
+    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nowhere)
+    assert download.trusted().cert_store_stats()["x509_ca"] > 0
 
 
 def test_without_uv_it_is_said_before_anything_is_fetched(kvasir: Kvasir, server: Server) -> None:

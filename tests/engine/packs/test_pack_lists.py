@@ -52,7 +52,7 @@ def nvidia(driver: str, capability: tuple[int, int]) -> Gpu:
         ([nvidia("580.95.05", (6, 1)), nvidia("580.95.05", (8, 6))], "", "cuda13", ""),
         ([nvidia("580.95.05", (8, 9))], "rocm", "", "no pack rocm"),
         ([Gpu("amd", "AMD GPU", target="gfx1100")], "cuda13", "", "no pack cuda13"),
-        ([Gpu("amd", "AMD GPU", target="gfx803")], "", "", "none of the AMD GPUs"),
+        ([Gpu("amd", "AMD GPU", target="gfx1100")], "", "", "without the list of a pack for AMD GPUs"),
         ([Gpu("amd", "AMD GPU", target="gfx1036"), nvidia("580.1", (8, 6))], "", "cuda13", ""),
         ([], "", "", "No GPU that a pack is made for was found."),
     ],
@@ -68,8 +68,10 @@ def test_amd_with_and_without_its_list() -> None:
     gpu = Gpu("amd", "AMD GPU", target="gfx1100")
     without = {kind: pack for kind, pack in ours().items() if kind != "rocm"}
     assert "KVASIR_GPU_LISTS" in choose([gpu], without).refused
-    rocm = parse(GOOD.replace("cuda13", "rocm"), "rocm.txt")
+    rocm = parse(GOOD.replace("cuda13", "rocm") + "# targets: gfx1030 gfx1100\n", "rocm.txt")
     assert choose([gpu], {**without, "rocm": rocm}).kind == "rocm"
+    other = choose([gpu._replace(target="gfx1036")], {"rocm": rocm})
+    assert (other.kind, "none of the AMD GPUs that this pack" in other.refused) == ("", True)
     assert choose([gpu], {}).refused != ""
     assert choose([nvidia("580.1", (8, 9))], {}).refused == "This Kvasir comes without a pack for GPU (NVIDIA)."
 
@@ -150,6 +152,9 @@ def test_a_pack_for_another_python_is_refused(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "cuda13.txt").write_text(GOOD.replace("3.11", here) + "# platform: plan9 mips\n")
     with pytest.raises(PackFailed, match="made for plan9 mips"):
         manager.select([gpu])
+    (tmp_path / "cuda12.txt").write_text("nonsense")
+    assert "has a line that is no wheel" in manager.status([gpu]).refused
+    (tmp_path / "cuda12.txt").unlink()
     with pytest.raises(PackFailed, match="without a list for rocm; it has cuda13"):
         manager.select([], "rocm", any_machine=True)
 
