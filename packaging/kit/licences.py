@@ -19,8 +19,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("kvasir", "kvasir-window", "kvasir-engine")
 
 
+REFUSED = {"libreadline8": "readline", "libreadline8t64": "readline", "libgdbm6": "_gdbm", "libgdbm6t64": "_gdbm"}
+"""Debian packages under the GPL alone, by the Python module that takes them along. In one program with what PyTorch
+brings (Intel's oneMKL, which may not be modified) they cannot be given away."""
+
+
 class MissingLicence(ValueError):  # noqa: N818 - the name says what it is
     """Things in the program whose licence nobody knows; the message names each."""
+
+
+class RefusedLicence(ValueError):  # noqa: N818 - the name says what it is
+    """Something that must not lie in the program; the message names it and says what to do."""
 
 
 class Entry(NamedTuple):
@@ -36,10 +45,11 @@ def collect(program: Path, python: Path) -> None:
     """Write _internal/licences/ of a frozen program, from nothing: index.json and the texts that it names.
 
     ``python`` is the interpreter of the environment that the program was frozen from. Raises MissingLicence for a
-    bundled thing without a licence or a text, and for a binary file that nobody brought.
+    bundled thing without a licence or a text, and for a binary file that nobody brought, RefusedLicence for a library
+    that may not be bundled.
     """
     environment = _environment(program, python)
-    taken = [item for item in environment["distributions"] if _is_taken(item, program, environment["modules"])]
+    taken = [item for item in environment["distributions"] if _is_taken(item, program, environment)]
     entries = [_kvasir(), _cpython(environment), _uv(program, environment)]
     entries += [_distribution(item) for item in taken]
     entries += _inside(program, taken)
@@ -80,18 +90,21 @@ def _environment(program: Path, python: Path) -> dict[str, Any]:
     return found
 
 
-def _is_taken(item: dict[str, Any], program: Path, modules: list[str]) -> bool:
-    """Whether something of a distribution lies in the program: as a file, as a module in its archive, as its start."""
+def _is_taken(item: dict[str, Any], program: Path, environment: dict[str, Any]) -> bool:
+    """Whether something of a distribution lies in the program: a file, a compiled module, one in its archive."""
     name = _normal(item["name"])
     if name in ("kvasir", "uv"):
         return False
     if name == "pyinstaller":
-        return bool(modules)  # every frozen program begins with PyInstaller's own
-    known = set(modules)
+        return bool(environment["frozen"])
+    known = set(environment["modules"])
     for file in item["files"]:
         if ".dist-info/" in file or file.startswith(".."):
             continue
-        if (program / "_internal" / file).is_file() or (file.endswith(".py") and _module(file) in known):
+        place = program / "_internal" / file
+        if place.is_file() or (
+            place.suffix == ".py" and (place.with_suffix(".pyc").is_file() or _module(file) in known)
+        ):
             return True
     return False
 
@@ -185,6 +198,9 @@ def _from_system(program: Path, taken: list[dict[str, Any]]) -> list[Entry]:
             unknown.append(str(relative))
     if unknown:
         raise MissingLicence(f"Nobody is known to have brought: {', '.join(sorted(unknown))}.")
+    if refused := sorted(packages & REFUSED.keys()):
+        told = ", ".join(f"{name} (leave out the module {REFUSED[name]})" for name in refused)
+        raise RefusedLicence(f"Under the GPL alone, so not to be bundled: {told}.")
     return [_package(name) for name in sorted(packages)]
 
 
