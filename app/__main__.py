@@ -18,6 +18,9 @@ def main() -> int:
     """The exit status: 0, or 2 when a window cannot be shown here."""
     from app import preflight
 
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a program of Windows' without a console has none
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if not preflight.has_display():
         sys.stderr.write(NO_DISPLAY + "\n")
         return 2
