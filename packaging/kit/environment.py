@@ -73,13 +73,18 @@ def _is_text(file: str) -> bool:
     return in_metadata or (bool(TEXTS.search(path.name)) and path.suffix not in (".py", ".pyc", ".pyi", ".h"))
 
 
+def _own_texts() -> list[Path]:
+    """Where Python's own licence lies: with its library, or on Windows at its top."""
+    return [Path(sysconfig.get_path("stdlib")) / "LICENSE.txt", Path(sys.base_prefix) / "LICENSE.txt"]
+
+
 if __name__ == "__main__":
     programs = [Path(name) for name in sys.argv[1:]]
     found = {
         "distributions": [describe(distribution) for distribution in metadata.distributions()],
         "frozen": any(map(is_frozen, programs)),
         "modules": sorted({name for program in programs for name in modules(program)}),
-        "stdlib": sysconfig.get_path("stdlib"),
+        "texts": [str(path) for path in _own_texts() if path.is_file()],
         "version": sys.version.split()[0],
     }
     json.dump(found, sys.stdout)

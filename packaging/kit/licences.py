@@ -72,7 +72,7 @@ def _write(folder: Path, entries: Iterable[Entry]) -> None:
             place = folder / relative
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-            files.append(str(relative))
+            files.append(relative.as_posix())
         home = {"name": entry.name, "version": entry.version, "licence": entry.licence, "home": entry.home}
         index.append({**home, "files": sorted(files)})
     text = json.dumps(index, indent=1, ensure_ascii=False) + "\n"
@@ -81,7 +81,8 @@ def _write(folder: Path, entries: Iterable[Entry]) -> None:
 
 def _environment(program: Path, python: Path) -> dict[str, Any]:
     script = Path(__file__).with_name("environment.py")
-    programs = [str(program / name) for name in PROGRAMS if (program / name).is_file()]
+    named = [program / (name + suffix) for name in PROGRAMS for suffix in ("", ".exe")]
+    programs = [str(path) for path in named if path.is_file()]
     command = [str(python), "-I", str(script), *programs]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -126,7 +127,7 @@ def _short(path: Path, folder: Path) -> str:
     """A text's place below the distribution's metadata, or below the environment for others."""
     relative = path.relative_to(folder)
     inside = relative.parts[0].endswith(".dist-info")
-    return str(Path(*relative.parts[1:])).removeprefix("licenses/") if inside else str(relative)
+    return str(Path(*relative.parts[1:])).removeprefix("licenses/") if inside else relative.as_posix()
 
 
 def _kvasir() -> Entry:
@@ -137,11 +138,10 @@ def _kvasir() -> Entry:
 
 
 def _cpython(environment: dict[str, Any]) -> Entry:
-    """Its own licence, and Debian's account of what is built into the interpreter, where this machine has it."""
-    text = Path(environment["stdlib"]) / "LICENSE.txt"
-    texts = [("LICENSE.txt", text.read_bytes())] if text.is_file() else []
-    version = environment["version"]
-    return Entry("CPython", version, "Python-2.0", "https://www.python.org", texts + note("cpython"))
+    """Its own licence, and an account of what others wrote that is built into the interpreter."""
+    texts = [("LICENSE.txt", Path(path).read_bytes()) for path in environment["texts"][:1]]
+    texts += note("cpython") if texts else []
+    return Entry("CPython", environment["version"], "Python-2.0", "https://www.python.org", texts)
 
 
 def _uv(program: Path, environment: dict[str, Any]) -> Entry:
@@ -156,7 +156,7 @@ def _uv(program: Path, environment: dict[str, Any]) -> Entry:
 
 def _inside(program: Path, taken: list[dict[str, Any]]) -> list[Entry]:
     """Libraries of others that wheels bring within them."""
-    names = {path.name for path in tree.walk(program) if elf.is_elf(path)}
+    names = {path.name for path in tree.walk(program) if path.is_file()}
     versions = {_normal(item["name"]): item["version"] for item in taken}
     folders = {_normal(item["name"]): Path(item["folder"]) for item in taken}
 

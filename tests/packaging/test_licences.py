@@ -13,8 +13,6 @@ from kit import environment, licences, system_licences
 
 PYTHON = Path(sys.executable)
 
-pytestmark = pytest.mark.skipif(not system_licences.COMMON.is_dir(), reason="this machine has no common-licenses")
-
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
