@@ -43,6 +43,7 @@ class SingleInstance(QObject):
         super().__init__(parent)
         self._name = name
         self._server: QLocalServer | None = None
+        self._talking: list[QLocalSocket] = []
 
     def acquire(self, path: str = "") -> bool:
         """True for the first instance; False when another one runs, which now comes to the front and opens ``path``."""
@@ -65,27 +66,35 @@ class SingleInstance(QObject):
 
     def release(self) -> None:
         if self._server is not None:
+            self._talking.clear()
             self._server.close()
             self._server = None
 
     def _greet(self) -> None:
         assert self._server is not None
         while (socket := self._server.nextPendingConnection()) is not None:
-            socket.disconnected.connect(lambda socket=socket: self._hear(socket))
-            if socket.state() is QLocalSocket.LocalSocketState.UnconnectedState:  # it was quicker than we
-                self._hear(socket)
+            self._talking.append(socket)
+            socket.disconnected.connect(self._hear)
+        self._hear()
 
-    def _hear(self, socket: QLocalSocket) -> None:
-        if socket.property("heard"):
-            return
-        socket.setProperty("heard", True)
-        words = bytes(socket.read(MOST_BYTES).data())
-        socket.deleteLater()
-        try:
-            greeting = msgspec.json.decode(words, type=Greeting) if words else Greeting()
-        except msgspec.MsgspecError:
-            log.warning("a second start said something that was not understood")
-            greeting = Greeting()
-        if greeting.activation:
-            os.environ[_ACTIVATION] = greeting.activation
-        self.raised.emit(greeting.path)
+    def _hear(self) -> None:
+        """Those who have said what they had to say; some had gone before there was a signal to connect."""
+        over = [socket for socket in self._talking if socket.state() is QLocalSocket.LocalSocketState.UnconnectedState]
+        for socket in over:
+            self._talking.remove(socket)
+            greeting = _understand(bytes(socket.read(MOST_BYTES).data()))
+            socket.deleteLater()
+            if greeting.activation:
+                os.environ[_ACTIVATION] = greeting.activation
+            self.raised.emit(greeting.path)
+
+
+def _understand(words: bytes) -> Greeting:
+    """Whoever says nothing, or nothing that can be understood, wants the window."""
+    if not words:
+        return Greeting()
+    try:
+        return msgspec.json.decode(words, type=Greeting)
+    except msgspec.MsgspecError:
+        log.warning("a second start said something that was not understood")
+        return Greeting()

@@ -1,4 +1,4 @@
-"""What Kvasir is made of: the parts that a package brings, or those of the Python environment it runs in. No widgets."""
+"""What Kvasir is made of: what a package brings, or what the Python environment holds that it runs in. No widgets."""
 
 from __future__ import annotations
 

@@ -49,7 +49,6 @@ def test_urls_of_files(url):
 def test_wrong_paths_are_sentences(tmp_path, file):
     assert trouble(str(file)) == ""
     assert "There is no" in trouble(str(tmp_path / "gone.gguf"))
-    assert "holds no model" in trouble(str(tmp_path / "empty")) or not (tmp_path / "empty").exists()
     (tmp_path / "empty").mkdir()
     assert "holds no model" in trouble(str(tmp_path / "empty"))
     (tmp_path / "empty" / "config.json").write_text("{}")
@@ -58,7 +57,7 @@ def test_wrong_paths_are_sentences(tmp_path, file):
     assert "no GGUF file" in trouble(str(tmp_path / "notes.txt"))
     (tmp_path / "blob").write_bytes(b"GGUF\x03")  # as in a hub's cache
     assert trouble(str(tmp_path / "blob")) == ""
-    assert "cannot be read" in trouble("x" * 5000) or "There is no" in trouble("x" * 5000)
+    assert "cannot be read (File name too long)" in trouble("/" + "x" * 5000)
 
 
 @pytest.fixture
@@ -92,6 +91,7 @@ def test_a_file_is_loaded_instead_of_the_last_model(qtbot, start, file):
     assert set(loads) == {str(file)}
 
 
+@pytest.mark.qt_log_ignore("does not support raise", extend=True)
 def test_a_file_is_loaded_into_a_running_window(qtbot, start, file):
     program = start()
     program.window.show()
