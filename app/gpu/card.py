@@ -79,6 +79,7 @@ class PackCard(QFrame):
         self.title = QLabel()
         self.title.setObjectName("gpu.card.title")
         self.title.setProperty("role", "figure")
+        self.title.setWordWrap(True)
         self.caption = _words("gpu.card.caption")
         self.details = _words("gpu.card.details")
         self.bar = Bar("Progress of the GPU pack")

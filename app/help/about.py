@@ -23,8 +23,9 @@ from app.help import licences
 from app.help.licences import Bundled
 from app.theme.theme import Theme
 
-SIZE = QSize(860, 600)
-_LIST_WIDTH = 280
+SIZE = QSize(980, 640)
+"""A licence's lines of eighty characters fit beside the list."""
+_LIST_WIDTH = 260
 
 
 class AboutDialog(QDialog):
@@ -57,6 +58,7 @@ class AboutDialog(QDialog):
         self.about = _caption()
         self.text = QPlainTextEdit()
         self.text.setReadOnly(True)
+        self.text.document().setDocumentMargin(0)
         self.text.setAccessibleName("Text of the licence")
         self._lay_out()
         self._recolour()

@@ -327,7 +327,7 @@ def run_module(context: typer.Context, module: Annotated[str, typer.Argument()])
 
 def _open_model(arguments: list[str]) -> None:
     """`kvasir FILE.gguf` is the window with that model; returns where the command line is anything else."""
-    if not arguments or arguments[0].startswith("-"):
+    if len(arguments) != 1 or arguments[0].startswith("-"):
         return
     from engine.cli.window import model_in, open_window
 

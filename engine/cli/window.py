@@ -28,7 +28,7 @@ def model_in(arguments: Sequence[str], commands: Collection[str]) -> str:
 
     A command of that name goes first. A GGUF file that is not there counts: the window says so.
     """
-    if len(arguments) != 1 or not arguments[0] or arguments[0].startswith("-") or arguments[0] in commands:
+    if len(arguments) != 1 or arguments[0].startswith(("-", " ")) or arguments[0] in ("", *commands):
         return ""
     given = arguments[0]
     wanted = given.lower().startswith("file:") or given.lower().endswith(".gguf")
