@@ -10,7 +10,6 @@ from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QStackedWidget,
 
 from app.cache.view import CacheView
 from app.gpu.card import PackCard
-from app.help.about import AboutDialog
 from app.help.page import HelpPage
 from app.notice import NoticeBar
 from app.panel.panel import OptimisationPanel
@@ -127,6 +126,8 @@ class MainWindow(QWidget):
 
     def show_about(self) -> None:
         """Version and licences, beside which the window stays usable."""
+        from app.help.about import AboutDialog  # few ever ask
+
         dialog = AboutDialog(licences_dir(), self._theme, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.show()

@@ -18,6 +18,8 @@ KILL_MS = 15_000
 """How long a run that was told to stop may take to leave what it has in order."""
 CLOSE_MS = 3_000
 LAST_WORDS = 8
+_OWN_SENTENCE = "kvasir: "
+"""How the command line begins the line that says why it failed."""
 
 
 class PackCommand(QObject):
@@ -111,10 +113,16 @@ class PackCommand(QObject):
             self._end(PackResult(ok=True, sentence=""))
         else:
             how = f"exit code {code}" if status is QProcess.ExitStatus.NormalExit else "it was killed"
-            why = f": {self._last_words[-1].rstrip('.')}" if self._last_words else ""
-            self._end(PackResult(ok=False, sentence=f"The GPU pack's command stopped ({how}){why}."))
+            self._end(PackResult(ok=False, sentence=_obituary(how, self._last_words[-1] if self._last_words else "")))
 
     def _end(self, result: PackResult) -> None:
         if not self._over:
             self._over = True
             self.ended.emit(result)
+
+
+def _obituary(how: str, words: str) -> str:
+    """How it ended without a result; a failure that Kvasir's command line knows is a sentence already."""
+    if words.startswith(_OWN_SENTENCE):
+        return words.removeprefix(_OWN_SENTENCE)
+    return f"The GPU pack's command stopped ({how}){': ' + words.rstrip('.') if words else ''}."

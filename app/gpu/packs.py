@@ -22,7 +22,7 @@ _ARGUMENTS: dict[Action, tuple[str, ...]] = {
     "repair": ("repair",),
     "test": ("check",),
     "remove": ("remove",),
-    "remove_old": ("remove", "--old"),
+    "remove_old": ("remove",),
 }
 
 
@@ -73,11 +73,13 @@ class Packs(QObject):
         self._act("test")
 
     def remove(self) -> None:
+        """All of them, of earlier versions too."""
         self._act("remove")
 
     def remove_old(self) -> None:
-        """Packs of earlier versions."""
-        self._act("remove_old")
+        """Packs of earlier versions alone."""
+        if self.status is not None and self.status.others:
+            self._act("remove_old", self.status.others)
 
     def again(self) -> None:
         """What was paused or failed, once more."""

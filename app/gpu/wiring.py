@@ -90,6 +90,7 @@ class GpuWiring(QObject):
             failed=packs.failed,
             failure=packs.failure,
             cpu=self._cpu,
+            device=self._link.welcome.device.name if self._link.welcome is not None else "",
             notice=self._notice,
             waiting=self._waiting,
             done=self._done,
@@ -114,6 +115,9 @@ class GpuWiring(QObject):
         self._show()
 
     def _on_state(self, state: LinkState, _sentence: str) -> None:
+        if state is LinkState.DEAD and self._waiting == "engine":
+            self._waiting, self._done, self._then, self._installed = "", "", None, False
+            self._show()
         if state is LinkState.DEAD and not self._fell_back:
             self._fell_back = True
             self._packs.check()  # `_on_checked` does the rest
@@ -149,6 +153,9 @@ class GpuWiring(QObject):
         if result.ok and action in ("install", "repair", "test"):
             self._done, self._installed = result.sentence, True
             self._start_engine({})
+        elif result.ok and action == "remove" and self._packs.status is not None:
+            # Who removes a pack does not want it offered in the next moment; Settings has it.
+            self._store.update(gpu_dismissed=words.offer_key(self._packs.status))
 
     def _aside(self, act: Callable[[], None]) -> None:
         """Change a pack that the engine runs from: the engine goes on without it first."""

@@ -78,11 +78,13 @@ class Situation:
     failure: str = ""
     cpu: bool = True
     """Whether the engine computes on a CPU."""
+    device: str = ""
+    """Its name."""
     notice: str = ""
     """The engine's own, of its Welcome."""
     waiting: Waiting = ""
     done: str = ""
-    """The last sentence of what went well."""
+    """What a command that went well said last."""
 
 
 def size(value: float) -> str:
@@ -118,7 +120,7 @@ def card(s: Situation) -> Content | None:
     if s.paused in _SHOWN:
         return _paused(s)
     if s.done:
-        return Content("done", s.done, buttons=(Button("close", "Close"),))
+        return Content("done", f"Kvasir now computes on {s.device}", buttons=(Button("close", "Close"),))
     status = s.status
     if status is not None and s.cpu:
         if status.state in ("installed", "broken"):
@@ -144,9 +146,15 @@ def section(s: Situation) -> Content:
 def removal(status: PackStatus) -> str:
     """What is asked before a pack is removed."""
     return (
-        f"Remove the GPU pack ({size(status.disk_bytes)})? The engine then computes on the processor, more slowly. "
+        f"Remove the GPU pack ({size(status.disk_bytes)}){', those of earlier versions too' if status.others else ''}? "
+        "The engine then computes on the processor, more slowly. "
         "Chats, models and settings stay, and the pack can be downloaded again."
     )
+
+
+def offer_key(status: PackStatus) -> str:
+    """The key of the offer for this GPU."""
+    return f"offer {status.gpu}"
 
 
 def facts(status: PackStatus) -> str:
@@ -172,7 +180,7 @@ def _offer(status: PackStatus) -> Content:
     start = Button("check", "Look again") if short else Button("install", "Go on" if partial else "Make it fast", True)
     about = "The engine computes on the processor now. A GPU pack, downloaded once, lets it use the GPU."
     return Content(
-        key=f"offer {status.gpu}",
+        key=offer_key(status),
         title="The GPU pack is not complete yet" if partial else f"Kvasir can be much faster on your {status.gpu}",
         caption=short or _space(status),
         buttons=(Button("details", "Details"), Button("dismiss", "Not now"), start),
@@ -272,10 +280,8 @@ def _state(s: Situation, status: PackStatus) -> Content:
         return Content("", "Does not work", s.notice or status.reason or facts(status), "bad", buttons=(repair, remove))
     file = Button("file", "Install from a file…")
     if status.refused or not status.kind:
-        content = Content("", "None", status.refused or "No GPU was found that a pack would serve.")
-        if status.state == "partial":
-            return content._replace(buttons=(remove,))
-        return content._replace(buttons=(file,) if status.gpu and status.kind else ())
+        reason = status.refused or "No GPU was found that a pack would serve."
+        return Content("", "None", reason, buttons=(remove,) if status.state == "partial" else ())
     caption = f"{facts(status)}. {_short_of_space(status) or _space(status) + '.'}"
     install = Button("install", "Go on" if status.state == "partial" else "Install", why_not=_short_of_space(status))
     if status.state == "partial":

@@ -464,7 +464,7 @@ def main() -> None:
     if arguments.die_at_start:
         sys.exit("The fake engine was told to die.")
     engine = Engine(arguments, token)
-    if engine.pack.get("dies"):
+    if engine.pack.get("active") and engine.pack.get("dies"):
         sys.exit("The fake engine was told to die in its GPU pack.")
 
     def only_ws(connection: ServerConnection, request: Request) -> Response | None:

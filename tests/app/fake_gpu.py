@@ -90,10 +90,11 @@ def main() -> None:
         return
     pack.save(asked=[*pack.facts.get("asked", []), [command, *rest]])
     if command == "remove":
-        if "--old" in rest:
-            pack.save(others=[])
+        named = [folder for folder in rest if folder != "--json"]
+        if named:
+            pack.save(others=[folder for folder in pack.facts["others"] if folder not in named])
         else:
-            pack.save(state="none", active=False, done=0)
+            pack.save(state="none", active=False, done=0, others=[])
         say(p.PackResult(ok=True, sentence="The GPU pack was removed."))
         return
     if command == "check":

@@ -145,6 +145,13 @@ def test_a_command_that_knows_nothing_of_packs(qtbot, make_packs):
     assert "No such command gpu" in packs.trouble
 
 
+def test_a_failure_that_the_command_line_knows_is_its_sentence(qtbot, make_packs):
+    sentence = "The folder /data cannot be read. Allow reading it."
+    packs = make_packs(sys.executable, "-c", f"import sys; sys.exit('kvasir: {sentence}')")
+    check(qtbot, packs)
+    assert packs.trouble == sentence
+
+
 def test_without_a_command_nothing_happens(qtbot):
     packs = Packs([])
     with qtbot.assertNotEmitted(packs.changed):
@@ -165,6 +172,7 @@ def test_a_second_action_waits_for_nobody(qtbot, packs, state):
 
 def test_old_packs_are_removed_by_their_own_command(qtbot, packs, state):
     change(state, others=["/data/gpu/old"], state="installed", done=100)
+    check(qtbot, packs)
     with qtbot.waitSignal(packs.checked, timeout=PATIENCE_MS):
         packs.remove_old()
     assert (packs.status.others, packs.status.state) == ([], "installed")

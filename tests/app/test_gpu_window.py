@@ -82,7 +82,7 @@ def test_one_click_makes_it_fast(qtbot, start):
     pid = program.link.engine_pid
     press(program, "install")
     assert program.window.gpu_card.bar.isVisible()
-    wait_title(qtbot, program, "works on Fake GPU")
+    wait_title(qtbot, program, "now computes on Fake GPU")
     qtbot.waitUntil(lambda: program.link.card is not None and device(program) == "cuda", timeout=PATIENCE_MS)
     assert program.link.engine_pid != pid
     assert program.link.card.name == "tiny"
@@ -177,7 +177,7 @@ def test_a_failure_can_be_tried_again(qtbot, start, state):
     assert "The connection was cut." in program.window.gpu_card.caption.text()
     assert program.window.gpu_card.property("card") == "bad"
     press(program, "again")
-    wait_title(qtbot, program, "works on Fake GPU")
+    wait_title(qtbot, program, "now computes on Fake GPU")
 
 
 def test_a_pack_that_is_not_used_says_why_and_is_repaired(qtbot, start, state):
@@ -217,6 +217,7 @@ def test_removing_asks_and_leaves_the_pack_first(qtbot, start, state):
     qtbot.waitUntil(lambda: program.window.settings_page.gpu.title.text() == "Not installed", timeout=PATIENCE_MS)
     assert {kind for action, kind in kinds if action == "remove"} == {"cpu"}
     qtbot.waitUntil(lambda: program.link.card is not None, timeout=PATIENCE_MS)
+    assert program.window.gpu_card.isHidden()
 
 
 def test_asked_and_kept(qtbot, start, state):
@@ -250,6 +251,7 @@ def test_old_packs_are_listed_and_removed(qtbot, start, state):
     qtbot.waitUntil(lambda: section.old.isVisible() and section.old.text() == "/data/gpu/old", timeout=PATIENCE_MS)
     section.findChild(QPushButton, "gpu.section.remove_old").click()
     qtbot.waitUntil(lambda: not section.old.isVisible(), timeout=PATIENCE_MS)
+    assert json.loads(state.read_text())["asked"] == [["remove", "/data/gpu/old", "--json"]]
 
 
 def test_an_engine_that_always_dies_in_the_pack_goes_on_without_it(qtbot, start, state):
@@ -263,6 +265,22 @@ def test_an_engine_that_always_dies_in_the_pack_goes_on_without_it(qtbot, start,
     wait_title(qtbot, program, "The GPU pack is not in use")
     assert "stopped again and again" in program.window.gpu_card.caption.text()
     qtbot.waitUntil(lambda: program.link.state is LinkState.CONNECTED and program.link.card is not None)
+
+
+def test_a_new_pack_in_which_the_engine_dies_is_not_called_fast(qtbot, start, state):
+    change(state, dies=True)
+    program = start()
+    wait_title(qtbot, program, "can be much faster")
+    titles = set()
+    program.packs.changed.connect(lambda: titles.add(program.window.gpu_card.title.text()))
+    program.link.state_changed.connect(lambda *_: titles.add(program.window.gpu_card.title.text()))
+    press(program, "install")
+    wait_title(qtbot, program, "starting again")
+    card = program.window.gpu_card
+    qtbot.waitUntil(lambda: "stopped again and again" in card.caption.text(), timeout=60_000)
+    assert not [title for title in titles if "now computes" in title]
+    qtbot.waitUntil(lambda: program.link.card is not None, timeout=PATIENCE_MS)
+    assert device(program) == "cpu"
 
 
 def test_closing_in_the_middle_leaves_nothing_running(qtbot, start, state):
