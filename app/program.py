@@ -118,7 +118,8 @@ class Program:
         app.setWindowIcon(app_icon())
         try:
             single = SingleInstance(socket_name(paths.data_dir()))
-            model = path_of(app.arguments()[1:])
+            # Those that Qt has left of ours: on Windows its list begins with the interpreter's own.
+            model = path_of([argument for argument in app.arguments() if argument in arguments[1:]])
             if not single.acquire(model):
                 return 0
             program = Program(app, log_file.start(paths.log_dir()), engine)

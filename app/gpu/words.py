@@ -136,7 +136,9 @@ def section(s: Situation) -> Content:
         return _progress(s)._replace(details="")
     status = s.status
     if status is None:
-        return Content("", "Not known", s.trouble or "Looking for a GPU.", buttons=(Button("check", "Look again"),))
+        if not s.trouble:
+            return Content("", "Looking for a GPU")
+        return Content("", "Not known", s.trouble, buttons=(Button("check", "Look again"),))
     content = _state(s, status)
     if s.failed:
         return content._replace(title=f"{_FAILED[s.failed]}", caption=s.failure, tone="bad")

@@ -70,7 +70,7 @@ def text(entry: Bundled) -> str:
     parts = []
     for path in entry.files:
         try:
-            body = path.read_text(encoding="utf-8", errors="replace").strip()
+            body = path.read_text(encoding="utf-8", errors="replace").rstrip().lstrip("\n")
         except OSError as error:
             log.warning("licence text %s: %s", path, error)
             body = f"This text could not be read ({error.strerror})."

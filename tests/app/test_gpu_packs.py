@@ -219,6 +219,12 @@ def test_nothing_is_shown_where_there_is_no_gpu_and_settings_say_why():
     assert words.card(Situation(status=GPU, cpu=False)) is None
 
 
+def test_what_is_not_known_is_said():
+    assert words.section(Situation()).title == "Looking for a GPU"
+    unknown = words.section(Situation(trouble="The folder /data cannot be read."))
+    assert (unknown.caption, unknown.buttons[0].key) == ("The folder /data cannot be read.", "check")
+
+
 def test_too_little_room_is_said_before_anything_is_fetched():
     import msgspec
 

@@ -69,7 +69,7 @@ def wait_title(qtbot, program: Program, words: str) -> None:
 
 def wait_status(qtbot, program: Program) -> None:
     section = program.window.settings_page.gpu
-    qtbot.waitUntil(lambda: section.title.text() != "Not known", timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: section.title.text() != "Looking for a GPU", timeout=PATIENCE_MS)
 
 
 def device(program: Program) -> str:
