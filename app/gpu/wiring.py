@@ -100,15 +100,16 @@ class GpuWiring(QObject):
 
     def _on_welcome(self, welcome: protocol.Welcome) -> None:
         cpu = welcome.device.kind == "cpu"
-        aside = self._then is not None
-        self._notice = "" if aside else FELL_BACK if self._fell_back and cpu else welcome.notice
-        if self._waiting == "engine":
+        self._notice = FELL_BACK if self._fell_back and cpu else welcome.notice
+        then = None
+        if self._waiting == "engine":  # else it died and came back by itself
             self._waiting = ""
+            then, self._then = self._then, None
             if self._installed and cpu:
                 self._done, self._notice = "", self._notice or STILL_CPU
             self._installed = False
-        then, self._then = self._then, None
         if then is not None:
+            self._notice = ""  # that it is not in use is no news
             then()
         elif cpu:
             self._soon.start()
