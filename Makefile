@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-all lint native bench gpu-check screenshots clean
+.PHONY: run test test-all lint native bench gpu-check screenshots package clean
 
 run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
@@ -59,6 +59,11 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 # Compiled, where it is not current, if there is a C compiler; without one Kvasir runs on PyTorch's operators and says so.
 native: $(STAMP)
 	@$(BIN)/python -m engine.native.build
+
+# What people download, in dist/: a .deb and a portable archive on Linux (packaging/README.md tells of other systems).
+package:
+	@test -n "$(PYTHON)" || { echo "Kvasir needs Python 3.11 or newer: install the packages python3 and python3-venv."; exit 1; }
+	$(PYTHON) packaging/build.py
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache

@@ -19,6 +19,9 @@ def main() -> int:
     from app import preflight
 
     preflight.own_libraries_for_nobody_else()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a program of Windows' without a console has none
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if not preflight.has_display():
         sys.stderr.write(NO_DISPLAY + "\n")
         return 2

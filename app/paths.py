@@ -13,7 +13,7 @@ _NAME = "kvasir"
 def _folder(sub: str, default: str) -> Path:
     home = os.environ.get("KVASIR_HOME", "")
     folder = Path(home) / sub if home else Path(default)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # chats are nobody else's
     return folder
 
 

@@ -14,7 +14,7 @@ from PySide6.QtCore import QObject, QSocketNotifier
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import log as log_file
-from app import paths
+from app import paths, version
 from app.cache.view import CacheView
 from app.cache.wiring import CacheWiring
 from app.chat.page import ChatPage
@@ -59,6 +59,7 @@ class Program:
         settings = self.store.settings
         data = paths.data_dir()
         self.history = HistoryStore(data / "history.db")
+        version.remember(data)  # everything could be opened
         # The engine takes seconds to start: it begins before the window is built.
         self.link = EngineLink(engine)
         self.link.start()

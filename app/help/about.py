@@ -19,6 +19,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import version
 from app.help import licences
 from app.help.licences import Bundled
 from app.theme.theme import Theme
@@ -113,7 +114,7 @@ class AboutDialog(QDialog):
             made = f"Made of {len(self._entries)} parts by many people."
             self.summary.setText(f"{made} Choose one to read where it comes from and under which terms.")
         own = next((entry.version for entry in self._entries if entry.name.lower() == "kvasir"), "")
-        self.title.setText(f"Kvasir {own or licences.version()}".rstrip())
+        self.title.setText(f"Kvasir {own or version.installed()}")
 
     def _search(self, words: str) -> None:
         self._found = licences.search(self._entries or [], words)

@@ -81,14 +81,6 @@ def text(entry: Bundled) -> str:
     return f"Its licence's text did not come with it.{where}"
 
 
-def version() -> str:
-    """Kvasir's own; "" where nothing was installed under its name."""
-    try:
-        return metadata.version("kvasir")
-    except metadata.PackageNotFoundError:
-        return ""
-
-
 def _sorted(entries: list[Bundled]) -> list[Bundled]:
     return sorted(entries, key=lambda entry: (entry.name.lower() != "kvasir", entry.name.lower()))
 

@@ -1,0 +1,104 @@
+"""Make what people download, from a checkout: ``make package``. See README.md."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from kit import checks, freeze, layout, python_tree
+from kit.layout import DIST, PROGRAM
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="pack with little effort: larger files, for trials")
+    parser.add_argument("--folder-only", action="store_true", help="make the program's folder and no packages")
+    arguments = parser.parse_args()
+    if not inside_environment():
+        step("environment", freeze.make_environment)
+        sys.stdout.flush()
+        # Drawing icons and listing licences need what the program is made of.
+        python = str(layout.venv_program("python"))
+        os.environ["PYTHONHASHSEED"] = "1"  # sets of constants are written in the order of their hashes
+        return os.spawnv(os.P_WAIT, python, [python, *sys.argv])
+    epoch, version = layout.epoch(), layout.version()
+    make_folder(epoch)
+    if not arguments.folder_only and sys.platform.startswith("linux"):
+        make_packages(version, epoch, quick=arguments.quick)
+    return 0
+
+
+def inside_environment() -> bool:
+    return Path(sys.prefix) == layout.VENV
+
+
+def make_folder(epoch: int) -> None:
+    """The folder that every package holds: ``layout.PROGRAM``."""
+    from kit import share
+
+    step("sources", freeze.stage_sources)
+    step("programs", lambda: freeze.freeze(epoch, program_icon()))
+    step("libraries", freeze.forget_prefix)
+    step("bytecode", freeze.compile_sources)
+    step("interpreter", python_tree.make_python)
+    step("uv", python_tree.add_uv)
+    step("menu entry, icons, manual", lambda: share.write(PROGRAM))
+    step("checks", check)
+
+
+def program_icon() -> Path | None:
+    """The icon that Windows and macOS look for in a program's own file; on Linux menus have it."""
+    if sys.platform.startswith("linux"):
+        return None
+    from kit import ico, icons
+
+    kind, data = (".ico", ico.ico(icons.SOURCE)) if layout.WINDOWS else (".icns", ico.icns(icons.SOURCE))
+    place = layout.BUILD / f"kvasir{kind}"
+    place.write_bytes(data)
+    return place
+
+
+def make_packages(version: str, epoch: int, quick: bool) -> None:
+    """The .deb and the portable archive in ``layout.DIST``, with their checksums."""
+    from kit import archive, deb
+
+    DIST.mkdir(exist_ok=True)
+    made: list[Path] = []
+    step("Debian package", lambda: made.append(deb.build(PROGRAM, DIST, version, epoch, *([1] if quick else []))))
+    step("archive", lambda: made.append(archive.build(PROGRAM, DIST, version, epoch, *([3] if quick else []))))
+    sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made]
+    (DIST / "SHA256SUMS").write_text("".join(sums))
+    for file in made:
+        print(f"  {file.stat().st_size / 1e6:8.1f} MB  {file} (target {checks.COMPRESSED_LIMIT / 1e6:.0f})")
+
+
+def check() -> None:
+    """Raises SystemExit with what is wrong."""
+    scrubbed = [str(file.relative_to(PROGRAM)) for file in checks.scrub()]
+    print(f"  the build machine's folders were overwritten in {', '.join(scrubbed) or 'no file'}")
+    wrong = [f"{file} holds {path.decode()}" for file, path in checks.traces()]
+    if sys.platform.startswith("linux"):
+        wrong += [f"{file} wants glibc {version}" for file, version in checks.newer_glibc()]
+    if wrong:
+        raise SystemExit("\n".join(wrong))
+    parts = checks.sizes()
+    total = sum(size for _, size in parts)
+    for name, size in parts[:20]:
+        print(f"  {size / 1e6:8.1f} MB  {name}")
+    print(f"  {total / 1e6:8.1f} MB in all (target {checks.INSTALLED_LIMIT / 1e6:.0f})")
+
+
+def step(name: str, work: Callable[[], object]) -> None:
+    began = time.monotonic()
+    print(f"{name} …", flush=True)
+    work()
+    print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""What `make package` refuses to let out: folders of the build machine, links that lead out, a newer C library."""
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+from kit import checks, layout
+
+PATH = b"/home/builder/kvasir"
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks, "build_paths", lambda: [PATH])
+    folder = tmp_path / "kvasir"
+    (folder / "_internal").mkdir(parents=True)
+    return folder
+
+
+def test_a_trace_in_a_binary_file_is_found_and_overwritten_in_place(program):
+    file = program / "_internal" / "libx.so"
+    file.write_bytes(b"\x7fELF\0\0prefix=" + PATH + b"/lib\0after")
+    assert checks.traces(program, [PATH]) == [(file, PATH)]
+    before = file.read_bytes()
+    assert checks.scrub(program) == [file]
+    after = file.read_bytes()
+    assert len(after) == len(before)
+    assert after.endswith(b"/kvasir/lib\0after")  # the end stays: other strings may share it
+    assert checks.traces(program, [PATH]) == []
+    assert checks.scrub(program) == []
+
+
+def test_a_link_out_of_the_program_and_one_to_nowhere_are_found(program, tmp_path):
+    (tmp_path / "outside").write_text("x")
+    (program / "inside").write_text("x")
+    (program / "good").symlink_to("inside")
+    (program / "bad").symlink_to(tmp_path / "outside")
+    (program / "nowhere").symlink_to("missing")
+    assert [file.name for file, _ in checks.traces(program, [PATH])] == ["bad", "nowhere"]
+
+
+@pytest.mark.skipif(not shutil.which("objdump"), reason="objdump (package binutils) is not installed")
+def test_the_c_library_that_a_file_wants_is_read(program, monkeypatch):
+    if not sys.platform.startswith("linux"):
+        pytest.skip("only Linux has this C library")
+    shutil.copy2("/bin/ls", program / "ls")
+    assert checks.newer_glibc(program) == []
+    monkeypatch.setattr(checks, "GLIBC", (2, 2))
+    assert [file.name for file, _ in checks.newer_glibc(program)] == ["ls"]
+
+
+def test_the_sizes_add_up(program):
+    (program / "kvasir").write_bytes(b"1" * 10)
+    (program / "_internal" / "torch").mkdir()
+    (program / "_internal" / "torch" / "a").write_bytes(b"1" * 100)
+    assert checks.sizes(program) == [("torch", 100), ("kvasir", 10)]
+
+
+def test_the_build_looks_for_the_checkout_and_the_interpreter():
+    assert str(layout.ROOT).encode() in checks.build_paths()
+    assert sys.base_prefix.encode() in checks.build_paths() or sys.base_prefix == "/"
+
+
+def test_nothing_in_packaging_hides_pypis_package_of_that_name():
+    assert not (layout.PACKAGING / "__init__.py").exists()
+    done = subprocess.run(
+        [sys.executable, "-c", "import packaging.version"], cwd=layout.ROOT, capture_output=True, check=False
+    )
+    assert done.returncode == 0
+
+
+def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch):
+    from kit import freeze
+
+    monkeypatch.setattr(freeze, "STAGE", tmp_path / "stage")
+    monkeypatch.setattr(freeze, "run", lambda *command, **_: None)
+    freeze.stage_sources()
+    stage = tmp_path / "stage"
+    assert (stage / "engine" / "native" / "int4.c").is_file()
+    assert (stage / "assets" / "demo" / "kvasir-guide" / "model.safetensors").is_file()
+    assert not list(stage.glob("assets/demo/*.py"))
+    assert not list(stage.rglob("kvasir_native.*"))
+    assert not (stage / "tests").exists()
