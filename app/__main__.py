@@ -18,13 +18,17 @@ def main() -> int:
     """The exit status: 0, or 2 when a window cannot be shown here."""
     from app import preflight
 
+    preflight.own_libraries_for_nobody_else()
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # a program of Windows' without a console has none
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
     if not preflight.has_display():
         sys.stderr.write(NO_DISPLAY + "\n")
         return 2
     if sys.platform.startswith("linux"):
         gaps = preflight.sentence(preflight.missing(preflight.platforms(os.environ)))
         if gaps:
-            sys.stderr.write(gaps + "\n")
+            preflight.tell(gaps)
             return 2
     from app.program import Program
 

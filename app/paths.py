@@ -13,7 +13,7 @@ _NAME = "kvasir"
 def _folder(sub: str, default: str) -> Path:
     home = os.environ.get("KVASIR_HOME", "")
     folder = Path(home) / sub if home else Path(default)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # chats are nobody else's
     return folder
 
 
@@ -35,3 +35,8 @@ def log_dir() -> Path:
 def assets_dir() -> Path:
     """Icons and the bundled texts, beside the packages in a checkout and in an installation."""
     return Path(__file__).resolve().parent.parent / "assets"
+
+
+def licences_dir() -> Path:
+    """The list and the texts of everything a package brings, beside the assets; missing in a checkout."""
+    return assets_dir().parent / "licences"

@@ -12,14 +12,18 @@ import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
+from typing import NamedTuple
 
 import platformdirs
 
+from engine import folders
 from engine.checkpoints.gguf.find import gguf_models, is_gguf
 from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
 DRAFT_SUFFIX = "-draft"
+CACHES = ("bench", "triton", "cuda")
+"""Folders in the cache folder, beside those of quantised weights and saved chats: of measurements, of GPU packs."""
 
 
 class ModelNotFound(Exception):  # noqa: N818 - an outcome that a person is told about
@@ -31,34 +35,68 @@ def version() -> str:
     try:
         return metadata.version("kvasir")
     except metadata.PackageNotFoundError:
-        return "0+unknown"
+        # A GPU pack's environment holds what the engine needs and not Kvasir: whoever starts an engine there tells.
+        return os.environ.get("KVASIR_VERSION") or "0+unknown"
+
+
+class Places(NamedTuple):
+    """Kvasir's folders, whether they are there or not."""
+
+    config: Path
+    """The window's, as is ``log``."""
+    data: Path
+    cache: Path
+    log: Path
+    run: Path
+    above: tuple[Path, ...]
+    """Folders above these that are Kvasir's alone, inner ones first."""
+
+
+def places() -> Places:
+    """Where everything of the user's Kvasir lies. Makes nothing."""
+    home = os.environ.get("KVASIR_HOME", "")
+    log = folders.place("log", _default_log_folder)
+    return Places(
+        config=folders.place("config", lambda: Path(platformdirs.user_config_dir("kvasir", appauthor=False))),
+        data=folders.data_place(),
+        cache=folders.cache_place(),
+        log=log,
+        run=folders.place("run", _default_runtime_folder),
+        above=(Path(home),) if home else (log.parent,) if log.parent.name == "kvasir" else (),
+    )
 
 
 def data_folder() -> Path:
     """What a user's Kvasir keeps: downloaded models among it."""
-    return _folder("data", _default_data_folder)
+    return _folder("data", folders.default_data_folder)
 
 
 def cache_folder() -> Path:
     """What can be made again."""
-    return _folder("cache", _default_cache_folder)
+    return _folder("cache", folders.default_cache_folder)
 
 
 def quantised_folder() -> Path:
     """Weights that were quantised while they were loaded, kept for the next load."""
     # Not made here: a load goes on where that cannot be done.
-    return _place("cache", _default_cache_folder) / "quantised"
+    return folders.cache_place() / "quantised"
 
 
 def heads_folder() -> Path:
     """Heads that the user trained for models, in a folder for each model's fingerprint, and copies of pickled heads."""
     # Not made here: looked into by every load.
-    return _place("data", _default_data_folder) / "heads"
+    return folders.data_place() / "heads"
 
 
 def copies_folder() -> Path:
     """Copies of pickled heads that could not be written beside the originals."""
     return heads_folder() / "copies"
+
+
+def packs_folder() -> Path:
+    """GPU packs, and the file that names the one in use."""
+    # Not made here: most have none.
+    return folders.packs_place()
 
 
 def keeps_quantised() -> bool:
@@ -69,11 +107,13 @@ def keeps_quantised() -> bool:
 def saved_cache_folder() -> Path:
     """Keys and values of chats, kept so that they continue without being read again."""
     # Not made here: chats go on where that cannot be done.
-    return _place("cache", _default_cache_folder) / "chats"
+    return folders.cache_place() / "chats"
 
 
 def runtime_folder() -> Path:
     """What holds while a server runs: its token. Always a folder of the user's own."""
+    if folders.place("run", _default_runtime_folder).parent == folders.data_place():
+        data_folder()  # made for the user alone, too
     return _folder("run", _default_runtime_folder)
 
 
@@ -86,7 +126,7 @@ def model_folders() -> list[Path]:
     """Folders whose subfolders and GGUF files are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
     extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
     # Looked into, so not made: models can be read where nothing can be written.
-    return [_assets() / "demo", _place("data", _default_data_folder) / "models", *extra]
+    return [_assets() / "demo", folders.data_place() / "models", *extra]
 
 
 def known_models() -> list[KnownModel]:
@@ -94,7 +134,7 @@ def known_models() -> list[KnownModel]:
     files (``NAME.gguf`` and ``NAME-draft.gguf``)."""
     found: dict[str, KnownModel] = {}
     for folder in model_folders():
-        for path in sorted(_models_in(folder)):
+        for path in sorted(models_in(folder)):
             suffix = _suffix(path)
             bare = path.name.removesuffix(suffix)
             drafts_for = bare.removesuffix(DRAFT_SUFFIX)
@@ -102,6 +142,18 @@ def known_models() -> list[KnownModel]:
                 continue
             found.setdefault(path.name, _known(path))
     return list(found.values())
+
+
+def models_in(folder: Path) -> list[Path]:
+    """The models right in a folder and those of its subfolders; what cannot be read holds none."""
+    found: list[Path] = []
+    with contextlib.suppress(OSError):
+        found += gguf_models(folder)
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                if path.is_dir():
+                    found += _models_of(path)
+    return found
 
 
 def bundled_model() -> KnownModel:
@@ -169,18 +221,6 @@ def _known(path: Path) -> KnownModel:
     return KnownModel(name=path.name, path=str(path), draft=str(draft) if _is_model(draft) else "")
 
 
-def _models_in(folder: Path) -> list[Path]:
-    """The models right in a folder and those of its subfolders; what cannot be read holds none."""
-    found: list[Path] = []
-    with contextlib.suppress(OSError):
-        found += gguf_models(folder)
-        for path in folder.iterdir():
-            with contextlib.suppress(OSError):
-                if path.is_dir():
-                    found += _models_of(path)
-    return found
-
-
 def _models_of(folder: Path) -> list[Path]:
     files = gguf_models(folder)
     if len(files) > 1 and not any(folder.glob("*.safetensors")):
@@ -199,28 +239,18 @@ def _suffix(path: Path) -> str:
     return path.suffix if is_gguf(path) else ""
 
 
-def _default_data_folder() -> Path:
-    return Path(platformdirs.user_data_dir("kvasir", appauthor=False))
-
-
-def _default_cache_folder() -> Path:
-    return Path(platformdirs.user_cache_dir("kvasir", appauthor=False))
+def _default_log_folder() -> Path:
+    return Path(platformdirs.user_log_dir("kvasir", appauthor=False))
 
 
 def _default_runtime_folder() -> Path:
     """The login session's folder; where there is none, one beside the data rather than below /tmp, where all write."""
     if os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR"):
-        return data_folder() / "run"
+        return folders.data_place() / "run"
     return Path(platformdirs.user_runtime_dir("kvasir", appauthor=False))
 
 
 def _folder(sub: str, default: Callable[[], Path]) -> Path:
-    folder = _place(sub, default)
+    folder = folders.place(sub, default)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder
-
-
-def _place(sub: str, default: Callable[[], Path]) -> Path:
-    """As :func:`_folder`, whether it is there or not."""
-    home = os.environ.get("KVASIR_HOME", "")
-    return Path(home) / sub if home else default()

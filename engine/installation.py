@@ -16,6 +16,7 @@ import sys
 from pathlib import Path
 
 WINDOWS = sys.platform == "win32"
+_pack: Path | None = None
 
 
 def packaged() -> bool:
@@ -38,12 +39,35 @@ def program(name: str) -> Path:
 
 def engine_command() -> list[str]:
     """How the command line of this installation is started from another process; arguments follow."""
+    if _pack is not None:
+        return pack_command(_pack)
     return [str(program("kvasir-engine"))] if packaged() else [sys.executable, "-m", "engine.cli.main"]
 
 
 def module_command(module: str) -> list[str]:
     """How a module of Kvasir's is run in a process of its own, as by ``python -m``; arguments follow."""
-    return [*engine_command(), "run-module", module] if packaged() else [sys.executable, "-m", module]
+    if packaged() or _pack is not None:
+        return [*engine_command(), "run-module", module]
+    return [sys.executable, "-m", module]
+
+
+def pack() -> Path | None:
+    """The folder of the GPU pack that this process runs in, None outside of one."""
+    return _pack
+
+
+def enter_pack(folder: Path) -> None:
+    """Called by engine/packs/launch.py, once it has made this process one of a GPU pack's."""
+    global _pack
+    _pack = folder
+
+
+def pack_command(folder: Path) -> list[str]:
+    """How the command line is started in the GPU pack in ``folder``; arguments follow, or ``--self-test``.
+
+    Neither the user's PYTHON* variables nor packages beside the interpreter take part.
+    """
+    return [str(python()), "-I", "-S", str(sources() / "engine" / "packs" / "launch.py"), str(folder)]
 
 
 def python() -> Path:

@@ -24,6 +24,7 @@ def main() -> int:
         sys.stdout.flush()
         # Drawing icons and listing licences need what the program is made of.
         python = str(layout.venv_program("python"))
+        os.environ["PYTHONHASHSEED"] = "1"  # sets of constants are written in the order of their hashes
         return os.spawnv(os.P_WAIT, python, [python, *sys.argv])
     epoch, version = layout.epoch(), layout.version()
     make_folder(epoch)
@@ -41,13 +42,25 @@ def make_folder(epoch: int) -> None:
     from kit import share
 
     step("sources", freeze.stage_sources)
-    step("programs", lambda: freeze.freeze(epoch))
+    step("programs", lambda: freeze.freeze(epoch, program_icon()))
     step("libraries", freeze.forget_prefix)
     step("bytecode", freeze.compile_sources)
     step("interpreter", python_tree.make_python)
     step("uv", python_tree.add_uv)
     step("menu entry, icons, manual", lambda: share.write(PROGRAM))
     step("checks", check)
+
+
+def program_icon() -> Path | None:
+    """The icon that Windows and macOS look for in a program's own file; on Linux menus have it."""
+    if sys.platform.startswith("linux"):
+        return None
+    from kit import ico, icons
+
+    kind, data = (".ico", ico.ico(icons.SOURCE)) if layout.WINDOWS else (".icns", ico.icns(icons.SOURCE))
+    place = layout.BUILD / f"kvasir{kind}"
+    place.write_bytes(data)
+    return place
 
 
 def make_packages(version: str, epoch: int, quick: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Iterator
 
 _V1 = """
 CREATE TABLE chats (
@@ -57,12 +58,42 @@ class TooNewError(HistoryUnusableError):
     """The file was written by a later version of Kvasir."""
 
 
+class MigrationError(HistoryUnusableError):
+    """The file could not be brought up to date, and is as it was."""
+
+
+def version_of(connection: sqlite3.Connection) -> int:
+    """The schema of a file; 0 for one that is still empty."""
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
+
+
 def migrate(connection: sqlite3.Connection) -> None:
-    """Bring the file to VERSION, each step in a transaction of its own. Raises TooNewError, sqlite3.DatabaseError."""
-    version = connection.execute("PRAGMA user_version").fetchone()[0]
-    if version > VERSION:
-        raise TooNewError(
-            f"The history was written by a later version of Kvasir (schema {version}). Install that version again."
-        )
-    for number in range(version, VERSION):
-        connection.executescript(f"BEGIN;\n{MIGRATIONS[number]}\nPRAGMA user_version = {number + 1};\nCOMMIT;")
+    """Bring the file to VERSION in one transaction: whatever ends it early, the file is as it was.
+
+    Raises sqlite3.Error. ``connection`` is one without implicit transactions (isolation_level None).
+    """
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        # Read again behind the lock: another process may have done it in the meantime.
+        for number in range(version_of(connection), VERSION):
+            for statement in _statements(MIGRATIONS[number]):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number + 1}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _statements(script: str) -> Iterator[str]:
+    """executescript would commit before it begins; a trigger's body holds semicolons of its own."""
+    statement = ""
+    for line in script.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            yield statement
+            statement = ""
+    if statement.strip():
+        yield statement

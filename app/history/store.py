@@ -13,8 +13,10 @@ from typing import get_args
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
+from app.history import backups
 from app.history.records import AnswerStats, Chat, Found, Message, Span
-from app.history.schema import HistoryUnusableError, migrate
+from app.history.schema import HistoryUnusableError
+from app.history.upgrade import refuse_later, upgrade
 from engine.protocol import Overflow, Sampling, Thinking
 
 log = logging.getLogger(__name__)
@@ -30,7 +32,8 @@ class HistoryStore(QObject):
 
     A damaged file is set aside beside itself and a new one begun; :attr:`notice` then holds the sentence for people.
     Answers that were streaming when the program last ended are marked interrupted, deleted chats are removed for good.
-    Raises HistoryUnusableError (a later version wrote it, or the folder cannot be written).
+    A file of an earlier version is copied and brought up to date (app/history/upgrade.py).
+    Raises HistoryUnusableError (a later version wrote it, or it or its folder cannot be written).
     Signals come from the writer thread: connect QObjects.
     """
 
@@ -181,10 +184,11 @@ class HistoryStore(QObject):
     def _prepare(self) -> sqlite3.Connection:
         connection = self._connect()
         try:
-            migrate(connection)
+            upgrade(connection, self._path)
             connection.execute("UPDATE messages SET state = 'interrupted' WHERE state = 'streaming'")
             self.removed = [row[0] for row in connection.execute("SELECT id FROM chats WHERE deleted")]
             connection.execute("DELETE FROM chats WHERE deleted")
+            backups.forget(self._path, self.removed)
         except BaseException:
             connection.close()
             raise
@@ -193,6 +197,7 @@ class HistoryStore(QObject):
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=10.0)
         try:
+            refuse_later(connection, self._path)  # before anything is written
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
             connection.execute("PRAGMA foreign_keys = ON")

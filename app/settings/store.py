@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 VERSION = 1
 MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-"""Version -> the function that turns a file of that version into one of the next."""
+"""Version -> the function that turns a file of that version into one of the next. Never edit a released one."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     plots_open: bool = True
     cache_open: bool = False
     sidebar_open: bool = True
+    gpu_dismissed: str = ""
+    """What was said about GPU packs and is not wanted again (a key of app.gpu.words)."""
     geometry: str = ""
     """QWidget.saveGeometry(), base64."""
 
@@ -49,7 +51,10 @@ class SettingsStore(QObject):
     """Holds the settings in force; ``changed`` carries the set of names that changed.
 
     A file that is no JSON object is set aside as ``settings.json.broken``; a single value that does not fit falls back
-    to its default. Either way ``notice`` has a sentence for the person.
+    to its default. A file of an earlier version is kept as ``settings.version-N.json`` when its successor is written. A
+    file of a later version is never written to: these settings are then those of ``settings.version-N.json``, this
+    version's own, which lie there since the upgrade. In all of these cases but the upgrade ``notice`` has a sentence
+    for the person.
     """
 
     changed = Signal(object)
@@ -58,6 +63,8 @@ class SettingsStore(QObject):
         super().__init__(parent)
         self._path = path
         self._unknown: dict[str, Any] = {}
+        self._earlier: tuple[Path, bytes] | None = None
+        """Where the file of an earlier version is to be kept, and what is in it."""
         self.notice = ""
         self.settings = self._read()
 
@@ -76,14 +83,45 @@ class SettingsStore(QObject):
         self.changed.emit(frozenset(names))
 
     def _read(self) -> Settings:
-        try:
-            raw = msgspec.json.decode(self._path.read_bytes(), type=dict[str, Any])
-        except FileNotFoundError:
+        raw = self._decoded()
+        if raw is None:
             return Settings()
+        version = _version(raw)
+        if version > VERSION:
+            return self._beside(version)
+        if version < VERSION:
+            self._earlier = (versioned(self._path, version), self._path.read_bytes())
+            try:
+                raw = _migrated(raw, version)
+            except Exception as error:
+                log.exception("the settings could not be brought from version %d to %d", version, VERSION)
+                self.notice = (
+                    f"The settings of an earlier version could not be taken over ({type(error).__name__}); the "
+                    f"defaults are in force. They will be kept as {self._earlier[0]}. Choose again in Settings."
+                )
+                return Settings()
+        return self._fit(raw)
+
+    def _decoded(self) -> dict[str, Any] | None:
+        """What is in the file; None where there is nothing to read."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Any])
+        except FileNotFoundError:
+            return None
         except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
             self._set_aside(error)
-            return Settings()
-        return self._fit(_migrated(raw))
+            return None
+
+    def _beside(self, version: int) -> Settings:
+        """A later version's file stays as it is; from now on this version has one of its own."""
+        later, self._path = self._path, versioned(self._path, VERSION)
+        raw = self._decoded()
+        if not self.notice:
+            self.notice = (
+                f"{later} was written by a later version of Kvasir (settings {version}, and this is {VERSION}). It is "
+                f"left as it is; this version reads and writes {self._path.name} beside it."
+            )
+        return Settings() if raw is None or _version(raw) != VERSION else self._fit(raw)
 
     def _fit(self, raw: dict[str, Any]) -> Settings:
         kinds = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -114,14 +152,12 @@ class SettingsStore(QObject):
 
     def _write(self) -> None:
         body = {"version": VERSION, **self._unknown, **msgspec.to_builtins(self.settings)}
-        temporary = self._path.with_name(self._path.name + ".new")
         try:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary.open("wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(body)))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, self._path)
+            if self._earlier is not None:
+                _replace(*self._earlier)
+                self._earlier = None
+            _replace(self._path, msgspec.json.format(msgspec.json.encode(body)))
         except OSError as error:
             log.warning("cannot write %s: %s", self._path, error)
             self.notice = (
@@ -130,9 +166,27 @@ class SettingsStore(QObject):
             )
 
 
-def _migrated(raw: dict[str, Any]) -> dict[str, Any]:
+def versioned(path: Path, version: int) -> Path:
+    """The file beside ``path`` that holds the settings of one version of the format."""
+    return path.with_name(f"{path.stem}.version-{version}{path.suffix}")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Whatever ends this early, the file is the old one or the new one. Raises OSError."""
+    temporary = path.with_name(path.name + ".new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def _version(raw: dict[str, Any]) -> int:
     version = raw.get("version", VERSION)
-    while isinstance(version, int) and version < VERSION and version in MIGRATIONS:
-        raw = MIGRATIONS[version](raw)
-        version += 1
+    return version if isinstance(version, int) and version > 0 else VERSION
+
+
+def _migrated(raw: dict[str, Any], version: int) -> dict[str, Any]:
+    for number in range(version, VERSION):
+        raw = MIGRATIONS[number](raw)
     return raw

@@ -108,7 +108,7 @@ def title_of(file: KeptFile) -> str:
             index = _read_index(mapped)
     except (OSError, ValueError):
         index = None
-    return "damaged" if index is None else str(index["title"])
+    return "damaged" if index is None else str(index.get("title", "of another version"))
 
 
 def clear(folder: Path) -> int:

@@ -15,18 +15,19 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from engine import config
+from engine import config, installation
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import choose
 from engine.cli.local import LocalEngine
 from engine.core.loaded import LoadedModel
 from engine.layers.linear.triton.int4 import try_kernels
-from engine.layers.linear.triton.runtime import c_compiler
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
 from engine.memory.probe import choose_device, choose_dtype, probe
 from engine.models.base import CausalLM
 from engine.native.library import find as native_library
+from engine.packs import helper
+from engine.packs.start import REASON
 from engine.protocol import LoadOptions, Quantise
 
 LIBRARIES = (
@@ -101,10 +102,20 @@ def machine_facts(kind: Literal["auto", "cpu", "cuda"]) -> list[tuple[str, str]]
     if "cuda" not in kinds:
         why = "this PyTorch was built without it" if torch.version.cuda is None else "no GPU or no driver was found"
         facts.append(("cuda", f"not available: {why}"))
+    facts.append(("GPU pack", pack_fact()))
     facts.append(("read bandwidth", f"{measure_bandwidth(used) / 1e9:.1f} GB/s measured on {used.type}"))
     capability = torch.backends.cpu.get_cpu_capability()
     facts.append(("processor", f"{capability}, {torch.get_num_threads()} threads of torch, {os.cpu_count()} cores"))
     return facts
+
+
+def pack_fact() -> str:
+    """Which GPU pack this engine runs in, or why in none."""
+    pack = installation.pack()
+    if pack is not None:
+        return f"in use: {pack}"
+    reason = os.environ.get(REASON, "")
+    return f"not used: {reason}" if reason else "none in use; `kvasir gpu status` says whether one fits this machine"
 
 
 def version_facts() -> list[tuple[str, str]]:
@@ -131,13 +142,15 @@ def folder_facts() -> list[tuple[str, str]]:
 def compiler_facts() -> list[tuple[str, str]]:
     """What kernels could be compiled with here."""
     triton = importlib.util.find_spec("triton")
-    compiler = c_compiler()
+    compiler = helper.c_compiler()
     return [
         ("Triton", metadata.version("triton") if triton else "not installed; torch's own operations are used"),
         ("Triton kernels", _triton_kernels()),
+        ("Triton's helpers", helper.state() if triton else "not needed"),
         (
             "C compiler",
-            compiler or "not found; Triton and the native code need one (the package gcc or build-essential)",
+            compiler
+            or "not found; the native code needs one, and Triton if its helpers are not prebuilt (the package gcc)",
         ),
         ("native code", native_library().reason or "built from the present source"),
     ]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 from typing import Annotated, cast
@@ -21,6 +20,9 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.errors import importing, report_errors
+from engine.cli.gpu import gpu
+from engine.cli.streams import prepare_streams
+from engine.packs import start as packs
 
 app = typer.Typer(
     name="kvasir",
@@ -145,6 +147,7 @@ def doctor(
 
 models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
 app.add_typer(models, name="models")
+app.add_typer(gpu, name="gpu")
 
 
 @models.callback()
@@ -314,6 +317,61 @@ def bench(
         )
 
 
+desktop = typer.Typer(help="The menu entry of a Kvasir that was unpacked anywhere.", rich_markup_mode=None)
+app.add_typer(desktop, name="desktop")
+
+
+@desktop.callback()
+def _desktop() -> None:
+    """The menu entry of a Kvasir that was unpacked anywhere."""
+
+
+@desktop.command("install")
+def desktop_install() -> None:
+    """Put Kvasir into your menu, with its icons and the file type of models. Again after its folder was moved."""
+    with report_errors():
+        from engine.cli.desktop import run_install
+
+        raise typer.Exit(run_install())
+
+
+@desktop.command("remove")
+def desktop_remove() -> None:
+    """Take it out again."""
+    with report_errors():
+        from engine.cli.desktop import run_remove
+
+        raise typer.Exit(run_remove())
+
+
+@app.command()
+def uninstall(
+    settings: Annotated[bool, typer.Option("--purge-settings", help="Delete the settings.")] = False,
+    chats: Annotated[bool, typer.Option("--purge-chats", help="Delete all chats.")] = False,
+    models: Annotated[bool, typer.Option("--purge-models", help="Delete the models in Kvasir's folder.")] = False,
+    heads: Annotated[bool, typer.Option("--purge-heads", help="Delete heads that were trained.")] = False,
+    gpu: Annotated[bool, typer.Option("--purge-gpu", help="Delete the GPU packs.")] = False,
+    caches: Annotated[bool, typer.Option("--purge-caches", help="Delete quantised weights and saved chats.")] = False,
+    logs: Annotated[bool, typer.Option("--purge-logs", help="Delete the logs.")] = False,
+    program: Annotated[
+        bool, typer.Option("--purge-program", help="Delete an unpacked program's folder and its menu entry.")
+    ] = False,
+    everything: Annotated[bool, typer.Option("--purge-all", help="All of these.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, and keep what is not named.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object; ask nothing, and delete only with --yes.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what there is.")] = False,
+) -> None:
+    """List what Kvasir keeps on this computer, ask what of it shall go, and remove the program. Keeps by default."""
+    with report_errors():
+        from engine.cli.uninstall import KEYS, run_uninstall
+
+        named = (settings, chats, models, heads, gpu, caches, logs, program)
+        purge = {key for key, chosen in zip(KEYS, named, strict=True) if chosen or everything}
+        raise typer.Exit(run_uninstall(purge, yes, as_json, dry_run))
+
+
 @app.command("run-module", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run_module(context: typer.Context, module: Annotated[str, typer.Argument()]) -> None:
     """Run a module of Kvasir's as ``python -m`` does, where there is no Python to be seen."""
@@ -325,12 +383,22 @@ def run_module(context: typer.Context, module: Annotated[str, typer.Argument()])
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def _open_model(arguments: list[str]) -> None:
+    """`kvasir FILE.gguf` is the window with that model; returns where the command line is anything else."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        return
+    from engine.cli.window import model_in, open_window
+
+    if model := model_in(arguments, typer.main.get_group(app).commands):
+        sys.exit(open_window(model))
+
+
 def main() -> None:
     """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # closed by whoever started this
-            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+    prepare_streams()
+    packs.redirect(sys.argv)
     try:
+        _open_model(sys.argv[1:])
         app()
     except BrokenPipeError:
         sys.stderr.close()

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from engine import config
+from engine import config, installation
 from engine.cli.errors import CommandFailed
+from engine.packs import marker
 from engine.protocol import LoadOptions
 from engine.server.serve import Server, announce, open_socket, stop_at_end_of_input, write_token
 
@@ -34,6 +35,8 @@ def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions())
         server.load(*config.resolve(*chosen), options)
 
     def started() -> None:
+        if (pack := installation.pack()) is not None:
+            marker.clear(pack.parent)
         announce(server)
         stop_at_end_of_input(server)
 

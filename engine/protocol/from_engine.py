@@ -22,6 +22,8 @@ class Welcome(Message, tag="welcome", frozen=True):
     catalogue: list[OptionSpec]
     models: list[KnownModel] = []
     loaded: ModelCard | None = None
+    notice: str = ""
+    """Why an installed GPU pack is not used, as a sentence."""
 
 
 class Loading(Message, tag="loading", frozen=True):

@@ -54,6 +54,12 @@ def open_socket(host: str, port: int) -> socket.socket:
     return listener
 
 
+def stop_signals() -> list[int]:
+    """The signals that ask the server to go; Ctrl-Break among them where keyboards have it."""
+    names = ("SIGINT", "SIGTERM", "SIGBREAK")
+    return [getattr(signal, name) for name in names if hasattr(signal, name)]
+
+
 class _Uvicorn(uvicorn.Server):
     """Stops at a signal without raising it again: being stopped is no failure, and the token file is to go."""
 
@@ -62,7 +68,7 @@ class _Uvicorn(uvicorn.Server):
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: signal.signal(number, self.handle_exit) for number in stop_signals()}
         try:
             yield
         finally:

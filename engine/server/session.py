@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Any
@@ -112,6 +113,7 @@ class Session:
             catalogue=self._hub.engine.catalogue_state(),
             models=models,
             loaded=loaded.card if loaded is not None else None,
+            notice=os.environ.get("KVASIR_GPU_PACK_REASON", ""),
         )
 
     # --- serving -------------------------------------------------------------------------------------------------

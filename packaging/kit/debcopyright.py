@@ -19,8 +19,8 @@ def text(program: Path) -> str:
     parts = [
         f"Format: {FORMAT}\nUpstream-Name: Kvasir\n"
         + (f"Source: {publisher.HOME}\n" if publisher.HOME else "")
-        + "Comment: Kvasir is bundled with the Python, the libraries and the modules that it runs on.\n Each is named below with"
-        f" its licence; the texts are in /{HOME}.",
+        + "Comment: Kvasir is bundled with the Python, the libraries and the modules that it runs on."
+        f"\n Each is named below with its licence; the texts are in /{HOME}.",
         f"Files: *\nCopyright: {publisher.SINCE} {publisher.NAME}\nLicense: Apache-2.0",
     ]
     for entry in json.loads(index.read_text(encoding="utf-8")):

@@ -44,10 +44,20 @@ def stage_sources() -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
     run(str(venv_program("python")), "-m", "engine.native.build", cwd=STAGE)
+    if sys.platform.startswith("linux"):
+        stage_triton_helper()
     metadata = "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; make('.')"
     run(str(venv_program("python")), "-c", metadata, cwd=STAGE, quiet=True)
     for folder in STAGE.glob("*.egg-info"):
         shutil.rmtree(folder)
+
+
+def stage_triton_helper() -> None:
+    """Compile what Triton would compile on the user's machine."""
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (STAGE, PACKAGING)))}
+    out, triton = STAGE / "engine" / "packs" / "prebuilt", BUILD / "triton"
+    arguments = (str(out), "--fetch", str(triton), "--constraints", str(CONSTRAINTS))
+    run(str(venv_program("python")), "-m", "kit.triton_helper", *arguments, environment=environment)
 
 
 def freeze(epoch: int, icon: Path | None = None) -> None:
@@ -79,12 +89,14 @@ def forget_prefix() -> None:
 
 
 def compile_sources() -> None:
-    """Bytecode beside sources, the engine's and torch's: nobody can write it there once the program is installed."""
+    """Bytecode beside sources, the engine's and torch's: nobody can write it there once the program is installed.
+
+    In one process and in order: what else was compiled before decides how constants are written down.
+    """
     for folder in sorted({path.parent for path in internal().glob("*/__init__.py")}):
         done = compileall.compile_dir(
             folder,
             quiet=2,
-            workers=0,
             stripdir=str(internal()),
             invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
         )

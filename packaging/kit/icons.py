@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from PySide6.QtGui import QImage
 
 SOURCE = Path(__file__).resolve().parents[2] / "assets" / "icons" / "kvasir.svg"
 SIZES = (16, 22, 24, 32, 48, 64, 96, 128, 256, 512)
@@ -23,6 +27,12 @@ def write(hicolor: Path) -> None:
 
 def draw(svg: Path, size: int, place: Path) -> None:
     """A square PNG with a transparent ground, without a time or a program's name: the same picture, the same bytes."""
+    if not picture(svg, size).save(str(place), "PNG"):
+        raise OSError(f"{place} cannot be written.")
+
+
+def picture(svg: Path, size: int) -> QImage:
+    """The picture in ``size`` pixels square. Raises ValueError for what is no SVG."""
     from PySide6.QtCore import Qt
     from PySide6.QtGui import QImage, QPainter
     from PySide6.QtSvg import QSvgRenderer
@@ -30,10 +40,9 @@ def draw(svg: Path, size: int, place: Path) -> None:
     renderer = QSvgRenderer(str(svg))
     if not renderer.isValid():
         raise ValueError(f"{svg} is no picture that Qt can draw.")
-    picture = QImage(size, size, QImage.Format.Format_ARGB32)
-    picture.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(picture)
+    image = QImage(size, size, QImage.Format.Format_ARGB32)
+    image.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(image)
     renderer.render(painter)
     painter.end()
-    if not picture.save(str(place), "PNG"):
-        raise OSError(f"{place} cannot be written.")
+    return image

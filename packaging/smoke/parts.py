@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from smoke import debian, desktop, portable, source
+from smoke import debian, desktop, source, unpacked
 from smoke.dialogue import QUESTION, converse, read_history
 from smoke.leftovers import check_gone, check_home, check_system, few
 from smoke.listing import Listing, listing
@@ -157,12 +157,12 @@ def archive(trial: Trial, suite: str) -> None:
     report = trial.report
     with trial.roots.fresh(suite, "archive", trial.keep) as sandbox:
         trial.roots.apt(sandbox, suite, ["install", "--no-install-recommends", *desktop.libraries()])
-        folder = portable.unpack(trial.archive, sandbox.outside(portable.PLACE))
-        size, packed = portable.installed_size(folder), trial.archive.stat().st_size
+        folder = unpacked.unpack(trial.archive, sandbox.outside(unpacked.PLACE))
+        size, packed = unpacked.installed_size(folder), trial.archive.stat().st_size
         report.figure("size", f"{packed / 1e6:.0f} MB packed, {size / 1e9:.2f} GB unpacked")
-        portable.read_only(folder)
+        unpacked.read_only(folder)
         before = listing(sandbox.root)
-        use(trial, sandbox, from_folder(f"{portable.PLACE}/{folder.name}"), f"archive-{suite}")
+        use(trial, sandbox, from_folder(f"{unpacked.PLACE}/{folder.name}"), f"archive-{suite}")
         check_system(report, sandbox.root, before)
         check_home(report, sandbox.root, home_of(before), empty=False)
         folder.rename(sandbox.outside("/home/u/elsewhere"))

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from smoke import parts, portable, source
+from smoke import parts, source, unpacked
 from smoke.dialogue import QUESTION, Talk
 from smoke.programs import Programs, from_folder
 from smoke.report import Report
@@ -81,7 +81,7 @@ def packaged(archive: Path, folder: Path, home: Path) -> tuple[Sandbox, Programs
     """The archive, unpacked below ``folder``."""
     place = folder / "unpacked"
     remove(place)
-    program = portable.unpack(archive, place)
+    program = unpacked.unpack(archive, place)
     return source.on_this_machine(home, (Bind(place, str(place)),)), from_folder(str(program))
 
 

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from engine.packs import helper
+
 PATH = "Triton kernel"
 DTYPES = (torch.bfloat16, torch.float16)
+
+_WRONG = "do not agree with the definition here"
+_UNSTEADY = "depends on the rows beside it"
 
 
 class Tile(NamedTuple):
@@ -40,11 +42,6 @@ def tile(rows: int) -> Tile:
     return Tile(8, 32, 4) if rows <= 8 else FIXED
 
 
-def c_compiler() -> str | None:
-    """The C compiler that Triton builds its launcher with, where one is found."""
-    return os.environ.get("CC") or next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "cl"))), None)
-
-
 def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
     """Why no kernel runs here; None where one may."""
     if device.type != "cuda":
@@ -53,10 +50,12 @@ def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
         return f"it multiplies bfloat16 and float16, and the model runs in {str(dtype).removeprefix('torch.')}"
     if importlib.util.find_spec("triton") is None:
         return "Triton is not installed"
-    if c_compiler() is None and sys.platform != "win32":
-        return "Triton finds no C compiler (install the package gcc or build-essential)"
+    reason = helper.unavailable(amd=torch.version.hip is not None)
+    if reason is not None:
+        return reason
     if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
         return "the GPU is older than compute capability 8.0"
+    helper.install()
     return None
 
 
@@ -106,22 +105,27 @@ def failure(compare: Callable[[], str | None]) -> str | None:
         return f"it fails here ({text.splitlines()[0][:300]})"
 
 
+def computed_wrongly(reason: str) -> bool:
+    """Whether a trial's reason is that a kernel ran and its numbers were wrong, not that it could not be run."""
+    return reason.endswith((_WRONG, _UNSTEADY))
+
+
 def _compare(trial: Trial, dtype: torch.dtype, device: torch.device) -> str | None:
     weight = trial.weight.double()
     if _far(trial.dequantised, weight, 1e-6):
-        return "its weights do not agree with the definition here"
+        return f"its weights {_WRONG}"
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(MANY_ROWS + 5, weight.shape[1], generator=generator).to(dtype)
     expected = x.double() @ weight.t()
     for rows in (1, 3, 16, len(x)):
         if _far(trial.multiply(x[:rows].to(device), False), expected[:rows], 0.02):
-            return f"its result for {rows} rows does not agree with the definition here"
+            return f"its values for {rows} rows {_WRONG}"
     whole = trial.multiply(x.to(device), True)
     if _far(whole, expected, 0.02):
-        return "its float32 result does not agree with the definition here"
+        return f"its float32 values {_WRONG}"
     for start, stop in ((0, 1), (3, 21)):
         if not torch.equal(trial.multiply(x[start:stop].to(device), True), whole[start:stop]):
-            return "its result for a row depends on the rows beside it"
+            return f"its result for a row {_UNSTEADY}"
     return None
 
 

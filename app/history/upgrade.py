@@ -1,0 +1,67 @@
+"""Opening a history of another version: an earlier one is copied and brought up to date, a later one is refused."""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from pathlib import Path
+
+from app import version
+from app.history import backups
+from app.history.schema import VERSION, MigrationError, TooNewError, migrate, version_of
+
+log = logging.getLogger(__name__)
+
+
+def refuse_later(connection: sqlite3.Connection, path: Path) -> None:
+    """Raises TooNewError where a later version of Kvasir wrote the history at ``path``; changes nothing."""
+    found = version_of(connection)
+    if found <= VERSION:
+        return
+    last = version.last_used(path.parent)
+    by = f"Kvasir {last}" if last and last != version.installed() else "a later version of Kvasir"
+    sentence = (
+        f"The history at {path} was written by {by} (schema {found}), and this is Kvasir {version.installed()} "
+        f"(schema {VERSION}), which cannot read it. Nothing was changed: install the later version again."
+    )
+    copy = backups.readable(path, VERSION)
+    if copy is None:
+        raise TooNewError(f"{sentence} To begin a new history with this version, move that file elsewhere.")
+    raise TooNewError(
+        f"{sentence} Or go back to the chats from before the upgrade: move that file elsewhere and rename {copy} to "
+        f"{path.name}; what was said since then stays in the later file."
+    )
+
+
+def upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Bring the history at ``path`` up to date, a copy of it first. Raises MigrationError, and sqlite3.Error where the
+    file cannot be read."""
+    found = version_of(connection)
+    if found >= VERSION:
+        return
+    if not found:  # nothing was ever in it
+        migrate(connection)
+        return
+    try:
+        copy = backups.make(connection, path, found, VERSION)
+    except (sqlite3.Error, OSError) as error:
+        raise MigrationError(
+            f"The history at {path} is of an earlier version, and could not be copied before it is brought up to date "
+            f"({error}). It was left as it was. Free {_megabytes(path)} on that disk and allow writing there."
+        ) from error
+    if copy is None:
+        upgrade(connection, path)
+        return
+    try:
+        migrate(connection)
+    except sqlite3.Error as error:
+        raise MigrationError(
+            f"The history at {path} could not be brought up to date ({error}). It was left as it was, and {copy} is a "
+            "copy of it. Free some space and start again; to begin a new history, move the file elsewhere."
+        ) from error
+    log.info("the history was brought from schema %d to %d; %s is as it was before", found, VERSION, copy)
+
+
+def _megabytes(path: Path) -> str:
+    """What an upgrade takes: a copy, and the log of a migration that may write every page anew."""
+    return f"{max(1, round(2 * path.stat().st_size / 1e6))} MB"

@@ -1,0 +1,210 @@
+"""`kvasir gpu …`: look after GPU packs. With ``--json`` one object of engine/protocol/gpu.py a line, for the window."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from engine.cli.errors import report_errors
+
+if TYPE_CHECKING:
+    from engine.protocol.gpu import PackProgress, PackReport, PackStatus
+
+gpu = typer.Typer(help="The GPU pack: what makes Kvasir fast on this machine's GPU, kept apart from the program.")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")]
+KIND_HELP = "cuda13, cuda12 or rocm; the one that fits this machine if left out."
+Report = Callable[["PackProgress"], None]
+
+
+@gpu.command()
+def status(json: Json = False) -> None:
+    """What pack fits this machine, and what is installed."""
+    with report_errors():
+        from engine.packs import gpus, manager
+
+        told = manager.status(gpus.probe())
+        if json:
+            _line(told)
+        else:
+            _show(told)
+
+
+@gpu.command()
+def install(
+    source: Annotated[
+        Path | None, typer.Option("--from", help="A file made by `kvasir gpu bundle`; no network is needed then.")
+    ] = None,
+    kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "",
+    json: Json = False,
+) -> None:
+    """Fetch, make and test the pack. Ctrl-C stops; the same command goes on."""
+    with _changing(json) as (report, done):
+        from engine.packs import gpus, manager
+
+        done(manager.install(manager.select(gpus.probe(), kind), report, source))
+
+
+@gpu.command()
+def repair(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "", json: Json = False) -> None:
+    """Look at every file of the pack, fetch again what is damaged, and test it."""
+    with _changing(json) as (report, done):
+        from engine.packs import gpus, manager
+
+        done(manager.install(manager.select(gpus.probe(), kind), report))
+
+
+@gpu.command()
+def check(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "", json: Json = False) -> None:
+    """Look at every file of the pack and test it; from then on it is used if it passes."""
+    with _changing(json) as (report, done):
+        from engine.packs import gpus, manager
+
+        done(manager.check(manager.select(gpus.probe(), kind), report))
+
+
+@gpu.command()
+def remove(
+    packs: Annotated[
+        list[str] | None, typer.Argument(help="Folders of packs, or their names; all of them if left out.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Delete packs. The program stays and computes on the processor."""
+    with _changing(json) as (_, done):
+        from engine.packs import manager
+
+        done(manager.remove([Path(pack).name.split(".")[0] for pack in packs or []]))
+
+
+@gpu.command()
+def bundle(
+    out: Annotated[Path, typer.Option(help="The file to write.")],
+    kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "",
+    json: Json = False,
+) -> None:
+    """Put all that a pack needs into one file, for a machine without a network."""
+    with _changing(json) as (report, done):
+        from engine.packs import gpus, manager
+
+        pack = manager.select([] if kind else gpus.probe(), kind, any_machine=True)
+        done(manager.make_bundle(pack, out, report))
+
+
+@contextlib.contextmanager
+def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
+    """For a command that changes something: how it reports, how it ends, and what is said when it fails or is stopped.
+
+    SIGTERM, which the window sends, stops as Ctrl-C does.
+    """
+    from engine.packs.lists import PackFailed
+    from engine.protocol.gpu import PackResult
+
+    def stop(signum: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    def done(sentence: str) -> None:
+        if json:
+            _line(PackResult(True, sentence))
+        else:
+            print(sentence)
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        with report_errors(), _reporting(json) as report:
+            try:
+                yield report, done
+            except PackFailed as failure:
+                if not json:
+                    raise
+                _line(PackResult(False, str(failure)))
+                raise typer.Exit(1) from None
+            except KeyboardInterrupt:
+                said = "Stopped. What was fetched is kept: the same command goes on from there."
+                if json:
+                    _line(PackResult(False, said))
+                else:
+                    print(f"kvasir: {said}", file=sys.stderr)
+                raise typer.Exit(130) from None
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def _reporting(json: bool) -> Iterator[Report]:
+    if json:
+        yield _line
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[steps]}"))
+    transfer = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    stage = ""
+    with contextlib.ExitStack() as stack:
+        bar: Progress | None = None
+
+        def report(progress: PackProgress) -> None:
+            nonlocal bar, stage
+            bytes_ = progress.stage == "downloading"
+            if bar is None or stage != progress.stage:
+                stack.close()
+                stage = progress.stage
+                bar = stack.enter_context(Progress(*columns, *(transfer if bytes_ else ()), console=console))
+                bar.add_task(progress.sentence, total=None, steps="")
+            steps = f"{progress.done} of {progress.total}" if progress.total and progress.stage == "checking" else ""
+            bar.update(
+                bar.task_ids[0],
+                description=progress.sentence,
+                completed=progress.done,
+                total=progress.total or None,
+                steps=steps,
+            )
+
+        yield report
+
+
+def _show(told: PackStatus) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from engine.packs.download import gigabytes
+
+    states = {
+        "none": "not installed: `kvasir gpu install`",
+        "partial": "begun: `kvasir gpu install` goes on",
+        "installed": "installed",
+        "broken": "installed, and not usable as it is",
+    }
+    facts = [("GPU", told.gpu + (f", driver {told.driver}" if told.driver else "") or "none that a pack is made for")]
+    facts.append(("pack", told.kind or "none"))
+    if told.refused:
+        facts.append(("", told.refused))
+    if told.kind:
+        facts.append(("state", states[told.state] + (", in use from the next start on" if told.active else "")))
+        facts.append(("to fetch", gigabytes(told.download_bytes)))
+        facts.append(("on the disk", f"{gigabytes(told.disk_bytes)}; {gigabytes(told.free_bytes)} are free"))
+        facts.append(("folder", told.folder))
+    if told.reason:
+        facts.append(("not used", told.reason))
+    facts += [("not needed any more", f"{path}: `kvasir gpu remove {Path(path).name}`") for path in told.others]
+    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
+    table.add_column()
+    table.add_column(overflow="fold")
+    for name, value in facts:
+        table.add_row(name, value)
+    Console(highlight=False, markup=False).print(table)
+
+
+def _line(told: PackReport) -> None:
+    import msgspec
+
+    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
+    sys.stdout.flush()

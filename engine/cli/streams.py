@@ -1,0 +1,21 @@
+"""Standard input, output and error, made so that the commands need not ask what they are."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+
+
+def prepare_streams() -> None:
+    """None of them is missing, and on Windows a pipe or a file speaks UTF-8, as it does elsewhere.
+
+    There it would otherwise speak the code page of the country: a model's answer may hold letters that this lacks, and
+    the window, which reads what `--json` writes, expects UTF-8. A console is left alone; it takes any letter.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream = getattr(sys, name)
+        if stream is None:  # closed by whoever started this
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+        elif sys.platform == "win32" and isinstance(stream, io.TextIOWrapper) and not stream.isatty():
+            stream.reconfigure(encoding="utf-8")

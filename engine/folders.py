@@ -1,0 +1,41 @@
+"""Where a user's things lie, without making any of it. Light: the command line reads it before anything else.
+
+``KVASIR_HOME`` replaces all of the system's folders by subfolders of one folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import platformdirs
+
+
+def place(sub: str, default: Callable[[], Path]) -> Path:
+    """The subfolder of ``KVASIR_HOME``, else the system's ``default``; whether it is there or not."""
+    home = os.environ.get("KVASIR_HOME", "")
+    return Path(home) / sub if home else default()
+
+
+def data_place() -> Path:
+    """What a user's Kvasir keeps."""
+    return place("data", default_data_folder)
+
+
+def cache_place() -> Path:
+    """What can be made again."""
+    return place("cache", default_cache_folder)
+
+
+def packs_place() -> Path:
+    """GPU packs, each in a folder named by the hash of its list, and ``active.json``, which names the one in use."""
+    return data_place() / "gpu"
+
+
+def default_data_folder() -> Path:
+    return Path(platformdirs.user_data_dir("kvasir", appauthor=False))
+
+
+def default_cache_folder() -> Path:
+    return Path(platformdirs.user_cache_dir("kvasir", appauthor=False))

@@ -1,0 +1,144 @@
+"""Which GPUs this machine has and which pack fits, found out without torch.
+
+NVIDIA's are asked of its driver (NVML), AMD's are read from the kernel's topology (KFD). Probing and deciding are
+apart: :func:`choose` is a pure function of what was found.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from engine.packs.lists import PackList
+
+TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
+
+
+class Gpu(NamedTuple):
+    """One GPU. ``driver``, ``capability``: NVIDIA's, such as "580.95.05" and (8, 9). ``target``: AMD's gfx name."""
+
+    vendor: Literal["nvidia", "amd"]
+    name: str
+    driver: str = ""
+    capability: tuple[int, int] = (0, 0)
+    target: str = ""
+
+
+class Choice(NamedTuple):
+    """The pack for this machine, or why there is none. ``gpu`` None: there is no GPU that a pack could be for."""
+
+    kind: str
+    gpu: Gpu | None
+    refused: str
+
+
+def choose(gpus: Iterable[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> Choice:
+    """The pack that fits the first GPU that one fits; ``wanted`` names one kind, and then no other is taken."""
+    refusals: list[Choice] = []
+    for gpu in gpus:
+        kind, why = _nvidia(gpu, lists, wanted) if gpu.vendor == "nvidia" else _amd(gpu, lists, wanted)
+        if kind:
+            return Choice(kind, gpu, "")
+        refusals.append(Choice("", gpu, why))
+    return refusals[0] if refusals else Choice("", None, "No GPU that a pack is made for was found.")
+
+
+def _nvidia(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, str]:
+    driver = int(gpu.driver.split(".")[0]) if gpu.driver.split(".")[0].isdecimal() else 0
+    kinds = [kind for kind in ("cuda13", "cuda12") if kind in lists and wanted in ("", kind)]
+    if not kinds:
+        return "", _none_for(f"{gpu.name} (NVIDIA)", wanted)
+    served = [kind for kind in kinds if lists[kind].capabilities[0] <= gpu.capability < lists[kind].capabilities[1]]
+    if not served:
+        own = ".".join(map(str, gpu.capability))
+        oldest = min(lists[kind].capabilities[0] for kind in kinds)
+        if gpu.capability < oldest:
+            least = ".".join(map(str, oldest))
+            return "", f"{gpu.name} is too old: it has compute capability {own}, and packs begin at {least}."
+        return "", f"{gpu.name} is newer than this pack: it has compute capability {own}. Take a newer Kvasir."
+    for kind in served:
+        if driver >= lists[kind].driver:
+            return kind, ""
+    least_driver = min(lists[kind].driver for kind in served)
+    return "", (
+        f"The driver of {gpu.name} is too old: it is {gpu.driver or 'unknown'}, and {least_driver} or newer is needed. "
+        "Update NVIDIA's driver and start the machine again."
+    )
+
+
+def _amd(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, str]:
+    if wanted not in ("", "rocm"):
+        return "", _none_for(f"{gpu.name} (AMD)", wanted)
+    if "rocm" not in lists:
+        return "", (
+            f"{gpu.name} ({gpu.target}) is not used: this Kvasir comes without the list of a pack for AMD GPUs, for "
+            "PyTorch's index for ROCm could not be reached when it was made. `python packaging/lock_gpu.py rocm` makes "
+            "the list where it can; KVASIR_GPU_LISTS names its folder."
+        )
+    if gpu.target not in lists["rocm"].targets:
+        return "", f"{gpu.name} ({gpu.target}) is none of the AMD GPUs that this pack has machine code for."
+    return "rocm", ""
+
+
+def _none_for(name: str, wanted: str) -> str:
+    return f"There is no pack {wanted} for {name}." if wanted else f"This Kvasir comes without a pack for {name}."
+
+
+def probe() -> list[Gpu]:
+    """The GPUs of this machine; what cannot be asked has none."""
+    return [*nvidia_gpus(_nvml()), *amd_gpus(TOPOLOGY)]
+
+
+def _nvml() -> Any:
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    return pynvml
+
+
+def nvidia_gpus(nvml: Any) -> list[Gpu]:
+    """What NVIDIA's driver tells through ``pynvml``."""
+    if nvml is None:
+        return []
+    try:
+        nvml.nvmlInit()
+    except nvml.NVMLError:
+        return []
+    found: list[Gpu] = []
+    with contextlib.suppress(nvml.NVMLError):
+        driver = _text(nvml.nvmlSystemGetDriverVersion())
+        for index in range(nvml.nvmlDeviceGetCount()):
+            with contextlib.suppress(nvml.NVMLError):
+                handle = nvml.nvmlDeviceGetHandleByIndex(index)
+                major, minor = nvml.nvmlDeviceGetCudaComputeCapability(handle)
+                found.append(Gpu("nvidia", _text(nvml.nvmlDeviceGetName(handle)), driver, (major, minor)))
+    with contextlib.suppress(nvml.NVMLError):
+        nvml.nvmlShutdown()
+    return found
+
+
+def amd_gpus(topology: Path) -> list[Gpu]:
+    """What the kernel's driver for computing tells; its nodes without a ``gfx_target_version`` are processors."""
+    found = []
+    for node in sorted(topology.glob("*"), key=lambda path: (len(path.name), path.name)):
+        with contextlib.suppress(OSError, ValueError):
+            properties = dict(
+                line.split()[:2] for line in (node / "properties").read_text().splitlines() if " " in line
+            )
+            version = int(properties.get("gfx_target_version", "0"))
+            if version:
+                found.append(Gpu("amd", "AMD GPU", target=gfx(version)))
+    return found
+
+
+def gfx(version: int) -> str:
+    """LLVM's name of a ``gfx_target_version``: 90010 is gfx90a, 110000 is gfx1100."""
+    major, minor, step = version // 10000, version // 100 % 100, version % 100
+    return f"gfx{major}{minor:x}{step:x}"
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

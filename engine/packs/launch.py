@@ -1,0 +1,68 @@
+"""Run the engine in a GPU pack: ``python -I -S launch.py PACK ARGS…``. Standard library only.
+
+What is imported comes from Python itself and from the pack; of the folder that holds ``engine`` only that package. In
+a packaged program torch's CPU build and other libraries lie beside it, made for the program and not for this one.
+"""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+from collections.abc import Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+
+SELF_TEST = "--self-test"
+
+
+class OnlyEngine:
+    """Finds the package ``engine`` in a folder, and nothing else of it."""
+
+    def __init__(self, sources: Path) -> None:
+        self._sources = [str(sources)]
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: object = None) -> ModuleSpec | None:
+        return PathFinder.find_spec(name, self._sources) if name == "engine" else None
+
+
+def site_packages(pack: Path) -> Path:
+    """Where the pack's libraries lie for this version of Python."""
+    if sys.platform == "win32":
+        return pack / "Lib" / "site-packages"
+    return pack / "lib" / f"python{sys.version_info.major}.{sys.version_info.minor}" / "site-packages"
+
+
+def enter(pack: Path, sources: Path) -> None:
+    """Make this process one of the pack's."""
+    # Without -S these would be the interpreter's own packages, before the pack's.
+    others = {os.path.realpath(entry) for entry in [*site.getsitepackages(), site.getusersitepackages()]}
+    sys.path[:] = [entry for entry in sys.path if entry and os.path.realpath(entry) not in others]
+    site.addsitedir(str(site_packages(pack)))
+    sys.meta_path.insert(0, OnlyEngine(sources))
+    from engine import installation
+
+    installation.enter_pack(pack)
+
+
+def run(pack: Path, args: list[str]) -> None:
+    """Raises SystemExit with the engine's exit code."""
+    enter(pack, Path(__file__).resolve().parents[2])
+    if args[:1] == [SELF_TEST]:
+        from engine.packs.selftest import run_self_test
+
+        sys.exit(run_self_test(pack))
+    if args[:1] == ["serve"] and "--child" in args:
+        from engine.packs import marker
+
+        marker.forgive_termination(pack.parent)
+    from engine.cli.main import main
+
+    sys.argv = ["kvasir", *args]
+    main()
+
+
+if __name__ == "__main__":
+    if len(sys.argv) < 2:
+        sys.exit("kvasir: launch.py is given the folder of a GPU pack, then what `kvasir` is given.")
+    run(Path(sys.argv[1]), sys.argv[2:])

@@ -1,0 +1,84 @@
+"""Making a pack's environment of its wheels, with uv."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from engine import installation
+from engine.packs import environment
+from engine.packs.lists import PackFailed, Wheel
+
+
+def find_uv() -> Path:
+    """Raises :class:`PackFailed` without one."""
+    bundled = installation.uv()
+    if bundled is not None and bundled.is_file():
+        return bundled
+    beside = Path(sys.executable).parent / ("uv.exe" if sys.platform == "win32" else "uv")
+    found = str(beside) if beside.is_file() and not installation.packaged() else shutil.which("uv")
+    if found is None:
+        raise PackFailed(
+            "uv, which makes GPU packs, is missing. Install Kvasir again, or install uv (pip install uv) and try again."
+        )
+    return Path(found)
+
+
+def find_python() -> Path:
+    """Raises :class:`PackFailed` without one."""
+    python = installation.python()
+    if not python.is_file():
+        raise PackFailed(f"The Python for GPU packs is missing ({python}). Install Kvasir again.")
+    return python
+
+
+def new_environment(folder: Path, home: Path, lock: int) -> None:
+    """An empty environment in ``folder``. ``home``: where uv may write. Raises :class:`PackFailed`."""
+    arguments = ["venv", "--no-project", "--relocatable", "--python", str(find_python()), str(folder)]
+    _run_uv(arguments, home, lock)
+
+
+def install(folder: Path, wheels: Iterable[Wheel], files: Path, home: Path, lock: int) -> None:
+    """Unpack wheels that lie in ``files`` into the environment. Raises :class:`PackFailed`."""
+    home.mkdir(parents=True, exist_ok=True)
+    wanted = home / "wheels.txt"
+    lines = [f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}" for wheel in wheels]
+    wanted.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    python = folder / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
+    arguments = ["pip", "install", "--python", str(python), "--no-index", "--find-links", str(files)]
+    _run_uv([*arguments, "--no-deps", "--require-hashes", "--requirement", str(wanted)], home, lock)
+
+
+def _run_uv(arguments: Sequence[str], home: Path, lock: int) -> None:
+    home.mkdir(parents=True, exist_ok=True)
+    # The child holds the lock too: if this process is killed, nobody else begins before uv has ended.
+    held = () if sys.platform == "win32" else (lock,)
+    process = subprocess.Popen(
+        [str(find_uv()), "--no-config", *arguments],
+        env=environment.for_tools(home),
+        cwd=home,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        pass_fds=held,
+    )
+    try:
+        _, complaint = process.communicate()
+    except BaseException:
+        process.kill()
+        process.communicate()
+        raise
+    if process.returncode:
+        if b"No space left" in complaint or b"os error 28" in complaint:
+            raise OSError(28, os.strerror(28), str(home))
+        raise PackFailed(f"uv could not make the pack: {_end(complaint)}. Start again; what was fetched is kept.")
+
+
+def _end(output: bytes) -> str:
+    """The last lines of what a program said, as one."""
+    lines = output.decode("utf-8", "replace").strip().splitlines()
+    return " ".join(line.strip() for line in lines[-4:]).rstrip(".")

@@ -1,0 +1,167 @@
+"""The folder of GPU packs: what lies there, which pack is active, and the lock of whoever changes it.
+
+::
+
+    gpu/active.json          the pack in use; written by engine/packs/start.py
+    gpu/lock                 held while a pack is made, repaired or removed
+    gpu/HASH/                an installed pack: an environment, with pack.json
+    gpu/HASH.part/wheels/    what was fetched for a pack that is not finished; .incomplete files go on where they end
+    gpu/HASH.removing        on its way out
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from engine import config
+from engine.packs import start
+from engine.packs.lists import PackFailed, PackList
+
+LOCK_WAIT = 5.0
+"""Seconds that a second command waits: an installer that was killed may have left its uv at the last files."""
+_PACK = re.compile(r"([0-9a-f]{16})(\.part|\.removing)?")
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """``pack.json`` of an installed pack. ``records``: sha256 of each wheel's RECORD, by the wheel's file name.
+
+    ``broken``: why its files cannot be relied on, as a sentence; "" if they can.
+    """
+
+    kind: str
+    python: str
+    records: dict[str, str]
+    broken: str = ""
+
+
+def folder_of(pack: PackList) -> Path:
+    """Where a pack lies once it is installed."""
+    return config.packs_folder() / pack.hash
+
+
+def part_of(pack: PackList) -> Path:
+    """Where a pack is made."""
+    return config.packs_folder() / f"{pack.hash}.part"
+
+
+def active() -> dict[str, Any]:
+    """What ``active.json`` says (see :mod:`engine.packs.start`); empty where it names no installed pack."""
+    try:
+        named = start.read_active(config.packs_folder()) or {}
+    except start.NotUsed:
+        return {}
+    found = _PACK.fullmatch(str(named.get("folder", "")))
+    return named if found and not found[2] and read_receipt(config.packs_folder() / found[0]) else {}
+
+
+def deactivate(folder: str = "") -> None:
+    """No pack is in use any more; with a ``folder`` only if it was that one."""
+    if not folder or active().get("folder") == folder:
+        (config.packs_folder() / "active.json").unlink(missing_ok=True)
+
+
+def read_receipt(folder: Path) -> Receipt | None:
+    """None: no installed pack lies there."""
+    try:
+        return msgspec.json.decode((folder / "pack.json").read_bytes(), type=Receipt)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def write_receipt(folder: Path, receipt: Receipt) -> None:
+    """All of it or nothing. Raises OSError."""
+    new = folder / "pack.json.new"
+    with new.open("w", encoding="utf-8") as file:
+        file.write(json.dumps(msgspec.to_builtins(receipt), indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(folder / "pack.json")
+
+
+def packs() -> list[Path]:
+    """Every folder that belongs to a pack, finished or not."""
+    with contextlib.suppress(OSError):
+        return sorted(path for path in config.packs_folder().iterdir() if path.is_dir() and _PACK.fullmatch(path.name))
+    return []
+
+
+def remove(folder: Path) -> None:
+    """Delete a folder of :func:`packs`. Raises :class:`PackFailed` where the system keeps what is in use."""
+    bare = folder.name.split(".")[0]
+    if folder.name == bare:
+        deactivate(bare)
+    leaving = folder if folder.suffix == ".removing" else folder.with_name(f"{bare}.removing")
+    try:
+        if leaving != folder:
+            shutil.rmtree(leaving, ignore_errors=True)
+            folder.rename(leaving)  # at once: half a pack must not look like one
+        shutil.rmtree(leaving)
+    except PermissionError as error:
+        raise PackFailed(
+            f"{folder} cannot be removed ({error.strerror}). Close Kvasir if it uses this pack, and try again."
+        ) from None
+
+
+def clear_removed() -> None:
+    """Finish removals that were broken off."""
+    for path in packs():
+        if path.suffix == ".removing":
+            remove(path)
+
+
+def free_bytes(folder: Path) -> int:
+    """What is free on the disk where ``folder`` is or would be."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return shutil.disk_usage(folder).free
+
+
+@contextlib.contextmanager
+def lock(wait: float | None = None) -> Iterator[int]:
+    """Hold the lock; yields its descriptor, for children that go on if this process is killed.
+
+    Raises :class:`PackFailed` if another process holds it for more than ``wait`` seconds.
+    """
+    folder = config.packs_folder()
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with (folder / "lock").open("a+b") as file:
+        deadline = time.monotonic() + (LOCK_WAIT if wait is None else wait)
+        while not _try_lock(file.fileno()):
+            if time.monotonic() >= deadline:
+                raise PackFailed(
+                    "Another Kvasir is installing, repairing or removing a GPU pack. Wait until it is done, "
+                    "or stop it, and try again."
+                )
+            time.sleep(0.1)
+        yield file.fileno()
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+else:
+    import fcntl
+
+    def _try_lock(descriptor: int) -> bool:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True

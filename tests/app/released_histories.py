@@ -1,0 +1,241 @@
+"""Histories as released versions of Kvasir wrote them: their SQL and their rows, frozen. Never edit: append.
+
+Nothing of today's code makes these files; today's records only say what must be read from them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from pathlib import Path
+
+from app.history.records import AnswerStats, Chat, Cut, Message, Span
+from engine.protocol import Sampling, Thinking, Timings, Usage
+
+SQL = (
+    """
+CREATE TABLE chats (
+    id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
+    system_prompt TEXT NOT NULL DEFAULT '', sampling TEXT NOT NULL DEFAULT '{}',
+    leaf TEXT NOT NULL DEFAULT '', deleted INTEGER NOT NULL DEFAULT 0
+);
+CREATE INDEX chats_by_update ON chats (deleted, updated DESC);
+CREATE TABLE messages (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    chat TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE, parent TEXT NOT NULL,
+    role TEXT NOT NULL, content TEXT NOT NULL, state TEXT NOT NULL,
+    stats TEXT NOT NULL DEFAULT '{}', spans TEXT NOT NULL DEFAULT '[]', created REAL NOT NULL
+);
+CREATE INDEX messages_by_chat ON messages (chat, created);
+CREATE VIRTUAL TABLE words USING fts5 (content, tokenize = 'unicode61 remove_diacritics 2');
+CREATE TRIGGER words_insert AFTER INSERT ON messages WHEN new.state != 'streaming' BEGIN
+    INSERT INTO words (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER words_update AFTER UPDATE OF content, state ON messages WHEN new.state != 'streaming' BEGIN
+    DELETE FROM words WHERE rowid = old.number;
+    INSERT INTO words (rowid, content) VALUES (new.number, new.content);
+END;
+CREATE TRIGGER words_delete AFTER DELETE ON messages BEGIN
+    DELETE FROM words WHERE rowid = old.number;
+END;
+""",
+    """
+ALTER TABLE messages ADD COLUMN thinking TEXT NOT NULL DEFAULT '';
+ALTER TABLE chats ADD COLUMN thinking TEXT NOT NULL DEFAULT '{}';
+""",
+    """
+ALTER TABLE chats ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
+""",
+    "",  # the fourth wrote longer spans into the same tables
+)
+"""``SQL[i]`` made schema i + 1 of schema i."""
+RELEASED = range(1, len(SQL) + 1)
+
+CHAT = "id, title, created, updated, system_prompt, sampling, leaf, deleted"
+MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
+
+_STATS = (
+    '{"sampling":{"temperature":0.3,"seed":5,"stop":["\\n"]},"model":"kvasir-guide","reason":"stop","usage":'
+    '{"prompt_tokens":30,"cached_tokens":16,"generated_tokens":7,"seed":5},"timings":{"queued_ms":0.5,"ttft_ms":12.25,'
+    '"total_ms":99.5,"tokens_per_second":61.5,"tokens_per_step":1.5,"steps":5,"proposed":8,"accepted":2}}'
+)
+_ROWS = (
+    # schema 1
+    [
+        (
+            CHAT,
+            "'pages', 'Pages', 10.5, 40.25, 'Be \"short\".\nAnd ''kind''.', "
+            """'{"temperature":0.3,"stop":["\\n"]}', 'answer', 0""",
+        ),
+        (CHAT, "'bird', 'Ærlig talt 🐦 – 漢字', 11.0, 20.0, '', '{}', '', 0"),
+        (CHAT, "'gone', 'Deleted', 12.0, 30.0, '', '{}', '', 1"),
+        (MESSAGE, "'ask', 'pages', '', 'user', 'Why pages of sixteen tokens?', 'complete', '{}', '[]', 11.0"),
+        (
+            MESSAGE,
+            "'answer', 'pages', 'ask', 'assistant', 'Because the café is full.', 'complete', "
+            f"""'{_STATS}', '[["",8],["accepted",12],["corrected",5]]', 12.0""",
+        ),
+        (
+            MESSAGE,
+            "'other', 'pages', 'ask', 'assistant', 'Another branch: alligators.', 'interrupted', "
+            """'{"reason":"cancelled"}', '[]', 13.0""",
+        ),
+        (MESSAGE, "'half', 'pages', 'ask', 'assistant', 'Half an ans', 'streaming', '{}', '[]', 14.0"),
+        (MESSAGE, "'edit', 'pages', '', 'user', 'An edited question?', 'complete', '{}', '[]', 15.0"),
+        (MESSAGE, "'rav', 'bird', '', 'user', '烏は賢い 🐦‍⬛ naïve\r\n\ttabs', 'complete', '{}', '[]', 16.0"),
+        (MESSAGE, "'lost', 'gone', '', 'user', 'Forgotten secret', 'complete', '{}', '[]', 17.0"),
+    ],
+    # schema 2
+    [
+        (CHAT + ", thinking", "'mind', 'Mind', 20.0, 21.0, '', '{}', '', 0, '{\"on\":false,\"effort\":\"low\"}'"),
+        (
+            MESSAGE + ", thinking",
+            "'thought', 'mind', '', 'assistant', 'Out loud', 'complete', "
+            """'{"thinking":{"on":true},"thought_s":2.5}', '[]', 22.0, 'Inwardly: zebra'""",
+        ),
+    ],
+    # schema 3
+    [
+        (CHAT + ", thinking, overflow", "'long', 'Long', 30.0, 31.0, '', '{}', '', 0, '{}', 'drop_middle'"),
+        (
+            MESSAGE + ", thinking",
+            "'cut', 'long', '', 'assistant', 'Without the middle', 'complete', '"
+            '{"overflow":"drop_middle","cut":{"policy":"drop_middle","first":2,"last":6,"tokens":4210},"diverged":12,'
+            """"divergence":"left out"}', '[["accepted",18]]', 32.0, ''""",
+        ),
+    ],
+    # schema 4
+    [
+        (CHAT + ", thinking, overflow", "'guess', 'Guess', 40.0, 41.0, '', '{}', '', 0, '{}', 'window'"),
+        (
+            MESSAGE + ", thinking",
+            "'named', 'guess', '', 'assistant', 'Guessed by whom', 'complete', "
+            """'{}', '[["",3,""],["accepted",12,"medusa"]]', 42.0, ''""",
+        ),
+    ],
+)
+
+_ANSWERED = AnswerStats(
+    sampling=Sampling(temperature=0.3, seed=5, stop=["\n"]),
+    model="kvasir-guide",
+    reason="stop",
+    usage=Usage(prompt_tokens=30, cached_tokens=16, generated_tokens=7, seed=5),
+    timings=Timings(0.5, 12.25, 99.5, 61.5, 1.5, 5, proposed=8, accepted=2),
+)
+_CHATS = (
+    [
+        Chat(
+            "pages",
+            "Pages",
+            10.5,
+            40.25,
+            "Be \"short\".\nAnd 'kind'.",
+            Sampling(temperature=0.3, stop=["\n"]),
+            "answer",
+        ),
+        Chat("bird", "Ærlig talt 🐦 – 漢字", 11.0, 20.0),
+    ],
+    [Chat("mind", "Mind", 20.0, 21.0, thinking=Thinking(on=False, effort="low"))],
+    [Chat("long", "Long", 30.0, 31.0, overflow="drop_middle")],
+    [Chat("guess", "Guess", 40.0, 41.0, overflow="window")],
+)
+_MESSAGES = (
+    [
+        Message("ask", "pages", "", "user", "Why pages of sixteen tokens?", created=11.0),
+        Message(
+            "answer",
+            "pages",
+            "ask",
+            "assistant",
+            "Because the café is full.",
+            "complete",
+            _ANSWERED,
+            (Span("", 8), Span("accepted", 12), Span("corrected", 5)),
+            12.0,
+        ),
+        Message(
+            "other",
+            "pages",
+            "ask",
+            "assistant",
+            "Another branch: alligators.",
+            "interrupted",
+            AnswerStats(reason="cancelled"),
+            created=13.0,
+        ),
+        Message("half", "pages", "ask", "assistant", "Half an ans", "interrupted", created=14.0),
+        Message("edit", "pages", "", "user", "An edited question?", created=15.0),
+        Message("rav", "bird", "", "user", "烏は賢い 🐦‍⬛ naïve\r\n\ttabs", created=16.0),
+    ],
+    [
+        Message(
+            "thought",
+            "mind",
+            "",
+            "assistant",
+            "Out loud",
+            "complete",
+            AnswerStats(thinking=Thinking(on=True), thought_s=2.5),
+            created=22.0,
+            thinking="Inwardly: zebra",
+        )
+    ],
+    [
+        Message(
+            "cut",
+            "long",
+            "",
+            "assistant",
+            "Without the middle",
+            "complete",
+            AnswerStats(overflow="drop_middle", cut=Cut("drop_middle", 2, 6, 4210), diverged=12, divergence="left out"),
+            (Span("accepted", 18),),
+            32.0,
+        )
+    ],
+    [
+        Message(
+            "named",
+            "guess",
+            "",
+            "assistant",
+            "Guessed by whom",
+            spans=(Span("", 3), Span("accepted", 12, "medusa")),
+            created=42.0,
+        )
+    ],
+)
+SEARCHES = {
+    "sixteen tok": {"pages"},
+    "cafe": {"pages"},
+    "alligator": {"pages"},
+    "half": {"pages"},
+    "naive": {"bird"},
+    "zebra": set(),  # search leaves thinking out
+    "secret": set(),
+}
+"""What is looked for -> the chats that have it."""
+
+
+def make(path: Path, schema: int, rows: bool = True) -> None:
+    """A file of that schema, with all that its version could write."""
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA foreign_keys = ON")
+        for number in range(schema):
+            connection.executescript(SQL[number])
+        connection.execute(f"PRAGMA user_version = {schema}")
+        for number in range(schema) if rows else ():
+            for columns, values in _ROWS[number]:
+                table = "chats" if columns.startswith(CHAT) else "messages"
+                connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({values})")
+
+
+def chats(schema: int) -> list[Chat]:
+    """What such a file holds for today's program, the last used first."""
+    return sorted((chat for part in _CHATS[:schema] for chat in part), key=lambda chat: -chat.updated)
+
+
+def messages(schema: int) -> list[Message]:
+    """All of them, oldest first."""
+    return [message for part in _MESSAGES[:schema] for message in part]

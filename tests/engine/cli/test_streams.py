@@ -1,0 +1,58 @@
+"""Standard streams that are missing, or that Windows would give a code page of its country."""
+
+import io
+import json
+import signal
+import sys
+
+import pytest
+
+from engine.cli.streams import prepare_streams
+from engine.server.serve import stop_signals
+
+TEXT = 'Ærlig talt → "日本語"'
+
+
+class Console(io.TextIOWrapper):
+    def isatty(self):
+        return True
+
+
+def pipe(encoding="cp1252", kind=io.TextIOWrapper):
+    return kind(io.BytesIO(), encoding=encoding)
+
+
+def test_a_stream_that_was_closed_takes_and_gives_nothing(monkeypatch):
+    for name in ("stdin", "stdout", "stderr"):
+        monkeypatch.setattr(sys, name, None)
+    prepare_streams()
+    opened = [sys.stdin, sys.stdout, sys.stderr]
+    sys.stdout.write(TEXT)
+    assert sys.stdin.read() == ""
+    for stream in opened:
+        stream.close()
+
+
+def test_a_pipe_on_windows_speaks_utf8(monkeypatch):
+    out = pipe()
+    monkeypatch.setattr(sys, "platform", "win32")
+    monkeypatch.setattr(sys, "stdout", out)
+    prepare_streams()
+    sys.stdout.write(json.dumps(TEXT, ensure_ascii=False))
+    sys.stdout.flush()
+    assert json.loads(out.buffer.getvalue().decode("utf-8")) == TEXT
+
+
+@pytest.mark.parametrize(("platform", "kind"), [("linux", io.TextIOWrapper), ("win32", Console)])
+def test_a_console_and_other_systems_keep_their_encoding(monkeypatch, platform, kind):
+    out = pipe("latin-1", kind)
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(sys, "stdout", out)
+    prepare_streams()
+    assert out.encoding == "latin-1"
+
+
+def test_ctrl_break_stops_a_server_where_there_is_one(monkeypatch):
+    assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
+    monkeypatch.setattr(signal, "SIGBREAK", 21, raising=False)
+    assert stop_signals() == [signal.SIGINT, signal.SIGTERM, 21]

@@ -1,0 +1,26 @@
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from collections.abc import Iterator
+
+import pytest
+from packs_support import Kvasir, Server, stand_ins, write_list
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    """Serves the wheels of a small pack."""
+    stand_ins(tmp_path / "wheels")
+    server = Server(tmp_path / "wheels")
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def kvasir(tmp_path: Path, server: Server) -> Kvasir:
+    """A machine with a GPU, no pack, and a list that names the server's wheels."""
+    kvasir = Kvasir(tmp_path, server.address)
+    write_list(kvasir.lists, sorted(server.folder.glob("*.whl")), server.address)
+    return kvasir
