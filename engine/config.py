@@ -58,8 +58,8 @@ def places() -> Places:
     log = folders.place("log", _default_log_folder)
     return Places(
         config=folders.place("config", lambda: Path(platformdirs.user_config_dir("kvasir", appauthor=False))),
-        data=folders.datafolders.place(),
-        cache=folders.cachefolders.place(),
+        data=folders.data_place(),
+        cache=folders.cache_place(),
         log=log,
         run=folders.place("run", _default_runtime_folder),
         above=(Path(home),) if home else (log.parent,) if log.parent.name == "kvasir" else (),
@@ -79,13 +79,13 @@ def cache_folder() -> Path:
 def quantised_folder() -> Path:
     """Weights that were quantised while they were loaded, kept for the next load."""
     # Not made here: a load goes on where that cannot be done.
-    return folders.cachefolders.place() / "quantised"
+    return folders.cache_place() / "quantised"
 
 
 def heads_folder() -> Path:
     """Heads that the user trained for models, in a folder for each model's fingerprint, and copies of pickled heads."""
     # Not made here: looked into by every load.
-    return folders.datafolders.place() / "heads"
+    return folders.data_place() / "heads"
 
 
 def copies_folder() -> Path:
@@ -96,7 +96,7 @@ def copies_folder() -> Path:
 def packs_folder() -> Path:
     """GPU packs, and the file that names the one in use."""
     # Not made here: most have none.
-    return folders.packsfolders.place()
+    return folders.packs_place()
 
 
 def keeps_quantised() -> bool:
@@ -107,12 +107,12 @@ def keeps_quantised() -> bool:
 def saved_cache_folder() -> Path:
     """Keys and values of chats, kept so that they continue without being read again."""
     # Not made here: chats go on where that cannot be done.
-    return folders.cachefolders.place() / "chats"
+    return folders.cache_place() / "chats"
 
 
 def runtime_folder() -> Path:
     """What holds while a server runs: its token. Always a folder of the user's own."""
-    if folders.place("run", _default_runtime_folder).parent == folders.datafolders.place():
+    if folders.place("run", _default_runtime_folder).parent == folders.data_place():
         data_folder()  # made for the user alone, too
     return _folder("run", _default_runtime_folder)
 
@@ -126,7 +126,7 @@ def model_folders() -> list[Path]:
     """Folders whose subfolders and GGUF files are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
     extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
     # Looked into, so not made: models can be read where nothing can be written.
-    return [_assets() / "demo", folders.datafolders.place() / "models", *extra]
+    return [_assets() / "demo", folders.data_place() / "models", *extra]
 
 
 def known_models() -> list[KnownModel]:
@@ -246,7 +246,7 @@ def _default_log_folder() -> Path:
 def _default_runtime_folder() -> Path:
     """The login session's folder; where there is none, one beside the data rather than below /tmp, where all write."""
     if os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR"):
-        return folders.datafolders.place() / "run"
+        return folders.data_place() / "run"
     return Path(platformdirs.user_runtime_dir("kvasir", appauthor=False))
 
 
