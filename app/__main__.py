@@ -18,6 +18,7 @@ def main() -> int:
     """The exit status: 0, or 2 when a window cannot be shown here."""
     from app import preflight
 
+    preflight.own_libraries_for_nobody_else()
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # a program of Windows' without a console has none
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
@@ -27,7 +28,7 @@ def main() -> int:
     if sys.platform.startswith("linux"):
         gaps = preflight.sentence(preflight.missing(preflight.platforms(os.environ)))
         if gaps:
-            sys.stderr.write(gaps + "\n")
+            preflight.tell(gaps)
             return 2
     from app.program import Program
 

@@ -35,3 +35,8 @@ def log_dir() -> Path:
 def assets_dir() -> Path:
     """Icons and the bundled texts, beside the packages in a checkout and in an installation."""
     return Path(__file__).resolve().parent.parent / "assets"
+
+
+def licences_dir() -> Path:
+    """The list and the texts of everything a package brings, beside the assets; missing in a checkout."""
+    return assets_dir().parent / "licences"

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
+import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import NamedTuple
 
 
@@ -80,6 +82,7 @@ def has_display(environ: Mapping[str, str] = os.environ, platform: str = sys.pla
 
 
 def _loads(soname: str) -> bool:
+    """In a packaged program its own libraries count too: the loader was given their folder when it started."""
     try:
         ctypes.CDLL(soname)
     except OSError:
@@ -113,6 +116,37 @@ def sentence(libraries: list[Library]) -> str:
         "On another system install the packages that bring these files. "
         "`kvasir chat` and `kvasir serve` work without them."
     )
+
+
+def tell(text: str) -> None:
+    """On standard error; and, as who starts a program from a menu sees nothing of that, by what shows messages here."""
+    sys.stderr.write(text + "\n")
+    if sys.stderr.isatty():
+        return
+    for command in (
+        ["zenity", "--error", "--no-markup", "--text", text],
+        ["kdialog", "--error", text],
+        ["xmessage", "-center", text],
+        ["notify-send", "Kvasir", text],
+    ):
+        if shutil.which(command[0]):
+            subprocess.run(command, check=False)
+            return
+
+
+def own_libraries_for_nobody_else(environ: MutableMapping[str, str] = os.environ) -> None:
+    """Let programs that this one starts find the system's libraries again, where a packaged program put its own first.
+
+    This process is not changed by it: its loader read the variable when it started. A file manager would break on
+    libraries of another version, and a GPU pack's engine has its own.
+    """
+    if not getattr(sys, "frozen", False):
+        return
+    for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH"):
+        original = environ.pop(name + "_ORIG", None)
+        environ.pop(name, None)
+        if original:
+            environ[name] = original
 
 
 def main() -> int:

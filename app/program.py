@@ -18,11 +18,15 @@ from app import paths, version
 from app.cache.view import CacheView
 from app.cache.wiring import CacheWiring
 from app.chat.page import ChatPage
+from app.gpu.packs import Packs
+from app.gpu.wiring import GpuWiring
 from app.help.page import HelpPage
 from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
+from app.link.child import engine_command
 from app.link.link import EngineLink
+from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
 from app.settings.page import SettingsPage
@@ -37,9 +41,19 @@ log = logging.getLogger(__name__)
 
 
 class Program:
-    """The window with everything behind it. ``engine`` is the command that starts the engine; None is Kvasir's own."""
+    """The window with everything behind it.
 
-    def __init__(self, app: QApplication, log_path: Path, engine: Sequence[str] | None = None) -> None:
+    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu`` is that of `kvasir gpu`; None is
+    Kvasir's own beside its own engine, and none beside another.
+    """
+
+    def __init__(
+        self,
+        app: QApplication,
+        log_path: Path,
+        engine: Sequence[str] | None = None,
+        gpu: Sequence[str] | None = None,
+    ) -> None:
         self._closed = False
         self.store = SettingsStore(paths.config_dir() / "settings.json")
         settings = self.store.settings
@@ -67,9 +81,22 @@ class Program:
         )
         self.wiring = Wiring(self.window, self.chat, self.link, self.store)
         self.cache_wiring = CacheWiring(self.window, self.chat, self.sidebar, self.link, self.history)
+        self.packs = Packs(gpu if gpu is not None else [] if engine is not None else [*engine_command(), "gpu"])
+        self.gpu_wiring = GpuWiring(
+            self.window, self.link, self.store, self.packs, lambda: self.chat.answers.busy or self.wiring.comparing
+        )
+        for over in (self.chat.answers.ended, self.chat.answers.refused, self.link.compared, self.link.failed):
+            over.connect(self.gpu_wiring.settle)
+        self.opener = Opener(self.window, self.wiring.open, lambda: self.chat.answers.busy)
         self.sidebar.chat_selected.connect(self.chat.open_chat)
         self.sidebar.new_chat.connect(self.chat.new_chat)
         self.chat.chat_changed.connect(self.sidebar.select)
+
+    def raise_for(self, model: str) -> None:
+        """Another start of the program ends here, with the path of the model it was to open, or ""."""
+        self.window.to_front()
+        if model:
+            self.opener.open(model)
 
     def close(self) -> None:
         """Everything written, the engine ended. Safe to call twice."""
@@ -77,6 +104,7 @@ class Program:
             return
         self._closed = True
         self.window.close()
+        self.gpu_wiring.close_down()
         self.cache_wiring.close_down()
         self.chat.close_down()
         self.link.shutdown()
@@ -85,13 +113,15 @@ class Program:
     @staticmethod
     def run(arguments: Sequence[str], started: float, engine: Sequence[str] | None = None) -> int:
         """Run until the window is closed; ``started`` is the perf_counter of the process's beginning."""
-        app = QApplication(list(arguments))
+        app = Application(list(arguments))
         app.setApplicationName("Kvasir")
         app.setDesktopFileName("kvasir")
         app.setWindowIcon(app_icon())
         try:
             single = SingleInstance(socket_name(paths.data_dir()))
-            if not single.acquire():
+            # Those that Qt has left of ours: on Windows its list begins with the interpreter's own.
+            model = path_of([argument for argument in app.arguments() if argument in arguments[1:]])
+            if not single.acquire(model):
                 return 0
             program = Program(app, log_file.start(paths.log_dir()), engine)
         except HistoryUnusableError as error:
@@ -102,8 +132,11 @@ class Program:
                 f"Kvasir cannot use its folder: {error}. Allow writing there, or set KVASIR_HOME to another folder.",
             )
         program.window.painted.connect(lambda: log.info("window visible after %.2f s", time.perf_counter() - started))
-        single.raised.connect(program.window.to_front)
+        for asked in (single.raised, app.file_opened):
+            asked.connect(program.raise_for)
         signals = _SignalExit(app)
+        if model:
+            program.opener.open(model)
         program.window.show()
         try:
             return app.exec()

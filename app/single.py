@@ -1,17 +1,32 @@
-"""One instance of the program per user and data folder: a second start raises the first one's window."""
+"""One instance of the program per user and data folder: a second start raises the first one's window.
+
+The second one writes one JSON object, :class:`Greeting`, and goes.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import logging
+import os
 from pathlib import Path
 
+import msgspec
 from PySide6.QtCore import QObject, Signal
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
 log = logging.getLogger(__name__)
 
 _WAIT_MS = 500
+_ACTIVATION = "XDG_ACTIVATION_TOKEN"
+"""With it a Wayland desktop lets the first instance come to the front for the second one's sake; Qt reads it there."""
+MOST_BYTES = 65_536
+"""Of a greeting."""
+
+
+class Greeting(msgspec.Struct):
+    path: str = ""
+    """The model to open, absolute; "" for none."""
+    activation: str = ""
 
 
 def socket_name(data: Path) -> str:
@@ -20,20 +35,23 @@ def socket_name(data: Path) -> str:
 
 
 class SingleInstance(QObject):
-    """``raised`` is emitted in the first instance when another one is started."""
+    """``raised`` is emitted in the first instance when another one starts, with the path of the model it was given."""
 
-    raised = Signal()
+    raised = Signal(str)
 
     def __init__(self, name: str, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._name = name
         self._server: QLocalServer | None = None
+        self._talking: list[QLocalSocket] = []
 
-    def acquire(self) -> bool:
-        """True for the first instance; False when another one runs, which is then asked to come to the front."""
+    def acquire(self, path: str = "") -> bool:
+        """True for the first instance; False when another one runs, which now comes to the front and opens ``path``."""
         socket = QLocalSocket()
         socket.connectToServer(self._name)
         if socket.waitForConnected(_WAIT_MS):
+            socket.write(msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))))
+            socket.waitForBytesWritten(_WAIT_MS)
             socket.disconnectFromServer()
             return False
         # Nobody answers: a socket file that a crash left behind is in the way of listening.
@@ -48,11 +66,35 @@ class SingleInstance(QObject):
 
     def release(self) -> None:
         if self._server is not None:
+            self._talking.clear()
             self._server.close()
             self._server = None
 
     def _greet(self) -> None:
         assert self._server is not None
         while (socket := self._server.nextPendingConnection()) is not None:
+            self._talking.append(socket)
+            socket.disconnected.connect(self._hear)
+        self._hear()
+
+    def _hear(self) -> None:
+        """Those who have said what they had to say; some had gone before there was a signal to connect."""
+        over = [socket for socket in self._talking if socket.state() is QLocalSocket.LocalSocketState.UnconnectedState]
+        for socket in over:
+            self._talking.remove(socket)
+            greeting = _understand(bytes(socket.read(MOST_BYTES).data()))
             socket.deleteLater()
-            self.raised.emit()
+            if greeting.activation:
+                os.environ[_ACTIVATION] = greeting.activation
+            self.raised.emit(greeting.path)
+
+
+def _understand(words: bytes) -> Greeting:
+    """Whoever says nothing, or nothing that can be understood, wants the window."""
+    if not words:
+        return Greeting()
+    try:
+        return msgspec.json.decode(words, type=Greeting)
+    except msgspec.MsgspecError:
+        log.warning("a second start said something that was not understood")
+        return Greeting()

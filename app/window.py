@@ -9,9 +9,11 @@ from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QApplication, QFrame, QHBoxLayout, QStackedWidget, QVBoxLayout, QWidget
 
 from app.cache.view import CacheView
+from app.gpu.card import PackCard
 from app.help.page import HelpPage
 from app.notice import NoticeBar
 from app.panel.panel import OptimisationPanel
+from app.paths import licences_dir
 from app.plots.strip import PlotStrip
 from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
@@ -75,7 +77,7 @@ class MainWindow(QWidget):
             page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._chat_area: ChatArea = chat  # type: ignore[assignment]
         self._search_area: SearchArea = sidebar  # type: ignore[assignment]
-        self._store = store
+        self._store, self._theme = store, theme
         self._was_painted = False
         self._unfold_plots = False
         """Whether the charts were open when the cache took their room."""
@@ -86,6 +88,7 @@ class MainWindow(QWidget):
         self.bar = TopBar(["Chat", "Help", "Settings"], theme)
         self.bar.page_chosen.connect(self.show_page)
         self.notice = NoticeBar(theme)
+        self.gpu_card = PackCard()
         self._stack = QStackedWidget()
         self._pages: tuple[QWidget, ...] = (self._chat_page(), help_page, settings_page)
         for page in self._pages:
@@ -95,9 +98,11 @@ class MainWindow(QWidget):
         column.setSpacing(0)
         column.addWidget(self.bar)
         column.addWidget(self.notice)
+        column.addWidget(self.gpu_card)
         column.addWidget(self._stack, 1)
         self._add_folds()
         help_page.shortcuts_requested.connect(self.show_shortcuts)
+        help_page.about_requested.connect(self.show_about)
         self._bind()
         self._restore()
 
@@ -116,6 +121,14 @@ class MainWindow(QWidget):
     def show_shortcuts(self) -> None:
         """The list of shortcuts, beside which the window stays usable."""
         dialog = ShortcutsDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.show()
+
+    def show_about(self) -> None:
+        """Version and licences, beside which the window stays usable."""
+        from app.help.about import AboutDialog  # few ever ask
+
+        dialog = AboutDialog(licences_dir(), self._theme, self)
         dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         dialog.show()
 

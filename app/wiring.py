@@ -50,6 +50,8 @@ class Wiring(QObject):
         self._window, self._chat, self._link, self._store = window, chat, link, store
         self._panel, self._plots, self._notice = window.panel, window.plots, window.notice
         self._first_load_sent = False
+        self._wanted = ""
+        """What to load first, in place of the model of last time."""
         self._loads = False
         self._comparison: tuple[str, str] | None = None
         self._model = ""
@@ -63,6 +65,18 @@ class Wiring(QObject):
         chat.set_tint(store.settings.tint)
         if store.notice:
             self._notice.say(store.notice, topic="settings")
+
+    @property
+    def comparing(self) -> bool:
+        """Whether a switch is being measured."""
+        return self._comparison is not None
+
+    def open(self, model: str) -> None:
+        """Load a model that was asked for from outside; before the engine's greeting, as the first one."""
+        if self._link.welcome is None:
+            self._wanted = model
+        else:
+            self.load(model)
 
     def load(self, model: str, draft: str | None = None) -> None:
         """Load with the user's settings. ``draft`` None is the model's own, if settings want one at all."""
@@ -101,7 +115,7 @@ class Wiring(QObject):
         self._window.bar.device.setText(f"{device.name} · {device.kind.upper()}")
         self._window.settings_page.set_device(device)
         self._on_options(protocol.Options(catalogue=message.catalogue))
-        if message.loaded is not None:
+        if message.loaded is not None and not self._wanted:
             self._model = message.loaded.path
         elif not self._first_load_sent:
             self._first_load(message.models)
@@ -109,7 +123,7 @@ class Wiring(QObject):
     def _first_load(self, models: list[protocol.KnownModel]) -> None:
         """The model of last time while it is still there, else the first one the engine knows."""
         self._first_load_sent = True
-        wanted = self._store.settings.model
+        wanted, self._wanted = self._wanted or self._store.settings.model, ""
         known = {name for model in models for name in (model.name, model.path)}
         if wanted and (wanted in known or Path(wanted).exists()):
             self.load(wanted)
@@ -180,7 +194,7 @@ class Wiring(QObject):
         self._window.bar.status.setText(self._engine_words or self._chat_words)
 
     def _on_state(self, state: LinkState, sentence: str) -> None:
-        if state in (LinkState.RESTARTING, LinkState.DEAD):
+        if state is not LinkState.CONNECTED:
             self._end_comparison()
         self._engine_words = "" if state is LinkState.CONNECTED else _STATE_WORDS[state]
         self._show_status()

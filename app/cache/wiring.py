@@ -157,7 +157,7 @@ class CacheWiring(QObject):
             self._window.notice.say(error.message, "bad", topic=_COST)
 
     def _on_state(self, state: LinkState, _sentence: str) -> None:
-        if state in (LinkState.RESTARTING, LinkState.DEAD) and self._cost is not None:
+        if state is not LinkState.CONNECTED and self._cost is not None:
             self._end()
         self._update_measurable()
 

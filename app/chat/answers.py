@@ -154,6 +154,11 @@ class Answers(QObject):
             if answer.message.chat == chat_id:
                 self.stop(message_id)
 
+    @property
+    def busy(self) -> bool:
+        """Whether any answer, of any chat, is being written."""
+        return bool(self._running)
+
     def running(self, message_id: str) -> bool:
         return message_id in self._running
 
@@ -228,7 +233,7 @@ class Answers(QObject):
             self._interrupt(error.id, error)
 
     def _on_state(self, state: LinkState, _sentence: str) -> None:
-        if state in (LinkState.RESTARTING, LinkState.DEAD):
+        if state is not LinkState.CONNECTED:
             self._known.clear()
             self.interrupt_all()
 

@@ -19,6 +19,7 @@ class HelpPage(QWidget):
     """Reads its files when it is first shown."""
 
     shortcuts_requested = Signal()
+    about_requested = Signal()
 
     def __init__(self, folder: Path, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -70,6 +71,11 @@ class HelpPage(QWidget):
         shortcuts.setAccessibleName("Keyboard shortcuts")
         shortcuts.clicked.connect(self.shortcuts_requested)
         column.addWidget(shortcuts)
+        about = QPushButton("About and licences")
+        about.setObjectName("help.about")
+        about.setAccessibleName("About Kvasir, and licences")
+        about.clicked.connect(self.about_requested)
+        column.addWidget(about)
         row = QHBoxLayout(self)
         row.setContentsMargins(0, 0, 0, 0)
         row.setSpacing(0)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import queue
 import signal
 import subprocess
 import sys
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -30,16 +31,21 @@ class EngineDiedError(Exception):
 
 
 class EngineProcess:
-    """One run of the engine. Raises OSError when the command cannot be started.
+    """One run of the engine, with ``environment`` added to the window's. Raises OSError when it cannot be started.
 
     Its standard input stays open for as long as this object lives: the engine exits at its end of file, and the
     operating system closes the pipe however the window ends.
     """
 
-    def __init__(self, command: Sequence[str], token: str) -> None:
+    def __init__(self, command: Sequence[str], token: str, environment: Mapping[str, str] | None = None) -> None:
         flags = getattr(subprocess, "CREATE_NO_WINDOW", 0)
         self._process = subprocess.Popen(
-            list(command), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, creationflags=flags
+            list(command),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            creationflags=flags,
+            env={**os.environ, **environment} if environment else None,
         )
         self._last_words: deque[str] = deque(maxlen=20)
         self._ready: queue.SimpleQueue[protocol.Ready | None] = queue.SimpleQueue()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 
 from app.link.child import default_command
-from app.link.worker import RESTARTS, Event, LinkState, StateChange, Worker
+from app.link.worker import RESTARTS, STARTS, Event, LinkState, StateChange, Worker
 from engine import protocol
 
 __all__ = ["RESTARTS", "EngineLink", "LinkState"]
@@ -119,12 +119,20 @@ class EngineLink(QObject):
         if self._worker is None:
             self._worker = Worker(self._command, self._post)
             self._worker.start()
-            self.state_changed.emit(self._state, "Starting the engine.")
+            self.state_changed.emit(self._state, STARTS)
 
     def revive(self) -> None:
         """Start the engine again after DEAD."""
         if self._worker is not None:
             self._worker.revive()
+
+    def restart(self, environment: Mapping[str, str] | None = None) -> None:
+        """End the engine, whatever it does, and start another with ``environment`` added to the window's.
+
+        The state goes to STARTING; model and values come back as after a death. After DEAD it only starts.
+        """
+        if self._worker is not None:
+            self._worker.restart(environment or {})
 
     def shutdown(self) -> None:
         """Stop the engine and the thread; no signal is emitted afterwards."""
@@ -189,10 +197,11 @@ class EngineLink(QObject):
 
     def _change_state(self, change: StateChange) -> None:
         self._state = change.state
-        if change.state in (LinkState.RESTARTING, LinkState.DEAD):
+        if change.state is not LinkState.CONNECTED:
             self._card = None
-            if self._restoring:  # it died while loading the same model again: do not try that for ever
-                self._restoring = False
+            died = change.state is not LinkState.STARTING
+            restoring, self._restoring = self._restoring, False
+            if restoring and died:  # while loading the same model again: do not try that for ever
                 self._asked = self._last_load = None
                 self._values.clear()
         self.state_changed.emit(change.state, change.sentence)

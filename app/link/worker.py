@@ -7,7 +7,7 @@ import queue
 import secrets
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ QUICK_DEATH_S = 20.0
 MAX_QUICK_DEATHS = 5
 BACK_OFF_S = (0.1, 0.5, 1.0, 2.0)
 RESTARTS = " It is being started again."
+STARTS = "Starting the engine."
 WELCOME_TIMEOUT_S = 30.0
 
 
@@ -56,6 +57,8 @@ class Worker(threading.Thread):
         self._post = post
         self._stop_asked = threading.Event()
         self._revive = threading.Event()
+        self._restart_asked = threading.Event()
+        self._environment: Mapping[str, str] = {}
         self._outbox: queue.SimpleQueue[str | None] | None = None
         self._socket: ClientConnection | None = None
         self._process: EngineProcess | None = None
@@ -72,6 +75,22 @@ class Worker(threading.Thread):
     def stop(self) -> None:
         self._stop_asked.set()
         self._revive.set()
+        self._end_life()
+
+    def restart(self, environment: Mapping[str, str]) -> None:
+        """End the engine and start another, with ``environment`` added to the window's. After DEAD it only starts."""
+        self._environment = dict(environment)
+        self._restart_asked.set()
+        self._revive.set()
+        # Closing waits for the engine's answer, for which the caller's thread has no time.
+        threading.Thread(target=self._end_life, name="kvasir-link-restart", daemon=True).start()
+
+    @property
+    def _leaving(self) -> bool:
+        """Whether this life of the engine is to end."""
+        return self._stop_asked.is_set() or self._restart_asked.is_set()
+
+    def _end_life(self) -> None:
         socket, process = self._socket, self._process
         if socket is not None:
             socket.close()
@@ -89,6 +108,10 @@ class Worker(threading.Thread):
             sentence = self._live_once()
             if self._stop_asked.is_set():
                 return
+            if self._restart_asked.is_set():
+                deaths = 0
+                self._post(StateChange(LinkState.STARTING, STARTS))
+                continue
             deaths = deaths + 1 if time.monotonic() - began < QUICK_DEATH_S else 1
             log.warning("%s", sentence)
             if deaths < MAX_QUICK_DEATHS:
@@ -101,31 +124,32 @@ class Worker(threading.Thread):
             self._revive.wait()
             deaths = 0
             if not self._stop_asked.is_set():
-                self._post(StateChange(LinkState.STARTING, "Starting the engine."))
+                self._post(StateChange(LinkState.STARTING, STARTS))
 
     def _live_once(self) -> str:
         """One life of the engine; returns how it ended ("" when it was asked to)."""
         token = secrets.token_urlsafe(32)
+        self._restart_asked.clear()  # whoever asks from here on ends this life, not the one before
         try:
-            process = EngineProcess(self._command, token)
+            process = EngineProcess(self._command, token, self._environment)
         except OSError as error:
             return f"The engine could not be started ({error.strerror or error})."
         self.pid, self._process = process.pid, process
         try:
-            if self._stop_asked.is_set():  # stop() came before there was a process to end
+            if self._leaving:  # stop() or restart() came before there was a process to end
                 return ""
             ready = process.wait_ready()
             self._converse(ready.port, token)
-            return "" if self._stop_asked.is_set() else process.obituary()
+            return "" if self._leaving else process.obituary()
         except EngineDiedError as death:
             return str(death)
         except ConnectionClosed:
-            return "" if self._stop_asked.is_set() else process.obituary()
+            return "" if self._leaving else process.obituary()
         except (OSError, TimeoutError, InvalidHandshake) as error:
             return process.obituary() if not process.alive else f"The engine could not be reached ({error})."
         finally:
             self.pid = self._process = None
-            process.stop(timeout=3.0 if self._stop_asked.is_set() else 0.5)
+            process.stop(timeout=3.0 if self._leaving else 0.5)
 
     def _converse(self, port: int, token: str) -> None:
         """Returns when the socket closes.
@@ -141,7 +165,7 @@ class Worker(threading.Thread):
             proxy=None,
         ) as socket:
             self._socket = socket
-            if self._stop_asked.is_set():  # stop() came before there was a socket to close
+            if self._leaving:  # stop() or restart() came before there was a socket to close
                 return
             socket.send(protocol.encode(protocol.Hello(token=token, protocol=protocol.PROTOCOL)))
             self._greet(socket)

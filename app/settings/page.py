@@ -18,6 +18,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app.gpu.section import PackSection
 from app.settings.store import SettingsStore
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle
@@ -48,6 +49,8 @@ class SettingsPage(QWidget):
         self._column = self._lay_out()
         self._appearance()
         self._engine()
+        self.gpu = PackSection()
+        self._column.addWidget(self.gpu)
         self._files(log_file, data)
         self._column.addStretch(1)
 
@@ -55,6 +58,10 @@ class SettingsPage(QWidget):
         """What the engine found: without a CUDA device that choice says why it is grey."""
         cuda = device.kind == "cuda"
         self._device.refuse("cuda", "" if cuda else "The engine found no CUDA device.")
+
+    def show_gpu(self) -> None:
+        """Scroll to what is said about GPU packs."""
+        self._scroll.ensureWidgetVisible(self.gpu)
 
     def _lay_out(self) -> QVBoxLayout:
         body = QWidget()
@@ -71,13 +78,13 @@ class SettingsPage(QWidget):
         centred.addStretch(1)
         centred.addWidget(body, 10)
         centred.addStretch(1)
-        scroll = QScrollArea()
-        scroll.setWidgetResizable(True)
-        scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        scroll.setWidget(holder)
+        self._scroll = QScrollArea()
+        self._scroll.setWidgetResizable(True)
+        self._scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._scroll.setWidget(holder)
         outer = QVBoxLayout(self)
         outer.setContentsMargins(0, 0, 0, 0)
-        outer.addWidget(scroll)
+        outer.addWidget(self._scroll)
         return column
 
     def _appearance(self) -> None:

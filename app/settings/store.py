@@ -38,6 +38,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     plots_open: bool = True
     cache_open: bool = False
     sidebar_open: bool = True
+    gpu_dismissed: str = ""
+    """What was said about GPU packs and is not wanted again (a key of app.gpu.words)."""
     geometry: str = ""
     """QWidget.saveGeometry(), base64."""
 

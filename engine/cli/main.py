@@ -383,11 +383,22 @@ def run_module(context: typer.Context, module: Annotated[str, typer.Argument()])
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def _open_model(arguments: list[str]) -> None:
+    """`kvasir FILE.gguf` is the window with that model; returns where the command line is anything else."""
+    if len(arguments) != 1 or arguments[0].startswith("-"):
+        return
+    from engine.cli.window import model_in, open_window
+
+    if model := model_in(arguments, typer.main.get_group(app).commands):
+        sys.exit(open_window(model))
+
+
 def main() -> None:
     """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
     prepare_streams()
     packs.redirect(sys.argv)
     try:
+        _open_model(sys.argv[1:])
         app()
     except BrokenPipeError:
         sys.stderr.close()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from engine.installation import packaged, program
 
@@ -21,12 +23,25 @@ def has_display() -> bool:
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))
 
 
-def open_window() -> int:
-    """Run the window until it is closed; its exit code. 2 without a display."""
+def model_in(arguments: Sequence[str], commands: Collection[str]) -> str:
+    """The model to open in the window where the command line is nothing but its path or file:// URL; else "".
+
+    A command of that name goes first. A GGUF file that is not there counts: the window says so.
+    """
+    if len(arguments) != 1 or arguments[0].startswith(("-", " ")) or arguments[0] in ("", *commands):
+        return ""
+    given = arguments[0]
+    wanted = given.lower().startswith("file:") or given.lower().endswith(".gguf")
+    return given if wanted or Path(given).exists() else ""
+
+
+def open_window(model: str = "") -> int:
+    """Run the window until it is closed, with a model to open if one is given; its exit code. 2 without a display."""
     if not has_display():
         print(NO_DISPLAY, file=sys.stderr)
         return 2
     command = [str(program("kvasir-window"))] if packaged() else [sys.executable, "-m", "app"]
+    command += [model] if model else []
     if os.name == "posix":
         os.execv(command[0], command)
     try:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import time
 from pathlib import Path
 from types import FrameType
 
 MAX_DEATHS = 2
+FORGIVEN_S = 45.0
+"""The window waits 60 s for the ready line."""
 
 
 def deaths(packs: Path) -> int:
@@ -36,11 +39,16 @@ def clear(packs: Path) -> None:
         (packs / "starting").unlink(missing_ok=True)
 
 
-def forgive_termination(packs: Path) -> None:
-    """A window that is closed while its engine starts ends it by SIGTERM, which is no fault of the pack's."""
+def forgive_termination(packs: Path, seconds: float = FORGIVEN_S) -> None:
+    """A window that is closed while its engine starts ends it by SIGTERM, which is no fault of the pack's.
+
+    One that has waited for long enough does the same: after so many seconds it counts as a death.
+    """
+    patience_ends = time.monotonic() + seconds
 
     def end(number: int, frame: FrameType | None) -> None:
-        clear(packs)
+        if time.monotonic() < patience_ends:
+            clear(packs)
         signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
 

@@ -6,15 +6,15 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from kit.system_licences import COMMON, DOCUMENTS
+from kit.system_licences import DOCUMENTS
 
 NOTICES = Path(__file__).resolve().parents[1] / "linux" / "notices"
 Text = tuple[str, bytes]
 
 
 def common(*names: str) -> list[Text]:
-    """Texts that every Debian machine has."""
-    return [(name, (COMMON / name).read_bytes()) for name in names if (COMMON / name).is_file()]
+    """Texts that many share."""
+    return [(name, (NOTICES / "common" / name).read_bytes()) for name in names]
 
 
 def note(folder: str) -> list[Text]:
@@ -65,7 +65,7 @@ def _of_numpy(folders: Mapping[str, Path]) -> list[Text]:
 INSIDE = (
     Inside(
         "Qt",
-        ("libQt6*.so*",),
+        ("libQt6*.so*", "Qt6*.dll", "QtCore"),
         "LGPL-3.0-only",
         "https://www.qt.io",
         "pyside6-essentials",
@@ -91,7 +91,7 @@ INSIDE = (
     # Linked into PyTorch's CPU build for x86; `torch.__config__.show()` names it, its wheel has no text of it.
     Inside(
         "Intel oneMKL",
-        ("libtorch_cpu.so",),
+        ("libtorch_cpu.so", "torch_cpu.dll"),
         "LicenseRef-Intel-Simplified-2022-10",
         "https://www.intel.com/onemkl",
         "",

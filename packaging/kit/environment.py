@@ -33,9 +33,14 @@ def describe(distribution: metadata.Distribution) -> dict[str, object]:
     }
 
 
+def is_frozen(program: Path) -> bool:
+    """Whether PyInstaller made this program, which then begins with PyInstaller's own code."""
+    return COOKIE in program.read_bytes()[-4096:]
+
+
 def modules(program: Path) -> list[str]:
     """The modules in a program's archive; none for a file that PyInstaller did not make."""
-    if COOKIE not in program.read_bytes()[-4096:]:
+    if not is_frozen(program):
         return []
     from PyInstaller.archive.readers import CArchiveReader
 
@@ -68,11 +73,18 @@ def _is_text(file: str) -> bool:
     return in_metadata or (bool(TEXTS.search(path.name)) and path.suffix not in (".py", ".pyc", ".pyi", ".h"))
 
 
+def _own_texts() -> list[Path]:
+    """Where Python's own licence lies: with its library, or on Windows at its top."""
+    return [Path(sysconfig.get_path("stdlib")) / "LICENSE.txt", Path(sys.base_prefix) / "LICENSE.txt"]
+
+
 if __name__ == "__main__":
+    programs = [Path(name) for name in sys.argv[1:]]
     found = {
         "distributions": [describe(distribution) for distribution in metadata.distributions()],
-        "modules": sorted({name for program in sys.argv[1:] for name in modules(Path(program))}),
-        "stdlib": sysconfig.get_path("stdlib"),
+        "frozen": any(map(is_frozen, programs)),
+        "modules": sorted({name for program in programs for name in modules(program)}),
+        "texts": [str(path) for path in _own_texts() if path.is_file()],
         "version": sys.version.split()[0],
     }
     json.dump(found, sys.stdout)

@@ -19,8 +19,17 @@ ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ("kvasir", "kvasir-window", "kvasir-engine")
 
 
+REFUSED = {"libreadline8": "readline", "libreadline8t64": "readline", "libgdbm6": "_gdbm", "libgdbm6t64": "_gdbm"}
+"""Debian packages under the GPL alone, by the Python module that takes them along. In one program with what PyTorch
+brings (Intel's oneMKL, which may not be modified) they cannot be given away."""
+
+
 class MissingLicence(ValueError):  # noqa: N818 - the name says what it is
     """Things in the program whose licence nobody knows; the message names each."""
+
+
+class RefusedLicence(ValueError):  # noqa: N818 - the name says what it is
+    """Something that must not lie in the program; the message names it and says what to do."""
 
 
 class Entry(NamedTuple):
@@ -36,10 +45,11 @@ def collect(program: Path, python: Path) -> None:
     """Write _internal/licences/ of a frozen program, from nothing: index.json and the texts that it names.
 
     ``python`` is the interpreter of the environment that the program was frozen from. Raises MissingLicence for a
-    bundled thing without a licence or a text, and for a binary file that nobody brought.
+    bundled thing without a licence or a text, and for a binary file that nobody brought, RefusedLicence for a library
+    that may not be bundled.
     """
     environment = _environment(program, python)
-    taken = [item for item in environment["distributions"] if _is_taken(item, program, environment["modules"])]
+    taken = [item for item in environment["distributions"] if _is_taken(item, program, environment)]
     entries = [_kvasir(), _cpython(environment), _uv(program, environment)]
     entries += [_distribution(item) for item in taken]
     entries += _inside(program, taken)
@@ -62,7 +72,7 @@ def _write(folder: Path, entries: Iterable[Entry]) -> None:
             place = folder / relative
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(content)
-            files.append(str(relative))
+            files.append(relative.as_posix())
         home = {"name": entry.name, "version": entry.version, "licence": entry.licence, "home": entry.home}
         index.append({**home, "files": sorted(files)})
     text = json.dumps(index, indent=1, ensure_ascii=False) + "\n"
@@ -71,7 +81,8 @@ def _write(folder: Path, entries: Iterable[Entry]) -> None:
 
 def _environment(program: Path, python: Path) -> dict[str, Any]:
     script = Path(__file__).with_name("environment.py")
-    programs = [str(program / name) for name in PROGRAMS if (program / name).is_file()]
+    named = [program / (name + suffix) for name in PROGRAMS for suffix in ("", ".exe")]
+    programs = [str(path) for path in named if path.is_file()]
     command = [str(python), "-I", str(script), *programs]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -80,18 +91,21 @@ def _environment(program: Path, python: Path) -> dict[str, Any]:
     return found
 
 
-def _is_taken(item: dict[str, Any], program: Path, modules: list[str]) -> bool:
-    """Whether something of a distribution lies in the program: as a file, as a module in its archive, as its start."""
+def _is_taken(item: dict[str, Any], program: Path, environment: dict[str, Any]) -> bool:
+    """Whether something of a distribution lies in the program: a file, a compiled module, one in its archive."""
     name = _normal(item["name"])
     if name in ("kvasir", "uv"):
         return False
     if name == "pyinstaller":
-        return bool(modules)  # every frozen program begins with PyInstaller's own
-    known = set(modules)
+        return bool(environment["frozen"])
+    known = set(environment["modules"])
     for file in item["files"]:
         if ".dist-info/" in file or file.startswith(".."):
             continue
-        if (program / "_internal" / file).is_file() or (file.endswith(".py") and _module(file) in known):
+        place = program / "_internal" / file
+        if place.is_file() or (
+            place.suffix == ".py" and (place.with_suffix(".pyc").is_file() or _module(file) in known)
+        ):
             return True
     return False
 
@@ -113,7 +127,7 @@ def _short(path: Path, folder: Path) -> str:
     """A text's place below the distribution's metadata, or below the environment for others."""
     relative = path.relative_to(folder)
     inside = relative.parts[0].endswith(".dist-info")
-    return str(Path(*relative.parts[1:])).removeprefix("licenses/") if inside else str(relative)
+    return str(Path(*relative.parts[1:])).removeprefix("licenses/") if inside else relative.as_posix()
 
 
 def _kvasir() -> Entry:
@@ -124,11 +138,10 @@ def _kvasir() -> Entry:
 
 
 def _cpython(environment: dict[str, Any]) -> Entry:
-    """Its own licence, and Debian's account of what is built into the interpreter, where this machine has it."""
-    text = Path(environment["stdlib"]) / "LICENSE.txt"
-    texts = [("LICENSE.txt", text.read_bytes())] if text.is_file() else []
-    version = environment["version"]
-    return Entry("CPython", version, "Python-2.0", "https://www.python.org", texts + note("cpython"))
+    """Its own licence, and an account of what others wrote that is built into the interpreter."""
+    texts = [("LICENSE.txt", Path(path).read_bytes()) for path in environment["texts"][:1]]
+    texts += note("cpython") if texts else []
+    return Entry("CPython", environment["version"], "Python-2.0", "https://www.python.org", texts)
 
 
 def _uv(program: Path, environment: dict[str, Any]) -> Entry:
@@ -143,7 +156,7 @@ def _uv(program: Path, environment: dict[str, Any]) -> Entry:
 
 def _inside(program: Path, taken: list[dict[str, Any]]) -> list[Entry]:
     """Libraries of others that wheels bring within them."""
-    names = {path.name for path in tree.walk(program) if elf.is_elf(path)}
+    names = {path.name for path in tree.walk(program) if path.is_file()}
     versions = {_normal(item["name"]): item["version"] for item in taken}
     folders = {_normal(item["name"]): Path(item["folder"]) for item in taken}
 
@@ -185,6 +198,9 @@ def _from_system(program: Path, taken: list[dict[str, Any]]) -> list[Entry]:
             unknown.append(str(relative))
     if unknown:
         raise MissingLicence(f"Nobody is known to have brought: {', '.join(sorted(unknown))}.")
+    if refused := sorted(packages & REFUSED.keys()):
+        told = ", ".join(f"{name} (leave out the module {REFUSED[name]})" for name in refused)
+        raise RefusedLicence(f"Under the GPL alone, so not to be bundled: {told}.")
     return [_package(name) for name in sorted(packages)]
 
 

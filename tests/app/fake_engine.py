@@ -5,6 +5,10 @@ The last user message picks the script: it looks for the words "code", "long", "
 A model called "thinker" thinks first, unless it is told not to; one called "harmony" has efforts instead of a switch.
 
     python fake_engine.py [--rate TOKENS_A_SECOND] [--die-at-start] [--loaded] [--batch TOKENS_A_FRAME]
+        [--gpu-pack STATE.json]
+
+With the state of a GPU pack (fake_gpu.py) it computes on "a GPU" where that is active, dies there if "dies", and says
+its "notice" otherwise.
 """
 
 # ruff: noqa: E501, T201, C408
@@ -12,6 +16,7 @@ A model called "thinker" thinks first, unless it is told not to; one called "har
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import random
 import re
@@ -19,6 +24,8 @@ import sys
 import threading
 import time
 from http import HTTPStatus
+from pathlib import Path
+from typing import Any
 
 import msgspec
 from websockets.exceptions import ConnectionClosed
@@ -125,9 +132,17 @@ class Engine:
         self.card: p.ModelCard | None = card("tiny", None) if arguments.loaded else None
         self.cancelled: dict[str, threading.Event] = {}
         self.cache = FakeCache(arguments.pages)
+        self.pack = pack_of(arguments.gpu_pack)
 
     def value(self, key: str) -> p.Value:
         return next(spec.value for spec in self.catalogue if spec.key == key)
+
+
+def pack_of(state: str) -> dict[str, Any]:
+    """The facts of the GPU pack that this engine runs from or says something about."""
+    if not state or os.environ.get("KVASIR_GPU_PACK") == "off":
+        return {}
+    return json.loads(Path(state).read_text())
 
 
 def card(name: str, draft: str | None) -> p.ModelCard:
@@ -167,7 +182,9 @@ class Session:
         if not isinstance(hello, p.Hello) or hello.token != self.engine.token:
             self.send(p.Error(code="unauthorised", message="The token is wrong. Start the engine from the window."))
             return
-        device = p.Device(kind="cpu", name="Fake CPU", total_bytes=8 << 30, free_bytes=6 << 30)
+        pack = self.engine.pack
+        name, kind = ("Fake GPU", "cuda") if pack.get("active") else ("Fake CPU", "cpu")
+        device = p.Device(kind=kind, name=name, total_bytes=8 << 30, free_bytes=6 << 30)
         models = [
             p.KnownModel(name="tiny", path="/models/tiny", draft="/models/tiny-draft"),
             p.KnownModel(name="odd", path="/models/odd"),
@@ -180,6 +197,7 @@ class Session:
                 catalogue=self.engine.catalogue,
                 models=models,
                 loaded=self.engine.card,
+                notice=pack.get("notice", ""),
             )
         )
         for frame in self.socket:
@@ -440,11 +458,14 @@ def main() -> None:
     parser.add_argument("--die-at-start", action="store_true")
     parser.add_argument("--loaded", action="store_true")
     parser.add_argument("--pages", type=int, default=4096)
+    parser.add_argument("--gpu-pack", default="")
     arguments = parser.parse_args()
     token = sys.stdin.readline().strip()
     if arguments.die_at_start:
         sys.exit("The fake engine was told to die.")
     engine = Engine(arguments, token)
+    if engine.pack.get("active") and engine.pack.get("dies"):
+        sys.exit("The fake engine was told to die in its GPU pack.")
 
     def only_ws(connection: ServerConnection, request: Request) -> Response | None:
         return None if request.path == "/ws" else connection.respond(HTTPStatus.NOT_FOUND, "no such path\n")

@@ -130,6 +130,46 @@ def test_it_gives_up_after_quick_deaths_and_can_be_revived(qtbot, fake_command, 
         link.shutdown()
 
 
+def test_a_wanted_restart_keeps_model_and_values_and_is_no_death(qtbot, make_link) -> None:
+    link = make_link()
+    with qtbot.waitSignal(link.options):
+        link.send(p.Set(key="speculation", value="ngram"))
+    states, pid = [], link.engine_pid
+    link.state_changed.connect(lambda state, _: states.append(state))
+    link.restart()
+    qtbot.waitUntil(lambda: link.engine_pid not in (None, pid) and link.card is not None, timeout=20_000)
+    assert states == [LinkState.STARTING, LinkState.CONNECTED]
+    assert link.card.name == "tiny"
+    qtbot.waitUntil(lambda: next(s for s in link.catalogue if s.key == "speculation").value == "ngram")
+
+
+def test_a_restart_adds_to_the_environment_and_the_next_one_takes_it_away(qtbot, tmp_path, make_link) -> None:
+    pack = tmp_path / "pack.json"
+    pack.write_text('{"active": true}')
+    link = make_link("--gpu-pack", str(pack))
+    kinds = [link.welcome.device.kind]
+    link.welcomed.connect(lambda welcome: kinds.append(welcome.device.kind))
+    link.restart({"KVASIR_GPU_PACK": "off"})
+    qtbot.waitUntil(lambda: len(kinds) == 2 and link.card is not None, timeout=20_000)
+    link.restart()
+    qtbot.waitUntil(lambda: len(kinds) == 3 and link.card is not None, timeout=20_000)
+    assert kinds == ["cuda", "cpu", "cuda"]
+
+
+def test_a_restart_while_it_starts_and_after_it_gave_up(qtbot, fake_command, monkeypatch) -> None:
+    monkeypatch.setattr("app.link.worker.BACK_OFF_S", (0.01,))
+    link = EngineLink(fake_command("--die-at-start"))
+    try:
+        link.start()
+        link.restart()
+        qtbot.waitUntil(lambda: link.state is LinkState.DEAD, timeout=60_000)
+        link._worker._command = fake_command()
+        link.restart()
+        qtbot.waitUntil(lambda: link.state is LinkState.CONNECTED, timeout=20_000)
+    finally:
+        link.shutdown()
+
+
 def test_shutdown_does_not_wait_for_an_engine_that_still_starts(qtbot) -> None:
     link = EngineLink([sys.executable, "-c", "import time; time.sleep(60)"])
     link.start()

@@ -65,6 +65,44 @@ def test_preflight_imports_no_qt():
     subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT, check=True, timeout=60)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF")
+def test_libraries_that_a_package_brings_count(tmp_path):
+    """Its loader finds them by LD_LIBRARY_PATH, which is set before the program starts."""
+    import _ctypes
+
+    (tmp_path / "libkvasir-brought.so.1").write_bytes(Path(_ctypes.__file__).read_bytes())
+    code = "from app.preflight import _loads; print(_loads('libkvasir-brought.so.1'), _loads('libkvasir-absent.so.1'))"
+    env = environment(LD_LIBRARY_PATH=str(tmp_path))
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, cwd=ROOT, check=True, timeout=60, capture_output=True, text=True
+    )
+    assert done.stdout.split() == ["True", "False"]
+
+
+def test_a_packages_libraries_are_for_nobody_else(monkeypatch):
+    packaged = {"LD_LIBRARY_PATH": "/opt/kvasir/_internal", "LD_LIBRARY_PATH_ORIG": "/mine", "PATH": "/bin"}
+    untouched = dict(packaged)
+    preflight.own_libraries_for_nobody_else(untouched)
+    assert untouched == packaged
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    preflight.own_libraries_for_nobody_else(packaged)
+    assert packaged == {"LD_LIBRARY_PATH": "/mine", "PATH": "/bin"}
+    alone = {"LD_LIBRARY_PATH": "/opt/kvasir/_internal"}
+    preflight.own_libraries_for_nobody_else(alone)
+    assert alone == {}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a shell script")
+def test_who_started_it_from_a_menu_is_told_by_a_dialog(tmp_path, monkeypatch, capsys):
+    dialog, said = tmp_path / "kdialog", tmp_path / "said"
+    dialog.write_text(f'#!/bin/sh\nprintf %s "$2" > "{said}"\n')
+    dialog.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    preflight.tell("The window needs libEGL.so.1.")
+    assert said.read_text() == "The window needs libEGL.so.1."
+    assert capsys.readouterr().err == "The window needs libEGL.so.1.\n"
+
+
 def test_a_second_start_raises_the_first(qtbot, tmp_path):
     name = socket_name(tmp_path)
     assert name != socket_name(tmp_path / "other")

@@ -13,8 +13,6 @@ from kit import environment, licences, system_licences
 
 PYTHON = Path(sys.executable)
 
-pytestmark = pytest.mark.skipif(not system_licences.COMMON.is_dir(), reason="this machine has no common-licenses")
-
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -82,10 +80,35 @@ def test_binary_that_nobody_brought_stops_the_build(tmp_path: Path) -> None:
         licences.collect(other, PYTHON)
 
 
+def test_library_under_the_gpl_alone_stops_the_build(tmp_path: Path) -> None:
+    library = Path("/usr/lib/x86_64-linux-gnu/libreadline.so.8")
+    if not library.exists() or not system_licences.package_of(library.name):
+        pytest.skip("no package of this machine brings libreadline.so.8")
+    other = linux_standin.program(tmp_path)
+    shutil.copy(library.resolve(), other / "_internal" / library.name)
+    with pytest.raises(licences.RefusedLicence, match=r"libreadline8 \(leave out the module readline\)"):
+        licences.collect(other, PYTHON)
+
+
 def test_module_in_a_program_s_archive_counts_as_bundled(program: Path) -> None:
     item = {"name": "some-dist", "files": ["some/part.py", "some_dist-1.dist-info/METADATA"]}
-    assert licences._is_taken(item, program, ["some.part"])
-    assert not licences._is_taken(item, program, ["some", "other.part"])
+    assert licences._is_taken(item, program, {"frozen": True, "modules": ["some.part"]})
+    assert not licences._is_taken(item, program, {"frozen": True, "modules": ["some", "other.part"]})
+
+
+def test_compiled_module_counts_as_bundled(tmp_path: Path) -> None:
+    item = {"name": "some-dist", "files": ["some/part.py", "some_dist-1.dist-info/METADATA"]}
+    nothing = {"frozen": True, "modules": []}
+    assert not licences._is_taken(item, tmp_path, nothing)
+    (tmp_path / "_internal" / "some").mkdir(parents=True)
+    (tmp_path / "_internal" / "some" / "part.pyc").write_bytes(b"compiled")
+    assert licences._is_taken(item, tmp_path, nothing)
+
+
+def test_frozen_program_begins_with_pyinstaller_s_code(tmp_path: Path) -> None:
+    item = {"name": "pyinstaller", "files": ["PyInstaller/__init__.py"]}
+    assert licences._is_taken(item, tmp_path, {"frozen": True, "modules": []})
+    assert not licences._is_taken(item, tmp_path, {"frozen": False, "modules": []})
 
 
 def test_program_that_pyinstaller_did_not_make_has_no_modules(tmp_path: Path) -> None:

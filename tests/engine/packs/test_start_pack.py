@@ -201,6 +201,19 @@ def test_a_window_that_closes_while_its_engine_starts_is_no_death(program, home)
     assert marker.deaths(packs_of(home)) == 0
 
 
+@pytest.mark.skipif(os.name != "posix", reason="SIGTERM is POSIX's")
+@pytest.mark.parametrize(("seconds", "deaths"), [(3600.0, 0), (0.0, 1)])
+def test_a_window_that_has_waited_too_long_counts_as_a_death(home, seconds, deaths):
+    marker.begin(packs_of(home))
+    code = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom engine.packs import marker\n"
+        f"marker.forgive_termination(Path(sys.argv[1]), {seconds})\nos.kill(os.getpid(), signal.SIGTERM)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(packs_of(home))], cwd=Path(engine.__file__).parents[1])
+    assert done.returncode == -signal.SIGTERM
+    assert marker.deaths(packs_of(home)) == deaths
+
+
 def test_the_self_test_of_a_pack_for_the_processor(home, hostile):
     result = start.self_test(make_pack(packs_of(home)))
     assert result.ok, result

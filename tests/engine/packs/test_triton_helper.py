@@ -208,3 +208,15 @@ def test_only_what_is_understood_is_launched():
     assert helper.signature_of(source.replace("gridX * num_ctas", "gridX")) is None
     with pytest.raises(RuntimeError):
         helper.signed(b"not a launcher", "p")
+
+
+def test_kernels_decline_with_the_helpers_reason(monkeypatch, no_compiler, tmp_path):
+    import torch
+
+    from engine.layers.linear.triton.runtime import machine_declines
+
+    of_this_program(monkeypatch, helper.prebuilt(tmp_path))
+    reason = machine_declines(torch.bfloat16, torch.device("cuda"))
+    assert reason is not None
+    assert reason == helper.unavailable()
+    assert "install the package gcc" in reason

@@ -1,0 +1,137 @@
+"""The card above the pages and the part of Settings: they show what :mod:`app.gpu.words` says and know nothing else."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+
+from app.gpu.words import Button, Content
+from app.theme.sheet import restyle
+
+_STEPS = 1000
+
+
+class Buttons(QWidget):
+    """A row of buttons that is made again only when its buttons change, so that none is lost under the mouse."""
+
+    pressed = Signal(str)
+
+    def __init__(self, prefix: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._prefix = prefix
+        self._shown: tuple[Button, ...] = ()
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setSpacing(8)
+
+    def show_buttons(self, buttons: tuple[Button, ...]) -> None:
+        if buttons == self._shown:
+            return
+        self._shown = buttons
+        while (item := self._row.takeAt(0)) is not None:
+            old = item.widget()
+            old.hide()
+            old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
+            old.deleteLater()
+        for button in buttons:
+            self._row.addWidget(self._make(button))
+        self.setVisible(bool(buttons))
+
+    def _make(self, button: Button) -> QPushButton:
+        made = QPushButton(button.title, self)
+        made.setObjectName(f"{self._prefix}.{button.key}")
+        made.setAccessibleName(button.title)
+        if button.primary:
+            made.setProperty("kind", "primary")
+        elif button.key in ("details", "dismiss", "close", "cancel", "settings"):
+            made.setProperty("kind", "quiet")
+        made.setEnabled(not button.why_not)
+        made.setToolTip(button.why_not)
+        made.clicked.connect(lambda _=False, key=button.key: self.pressed.emit(key))
+        return made
+
+
+class Bar(QProgressBar):
+    """A thin bar without figures; hidden for None."""
+
+    def __init__(self, name: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setRange(0, _STEPS)
+        self.setTextVisible(False)
+        self.setAccessibleName(name)
+        self.setFixedHeight(6)
+
+    def show_share(self, share: float | None) -> None:
+        self.setVisible(share is not None)
+        self.setValue(round(_STEPS * (share or 0.0)))
+
+
+class PackCard(QFrame):
+    """Hidden until it has something to say. ``acted`` carries the key of the button that was pressed."""
+
+    acted = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("gpu.card")
+        self.setProperty("card", "notice")
+        self._about = ""
+        self.title = QLabel()
+        self.title.setObjectName("gpu.card.title")
+        self.title.setProperty("role", "figure")
+        self.title.setWordWrap(True)
+        self.caption = _words("gpu.card.caption")
+        self.details = _words("gpu.card.details")
+        self.bar = Bar("Progress of the GPU pack")
+        self.buttons = Buttons("gpu.card")
+        self.buttons.pressed.connect(self._on_pressed)
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(self.title)
+        words.addWidget(self.caption)
+        words.addWidget(self.details)
+        words.addSpacing(2)
+        words.addWidget(self.bar)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 8, 12, 8)
+        row.setSpacing(16)
+        row.addLayout(words, 1)
+        row.addWidget(self.buttons, 0, Qt.AlignmentFlag.AlignVCenter)
+        self.details.hide()
+        self.hide()
+
+    def show_content(self, content: Content | None) -> None:
+        """None hides the card."""
+        if content is None:
+            self.hide()
+            return
+        if content.key != self._about:
+            self._about = content.key
+            self.details.hide()
+        self.title.setText(content.title)
+        self.caption.setText(content.caption)
+        self.caption.setVisible(bool(content.caption))
+        self.details.setText(content.details)
+        self.bar.show_share(content.fraction)
+        self.buttons.show_buttons(content.buttons)
+        if self.property("card") != content.tone:
+            self.setProperty("card", content.tone)
+            restyle(self)
+        self.setAccessibleName(f"{content.title}. {content.caption}")
+        self.show()
+
+    def _on_pressed(self, key: str) -> None:
+        if key == "details":
+            self.details.setVisible(self.details.isHidden())
+        else:
+            self.acted.emit(key)
+
+
+def _words(name: str) -> QLabel:
+    label = QLabel()
+    label.setObjectName(name)
+    label.setProperty("role", "caption")
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
+    return label

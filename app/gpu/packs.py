@@ -1,0 +1,163 @@
+"""What the window knows of GPU packs, and the one command at a time that looks after them. No widgets."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+from PySide6.QtCore import QObject, Signal
+
+from app.gpu.command import PackCommand
+from app.gpu.pace import Pace
+from engine.protocol import PackProgress, PackResult, PackStatus
+
+log = logging.getLogger(__name__)
+
+Action = Literal["", "install", "repair", "test", "remove", "remove_old"]
+"""What changes something; "" for nothing."""
+_ARGUMENTS: dict[Action, tuple[str, ...]] = {
+    "install": ("install",),
+    "repair": ("repair",),
+    "test": ("check",),
+    "remove": ("remove",),
+    "remove_old": ("remove",),
+}
+
+
+class Packs(QObject):
+    """``command`` is how `kvasir gpu` is started; an empty one means that there is none, and nothing ever happens."""
+
+    changed = Signal()
+    """Any of the properties."""
+    ended = Signal(str, object)
+    """(the Action, its PackResult); not for one that was paused."""
+    checked = Signal()
+    """:attr:`status` is fresh, or could not be read."""
+
+    def __init__(self, command: Sequence[str], parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._command = list(command)
+        self._running: PackCommand | None = None
+        self._stopped = False
+        self._file = ""
+        self.status: PackStatus | None = None
+        self.trouble = ""
+        """Why the status could not be read."""
+        self.action: Action = ""
+        """What runs."""
+        self.progress: PackProgress | None = None
+        self.pace = Pace()
+        self.paused: Action = ""
+        """What was stopped by the person and can go on."""
+        self.failed: Action = ""
+        self.failure = ""
+        """Why it failed, as a sentence."""
+
+    def check(self) -> None:
+        """Ask for the status; while something runs that comes at its end anyway."""
+        if self._command and self._running is None:
+            self._start(("status",)).ended.connect(self._on_status_end)
+
+    def install(self, file: str = "") -> None:
+        """Download and install, or go on with that; with a file from what `kvasir gpu bundle` made."""
+        self._file = file
+        self._act("install", ("--from", file) if file else ())
+
+    def repair(self) -> None:
+        self._act("repair")
+
+    def test(self) -> None:
+        """The self-test of an installed pack; one that passes is used again."""
+        self._act("test")
+
+    def remove(self) -> None:
+        """All of them, of earlier versions too."""
+        self._act("remove")
+
+    def remove_old(self) -> None:
+        """Packs of earlier versions alone."""
+        if self.status is not None and self.status.others:
+            self._act("remove_old", self.status.others)
+
+    def again(self) -> None:
+        """What was paused or failed, once more."""
+        action = self.paused or self.failed
+        if action:
+            self._act(action, ("--from", self._file) if action == "install" and self._file else ())
+
+    def pause(self) -> None:
+        """Stop what runs; what has been fetched stays."""
+        if self._running is not None and self.action:
+            self._stopped = True
+            self._running.stop()
+
+    def forget(self) -> None:
+        """Nothing more is said of what was paused or failed."""
+        self.paused = self.failed = ""
+        self.failure = ""
+        self.changed.emit()
+
+    def close_down(self) -> None:
+        """Before the program ends; what is half fetched goes on next time."""
+        if self._running is not None:
+            self._running.drop()
+            self._running = None
+
+    def _act(self, action: Action, more: Sequence[str] = ()) -> None:
+        if not self._command or self.action:
+            return
+        if self._running is not None:  # a status, which comes again afterwards
+            self._running.drop()
+            self._running.deleteLater()
+        self.action, self.paused, self.failed, self.failure = action, "", "", ""
+        self.progress, self._stopped = None, False
+        self.pace.clear()
+        run = self._start([*_ARGUMENTS[action], *more])
+        run.ended.connect(self._on_action_end)
+        self.changed.emit()
+
+    def _start(self, arguments: Sequence[str]) -> PackCommand:
+        self._running = PackCommand(self._command, arguments, self)
+        self._running.reported.connect(self._on_report)
+        return self._running
+
+    def _on_report(self, report: PackStatus | PackProgress) -> None:
+        if isinstance(report, PackStatus):
+            self.status = report
+            return
+        if self.progress is None or report.stage != self.progress.stage:
+            self.pace.clear()
+        if report.stage == "downloading":
+            self.pace.add(report.done, time.monotonic())
+        self.progress = report
+        self.changed.emit()
+
+    def _on_status_end(self, result: PackResult) -> None:
+        self._finish()
+        self.trouble = "" if result.ok else result.sentence
+        if self.trouble:
+            log.warning("the state of GPU packs is not known: %s", self.trouble)
+        self.changed.emit()
+        self.checked.emit()
+
+    def _on_action_end(self, result: PackResult) -> None:
+        action, self.action, self.progress = self.action, "", None
+        self._finish()
+        if result.ok:
+            log.info("gpu %s: %s", action, result.sentence)
+        elif self._stopped:
+            self.paused = action
+        else:
+            log.warning("gpu %s: %s", action, result.sentence)
+            self.failed, self.failure = action, result.sentence
+        self.changed.emit()
+        if result.ok or not self._stopped:
+            self.ended.emit(action, result)
+        self.check()
+
+    def _finish(self) -> None:
+        if self._running is not None:
+            self._running.deleteLater()
+            self._running = None

@@ -1,0 +1,123 @@
+"""The part of Settings about GPU packs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QShowEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
+
+from app.gpu.card import Bar, Buttons
+from app.gpu.words import Content, size
+from app.theme.sheet import restyle
+from engine.protocol import PackStatus
+
+
+class PackSection(QWidget):
+    """``acted`` carries a button's key; ``seen`` says that somebody looks, so that the state should be fresh."""
+
+    acted = Signal(str)
+    seen = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        head = QLabel("GPU pack")
+        head.setProperty("role", "section")
+        head.setContentsMargins(0, 16, 0, 0)
+        self.title = QLabel()
+        self.title.setObjectName("gpu.section.title")
+        self.caption = _caption("gpu.section.caption")
+        self.bar = Bar("Progress of the GPU pack, in Settings")
+        self.buttons = Buttons("gpu.section")
+        self.buttons.pressed.connect(self.acted)
+        self.folder = _caption("gpu.section.folder")
+        self.open = QPushButton("Open folder")
+        self.open.setAccessibleName("Open the folder of the GPU pack")
+        self.open.clicked.connect(self._open_folder)
+        self.old = _caption("gpu.section.old")
+        self.remove_old = QPushButton("Remove them")
+        self.remove_old.setObjectName("gpu.section.remove_old")
+        self.remove_old.setAccessibleName("Remove the GPU packs of earlier versions")
+        self.remove_old.clicked.connect(lambda: self.acted.emit("remove_old"))
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(10)
+        column.addWidget(head)
+        column.addLayout(_line(self._words(), self.buttons))
+        column.addWidget(self.bar)
+        self._place = _holder(_named("Folder", self.folder), self.open)
+        self._earlier = _holder(_named("Packs of earlier versions", self.old), self.remove_old)
+        column.addWidget(self._place)
+        column.addWidget(self._earlier)
+        self.bar.hide()
+
+    def show_content(self, content: Content, status: PackStatus | None) -> None:
+        self.title.setText(content.title)
+        self.caption.setText(content.caption)
+        self.caption.setVisible(bool(content.caption))
+        role = "bad" if content.tone == "bad" else "caption"
+        if self.caption.property("role") != role:
+            self.caption.setProperty("role", role)
+            restyle(self.caption)
+        self.bar.show_share(content.fraction)
+        self.buttons.show_buttons(content.buttons)
+        there = status is not None and status.state != "none" and bool(status.folder)
+        self._place.setVisible(there)
+        old = status.others if status is not None else []
+        self._earlier.setVisible(bool(old))
+        self.remove_old.setEnabled(content.fraction is None)
+        if status is not None:
+            taken = f" · {size(status.disk_bytes)}" if status.state == "installed" and status.disk_bytes else ""
+            self.folder.setText(status.folder + taken)
+            self.open.setProperty("folder", status.folder)
+            self.old.setText("\n".join(old))
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self.seen.emit()
+
+    def _words(self) -> QVBoxLayout:
+        words = QVBoxLayout()
+        words.setSpacing(2)
+        words.addWidget(self.title)
+        words.addWidget(self.caption)
+        return words
+
+    def _open_folder(self) -> None:
+        folder = Path(str(self.open.property("folder")))
+        near = next((place for place in (folder, *folder.parents) if place.is_dir()), folder)
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(near)))
+
+
+def _caption(name: str) -> QLabel:
+    label = QLabel()
+    label.setObjectName(name)
+    label.setProperty("role", "caption")
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label
+
+
+def _named(name: str, label: QLabel) -> QVBoxLayout:
+    words = QVBoxLayout()
+    words.setSpacing(2)
+    words.addWidget(QLabel(name))
+    words.addWidget(label)
+    return words
+
+
+def _line(words: QVBoxLayout, control: QWidget) -> QHBoxLayout:
+    line = QHBoxLayout()
+    line.setSpacing(16)
+    line.addLayout(words, 1)
+    line.addWidget(control, 0, Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+    return line
+
+
+def _holder(words: QVBoxLayout, control: QWidget) -> QWidget:
+    holder = QWidget()
+    line = _line(words, control)
+    line.setContentsMargins(0, 0, 0, 0)
+    holder.setLayout(line)
+    return holder

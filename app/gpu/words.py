@@ -1,0 +1,291 @@
+"""What the window says about GPU packs: pure functions of a situation, for the card and for the section in Settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from app.gpu.packs import Action
+from engine.protocol import PackProgress, PackStage, PackStatus
+
+Waiting = Literal["", "answer", "engine"]
+"""What stands between an installed pack and its use: an answer that is being written, the engine's start."""
+_GB, _MB = 1e9, 1e6
+_STAGES: dict[PackStage, str] = {
+    "checking": "checking",
+    "downloading": "downloading",
+    "installing": "installing",
+    "testing": "testing it on the GPU",
+}
+_KINDS = {"cuda13": "CUDA 13", "cuda12": "CUDA 12", "rocm": "ROCm"}
+_FAILED: dict[Action, str] = {
+    "install": "The GPU pack could not be installed",
+    "repair": "The GPU pack could not be repaired",
+    "test": "The GPU pack does not work",
+    "remove": "The GPU pack could not be removed",
+    "remove_old": "The packs of earlier versions could not be removed",
+}
+_STOPPED: dict[Action, str] = {
+    "install": "The GPU pack is not installed yet",
+    "repair": "The GPU pack is not repaired yet",
+    "test": "The GPU pack is not tested yet",
+    "remove": "The GPU pack is not removed yet",
+    "remove_old": "The packs of earlier versions are not removed yet",
+}
+
+
+_STEPPED: dict[Action, str] = {"install": "Making Kvasir fast", "repair": "Repairing the GPU pack"}
+"""What goes through the stages, and can be stopped."""
+_SHOWN = ("install", "repair", "test")
+"""What the card follows too; the rest happens in Settings, where it was asked for."""
+
+
+class Button(NamedTuple):
+    key: str
+    title: str
+    primary: bool = False
+    why_not: str = ""
+    """Why it cannot be pressed; "" when it can."""
+
+
+class Content(NamedTuple):
+    """What a card shows. ``key`` names what it is about, for who does not want to see it again."""
+
+    key: str
+    title: str
+    caption: str = ""
+    tone: Literal["notice", "bad"] = "notice"
+    fraction: float | None = None
+    """Of the progress bar; None without one."""
+    buttons: tuple[Button, ...] = ()
+    details: str = ""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Everything that the words depend on."""
+
+    status: PackStatus | None = None
+    trouble: str = ""
+    action: Action = ""
+    progress: PackProgress | None = None
+    rate: float | None = None
+    """Bytes a second."""
+    left: float | None = None
+    """Seconds."""
+    paused: Action = ""
+    failed: Action = ""
+    failure: str = ""
+    cpu: bool = True
+    """Whether the engine computes on a CPU."""
+    device: str = ""
+    """Its name."""
+    notice: str = ""
+    """The engine's own, of its Welcome."""
+    waiting: Waiting = ""
+    done: str = ""
+    """What a command that went well said last."""
+
+
+def size(value: float) -> str:
+    """Bytes for people, decimal units: "850 MB", "2.4 GB", "310 GB"."""
+    if value < 0.9995 * _GB:
+        return f"{value / _MB:.0f} MB"
+    return f"{value / _GB:.{0 if value >= 100 * _GB else 1}f} GB"
+
+
+def duration(seconds: float) -> str:
+    """As exact as anybody needs it: "5 s", "50 s", "4 min", "1 h 10 min"."""
+    if seconds < 10:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 55:
+        return f"{5 * round(seconds / 5)} s"
+    minutes = max(1, round(seconds / 60))
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def kind(status: PackStatus) -> str:
+    """For example "CUDA 13"."""
+    return _KINDS.get(status.kind, status.kind)
+
+
+def card(s: Situation) -> Content | None:
+    """What stands above the pages; None for nothing, which is most people's life long."""
+    if s.action in _SHOWN:
+        return _progress(s)
+    if s.waiting:
+        return _waiting(s)
+    if s.failed in _SHOWN:
+        return _failed(s)
+    if s.paused in _SHOWN:
+        return _paused(s)
+    if s.done:
+        return Content("done", f"Kvasir now computes on {s.device}", buttons=(Button("close", "Close"),))
+    status = s.status
+    if status is not None and s.cpu:
+        if status.state in ("installed", "broken"):
+            return _unused(s, status)
+        if status.gpu and status.kind and not status.refused:
+            return _offer(status)
+    return Content(f"notice {s.notice}", s.notice, buttons=(Button("close", "Close"),)) if s.notice else None
+
+
+def section(s: Situation) -> Content:
+    """What stands in Settings: always something, at least why there is nothing to do."""
+    if s.action:
+        return _progress(s)._replace(details="")
+    status = s.status
+    if status is None:
+        if not s.trouble:
+            return Content("", "Looking for a GPU")
+        return Content("", "Not known", s.trouble, buttons=(Button("check", "Look again"),))
+    content = _state(s, status)
+    if s.failed:
+        return content._replace(title=f"{_FAILED[s.failed]}", caption=s.failure, tone="bad")
+    return content
+
+
+def removal(status: PackStatus) -> str:
+    """What is asked before a pack is removed."""
+    return (
+        f"Remove the GPU pack ({size(status.disk_bytes)}){', those of earlier versions too' if status.others else ''}? "
+        "The engine then computes on the processor, more slowly. "
+        "Chats, models and settings stay, and the pack can be downloaded again."
+    )
+
+
+def offer_key(status: PackStatus) -> str:
+    """The key of the offer for this GPU."""
+    return f"offer {status.gpu}"
+
+
+def facts(status: PackStatus) -> str:
+    """The GPU and what serves it: "NVIDIA GeForce RTX 4090, driver 580.95, CUDA 13"."""
+    driver = f"driver {status.driver}" if status.driver else ""
+    return ", ".join(part for part in (status.gpu, driver, kind(status)) if part)
+
+
+def _short_of_space(status: PackStatus) -> str:
+    if not status.disk_bytes or status.free_bytes >= status.disk_bytes:
+        return ""
+    return f"It needs {size(status.disk_bytes)}, and {size(status.free_bytes)} are free. Make room, then look again."
+
+
+def _space(status: PackStatus) -> str:
+    download = f"{size(status.download_bytes)} to download" if status.download_bytes else ""
+    disk = f"{size(status.disk_bytes)} on the disk, where {size(status.free_bytes)} are free"
+    return " · ".join(part for part in (download, disk if status.disk_bytes else "") if part)
+
+
+def _offer(status: PackStatus) -> Content:
+    short, partial = _short_of_space(status), status.state == "partial"
+    start = Button("check", "Look again") if short else Button("install", "Go on" if partial else "Make it fast", True)
+    about = "The engine computes on the processor now. A GPU pack, downloaded once, lets it use the GPU."
+    return Content(
+        key=offer_key(status),
+        title="The GPU pack is not complete yet" if partial else f"Kvasir can be much faster on your {status.gpu}",
+        caption=short or _space(status),
+        buttons=(Button("details", "Details"), Button("dismiss", "Not now"), start),
+        details=f"{about} {facts(status)}. It goes to {status.folder} and nowhere else; chats, models and "
+        "settings stay as they are. It can be stopped at any time and goes on from there. Settings removes it again, "
+        "and installs it from a file where there is no network.",
+    )
+
+
+def _progress(s: Situation) -> Content:
+    progress = s.progress
+    if s.action not in _STEPPED:
+        title = "Testing the GPU pack" if s.action == "test" else "Removing"
+        caption = progress.sentence if progress is not None else ""
+        return Content("progress", title, caption, fraction=0.0 if progress is None else _share(progress))
+    verb = _STEPPED[s.action]
+    buttons = (Button("cancel", "Cancel"), Button("pause", "Pause"))
+    if progress is None:
+        return Content("progress", verb, "Starting", fraction=0.0, buttons=buttons)
+    place = 1 + list(_STAGES).index(progress.stage)
+    return Content(
+        "progress",
+        f"{verb}: {_STAGES[progress.stage]} ({place} of {len(_STAGES)})",
+        _pace(s, progress) or progress.sentence,
+        fraction=_share(progress),
+        buttons=buttons,
+    )
+
+
+def _share(progress: PackProgress) -> float:
+    return min(1.0, progress.done / progress.total) if progress.total else 0.0
+
+
+def _pace(s: Situation, progress: PackProgress) -> str:
+    if progress.stage != "downloading":
+        return ""
+    of = f" of {size(progress.total)}" if progress.total else ""
+    rate = f"{size(s.rate)}/s" if s.rate else ""
+    left = f"{duration(s.left)} left" if s.left is not None else ""
+    return " · ".join(part for part in (f"{size(progress.done)}{of}", rate, left) if part)
+
+
+def _waiting(s: Situation) -> Content:
+    if s.waiting == "engine":
+        return Content("waiting", "The engine is starting again", s.done)
+    return Content(
+        "waiting",
+        "The engine starts again when the answer is finished",
+        s.done,
+        buttons=(Button("now", "Start it now"),),
+    )
+
+
+def _failed(s: Situation) -> Content:
+    broken = s.failed == "test" or (s.status is not None and s.status.state == "broken" and s.failed != "repair")
+    again = Button("repair", "Repair", True) if broken else Button("again", "Try again", True)
+    return Content(
+        "failed",
+        _FAILED[s.failed],
+        s.failure,
+        tone="bad",
+        buttons=(Button("settings", "Details"), Button("close", "Close"), again),
+    )
+
+
+def _paused(s: Situation) -> Content:
+    missing = s.status.download_bytes if s.status is not None and s.status.state == "partial" else 0
+    caption = f"Stopped. {size(missing)} are still to download; what is there stays." if missing else "Stopped."
+    return Content(
+        "paused", _STOPPED[s.paused], caption, buttons=(Button("close", "Later"), Button("again", "Go on", True))
+    )
+
+
+def _unused(s: Situation, status: PackStatus) -> Content | None:
+    reason = s.notice or status.reason
+    if not reason:
+        return None
+    there = status.state == "installed"
+    act = Button("test", "Test it again", True) if there else Button("repair", "Repair", True)
+    return Content(
+        f"reason {reason}",
+        "The GPU pack is not in use" if there else "The GPU pack does not work",
+        reason,
+        buttons=(Button("settings", "Details"), Button("dismiss", "Not now"), act),
+    )
+
+
+def _state(s: Situation, status: PackStatus) -> Content:
+    """The section while nothing runs."""
+    test, repair, remove = Button("test", "Test"), Button("repair", "Repair"), Button("remove", "Remove…")
+    if status.state == "installed":
+        if status.active and not s.cpu:
+            return Content("", "In use", facts(status), buttons=(repair, remove))
+        caption = s.notice or status.reason or facts(status)
+        return Content("", "Installed, not in use", caption, buttons=(test, repair, remove))
+    if status.state == "broken":
+        return Content("", "Does not work", s.notice or status.reason or facts(status), "bad", buttons=(repair, remove))
+    file = Button("file", "Install from a file…")
+    if status.refused or not status.kind:
+        reason = status.refused or "No GPU was found that a pack would serve."
+        return Content("", "None", reason, buttons=(remove,) if status.state == "partial" else ())
+    caption = f"{facts(status)}. {_short_of_space(status) or _space(status) + '.'}"
+    install = Button("install", "Go on" if status.state == "partial" else "Install", why_not=_short_of_space(status))
+    if status.state == "partial":
+        return Content("", "Not complete", caption, buttons=(install, file, remove))
+    return Content("", "Not installed", caption, buttons=(install, file))

@@ -1,0 +1,153 @@
+"""The dialog about the program: its version, and the licences of everything it is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from PySide6.QtCore import QSize, Qt
+from PySide6.QtGui import QShowEvent
+from PySide6.QtWidgets import (
+    QDialog,
+    QHBoxLayout,
+    QLabel,
+    QLineEdit,
+    QListWidget,
+    QListWidgetItem,
+    QPlainTextEdit,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app import version
+from app.help import licences
+from app.help.licences import Bundled
+from app.theme.theme import Theme
+
+SIZE = QSize(980, 640)
+"""A licence's lines of eighty characters fit beside the list."""
+_LIST_WIDTH = 260
+
+
+class AboutDialog(QDialog):
+    """Reads the list when it is first shown, and a text when its part is chosen."""
+
+    def __init__(self, folder: Path, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._folder = folder
+        self._theme = theme
+        self._entries: list[Bundled] | None = None
+        self._found: list[Bundled] = []
+        self.setObjectName("about")
+        self.setWindowTitle("About Kvasir")
+        self.resize(SIZE)
+        self.title = QLabel()
+        self.title.setProperty("role", "title")
+        self.summary = _caption()
+        self.search_field = QLineEdit()
+        self.search_field.setPlaceholderText("Search by name or licence")
+        self.search_field.setAccessibleName("Search the licences")
+        self.search_field.setClearButtonEnabled(True)
+        self.search_field.textChanged.connect(self._search)
+        self.list = QListWidget()
+        self.list.setAccessibleName("Parts that Kvasir is made of")
+        self.list.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.list.currentRowChanged.connect(self._show)
+        self.name = QLabel()
+        self.name.setProperty("role", "figure")
+        self.name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self.about = _caption()
+        self.text = QPlainTextEdit()
+        self.text.setReadOnly(True)
+        self.text.document().setDocumentMargin(0)
+        self.text.setAccessibleName("Text of the licence")
+        self._lay_out()
+        self._recolour()
+        theme.changed.connect(self._recolour)
+
+    @property
+    def found(self) -> list[Bundled]:
+        """What the search shows."""
+        return self._found
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        if self._entries is None:
+            self._load()
+            self._search("")
+
+    def _lay_out(self) -> None:
+        side = QVBoxLayout()
+        side.setSpacing(8)
+        side.addWidget(self.search_field)
+        side.addWidget(self.list, 1)
+        holder = QWidget()
+        holder.setFixedWidth(_LIST_WIDTH)
+        holder.setLayout(side)
+        side.setContentsMargins(0, 0, 0, 0)
+        right = QVBoxLayout()
+        right.setSpacing(4)
+        right.addWidget(self.name)
+        right.addWidget(self.about)
+        right.addSpacing(4)
+        right.addWidget(self.text, 1)
+        row = QHBoxLayout()
+        row.setSpacing(24)
+        row.addWidget(holder)
+        row.addLayout(right, 1)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(24, 16, 24, 24)
+        column.setSpacing(4)
+        column.addWidget(self.title)
+        column.addWidget(self.summary)
+        column.addSpacing(12)
+        column.addLayout(row, 1)
+
+    def _load(self) -> None:
+        try:
+            self._entries = licences.load(self._folder)
+        except (OSError, msgspec.MsgspecError) as error:
+            self._entries = []
+            where = f"The list of licences in {self._folder} cannot be read"
+            self.summary.setText(f"{where} ({error}). Install Kvasir again.")
+        else:
+            made = f"Made of {len(self._entries)} parts by many people."
+            self.summary.setText(f"{made} Choose one to read where it comes from and under which terms.")
+        own = next((entry.version for entry in self._entries if entry.name.lower() == "kvasir"), "")
+        self.title.setText(f"Kvasir {own or version.installed()}")
+
+    def _search(self, words: str) -> None:
+        self._found = licences.search(self._entries or [], words)
+        self.list.blockSignals(True)
+        self.list.clear()
+        for entry in self._found:
+            item = QListWidgetItem(" ".join(part for part in (entry.name, entry.version) if part))
+            item.setToolTip(entry.licence)
+            self.list.addItem(item)
+        self.list.blockSignals(False)
+        if self._found:
+            self.list.setCurrentRow(0)
+        self._show(0)
+
+    def _show(self, row: int) -> None:
+        if not 0 <= row < len(self._found):
+            self.name.setText("")
+            self.about.setText("No part has these words in its name or licence." if self._entries else "")
+            self.text.setPlainText("")
+            return
+        entry = self._found[row]
+        self.name.setText(entry.name)
+        words = (f"Version {entry.version}" if entry.version else "", entry.licence or "Licence not named", entry.home)
+        self.about.setText(" · ".join(word for word in words if word))
+        self.text.setPlainText(licences.text(entry))
+
+    def _recolour(self) -> None:
+        self.text.setFont(self._theme.mono_font(12))
+
+
+def _caption() -> QLabel:
+    label = QLabel()
+    label.setProperty("role", "caption")
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label

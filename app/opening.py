@@ -1,0 +1,87 @@
+"""A model given on the command line, by a second start, or by the desktop: which path that is, and loading it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+from urllib.request import url2pathname
+
+from PySide6.QtCore import QEvent, QObject, Signal
+from PySide6.QtGui import QFileOpenEvent
+from PySide6.QtWidgets import QApplication
+
+from app.window import MainWindow
+
+_TOPIC = "open"
+
+
+def path_of(arguments: Sequence[str]) -> str:
+    """The absolute path of the model that the arguments name, without the program's own; "" for none.
+
+    A file:// URL is a path as well. What begins with a dash is an option and no path.
+    """
+    given = next((argument for argument in arguments if argument and not argument.startswith("-")), "")
+    if not given:
+        return ""
+    if given.lower().startswith("file:"):
+        parts = urlsplit(given)
+        host = parts.netloc if parts.netloc.lower() != "localhost" else ""
+        given = url2pathname(parts.path) if not host else f"//{host}{unquote(parts.path)}"
+    return str(Path(given).expanduser().absolute())
+
+
+def trouble(path: str) -> str:
+    """Why no model can be loaded from there, as a sentence; "" where one may be."""
+    place = Path(path)
+    try:
+        if place.is_dir():
+            if any((place / name).exists() for name in ("config.json", "params.json")) or any(place.glob("*.gguf")):
+                return ""
+            return f"{path} holds no model. Choose a folder with config.json in it, or a GGUF file."
+        if not place.exists():
+            return f"There is no {path}. Choose a GGUF file or the folder of a model above the transcript."
+        with place.open("rb") as file:
+            if place.suffix.lower() == ".gguf" or file.read(4) == b"GGUF":
+                return ""
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        return f"{path} cannot be read ({why}). Allow reading it, then open it again."
+    return f"{place.name} is no GGUF file. Choose a .gguf file, or the folder of a model that has several files."
+
+
+class Application(QApplication):
+    """``file_opened``: macOS tells a running application by an event which file it is to open."""
+
+    file_opened = Signal(str)
+
+    def event(self, event: QEvent) -> bool:
+        if isinstance(event, QFileOpenEvent):
+            self.file_opened.emit(path_of([event.file() or event.url().toString()]))
+            return True
+        return super().event(event)
+
+
+class Opener(QObject):
+    """``load`` loads a model once the engine is there, in place of the one of last time; ``busy`` says whether answers
+    are being written, which it would end."""
+
+    def __init__(self, window: MainWindow, load: Callable[[str], None], busy: Callable[[], bool]) -> None:
+        super().__init__(window)
+        self._window, self._load, self._busy = window, load, busy
+
+    def open(self, path: str) -> None:
+        """Load the model at ``path``, or say why not; ask before that ends an answer."""
+        notice = self._window.notice
+        if sentence := trouble(path):
+            notice.say(sentence, "bad", topic=_TOPIC)
+        elif self._busy():
+            words = f"An answer is being written. Opening {Path(path).name} ends it."
+            notice.say(words, topic=_TOPIC, action="Open it now", act=lambda: self._begin(path))
+        else:
+            self._begin(path)
+
+    def _begin(self, path: str) -> None:
+        self._window.notice.clear(_TOPIC)
+        self._window.show_page(MainWindow.CHAT)
+        self._load(path)
