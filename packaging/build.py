@@ -39,7 +39,7 @@ def inside_environment() -> bool:
 
 def make_folder(epoch: int) -> None:
     """The folder that every package holds: ``layout.PROGRAM``."""
-    from kit import share
+    from kit import licences, share
 
     step("sources", freeze.stage_sources)
     step("programs", lambda: freeze.freeze(epoch, program_icon()))
@@ -48,6 +48,7 @@ def make_folder(epoch: int) -> None:
     step("interpreter", python_tree.make_python)
     step("uv", python_tree.add_uv)
     step("menu entry, icons, manual", lambda: share.write(PROGRAM))
+    step("licences", lambda: licences.collect(PROGRAM, layout.venv_program("python")))
     step("checks", check)
 
 
@@ -65,7 +66,7 @@ def program_icon() -> Path | None:
 
 def make_packages(version: str, epoch: int, quick: bool) -> None:
     """The .deb and the portable archive in ``layout.DIST``, with their checksums."""
-    from kit import archive, deb
+    from kit import archive, deb, publisher
 
     DIST.mkdir(exist_ok=True)
     made: list[Path] = []
@@ -75,6 +76,8 @@ def make_packages(version: str, epoch: int, quick: bool) -> None:
     (DIST / "SHA256SUMS").write_text("".join(sums))
     for file in made:
         print(f"  {file.stat().st_size / 1e6:8.1f} MB  {file} (target {checks.COMPRESSED_LIMIT / 1e6:.0f})")
+    for sentence in publisher.unset():
+        print(f"  {sentence}")
 
 
 def check() -> None:

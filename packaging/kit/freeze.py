@@ -38,7 +38,7 @@ def stage_sources() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-z", *STAGED], cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
-        if name.startswith("assets/demo/") and name.endswith(".py"):
+        if Path(name).name.startswith(".") or (name.startswith("assets/demo/") and name.endswith(".py")):
             continue  # how the bundled model was made is for the repository
         target = STAGE / name
         target.parent.mkdir(parents=True, exist_ok=True)

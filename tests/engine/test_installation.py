@@ -36,6 +36,7 @@ def test_in_a_packaged_program_everything_lies_beside_it(monkeypatch, tmp_path):
 
 def test_a_module_of_kvasirs_runs_as_python_would_run_it(tmp_path):
     command = [*installation.engine_command(), "run-module", "engine.native.build"]
+    subprocess.run(installation.module_command("engine.native.build"), capture_output=True, check=False)
     direct = subprocess.run(installation.module_command("engine.native.build"), capture_output=True, check=False)
     through = subprocess.run(command, capture_output=True, check=False)
     assert (through.returncode, through.stdout) == (direct.returncode, direct.stdout)

@@ -215,3 +215,16 @@ class Kvasir:
 
     def active(self) -> dict[str, str]:
         return json.loads((self.packs / "active.json").read_text())
+
+
+def in_use(kvasir: Kvasir) -> None:
+    """The pack is installed whole and in use, and nothing else is left."""
+    status = kvasir.status()
+    assert (status.state, status.active, status.reason) == ("installed", True, "")
+    folder = Path(status.folder)
+    assert kvasir.active()["folder"] == folder.name
+    left = {path.name for path in kvasir.packs.iterdir()}
+    assert left == {folder.name, "active.json", "lock"}
+    assert (
+        next(folder.glob("lib/python3.*/site-packages")) / "torch" / "lib" / "libtorch.so"
+    ).stat().st_size == 3 << 20

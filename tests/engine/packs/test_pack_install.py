@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
-import ssl
-import subprocess
 import sys
 import threading
 import time
@@ -15,9 +11,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from packs_support import TORCH, Kvasir, Server, stand_ins, write_list
+from packs_support import TORCH, Kvasir, Server, in_use, stand_ins, write_list
 
-from engine.packs import download
 from engine.protocol.gpu import PackProgress, decode_pack_report
 
 
@@ -26,19 +21,6 @@ def wait_for(happened: Callable[[], bool], what: str) -> None:
     while not happened():
         assert time.monotonic() < deadline, f"still waiting for {what}"
         time.sleep(0.02)
-
-
-def in_use(kvasir: Kvasir) -> None:
-    """The pack is installed whole and in use, and nothing else is left."""
-    status = kvasir.status()
-    assert (status.state, status.active, status.reason) == ("installed", True, "")
-    folder = Path(status.folder)
-    assert kvasir.active()["folder"] == folder.name
-    left = {path.name for path in kvasir.packs.iterdir()}
-    assert left == {folder.name, "active.json", "lock"}
-    assert (
-        next(folder.glob("lib/python3.*/site-packages")) / "torch" / "lib" / "libtorch.so"
-    ).stat().st_size == 3 << 20
 
 
 def test_a_whole_install_is_reported_tested_and_used(kvasir: Kvasir, server: Server) -> None:
@@ -225,114 +207,6 @@ def test_a_pack_that_fails_its_test_is_kept_and_not_used(kvasir: Kvasir, server:
     assert (status.state, status.active) == ("broken", False)
     assert status.reason == "No GPU answers."
     assert "tested" not in kvasir.active()
-
-
-def test_settings_of_the_users_do_not_leak_in(kvasir: Kvasir, server: Server) -> None:
-    evil = kvasir.folder / "evil"
-    evil.mkdir()
-    (evil / "torch.py").write_text("raise RuntimeError('the wrong torch')\n")
-    (evil / "uv.toml").write_text('index-url = "http://127.0.0.1:9/simple"\nno-binary = true\n')
-    (evil / "uv").mkdir()
-    (evil / "uv" / "uv.toml").write_text('index-url = "http://127.0.0.1:9/simple"\nno-binary = true\n')
-    (evil / "pip.conf").write_text("[global]\nindex-url = http://127.0.0.1:9/simple\n")
-    hostile = {
-        "PIP_INDEX_URL": "http://127.0.0.1:9/simple",
-        "PIP_CONFIG_FILE": str(evil / "pip.conf"),
-        "PIP_TARGET": str(evil / "target"),
-        "UV_INDEX_URL": "http://127.0.0.1:9/simple",
-        "UV_CONFIG_FILE": str(evil / "uv.toml"),
-        "UV_NO_BINARY": "1",
-        "UV_CACHE_DIR": str(evil / "cache"),
-        "UV_PYTHON": "2.7",
-        "UV_TARGET": str(evil / "target"),
-        "UV_REQUIRE_HASHES": "0",
-        "XDG_CONFIG_HOME": str(evil),
-        "VIRTUAL_ENV": str(evil),
-        "CONDA_PREFIX": str(evil),
-    }
-    # PYTHONPATH and PYTHONHOME would keep the test's own interpreter from starting, so they are set inside it.
-    assert kvasir.result("install", PACK_TEST_PYTHONPATH=str(evil), **hostile).ok
-    in_use(kvasir)
-    assert {path.name for path in evil.iterdir()} == {"torch.py", "uv.toml", "uv", "pip.conf"}
-    seen = json.loads(kvasir.seen.read_text())
-    assert str(evil) not in seen["path"]
-    assert not [name for name in seen["environment"] if name.startswith("PYTHON")]
-
-
-def test_a_proxy_is_used(kvasir: Kvasir, server: Server) -> None:
-    write_list(kvasir.lists, sorted(server.folder.glob("*.whl")), "http://127.0.0.1:9")
-    assert not kvasir.result("install").ok
-    assert kvasir.result("install", http_proxy=server.address, no_proxy="").ok
-    in_use(kvasir)
-
-
-def test_certificates_of_a_system_that_keeps_them_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not any(Path(path).is_file() for path in download.CERTIFICATES):
-        pytest.skip("this system has no bundle of certificates")
-    nowhere = ssl.DefaultVerifyPaths(None, None, "", "", "", "")
-    monkeypatch.setattr(ssl, "create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    assert download.trusted().cert_store_stats()["x509_ca"] == 0
-    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nowhere)
-    assert download.trusted().cert_store_stats()["x509_ca"] > 0
-
-
-def test_without_uv_it_is_said_before_anything_is_fetched(kvasir: Kvasir, server: Server) -> None:
-    refused = kvasir.result("install", PACK_TEST_UV="")
-    assert refused.sentence.startswith("uv, which makes GPU packs, is missing.")
-    assert server.log == []
-
-
-def test_the_disk_is_asked_before_anything_is_fetched(kvasir: Kvasir, server: Server) -> None:
-    write_list(kvasir.lists, sorted(server.folder.glob("*.whl")), server.address, installed=10**15)
-    refused = kvasir.result("install")
-    assert not refused.ok
-    assert "There is not enough room" in refused.sentence
-    assert server.log == []
-
-
-IN_A_SMALL_DISK = """
-set -e
-mount -t tmpfs -o size={size} disk "$1"
-shift
-"$@" || true
-df --output=used "$KVASIR_HOME" >&2
-mount -o remount,size=64m "$KVASIR_HOME"
-"$@"
-"""
-
-
-@pytest.mark.parametrize("where", ["downloading", "installing"])
-def test_a_disk_that_fills_up(kvasir: Kvasir, server: Server, where: str) -> None:
-    able = subprocess.run(["unshare", "-r", "-m", "true"], capture_output=True, check=False)
-    if able.returncode:
-        pytest.skip("a small disk takes a mount namespace of one's own, which this system does not give")
-    kvasir.home.mkdir()
-    script = IN_A_SMALL_DISK.format(size={"downloading": "2m", "installing": "5m"}[where])
-    code = Path(__file__).with_name("machine.py")
-    command = ["unshare", "-r", "-m", "sh", "-c", script, "sh", str(kvasir.home), sys.executable, str(code)]
-    environment = {**kvasir.environment, "PACK_TEST_ROOM": "unlimited"}
-    done = subprocess.run(
-        [*command, "gpu", "install", "--json"],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    ends = [
-        report for line in done.stdout.splitlines() if not isinstance(report := decode_pack_report(line), PackProgress)
-    ]
-    assert [end.ok for end in ends] == [False, True], done.stdout + done.stderr
-    assert "is full" in ends[0].sentence
-    if where == "downloading":
-        assert server.asked(TORCH)[-1].range  # it went on
-
-
-def test_no_pack_for_an_old_driver(kvasir: Kvasir, server: Server) -> None:
-    refused = kvasir.result("install", PACK_TEST_DRIVER="470.82")
-    assert "580 or newer is needed" in refused.sentence
-    assert server.log == []
-    assert os.listdir(kvasir.folder / "lists") == ["cuda13.txt"]
 
 
 def test_in_words(kvasir: Kvasir) -> None:
