@@ -144,20 +144,19 @@ def uninstall(trial: Trial) -> None:
         before = listing(sandbox.root)
         debian.install(trial.roots, sandbox, suite, trial.deb)
         shipped = debian.shipped(sandbox.root)
-        purge(trial, sandbox, from_deb(sandbox.root), "uninstall")
+        purge(trial, sandbox, from_deb(sandbox.root), "uninstall", home_of(sandbox)[1])
         debian.uninstall(trial.roots, sandbox, suite)
         check_gone(report, sandbox.root, before, shipped)
         check_system(report, sandbox.root, before)
 
 
-def purge(trial: Trial, sandbox: Sandbox, programs: Programs, name: str) -> None:
-    """A chat, and everything of Kvasir's taken out of the home again."""
-    home, before = home_of(sandbox)
+def purge(trial: Trial, sandbox: Sandbox, programs: Programs, name: str, before: Listing) -> None:
+    """A chat, and everything of Kvasir's taken out of the home again, which then is as ``before``."""
     converse(trial.report, sandbox, programs, trial.picture(name))
     done = sandbox.run([*programs.kvasir, "uninstall", "--yes", "--purge-all"], cwd=programs.cwd)
     trial.report.note(done.text.strip())
     trial.report.check(done.code == 0, "kvasir uninstall --yes --purge-all ends well", f"{done.code} {done.text}")
-    check_home(trial.report, home, before, empty=True)
+    check_home(trial.report, sandbox.outside(sandbox.home), before, empty=True)
 
 
 def archive(trial: Trial, suite: str) -> None:
@@ -193,11 +192,12 @@ def from_source(trial: Trial) -> None:
     """This checkout in its environment, on this machine: the harness without a package."""
     with tempfile.TemporaryDirectory(prefix="kvasir-smoke-") as folder:
         sandbox, programs = source.checkout(trial.python, ROOT, Path(folder))
+        _, before = home_of(sandbox)
         command = [*programs.kvasir, "--version"]
         version = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         command_line(trial.report, sandbox, programs, version)
         server(trial.report, sandbox, programs)
-        purge(trial, sandbox, programs, "source")
+        purge(trial, sandbox, programs, "source", before)
 
 
 PARTS: dict[str, Callable[[Trial], None]] = {
