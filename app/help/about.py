@@ -40,7 +40,8 @@ class AboutDialog(QDialog):
         self._found: list[Bundled] = []
         self.setObjectName("about")
         self.setWindowTitle("About Kvasir")
-        self.resize(SIZE)
+        wanted = SIZE * max(1.0, theme.scale)
+        self.resize(wanted.boundedTo(self.screen().availableSize() * 0.9).expandedTo(SIZE))
         self.title = QLabel()
         self.title.setProperty("role", "title")
         self.summary = _caption()
@@ -81,8 +82,7 @@ class AboutDialog(QDialog):
         side.setSpacing(8)
         side.addWidget(self.search_field)
         side.addWidget(self.list, 1)
-        holder = QWidget()
-        holder.setFixedWidth(_LIST_WIDTH)
+        self._side = holder = QWidget()
         holder.setLayout(side)
         side.setContentsMargins(0, 0, 0, 0)
         right = QVBoxLayout()
@@ -143,6 +143,7 @@ class AboutDialog(QDialog):
 
     def _recolour(self) -> None:
         self.text.setFont(self._theme.mono_font(12))
+        self._side.setFixedWidth(max(_LIST_WIDTH, self._theme.px(_LIST_WIDTH)))
 
 
 def _caption() -> QLabel:
