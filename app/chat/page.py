@@ -19,7 +19,7 @@ from app.chat.session import ChatSession
 from app.chat.stats import reading_prompt
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript import COLUMN_PX, Transcript
-from app.chat.welcome import Welcome
+from app.chat.welcome import CHOOSE, Welcome
 from app.history.records import Message
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
@@ -233,7 +233,8 @@ class ChatPage(QWidget):
     def _refresh_composer(self, *_: object) -> None:
         self.composer.set_streaming(self.streaming)
         self.composer.set_reason(self._reason())
-        self.welcome.show_for(self._link.card, not self.session.talk.leaf)
+        without = self._reason() == CHOOSE
+        self.welcome.show_for(self._link.card, not self.session.talk.leaf, without)
         self.composer.thinking.show_for(self._link.card, self.session.talk.chat.thinking)
         loading = self.header.loading
         self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")
@@ -247,7 +248,7 @@ class ChatPage(QWidget):
             return "The engine is starting"
         if self.header.loading is not None:
             return "The model is loading"
-        return "" if self._link.card is not None else "Choose a model to begin"
+        return "" if self._link.card is not None else CHOOSE
 
     def _next_prompt(self) -> tuple[list[ChatMessage], Thinking]:
         return self.session.next_prompt(self.composer.text)

@@ -15,6 +15,7 @@ QUESTIONS = (
     "How do I get a better model?",
 )
 """For that model: all are in the texts that it learned from (assets/demo/knowledge)."""
+ASK, CHOOSE = "Ask something to begin", "Choose a model to begin"
 LOCAL = "What you write stays on this computer."
 _WIDTH = 440
 _GAP = 24
@@ -29,7 +30,7 @@ class Welcome(QWidget):
         super().__init__(place)
         self._empty = self._guide = False
         self.setObjectName("welcome")
-        self.title = QLabel("Ask something to begin")
+        self.title = QLabel()
         self.title.setProperty("role", "title")
         self.caption = QLabel()
         self.caption.setProperty("role", "caption")
@@ -53,9 +54,13 @@ class Welcome(QWidget):
         place.installEventFilter(self)
         self.hide()
 
-    def show_for(self, card: ModelCard | None, empty: bool) -> None:
-        """``empty``: nothing was said yet. Only the bundled model's questions are known."""
+    def show_for(self, card: ModelCard | None, empty: bool, without: bool = False) -> None:
+        """``empty``: nothing was said yet; ``without``: no model will come by itself.
+
+        Only the bundled model's questions are known.
+        """
         self._empty = empty
+        self.title.setText(CHOOSE if without else ASK)
         self._guide = card is not None and card.name == BUNDLED
         about = "The model that comes with Kvasir answers questions about Kvasir. For others choose a model above."
         self.caption.setText(f"{about} {LOCAL}" if self._guide else LOCAL)

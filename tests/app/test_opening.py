@@ -99,6 +99,7 @@ def test_a_file_is_loaded_instead_of_the_last_model(qtbot, start, file):
     program.opener.open(str(file))
     program.window.show()
     wait_model(qtbot, program, file.name)
+    assert program.store.settings.model == str(file)
     assert set(loads) == {str(file)}
 
 
@@ -192,7 +193,7 @@ def test_two_real_starts(tmp_path, fake_command, file):
     settings = home / "config" / "settings.json"
     first = subprocess.Popen([sys.executable, "-c", code], env=environment(home), cwd=ROOT)
     try:
-        _wait(lambda: settings.exists() and "/models/tiny" in settings.read_text())
+        _wait(lambda: settings.exists() and '"model": "tiny"' in settings.read_text())
         second = subprocess.run(
             [sys.executable, "-c", code, file.name], env=environment(home), cwd=ROOT, timeout=60, check=False
         )

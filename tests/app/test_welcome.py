@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication, QPushButton
 
 from app import paths
 from app.chat.page import ChatPage
-from app.chat.welcome import BUNDLED, LOCAL, QUESTIONS, Welcome
+from app.chat.welcome import ASK, BUNDLED, CHOOSE, LOCAL, QUESTIONS, Welcome
 from app.help.page import HelpPage
 from app.link.link import LinkState
 from app.theme.theme import Theme
@@ -43,7 +43,9 @@ def test_the_bundled_model_learned_the_questions() -> None:
 def test_a_question_is_a_click_away(qtbot, page: ChatPage) -> None:
     assert page.welcome.isVisible()
     assert offered(page) == []
+    assert page.welcome.title.text() == CHOOSE
     load(qtbot, page, BUNDLED)
+    assert page.welcome.title.text() == ASK
     assert [button.text() for button in offered(page)] == list(QUESTIONS)
     offered(page)[0].click()
     assert page.session.talk.path[0].content == QUESTIONS[0]
