@@ -17,6 +17,7 @@ from PySide6.QtWidgets import (
 
 from app.gpu.words import Button, Content
 from app.theme.sheet import restyle
+from app.theme.widgets import caption
 
 _STEPS = 1000
 
@@ -147,10 +148,6 @@ class PackCard(QFrame):
 
 
 def _words(name: str) -> QLabel:
-    label = QLabel()
-    label.setObjectName(name)
-    label.setProperty("role", "caption")
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    label = caption(name=name)
     label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
     return label

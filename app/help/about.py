@@ -23,6 +23,7 @@ from app import version
 from app.help import licences
 from app.help.licences import Bundled
 from app.theme.theme import Theme
+from app.theme.widgets import caption
 
 SIZE = QSize(980, 640)
 """A licence's lines of eighty characters fit beside the list."""
@@ -44,7 +45,7 @@ class AboutDialog(QDialog):
         self.resize(wanted.boundedTo(self.screen().availableSize() * 0.9).expandedTo(SIZE))
         self.title = QLabel()
         self.title.setProperty("role", "title")
-        self.summary = _caption()
+        self.summary = caption()
         self.search_field = QLineEdit()
         self.search_field.setPlaceholderText("Search by name or licence")
         self.search_field.setAccessibleName("Search the licences")
@@ -57,7 +58,7 @@ class AboutDialog(QDialog):
         self.name = QLabel()
         self.name.setProperty("role", "figure")
         self.name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.about = _caption()
+        self.about = caption()
         self.text = QPlainTextEdit()
         self.text.setReadOnly(True)
         self.text.document().setDocumentMargin(0)
@@ -144,11 +145,3 @@ class AboutDialog(QDialog):
     def _recolour(self) -> None:
         self.text.setFont(self._theme.mono_font(12))
         self._side.setFixedWidth(max(_LIST_WIDTH, self._theme.px(_LIST_WIDTH)))
-
-
-def _caption() -> QLabel:
-    label = QLabel()
-    label.setProperty("role", "caption")
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label

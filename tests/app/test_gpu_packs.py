@@ -226,10 +226,6 @@ def test_time_left(seconds, text):
     assert words.duration(seconds) == text
 
 
-def test_sizes():
-    assert [words.size(n) for n in (850e6, 2.43e9, 310e9)] == ["850 MB", "2.4 GB", "310 GB"]
-
-
 GPU = PackStatus(gpu="Fake GPU", driver="580", kind="cuda13", download_bytes=24 * 10**8, disk_bytes=58 * 10**8)
 
 
