@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -24,11 +25,14 @@ def path_of(arguments: Sequence[str]) -> str:
     given = next((argument for argument in arguments if argument and not argument.startswith("-")), "")
     if not given:
         return ""
-    if given.lower().startswith("file:"):
-        parts = urlsplit(given)
-        host = parts.netloc if parts.netloc.lower() != "localhost" else ""
-        given = url2pathname(parts.path) if not host else f"//{host}{unquote(parts.path)}"
-    return str(Path(given).expanduser().absolute())
+    with contextlib.suppress(ValueError):  # no URL after all
+        if given.lower().startswith("file:"):
+            parts = urlsplit(given)
+            host = parts.netloc if parts.netloc.lower() != "localhost" else ""
+            given = url2pathname(parts.path) if not host else f"//{host}{unquote(parts.path)}"
+    with contextlib.suppress(RuntimeError):  # the home of nobody: a name that begins with ~
+        return str(Path(given).expanduser().absolute())
+    return str(Path(given).absolute())
 
 
 def trouble(path: str) -> str:
@@ -36,11 +40,15 @@ def trouble(path: str) -> str:
     place = Path(path)
     try:
         if place.is_dir():
-            if any((place / name).exists() for name in ("config.json", "params.json")) or any(place.glob("*.gguf")):
+            if any((place / name).exists() for name in ("config.json", "params.json")) or any(
+                file.suffix.lower() == ".gguf" for file in place.iterdir()
+            ):
                 return ""
             return f"{path} holds no model. Choose a folder with config.json in it, or a GGUF file."
         if not place.exists():
             return f"There is no {path}. Choose a GGUF file or the folder of a model above the transcript."
+        if not place.is_file():  # reading a pipe would wait for ever
+            return f"{path} is no file. Choose a GGUF file or the folder of a model above the transcript."
         with place.open("rb") as file:
             if place.suffix.lower() == ".gguf" or file.read(4) == b"GGUF":
                 return ""

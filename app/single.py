@@ -11,12 +11,13 @@ import os
 from pathlib import Path
 
 import msgspec
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QDir, QLockFile, QObject, Signal
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
 log = logging.getLogger(__name__)
 
 _WAIT_MS = 500
+_LOCK_MS = 3_000
 _ACTIVATION = "XDG_ACTIVATION_TOKEN"
 """With it a Wayland desktop lets the first instance come to the front for the second one's sake; Qt reads it there."""
 MOST_BYTES = 65_536
@@ -47,13 +48,32 @@ class SingleInstance(QObject):
 
     def acquire(self, path: str = "") -> bool:
         """True for the first instance; False when another one runs, which now comes to the front and opens ``path``."""
+        # Two clicks on the icon start two at once: the second waits until the first one listens.
+        lock = QLockFile(QDir.temp().filePath(self._name + ".lock"))
+        lock.tryLock(_LOCK_MS)
+        try:
+            return not self._greet_first(path) and self._listen()
+        finally:
+            lock.unlock()
+
+    def release(self) -> None:
+        if self._server is not None:
+            self._talking.clear()
+            self._server.close()
+            self._server = None
+
+    def _greet_first(self, path: str) -> bool:
+        """Whether there was somebody to greet."""
         socket = QLocalSocket()
         socket.connectToServer(self._name)
-        if socket.waitForConnected(_WAIT_MS):
-            socket.write(msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))))
-            socket.waitForBytesWritten(_WAIT_MS)
-            socket.disconnectFromServer()
+        if not socket.waitForConnected(_WAIT_MS):
             return False
+        socket.write(msgspec.json.encode(Greeting(path, os.environ.get(_ACTIVATION, ""))))
+        socket.waitForBytesWritten(_WAIT_MS)
+        socket.disconnectFromServer()
+        return True
+
+    def _listen(self) -> bool:
         # Nobody answers: a socket file that a crash left behind is in the way of listening.
         QLocalServer.removeServer(self._name)
         self._server = QLocalServer(self)
@@ -63,12 +83,6 @@ class SingleInstance(QObject):
             # A second window is better than none: without a socket we only lose the raising of the first.
             log.warning("cannot listen for a second start: %s", self._server.errorString())
         return True
-
-    def release(self) -> None:
-        if self._server is not None:
-            self._talking.clear()
-            self._server.close()
-            self._server = None
 
     def _greet(self) -> None:
         assert self._server is not None

@@ -105,6 +105,7 @@ class MainWindow(QWidget):
         help_page.about_requested.connect(self.show_about)
         self._bind()
         self._restore()
+        self._chat_area.focus_composer()  # one can type at once
 
     @property
     def page(self) -> int:

@@ -160,8 +160,13 @@ class Wiring(QObject):
         if card.path != self._model:
             self._panel.clear_results()
         self._model = card.path
-        self._store.update(model=card.path)
+        self._store.update(model=self._to_remember(card.path))
         self._update_measurable()
+
+    def _to_remember(self, path: str) -> str:
+        """The name of a model in one of Kvasir's folders, which may move, or be another version's next time."""
+        models = self._link.welcome.models if self._link.welcome is not None else []
+        return next((model.name for model in models if model.path == path), path)
 
     def _on_unloaded(self, message: protocol.Unloaded) -> None:
         if message.reason:

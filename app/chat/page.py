@@ -19,6 +19,7 @@ from app.chat.session import ChatSession
 from app.chat.stats import reading_prompt
 from app.chat.tint_legend import TintLegend
 from app.chat.transcript import COLUMN_PX, Transcript
+from app.chat.welcome import CHOOSE, Welcome
 from app.history.records import Message
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
@@ -52,6 +53,7 @@ class ChatPage(QWidget):
         self.header = Header(link, theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
+        self.welcome = Welcome(self.transcript.viewport())
         self.notice = Notice(self)
         self.news = EngineNews(link, self.notice, self)
         self.offer = ContextOffer(self.session, self.news, self.notice, lambda: not self._reason(), self)
@@ -126,6 +128,14 @@ class ChatPage(QWidget):
         self.news.dismiss()
         self.session.send(text)
 
+    def _ask(self, question: str) -> None:
+        """A question that was offered; what is in the composer already stays there."""
+        if self._reason() or self.composer.text:
+            self.news.say(f"{self._reason()}." if self._reason() else "Send what you wrote first, or delete it.")
+        else:
+            self.send(question)
+        self.composer.edit.setFocus()
+
     def stop(self) -> None:
         self.session.stop()
 
@@ -176,6 +186,7 @@ class ChatPage(QWidget):
         self.composer.text_changed.connect(self.counter.ask_soon)
         self.composer.thinking.changed.connect(self._on_thinking)
         self.transcript.acted.connect(self._act)
+        self.welcome.chosen.connect(self._ask)
         self.header.settings_asked.connect(self._open_settings)
         self.header.tint.clicked.connect(self.tint_changed)
         self.settings.changed.connect(self._on_settings)
@@ -222,6 +233,8 @@ class ChatPage(QWidget):
     def _refresh_composer(self, *_: object) -> None:
         self.composer.set_streaming(self.streaming)
         self.composer.set_reason(self._reason())
+        without = self._reason() == CHOOSE
+        self.welcome.show_for(self._link.card, not self.session.talk.leaf, without)
         self.composer.thinking.show_for(self._link.card, self.session.talk.chat.thinking)
         loading = self.header.loading
         self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")
@@ -235,7 +248,7 @@ class ChatPage(QWidget):
             return "The engine is starting"
         if self.header.loading is not None:
             return "The model is loading"
-        return "" if self._link.card is not None else "Choose a model to begin"
+        return "" if self._link.card is not None else CHOOSE
 
     def _next_prompt(self) -> tuple[list[ChatMessage], Thinking]:
         return self.session.next_prompt(self.composer.text)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QProgressBar, QPushButton, QSizePolicy, QVBoxLayout, QWidget
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QProgressBar,
+    QPushButton,
+    QSizePolicy,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.gpu.words import Button, Content
 from app.theme.sheet import restyle
+from app.theme.widgets import caption
 
 _STEPS = 1000
 
 
 class Buttons(QWidget):
-    """A row of buttons that is made again only when its buttons change, so that none is lost under the mouse."""
+    """A row of buttons that is made again only when its buttons change, so that none is lost under the mouse.
+
+    The keyboard's place stays in the row, at what goes on.
+    """
 
     pressed = Signal(str)
 
@@ -28,6 +42,8 @@ class Buttons(QWidget):
         if buttons == self._shown:
             return
         self._shown = buttons
+        focus = QApplication.focusWidget()
+        focused = focus is not None and self.isAncestorOf(focus)
         while (item := self._row.takeAt(0)) is not None:
             old = item.widget()
             old.hide()
@@ -36,6 +52,10 @@ class Buttons(QWidget):
         for button in buttons:
             self._row.addWidget(self._make(button))
         self.setVisible(bool(buttons))
+        if focused and buttons:
+            last = self._row.itemAt(len(buttons) - 1).widget()
+            last.show()  # nothing that is hidden takes the focus
+            last.setFocus()
 
     def _make(self, button: Button) -> QPushButton:
         made = QPushButton(button.title, self)
@@ -128,10 +148,6 @@ class PackCard(QFrame):
 
 
 def _words(name: str) -> QLabel:
-    label = QLabel()
-    label.setObjectName(name)
-    label.setProperty("role", "caption")
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    label = caption(name=name)
     label.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Preferred)
     return label

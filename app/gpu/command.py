@@ -59,15 +59,25 @@ class PackCommand(QObject):
         self._process.terminate()
         self._patience.start()
 
-    def drop(self) -> None:
-        """The window closes, or nobody wants the answer: end it and say nothing more. Waits 3 seconds at most."""
+    def abandon(self) -> None:
+        """Nobody wants the answer: it ends in its own time, says nothing more, and is deleted then."""
         self._over = True
+        if self._process.state() is QProcess.ProcessState.NotRunning:
+            self.deleteLater()
+            return
+        self._process.finished.connect(self.deleteLater)
+        self.stop()
+
+    def drop(self) -> None:
+        """The program ends: end it too and say nothing more. Waits 3 seconds at most before it insists."""
+        self._over = True
+        self.stop()
         self._patience.stop()
-        if self._process.state() is not QProcess.ProcessState.NotRunning:
-            self._process.terminate()
-            if not self._process.waitForFinished(CLOSE_MS):
-                self._process.kill()
-                self._process.waitForFinished(CLOSE_MS)
+        if self._process.state() is not QProcess.ProcessState.NotRunning and not self._process.waitForFinished(
+            CLOSE_MS
+        ):
+            self._process.kill()
+            self._process.waitForFinished(CLOSE_MS)
 
     def _read(self) -> None:
         *lines, self._rest = (self._rest + bytes(self._process.readAllStandardOutput().data())).split(b"\n")

@@ -100,17 +100,17 @@ class Packs(QObject):
         self.changed.emit()
 
     def close_down(self) -> None:
-        """Before the program ends; what is half fetched goes on next time."""
-        if self._running is not None:
-            self._running.drop()
-            self._running = None
+        """Before the program ends: nothing is started any more; what is half fetched goes on next time."""
+        self._command = []
+        for run in self.findChildren(PackCommand):
+            run.drop()
+        self._running = None
 
     def _act(self, action: Action, more: Sequence[str] = ()) -> None:
         if not self._command or self.action:
             return
         if self._running is not None:  # a status, which comes again afterwards
-            self._running.drop()
-            self._running.deleteLater()
+            self._running.abandon()
         self.action, self.paused, self.failed, self.failure = action, "", "", ""
         self.progress, self._stopped = None, False
         self.pace.clear()

@@ -9,8 +9,10 @@ from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
 from app.gpu.card import Bar, Buttons
-from app.gpu.words import Content, size
+from app.gpu.words import Content
+from app.plots.words import size
 from app.theme.sheet import restyle
+from app.theme.widgets import caption
 from engine.protocol import PackStatus
 
 
@@ -27,15 +29,15 @@ class PackSection(QWidget):
         head.setContentsMargins(0, 16, 0, 0)
         self.title = QLabel()
         self.title.setObjectName("gpu.section.title")
-        self.caption = _caption("gpu.section.caption")
+        self.caption = caption(name="gpu.section.caption")
         self.bar = Bar("Progress of the GPU pack, in Settings")
         self.buttons = Buttons("gpu.section")
         self.buttons.pressed.connect(self.acted)
-        self.folder = _caption("gpu.section.folder")
+        self.folder = caption(name="gpu.section.folder")
         self.open = QPushButton("Open folder")
         self.open.setAccessibleName("Open the folder of the GPU pack")
         self.open.clicked.connect(self._open_folder)
-        self.old = _caption("gpu.section.old")
+        self.old = caption(name="gpu.section.old")
         self.remove_old = QPushButton("Remove them")
         self.remove_old.setObjectName("gpu.section.remove_old")
         self.remove_old.setAccessibleName("Remove the GPU packs of earlier versions")
@@ -88,15 +90,6 @@ class PackSection(QWidget):
         folder = Path(str(self.open.property("folder")))
         near = next((place for place in (folder, *folder.parents) if place.is_dir()), folder)
         QDesktopServices.openUrl(QUrl.fromLocalFile(str(near)))
-
-
-def _caption(name: str) -> QLabel:
-    label = QLabel()
-    label.setObjectName(name)
-    label.setProperty("role", "caption")
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label
 
 
 def _named(name: str, label: QLabel) -> QVBoxLayout:

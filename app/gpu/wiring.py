@@ -23,7 +23,7 @@ FELL_BACK = (
     "The engine of the GPU pack stopped again and again, so the processor computes now. "
     "Repair the pack, or look into the log file for the reason."
 )
-STILL_CPU = "The pack is installed, but the engine computes on the processor. `kvasir doctor` says what it found."
+STILL_CPU = "The pack is installed, but the engine computes on the processor. Test the pack in Settings to see why."
 
 
 class GpuWiring(QObject):

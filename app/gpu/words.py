@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from app.gpu.packs import Action
+from app.plots.words import size
 from engine.protocol import PackProgress, PackStage, PackStatus
 
 Waiting = Literal["", "answer", "engine"]
 """What stands between an installed pack and its use: an answer that is being written, the engine's start."""
-_GB, _MB = 1e9, 1e6
 _STAGES: dict[PackStage, str] = {
     "checking": "checking",
     "downloading": "downloading",
@@ -85,13 +85,6 @@ class Situation:
     waiting: Waiting = ""
     done: str = ""
     """What a command that went well said last."""
-
-
-def size(value: float) -> str:
-    """Bytes for people, decimal units: "850 MB", "2.4 GB", "310 GB"."""
-    if value < 0.9995 * _GB:
-        return f"{value / _MB:.0f} MB"
-    return f"{value / _GB:.{0 if value >= 100 * _GB else 1}f} GB"
 
 
 def duration(seconds: float) -> str:

@@ -23,6 +23,7 @@ from app import version
 from app.help import licences
 from app.help.licences import Bundled
 from app.theme.theme import Theme
+from app.theme.widgets import caption
 
 SIZE = QSize(980, 640)
 """A licence's lines of eighty characters fit beside the list."""
@@ -40,10 +41,11 @@ class AboutDialog(QDialog):
         self._found: list[Bundled] = []
         self.setObjectName("about")
         self.setWindowTitle("About Kvasir")
-        self.resize(SIZE)
+        wanted = SIZE * max(1.0, theme.scale)
+        self.resize(wanted.boundedTo(self.screen().availableSize() * 0.9).expandedTo(SIZE))
         self.title = QLabel()
         self.title.setProperty("role", "title")
-        self.summary = _caption()
+        self.summary = caption()
         self.search_field = QLineEdit()
         self.search_field.setPlaceholderText("Search by name or licence")
         self.search_field.setAccessibleName("Search the licences")
@@ -56,7 +58,7 @@ class AboutDialog(QDialog):
         self.name = QLabel()
         self.name.setProperty("role", "figure")
         self.name.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self.about = _caption()
+        self.about = caption()
         self.text = QPlainTextEdit()
         self.text.setReadOnly(True)
         self.text.document().setDocumentMargin(0)
@@ -81,8 +83,7 @@ class AboutDialog(QDialog):
         side.setSpacing(8)
         side.addWidget(self.search_field)
         side.addWidget(self.list, 1)
-        holder = QWidget()
-        holder.setFixedWidth(_LIST_WIDTH)
+        self._side = holder = QWidget()
         holder.setLayout(side)
         side.setContentsMargins(0, 0, 0, 0)
         right = QVBoxLayout()
@@ -143,11 +144,4 @@ class AboutDialog(QDialog):
 
     def _recolour(self) -> None:
         self.text.setFont(self._theme.mono_font(12))
-
-
-def _caption() -> QLabel:
-    label = QLabel()
-    label.setProperty("role", "caption")
-    label.setWordWrap(True)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-    return label
+        self._side.setFixedWidth(max(_LIST_WIDTH, self._theme.px(_LIST_WIDTH)))

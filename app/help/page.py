@@ -43,6 +43,7 @@ class HelpPage(QWidget):
         self.text.setAccessibleName("Help text")
         self.text.setOpenExternalLinks(False)
         self._lay_out()
+        self._fit()
         theme.changed.connect(self._recolour)
 
     @property
@@ -57,11 +58,10 @@ class HelpPage(QWidget):
             self._search("")
 
     def _lay_out(self) -> None:
-        side = QWidget()
+        self._side = side = QWidget()
         side.setProperty("surface", "panel")
         side.setProperty("edge", "right")
         side.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        side.setFixedWidth(_LIST_WIDTH)
         column = QVBoxLayout(side)
         column.setContentsMargins(12, 12, 12, 12)
         column.setSpacing(8)
@@ -118,5 +118,9 @@ class HelpPage(QWidget):
         )
         return f"<style>{style}</style><body><h2>{escape(title)}</h2>{body}</body>"
 
+    def _fit(self) -> None:
+        self._side.setFixedWidth(max(_LIST_WIDTH, self._theme.px(_LIST_WIDTH)))
+
     def _recolour(self) -> None:
+        self._fit()
         self._show(self.topics.currentRow())

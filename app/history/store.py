@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -182,6 +184,7 @@ class HistoryStore(QObject):
             return self._prepare()
 
     def _prepare(self) -> sqlite3.Connection:
+        _keep_private(self._path)
         connection = self._connect()
         try:
             upgrade(connection, self._path)
@@ -233,6 +236,19 @@ class HistoryStore(QObject):
                 self._jobs.task_done()
         self._jobs.task_done()
         connection.close()
+
+
+def _keep_private(path: Path) -> None:
+    """Chats are for nobody else's eyes, wherever the file lies. Files that SQLite makes beside it take its mode.
+
+    A file that is there is not opened for this: closing it would end the locks of a connection of this process.
+    """
+    with contextlib.suppress(OSError):  # whoever opens it says why it cannot be
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            if os.name == "posix" and file.is_file() and file.stat().st_mode & 0o077:
+                file.chmod(0o600)  # an earlier version's
 
 
 def _chat(row: tuple) -> Chat:

@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 from app.gpu.section import PackSection
 from app.settings.store import SettingsStore
 from app.theme.theme import Theme
-from app.theme.widgets import Segments, Toggle
+from app.theme.widgets import Segments, Toggle, caption
 from engine.protocol import Device
 
 _WIDTH = 640
@@ -202,18 +202,14 @@ class SettingsPage(QWidget):
         label.setContentsMargins(0, 16, 0, 0)
         self._column.addWidget(label)
 
-    def _row(self, name: str, caption: str, control: QWidget) -> None:
+    def _row(self, name: str, about: str, control: QWidget) -> None:
         if not control.accessibleName():
             control.setAccessibleName(name)
         words = QVBoxLayout()
         words.setSpacing(2)
         words.addWidget(QLabel(name))
-        if caption:
-            label = QLabel(caption)
-            label.setProperty("role", "caption")
-            label.setWordWrap(True)
-            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            words.addWidget(label)
+        if about:
+            words.addWidget(caption(about))
         line = QHBoxLayout()
         line.setSpacing(16)
         line.addLayout(words, 1)

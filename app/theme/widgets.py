@@ -1,4 +1,4 @@
-"""Controls that Qt does not have in LOOK.md's shape: a toggle and a row of segments."""
+"""Controls that Qt does not have in LOOK.md's shape: a toggle and a row of segments; and captions."""
 
 from __future__ import annotations
 
@@ -6,7 +6,16 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QEasingCurve, QRectF, QSize, Qt, QVariantAnimation, Signal
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
-from PySide6.QtWidgets import QAbstractButton, QButtonGroup, QFrame, QHBoxLayout, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QButtonGroup,
+    QFrame,
+    QHBoxLayout,
+    QLabel,
+    QPushButton,
+    QSizePolicy,
+    QWidget,
+)
 
 from app.theme.theme import Theme
 
@@ -104,3 +113,13 @@ class Segments(QFrame):
         button = self._group.button(self._keys.index(key))
         button.setEnabled(not reason)
         button.setToolTip(reason)
+
+
+def caption(text: str = "", name: str = "") -> QLabel:
+    """Secondary words that wrap and can be copied."""
+    label = QLabel(text)
+    label.setObjectName(name)
+    label.setProperty("role", "caption")
+    label.setWordWrap(True)
+    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    return label

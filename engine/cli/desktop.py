@@ -113,13 +113,16 @@ def entry(template: str, program: Path, files: list[str]) -> str:
     lines = []
     for line in template.splitlines():
         key, _, value = line.partition("=")
-        if key in ("Exec", "TryExec"):
+        if key == "TryExec":
+            continue
+        if key == "Exec":
             name, _, rest = value.partition(" ")
-            path = str(program / name)
-            line = f"TryExec={escape(path)}" if key == "TryExec" else f"Exec={_starter(path)} {rest}".rstrip()
+            line = f"Exec={_starter(str(program / name))} {rest}".rstrip()
         lines.append(line)
         if line == "[Desktop Entry]":
             lines += [f"{FILES}={''.join(name + ';' for name in files)}", f"{FOLDER}={escape(str(program))}"]
+            # Menus leave out an entry whose program is gone: its folder was deleted, or moved.
+            lines.append(f"TryExec={escape(str(program / 'kvasir'))}")
     return "\n".join(lines) + "\n"
 
 

@@ -19,6 +19,11 @@ from typing import NamedTuple
 from engine import config
 from engine.checkpoints.gguf.find import is_gguf
 
+_CHATS = (
+    r"history\.db(\.before-\d+(\.unfinished)?)?(-(wal|shm|journal))?|history\.damaged-\d+\.db|version\.json(\.new)?"
+)
+"""The history, its copies from before upgrades, those set aside, what SQLite keeps beside them (app/history)."""
+
 
 class Entry(NamedTuple):
     """Something that Kvasir made, or that its user put among its models."""
@@ -70,7 +75,7 @@ def inventory() -> list[Item]:
             "chats",
             "Delete all chats, with their copies from before upgrades and what is saved to go on with them?",
             data,
-            _matching(data, r"history\.(db([.-].*)?|damaged-\d+\.db)|version\.json(\.new)?"),
+            _matching(data, _CHATS),
             [],
             _saved_chats(cache),  # they tell what was said
         ),
@@ -85,7 +90,7 @@ def inventory() -> list[Item]:
             _caches(cache),
             [],
         ),
-        Item("logs", "logs", "Delete the logs?", places.log, _matching(places.log, r".+\.log(\.\d+)?"), []),
+        Item("logs", "logs", "Delete the logs?", places.log, _matching(places.log, r"kvasir\.log(\.\d+)?"), []),
     ]
 
 

@@ -8,10 +8,11 @@ import sys
 
 
 def prepare_streams() -> None:
-    """None of them is missing, and on Windows a pipe or a file speaks UTF-8, as it does elsewhere.
+    """None of them is missing, what standard output cannot spell ends nothing, and on Windows a pipe speaks UTF-8.
 
-    There it would otherwise speak the code page of the country: a model's answer may hold letters that this lacks, and
-    the window, which reads what `--json` writes, expects UTF-8. A console is left alone; it takes any letter.
+    There a pipe or a file would otherwise speak the code page of the country: a model's answer may hold letters that
+    this lacks, and the window, which reads what `--json` writes, expects UTF-8. A console is left alone; it takes any
+    letter. Elsewhere too a terminal may lack letters, and the name of a file need not be text.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         stream = getattr(sys, name)
@@ -19,3 +20,6 @@ def prepare_streams() -> None:
             setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
         elif sys.platform == "win32" and isinstance(stream, io.TextIOWrapper) and not stream.isatty():
             stream.reconfigure(encoding="utf-8")
+    out = sys.stdout
+    if isinstance(out, io.TextIOWrapper) and out.errors == "strict":
+        out.reconfigure(errors="backslashreplace")

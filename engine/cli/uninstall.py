@@ -93,14 +93,12 @@ def _asked(items: list[Item], found: Installation, purge: Collection[str]) -> Ch
             asked = item.all and item.key not in purge
             if asked and _yes(f"{item.question} {human(item.size)}, in {item.folder}"):
                 choice.add(item.all)
-            if item.others and _yes(f"Delete what lies among the {item.title} and is none? {_names(item.others)}"):
+            if item.others and _yes(f"Delete what else lies in {item.folder}? {_names(item.others)}"):
                 choice.add(item.others)
         _ask_program(choice, found)
         if choice.empty:
             return None
-        what = f"{human(sum(entry.size for entry in choice.entries))} of what Kvasir kept"
-        what += f" and the program in {choice.folder}" if choice.folder else ""
-        return choice if _yes(f"Go on and delete {what}? This cannot be undone.") else None
+        return choice if _yes(f"Go on and {_in_words(choice)}? This cannot be undone.") else None
     except EOFError:
         print()
         return None
@@ -109,12 +107,30 @@ def _asked(items: list[Item], found: Installation, purge: Collection[str]) -> Ch
 def _ask_program(choice: Choice, found: Installation) -> None:
     if not choice.menu and desktop.installed(desktop.data_home()):
         choice.menu = _yes("Take Kvasir out of your menu?")
-    asked = found.kind == "portable" and choice.folder is None
-    if asked and _yes(f"Remove the program itself? {human(program_files.size(found))}, in {found.folder}"):
+    if (
+        found.kind == "portable"
+        and found.folder
+        and not choice.folder
+        and _yes(f"Remove the program itself? {human(program_files.size(found))}, in {found.folder}")
+    ):
         choice.folder = found.folder
+        choice.menu = choice.menu or desktop.starts(desktop.data_home(), found.folder)
     command = program_files.apt_command() if found.kind == "debian" else None
     if command is not None and _yes(f"Remove the program itself by `{' '.join(command)}`, for everybody here?"):
         choice.command = command
+
+
+def _in_words(choice: Choice) -> str:
+    parts = []
+    if choice.entries:
+        parts.append(f"delete {human(sum(entry.size for entry in choice.entries))} of what Kvasir kept")
+    if choice.menu:
+        parts.append("take Kvasir out of your menu")
+    if choice.folder is not None:
+        parts.append(f"delete the program in {choice.folder}")
+    if choice.command is not None:
+        parts.append("remove the program for everybody here")
+    return " and ".join(parts)
 
 
 def _yes(question: str) -> bool:
@@ -131,7 +147,10 @@ def _delete(choice: Choice) -> list[str]:
         with contextlib.suppress(OSError):
             file.unlink()
     if choice.menu:
-        desktop.remove(desktop.data_home())
+        try:
+            desktop.remove(desktop.data_home())
+        except OSError as error:
+            failed.append(f"The menu entry cannot be removed ({error.strerror}: {error.filename}).")
     if choice.command is not None:
         failed += program_files.remove_package(choice.command)
     remove_empty_folders()
@@ -158,9 +177,10 @@ def _show(items: list[Item], found: Installation, purge: Collection[str], as_jso
     for item in items:
         nothing = "" if item.entries else "  (nothing)"
         print(f"{human(item.size):>10}  {item.title}: {item.folder}{nothing}")
-        for entry in item.entries if item.key == "models" else ():
+        for entry in item.entries:
             link = f", a link to {entry.path.readlink()}, which stays" if entry.path.is_symlink() else ""
-            print(f"{human(entry.size):>12}  {entry.path.name}{link}")
+            if link or item.key == "models":
+                print(f"{human(entry.size):>12}  {entry.path.name}{link}")
         if item.others:
             print(f"{human(sum(other.size for other in item.others)):>12}  not Kvasir's: {_names(item.others)}")
     if desktop.installed(desktop.data_home()):

@@ -148,7 +148,8 @@ def pack_of(state: str) -> dict[str, Any]:
 def card(name: str, draft: str | None) -> p.ModelCard:
     drafted = draft or ("" if draft == "" else "tiny-draft")
     return p.ModelCard(
-        name=name.rsplit("/", 1)[-1], path=f"/models/{name}", architecture="LlamaForCausalLM", parameters=8_000_000,
+        name=name.rsplit("/", 1)[-1], path=name if name.startswith("/") else f"/models/{name}",
+        architecture="LlamaForCausalLM", parameters=8_000_000,
         quantisation="GPTQ 4-bit, groups of 64", context=2048, vocabulary=4096, eos_ids=[0], has_chat_template=True,
         sampling=p.Sampling(temperature=0.7, top_p=0.9), draft="" if draft and "heads" in draft else drafted,
         heads=["medusa", "eagle"] if draft and "heads" in draft else [],

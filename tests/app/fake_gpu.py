@@ -4,7 +4,7 @@
 
 STATE.json holds {"total": BYTES, "done": BYTES, "state": …, and any field of PackStatus}; what is asked for is written
 to "asked" there. "script" tells it how to go wrong: "fail" in the middle of the download, "die" there without a word,
-"slow" waits at a half for a signal, "deaf" ignores it. Each works once.
+"slow" waits at a half for a signal, "deaf" ignores it; "hang" is a status that does. Each works once.
 """
 
 # ruff: noqa: T201
@@ -86,6 +86,10 @@ def main() -> None:
     state, command, *rest = sys.argv[1:]
     pack = Pack(Path(state))
     if command == "status":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        if pack.take("hang"):
+            time.sleep(60)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         pack.status()
         return
     pack.save(asked=[*pack.facts.get("asked", []), [command, *rest]])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from PySide6.QtCore import QProcess
 
 from app.gpu import command as command_module
 from app.gpu import words
@@ -170,6 +171,30 @@ def test_a_second_action_waits_for_nobody(qtbot, packs, state):
     assert [asked[0] for asked in json.loads(state.read_text())["asked"]] == ["install"]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_an_action_does_not_wait_for_a_status_that_hangs(qtbot, packs, state, monkeypatch):
+    monkeypatch.setattr(command_module, "KILL_MS", 200)
+    change(state, script="hang")
+    packs.check()
+    hung = packs._running
+    qtbot.waitUntil(lambda: json.loads(state.read_text())["script"] == "", timeout=PATIENCE_MS)
+    ends = []
+    hung.ended.connect(ends.append)
+    with qtbot.waitSignal(hung.destroyed, timeout=PATIENCE_MS), qtbot.waitSignal(packs.ended, timeout=PATIENCE_MS):
+        packs.install()
+        assert packs.action == "install"
+        assert hung._process.state() is QProcess.ProcessState.Running
+    assert ends == []
+
+
+def test_nothing_is_started_once_the_program_ends(qtbot, packs, state):
+    packs.close_down()
+    packs.check()
+    packs.install("/media/stick/pack.tar")
+    assert packs.action == ""
+    assert "asked" not in json.loads(state.read_text())
+
+
 def test_old_packs_are_removed_by_their_own_command(qtbot, packs, state):
     change(state, others=["/data/gpu/old"], state="installed", done=100)
     check(qtbot, packs)
@@ -199,10 +224,6 @@ def test_pace():
 )
 def test_time_left(seconds, text):
     assert words.duration(seconds) == text
-
-
-def test_sizes():
-    assert [words.size(n) for n in (850e6, 2.43e9, 310e9)] == ["850 MB", "2.4 GB", "310 GB"]
 
 
 GPU = PackStatus(gpu="Fake GPU", driver="580", kind="cuda13", download_bytes=24 * 10**8, disk_bytes=58 * 10**8)

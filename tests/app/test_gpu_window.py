@@ -92,6 +92,21 @@ def test_one_click_makes_it_fast(qtbot, start):
     assert program.window.settings_page.gpu.title.text() == "In use"
 
 
+def test_the_keyboards_place_stays_in_the_card(qtbot, qapp, start, state):
+    change(state, script="slow")
+    program = start()
+    wait_title(qtbot, program, "Fake GPU")
+    program.window.activateWindow()
+    card = program.window.gpu_card
+    card.findChild(QPushButton, "gpu.card.install").setFocus()
+    press(program, "install")
+    assert qapp.focusWidget().objectName() == "gpu.card.pause"
+    qtbot.waitUntil(lambda: program.packs.progress is not None and program.packs.progress.done >= 50)
+    press(program, "pause")
+    wait_title(qtbot, program, "not installed yet")
+    assert qapp.focusWidget().objectName() == "gpu.card.again"
+
+
 def test_not_now_is_remembered(qtbot, start, state):
     program = start()
     wait_title(qtbot, program, "Fake GPU")

@@ -210,6 +210,25 @@ def test_a_folder_that_cannot_be_opened_is_a_sentence(tmp_path: Path) -> None:
         HistoryStore(tmp_path / "history.db")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
+def test_the_file_is_for_its_user_alone(tmp_path: Path, qapp) -> None:
+    def modes() -> dict[str, int]:
+        return {file.name: file.stat().st_mode & 0o777 for file in tmp_path.glob("history*")}
+
+    before = os.umask(0o022)
+    try:
+        store = HistoryStore(tmp_path / "history.db")
+        store.save_chat(chat())
+        store.flush()
+        assert modes() == dict.fromkeys(("history.db", "history.db-wal", "history.db-shm"), 0o600)
+        store.close()
+        (tmp_path / "history.db").chmod(0o644)  # as versions before this left it
+        HistoryStore(tmp_path / "history.db").close()
+        assert modes() == {"history.db": 0o600}
+    finally:
+        os.umask(before)
+
+
 def test_writes_announce_the_chat(qtbot, history: HistoryStore) -> None:
     one = chat()
     with qtbot.waitSignal(history.changed, timeout=5_000) as changed:

@@ -36,6 +36,8 @@ def test_paths_of_command_lines(tmp_path, monkeypatch):
     assert path_of(["--help", "-x"]) == ""
     assert path_of(["a.gguf"]) == str(tmp_path / "a.gguf")
     assert path_of(["-x", "sub/../a.gguf", "b"]) == str(tmp_path / "sub/../a.gguf")
+    assert path_of(["~nobody of this name.gguf"]) == str(tmp_path / "~nobody of this name.gguf")
+    assert path_of(["file://[x.gguf"]).startswith(str(tmp_path))
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX paths")
@@ -57,7 +59,16 @@ def test_wrong_paths_are_sentences(tmp_path, file):
     assert "no GGUF file" in trouble(str(tmp_path / "notes.txt"))
     (tmp_path / "blob").write_bytes(b"GGUF\x03")  # as in a hub's cache
     assert trouble(str(tmp_path / "blob")) == ""
+    (tmp_path / "shouted").mkdir()
+    (tmp_path / "shouted" / "MODEL.GGUF").write_bytes(b"GGUF")
+    assert trouble(str(tmp_path / "shouted")) == ""
     assert "cannot be read (File name too long)" in trouble("/" + "x" * 5000)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX pipes")
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe.gguf")
+    assert "is no file" in trouble(str(tmp_path / "pipe.gguf"))
 
 
 @pytest.fixture
@@ -88,6 +99,7 @@ def test_a_file_is_loaded_instead_of_the_last_model(qtbot, start, file):
     program.opener.open(str(file))
     program.window.show()
     wait_model(qtbot, program, file.name)
+    assert program.store.settings.model == str(file)
     assert set(loads) == {str(file)}
 
 
@@ -181,7 +193,7 @@ def test_two_real_starts(tmp_path, fake_command, file):
     settings = home / "config" / "settings.json"
     first = subprocess.Popen([sys.executable, "-c", code], env=environment(home), cwd=ROOT)
     try:
-        _wait(lambda: settings.exists() and "/models/tiny" in settings.read_text())
+        _wait(lambda: settings.exists() and '"model": "tiny"' in settings.read_text())
         second = subprocess.run(
             [sys.executable, "-c", code, file.name], env=environment(home), cwd=ROOT, timeout=60, check=False
         )

@@ -115,6 +115,54 @@ def test_a_second_start_raises_the_first(qtbot, tmp_path):
     second.release()
 
 
+START = """
+import sys
+from PySide6.QtCore import QCoreApplication, QLockFile
+from app import single
+
+app = QCoreApplication([])
+single._LOCK_MS = 60_000
+
+class Slow(single.SingleInstance):
+    def _listen(self):
+        print("nobody is there", flush=True)
+        sys.stdin.readline()
+        return super()._listen()
+
+class Lock(QLockFile):
+    def tryLock(self, patience):
+        print("begins", flush=True)
+        return super().tryLock(patience)
+
+single.QLockFile = Lock
+one = Slow(sys.argv[1])
+print(one.acquire(), flush=True)
+sys.stdin.readline()
+one.release()
+"""
+
+
+def test_of_two_that_start_at_once_one_is_the_first(tmp_path):
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", START, socket_name(tmp_path)]
+        env = environment(TMPDIR=str(tmp_path))
+        return subprocess.Popen(command, env=env, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def says(process: subprocess.Popen[str]) -> str:
+        return process.stdout.readline().strip()
+
+    first = start()
+    assert (says(first), says(first)) == ("begins", "nobody is there")
+    second = start()
+    assert says(second) == "begins"
+    first.stdin.write("\n")
+    first.stdin.flush()
+    assert (says(first), says(second)) == ("True", "False")
+    for process in (second, first):
+        process.communicate("\n", timeout=60)
+    assert list(tmp_path.glob("kvasir-*")) == []
+
+
 def test_the_log_takes_python_and_qt(qapp, tmp_path):
     path = log_file.start(tmp_path)
     try:

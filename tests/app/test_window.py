@@ -68,7 +68,7 @@ def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
     assert window.bar.device.text() == "Fake CPU · CPU"
     assert window.panel.spec("speculation") is not None
     qtbot.waitUntil(lambda: bool(window.plots.charts) and window.plots.charts[0].figure.text() != "–", timeout=10_000)
-    assert program.store.settings.model == program.link.card.path
+    assert program.store.settings.model == program.link.card.name == "tiny"
 
 
 def test_the_settings_reach_the_load(qtbot, make_program):

@@ -22,7 +22,6 @@ Type=Application
 Version=1.4
 Name=Kvasir
 Comment=Chat with language models on this computer
-TryExec=kvasir
 Exec=kvasir %f
 Icon=kvasir
 Terminal=false
@@ -122,6 +121,17 @@ def test_the_entry_starts_the_program_where_it_lies(tmp_path: Path, name: str) -
     assert not [path for path in files(home) if "metainfo" in path]
     remove(home)
     assert not home.exists() or not list(home.rglob("*"))
+
+
+@linux
+@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize("template", ["", "TryExec=kvasir\n"])
+def test_menus_leave_out_a_program_that_is_gone(tmp_path: Path, name: str, template: str) -> None:
+    where = program(tmp_path / name)
+    text = entry(TEMPLATE.replace("Exec=kvasir %f\n", f"{template}Exec=kvasir %f\n"), where, [])
+    tried = [line.removeprefix("TryExec=") for line in text.split("\n") if line.startswith("TryExec=")]
+    assert [desktop._unescaped(value) for value in tried] == [str(where / "kvasir")]
+    assert text.index("TryExec=") < text.index("[Desktop Action")
 
 
 @linux

@@ -52,6 +52,18 @@ def test_a_console_and_other_systems_keep_their_encoding(monkeypatch, platform, 
     assert out.encoding == "latin-1"
 
 
+@pytest.mark.parametrize(("encoding", "written"), [("latin-1", b"\xc6 \\u65e5"), ("utf-8", b"\xc3\x86 \xe6\x97\xa5")])
+def test_what_cannot_be_spelled_ends_nothing(monkeypatch, encoding, written):
+    out = pipe(encoding)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setattr(sys, "stdout", out)
+    prepare_streams()
+    sys.stdout.write("Æ 日")
+    sys.stdout.write(b"\xff.gguf".decode("utf-8", "surrogateescape"))
+    sys.stdout.flush()
+    assert out.buffer.getvalue() == written + rb"\udcff.gguf"
+
+
 def test_ctrl_break_stops_a_server_where_there_is_one(monkeypatch):
     assert stop_signals() == [signal.SIGINT, signal.SIGTERM]
     monkeypatch.setattr(signal, "SIGBREAK", 21, raising=False)

@@ -29,6 +29,7 @@ FILES = {
         "data/history.db",
         "data/history.db-wal",
         "data/history.db.before-4",
+        "data/history.db.before-4.unfinished-journal",
         "data/history.damaged-17.db",
         "data/version.json",
     ],
@@ -47,11 +48,13 @@ FILES = {
 FOREIGN = [
     "config/notes.txt",
     "data/history.txt",
+    "data/history.db.my own copy",
     "data/models/holiday.zip",
     "data/models/thesis/chapter.tex",
     "cache/quantised/mine.packed",
     "cache/chats/readme",
     "log/diary",
+    "log/other program.log",
     "elsewhere/file",
 ]
 
@@ -194,6 +197,16 @@ def test_links_are_never_followed(home: Path, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert there(outside) == before
     assert not home.exists()
+
+
+def test_a_link_is_named_with_where_it_leads(home: Path, tmp_path: Path) -> None:
+    fill(tmp_path, ["large disk/abc/lib.so"])
+    (home / "data").mkdir()
+    (home / "data" / "gpu").symlink_to(tmp_path / "large disk")
+    done = uninstall("--purge-gpu", "--yes")
+    assert f"gpu, a link to {tmp_path / 'large disk'}, which stays" in done.output
+    assert not (home / "data").exists()
+    assert (tmp_path / "large disk/abc/lib.so").exists()
 
 
 def test_a_models_folder_that_is_a_link(home: Path, tmp_path: Path) -> None:
@@ -402,6 +415,39 @@ def debian(home: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[lis
     monkeypatch.setattr(program_files.shutil, "which", lambda name: f"/usr/bin/{name}")
     monkeypatch.setenv("DISPLAY", ":0")
     return lambda: ran
+
+
+def test_the_menu_entry_goes_with_the_program_and_nothing_else_is_promised(
+    home: Path, portable: Path, tmp_path: Path
+) -> None:
+    install(portable, tmp_path / "share")
+    fill(home, FILES["logs"])
+    done = uninstall(answers="n\nn\ny\ny\n")  # logs, the menu, the program; go on
+    assert done.exit_code == 0, done.output
+    assert f"Go on and take Kvasir out of your menu and delete the program in {portable}?" in done.output
+    assert there(home) == set(FILES["logs"])
+    assert not portable.exists()
+    assert not (tmp_path / "share" / ENTRY).exists()
+
+
+def test_a_menu_entry_that_stays_is_said_and_the_rest_goes(
+    home: Path, portable: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install(portable, tmp_path / "share")
+    fill(home, FILES["logs"])
+    real = Path.unlink
+
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        if path.name == ENTRY.name:
+            raise PermissionError(13, "Permission denied", str(path))
+        real(path, missing_ok)
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    done = uninstall("--purge-logs", "--purge-program", "--yes")
+    assert done.exit_code == 1
+    assert "The menu entry cannot be removed (Permission denied" in done.output
+    assert not home.exists()
+    assert not portable.exists()
 
 
 def test_debians_package_is_removed_by_its_command_and_only_on_a_yes(
