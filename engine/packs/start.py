@@ -60,7 +60,8 @@ def redirect(argv: list[str]) -> None:
         if pack is None:
             return
         if argv[1] == "serve" and "--child" in argv:
-            marker.begin(packs)
+            with contextlib.suppress(OSError):  # a full disk is no reason to leave the GPU alone
+                marker.begin(packs)
         _go_on([*installation.pack_command(pack), *argv[1:]])
     except NotUsed as refusal:
         os.environ[REASON] = str(refusal)
@@ -81,6 +82,18 @@ def computes(arguments: list[str]) -> bool:
 
 def usable(packs: Path) -> Path | None:
     """The folder of the pack in use, tested where that is due; None where there is none. Raises :class:`NotUsed`."""
+    found = chosen(packs)
+    if found is None:
+        return None
+    pack, active = found
+    if active.get("tested") != (now := fingerprint()):
+        _test_again(packs, pack, active, now)
+    return pack
+
+
+def chosen(packs: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The folder of the pack in use, whether it is due to be tested or not, and what ``active.json`` says; None where
+    there is none. Raises :class:`NotUsed`."""
     active = read_active(packs)
     if active is None:
         return None
@@ -92,10 +105,7 @@ def usable(packs: Path) -> Path | None:
             f"The GPU pack is not used: its engine ended {marker.MAX_DEATHS} times while it was starting. "
             "`kvasir gpu check` tests it, and uses it again if it passes."
         )
-    now = fingerprint()
-    if active.get("tested") != now:
-        _test_again(packs, pack, active, now)
-    return pack
+    return pack, active
 
 
 def read_active(packs: Path) -> dict[str, Any] | None:
@@ -152,13 +162,11 @@ def self_test(pack: Path, seconds: float = TEST_SECONDS) -> SelfTest:
 
 def environment(outer: Mapping[str, str]) -> dict[str, str]:
     """The variables that a pack's engine gets: the user's, without those of Python and of the packaged program."""
-    inner = {name: value for name, value in outer.items() if not name.startswith(("PYTHON", "_PYI", "_MEI", REASON))}
-    for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBPATH"):
-        original = inner.pop(name + "_ORIG", None)
-        if installation.packaged():  # the program's loader has put its own libraries there
-            inner.pop(name, None)
-        if original is not None:
-            inner[name] = original
+    inner = {
+        name: value
+        for name, value in installation.without_own_libraries(outer).items()
+        if not name.startswith(("PYTHON", "_PYI", "_MEI", REASON))
+    }
     if version := installed_version():
         inner["KVASIR_VERSION"] = version
     # What is compiled for this GPU lies with what else can be made again, and goes with it.
@@ -200,6 +208,7 @@ def _test_again(packs: Path, pack: Path, active: dict[str, Any], now: str) -> No
         active = {name: value for name, value in active.items() if name not in ("refused", "reason")}
         marker.clear(packs)
     reason = f"{result.sentence} The engine runs on the processor. `kvasir gpu check` tests the pack again."
+    now = fingerprint()  # some drivers are loaded by the first that asks for them
     if not result.timed_out:
         with contextlib.suppress(OSError):  # it is tested again next time
             write_active(packs, active | ({"tested": now} if result.ok else {"refused": now, "reason": reason}))

@@ -196,6 +196,26 @@ def test_a_pack_that_fails_with_a_new_driver_is_refused_until_something_changes(
     assert "refused" not in json.loads((packs / "active.json").read_text())
 
 
+def test_a_driver_that_the_test_itself_loads_is_the_one_it_was_tested_with(packs, went, monkeypatch):
+    make_pack(packs, tested="an older driver")
+    seen = iter(["no driver yet", "a new driver", "a new driver"])
+    monkeypatch.setattr(start, "fingerprint", lambda: next(seen))
+    Trials(monkeypatch, PASSED)
+    for _ in range(2):
+        with pytest.raises(WentOnError):
+            start.redirect(["kvasir", "chat"])
+
+
+def test_a_full_disk_does_not_keep_the_pack_from_being_used(packs, went, monkeypatch):
+    def full(packs: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    make_pack(packs)
+    monkeypatch.setattr(marker, "begin", full)
+    with pytest.raises(WentOnError):
+        start.redirect(["kvasir", "serve", "--child"])
+
+
 def test_the_driver_of_before_needs_no_test(packs, went, monkeypatch):
     make_pack(packs)
     Trials(monkeypatch, FAILED)
@@ -226,8 +246,15 @@ def test_nothing_of_python_or_the_packaged_program_reaches_the_pack(monkeypatch)
     assert set(inner) == kept | {"LD_LIBRARY_PATH"}  # in a Python environment it is the user's own
     assert inner["TRITON_CACHE_DIR"] == "/mine"
     monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "executable", "/opt/kvasir/kvasir-engine")
     assert set(start.environment(outer)) == kept
     assert start.environment(outer | {"LD_LIBRARY_PATH_ORIG": "/mine"})["LD_LIBRARY_PATH"] == "/mine"
+    # Started by another of the packaged programs, whose loader had put the folder there already.
+    again = {"LD_LIBRARY_PATH": "/opt/kvasir/_internal:/opt/kvasir/_internal:/mine",
+             "LD_LIBRARY_PATH_ORIG": "/opt/kvasir/_internal:/mine"}  # fmt: skip
+    assert start.environment(outer | again)["LD_LIBRARY_PATH"] == "/mine"
+    again["LD_LIBRARY_PATH_ORIG"] = "/opt/kvasir/_internal"
+    assert set(start.environment(outer | again)) == kept
 
 
 def test_the_fingerprint_is_of_the_driver_and_the_gpus(tmp_path):
