@@ -28,7 +28,7 @@ def report_errors() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("KVASIR_DEBUG"):
             raise
-        print(f"kvasir: {_sentence(error)}", file=sys.stderr)
+        print(f"kvasir: {sentence_of(error)}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -46,7 +46,7 @@ def importing() -> Iterator[None]:
         yield
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
     """The message of an error meant for people; anything else is a fault of Kvasir's and said to be one."""
     if type(error).__module__.startswith("engine."):
         return str(error)

@@ -67,7 +67,10 @@ def active() -> dict[str, Any]:
 
 def deactivate(folder: str = "") -> None:
     """No pack is in use any more; with a ``folder`` only if it was that one."""
-    if not folder or active().get("folder") == folder:
+    named: dict[str, Any] = {}
+    with contextlib.suppress(start.NotUsed):
+        named = start.read_active(config.packs_folder()) or {}
+    if not folder or named.get("folder") == folder:
         (config.packs_folder() / "active.json").unlink(missing_ok=True)
 
 
@@ -104,13 +107,21 @@ def remove(folder: Path) -> None:
     leaving = folder if folder.suffix == ".removing" else folder.with_name(f"{bare}.removing")
     try:
         if leaving != folder:
-            shutil.rmtree(leaving, ignore_errors=True)
+            _delete(leaving)
             folder.rename(leaving)  # at once: half a pack must not look like one
-        shutil.rmtree(leaving)
+        _delete(leaving)
     except PermissionError as error:
         raise PackFailed(
             f"{folder} cannot be removed ({error.strerror}). Close Kvasir if it uses this pack, and try again."
         ) from None
+
+
+def _delete(folder: Path) -> None:
+    """With what is in it; what a link points to lies outside, and its owner put it there."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder)
 
 
 def clear_removed() -> None:
@@ -118,13 +129,6 @@ def clear_removed() -> None:
     for path in packs():
         if path.suffix == ".removing":
             remove(path)
-
-
-def free_bytes(folder: Path) -> int:
-    """What is free on the disk where ``folder`` is or would be."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
 
 
 @contextlib.contextmanager

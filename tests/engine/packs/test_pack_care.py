@@ -11,6 +11,9 @@ import msgspec
 import pytest
 from packs_support import TORCH, Kvasir, Server, stand_ins, write_list
 
+from engine.packs import start
+from engine.protocol.gpu import PackProgress
+
 
 @pytest.fixture
 def installed(kvasir: Kvasir, server: Server) -> Path:
@@ -97,20 +100,93 @@ def test_removed(kvasir: Kvasir, installed: Path) -> None:
     assert not kvasir.result("remove", "../../../etc").ok
 
 
-def test_a_pack_of_a_former_version_is_another_and_can_be_removed(
+def upgraded(kvasir: Kvasir, server: Server, works: bool = True) -> None:
+    """A later Kvasir, whose list holds other files."""
+    shutil.rmtree(server.folder)
+    write_list(kvasir.lists, stand_ins(server.folder, works, version="2.0"), server.address)
+
+
+def test_a_pack_of_a_former_version_is_used_until_there_is_another(
     kvasir: Kvasir, server: Server, installed: Path
 ) -> None:
-    shutil.rmtree(server.folder)
-    write_list(kvasir.lists, stand_ins(server.folder, version="2.0"), server.address)
+    upgraded(kvasir, server)
     status = kvasir.status()
-    assert (status.state, status.active, status.others) == ("none", False, [str(installed)])
+    assert (status.state, status.active, status.former, status.others) == ("none", False, str(installed), [])
+    assert f"{installed}, a pack of another version" in kvasir.shown()
     assert kvasir.result("install").ok
     now = kvasir.status()
     assert now.active
     assert now.folder != str(installed)
+    assert (now.former, now.others) == ("", [str(installed)])
     assert kvasir.result("remove", str(installed)).ok
     assert kvasir.status().others == []
     assert kvasir.status().active
+
+
+def test_a_former_version_stays_in_use_where_the_new_one_fails(kvasir: Kvasir, server: Server, installed: Path) -> None:
+    upgraded(kvasir, server, works=False)
+    failed = kvasir.result("install")
+    assert "the one in use before stays. No GPU answers." in failed.sentence
+    status = kvasir.status()
+    assert (status.state, status.active, status.former) == ("installed", False, str(installed))
+    assert "Another pack is in use." in status.reason
+    note = kvasir.active()
+    (kvasir.packs / "active.json").write_text(json.dumps(note | {"tested": "", "refused": start.fingerprint()}))
+    status = kvasir.status()
+    assert (status.former, status.others) == ("", [str(installed)])
+    assert "not tested yet" in status.reason
+
+
+def test_a_pack_that_was_asked_for_by_its_kind_is_the_one_that_is_looked_after(
+    kvasir: Kvasir, server: Server, installed: Path
+) -> None:
+    other = server.folder / "cuda12"
+    write_list(kvasir.lists, stand_ins(other, version="12.0"), f"{server.address}/cuda12", "cuda12")
+    server.folder = other
+    assert kvasir.result("install", "--kind", "cuda12").ok
+    status = kvasir.status()
+    assert (status.kind, status.active, status.others) == ("cuda12", True, [str(installed)])
+    server.log.clear()
+    assert kvasir.result("check").ok
+    assert kvasir.result("repair").ok
+    assert server.log == []
+    # With a driver that is too old for it, the pack that fits is offered in its place.
+    text = (kvasir.lists / "cuda12.txt").read_text()
+    (kvasir.lists / "cuda12.txt").write_text(text.replace("driver: 580", "driver: 999"))
+    status = kvasir.status()
+    assert (status.kind, status.state, Path(status.former).name) == ("cuda13", "installed", kvasir.active()["folder"])
+
+
+def test_a_failure_of_another_day_is_forgotten(kvasir: Kvasir, installed: Path) -> None:
+    note = kvasir.active() | {"refused": "the GPU was unplugged", "reason": "No GPU answers."}
+    (kvasir.packs / "active.json").write_text(json.dumps(note))
+    status = kvasir.status()
+    assert (status.state, status.active, status.reason) == ("installed", True, "")
+
+
+def test_a_pack_is_repaired_by_a_program_that_has_moved(kvasir: Kvasir, server: Server, installed: Path) -> None:
+    for link in (installed / "bin").glob("python*"):
+        link.unlink()
+        link.symlink_to("/nowhere/kvasir-0.1.0/python/bin/python3")
+    flip(modules(installed) / "helper" / "data.txt")
+    assert kvasir.result("repair").ok
+    assert kvasir.status().active
+
+
+def test_what_a_link_of_the_users_points_to_stays(kvasir: Kvasir, installed: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a larger disk"
+    installed.rename(elsewhere)
+    installed.symlink_to(elsewhere)
+    assert kvasir.status().active
+    assert kvasir.result("remove").ok
+    assert (elsewhere / "pack.json").is_file()
+    assert {path.name for path in kvasir.packs.iterdir()} == {"lock"}
+
+
+def test_a_pack_that_is_removed_without_its_receipt_is_not_missed(kvasir: Kvasir, installed: Path) -> None:
+    (installed / "pack.json").unlink()
+    assert kvasir.result("remove", installed.name).ok
+    assert not (kvasir.packs / "active.json").exists()
 
 
 def test_a_removal_that_was_broken_off_is_finished(kvasir: Kvasir, installed: Path) -> None:
@@ -135,6 +211,12 @@ def test_a_pack_on_a_stick_needs_no_network(kvasir: Kvasir, server: Server, tmp_
     assert kvasir.result("install", "--from", str(out)).ok
     assert server.log == []
     assert kvasir.status().active
+    # Of an installed pack only what is damaged is taken from it.
+    flip(modules(Path(kvasir.status().folder)) / "helper" / "data.txt")
+    code, told = kvasir.run("install", "--from", str(out))
+    loading = [report for report in told if isinstance(report, PackProgress) and report.stage == "downloading"]
+    small = (server.folder / "Helper_lib-1.0-py3-none-any.whl").stat().st_size
+    assert (code, loading[-1].done, loading[-1].total) == (0, small, small)
 
 
 def make_bundle(kvasir: Kvasir, out: Path) -> Path:

@@ -51,6 +51,7 @@ def nvidia(driver: str, capability: tuple[int, int]) -> Gpu:
         ([nvidia("580.95.05", (6, 1))], "", "", "too old"),
         ([nvidia("580.95.05", (6, 1)), nvidia("580.95.05", (8, 6))], "", "cuda13", ""),
         ([nvidia("580.95.05", (8, 9))], "rocm", "", "no pack rocm"),
+        ([Gpu("nvidia", "NVIDIA GPU", silent="Driver Not Loaded")], "", "", "does not answer (Driver Not Loaded)"),
         ([Gpu("amd", "AMD GPU", target="gfx1100")], "cuda13", "", "no pack cuda13"),
         ([Gpu("amd", "AMD GPU", target="gfx1100")], "", "", "without the list of a pack for AMD GPUs"),
         ([Gpu("amd", "AMD GPU", target="gfx1036"), nvidia("580.1", (8, 6))], "", "cuda13", ""),
@@ -137,7 +138,7 @@ def test_a_list_that_is_none_is_refused(text: str) -> None:
 
 
 def test_a_pack_for_another_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.packs import manager
+    from engine.packs import standing
 
     (tmp_path / "cuda13.txt").write_text(GOOD.replace("3.11", "3.7"))
     monkeypatch.setenv("KVASIR_GPU_LISTS", str(tmp_path))
@@ -146,17 +147,17 @@ def test_a_pack_for_another_python_is_refused(tmp_path: Path, monkeypatch: pytes
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     why = f"GPU packs are made for Python 3.7, and this Kvasir runs on {here}."
     with pytest.raises(PackFailed, match=why):
-        manager.select([gpu])
-    assert manager.status([gpu]).refused == why
+        standing.select([gpu])
+    assert standing.status([gpu]).refused == why
     assert not (tmp_path / "home").exists()  # asking makes nothing
     (tmp_path / "cuda13.txt").write_text(GOOD.replace("3.11", here) + "# platform: plan9 mips\n")
     with pytest.raises(PackFailed, match="made for plan9 mips"):
-        manager.select([gpu])
+        standing.select([gpu])
     (tmp_path / "cuda12.txt").write_text("nonsense")
-    assert "has a line that is no wheel" in manager.status([gpu]).refused
+    assert "has a line that is no wheel" in standing.status([gpu]).refused
     (tmp_path / "cuda12.txt").unlink()
     with pytest.raises(PackFailed, match="without a list for rocm; it has cuda13"):
-        manager.select([], "rocm", any_machine=True)
+        standing.select([], "rocm", any_machine=True)
 
 
 class NvmlError(Exception):
@@ -182,18 +183,27 @@ def nvml(**functions: Any) -> Any:
     return SimpleNamespace(**{**working, **functions})
 
 
-def test_what_the_driver_of_nvidia_tells() -> None:
+def test_what_the_driver_of_nvidia_tells(tmp_path: Path) -> None:
     def fails(*arguments: object) -> None:
-        raise NvmlError
+        raise NvmlError("Driver/library version mismatch")
 
-    found = nvidia_gpus(nvml())
+    bus = tmp_path / "0000:01:00.0"
+    bus.mkdir()
+    (bus / "vendor").write_text("0x10de\n")
+    (bus / "class").write_text("0x040300\n")  # the sound of a GPU
+    found = nvidia_gpus(nvml(), tmp_path)
     assert [(gpu.name, gpu.driver, gpu.capability) for gpu in found] == [
         ("GPU 0", "580.95.05", (8, 9)),
         ("GPU 2", "580.95.05", (8, 9)),  # the one between did not answer
     ]
-    assert nvidia_gpus(None) == []
-    assert nvidia_gpus(nvml(nvmlInit=fails)) == []
-    assert nvidia_gpus(nvml(nvmlSystemGetDriverVersion=fails)) == []
+    assert nvidia_gpus(None, tmp_path) == []
+    assert nvidia_gpus(nvml(nvmlInit=fails), tmp_path) == []
+    (bus / "class").write_text("0x030000\n")
+    (silent,) = nvidia_gpus(nvml(nvmlInit=fails), tmp_path)
+    assert "Driver/library version mismatch" in choose([silent], ours()).refused
+    (bus / "driver").symlink_to("/sys/bus/pci/drivers/vfio-pci")
+    assert nvidia_gpus(nvml(nvmlInit=fails), tmp_path) == []  # a virtual machine has it
+    assert nvidia_gpus(nvml(nvmlSystemGetDriverVersion=fails), tmp_path) == []
 
 
 def test_what_the_kernel_tells_of_amd(tmp_path: Path) -> None:
