@@ -48,7 +48,7 @@ def install(
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager
 
-        done(manager.install(manager.select(gpus.probe(), kind), report, source))
+        done(manager.install(manager.select(gpus.probe(), kind, source=source), report, source))
 
 
 @gpu.command()

@@ -48,12 +48,18 @@ def status(gpus: Sequence[Gpu]) -> PackStatus:
     return msgspec.structs.replace(seen, **_state(pack)) if pack else seen
 
 
-def select(gpus: Sequence[Gpu], kind: str = "", any_machine: bool = False) -> PackList:
-    """The list of the pack for this machine. ``any_machine``: ``kind`` may be for another one.
+def select(gpus: Sequence[Gpu], kind: str = "", any_machine: bool = False, source: Path | None = None) -> PackList:
+    """The list of the pack for this machine: of the ``kind`` that is named or that the bundle ``source`` holds, else
+    the one in use, else what fits. ``any_machine``: ``kind`` may be for another one.
 
     Raises :class:`PackFailed` with the reason where there is none.
     """
     lists = available()
+    if not kind and source is not None and (theirs := bundle.read_list(source).kind) in lists:
+        kind = theirs
+    if not kind:
+        used = store.active().get("folder", "")
+        kind = next((named.kind for named in lists.values() if named.hash == used), "")
     if any_machine and kind:
         if kind not in lists:
             raise PackFailed(f"This Kvasir comes without a list for {kind}; it has {', '.join(lists) or 'none'}.")
@@ -192,8 +198,18 @@ def _make(pack: PackList, wheels: Path, part: Path, lock: int, report: Report) -
     made, home = part / "env", part / "uv"
     make.new_environment(made, home, lock)
     make.install(made, pack.wheels, wheels, home, lock)
-    store.write_receipt(made, store.Receipt(pack.kind, pack.python, verify.records(made, pack)))
+    store.write_receipt(made, _receipt(made, pack))
     made.rename(store.folder_of(pack))
+
+
+def _receipt(folder: Path, pack: PackList) -> store.Receipt:
+    return store.Receipt(
+        pack.kind,
+        pack.python,
+        verify.records(folder, pack),
+        device=pack.header.get("device", ""),
+        libraries=verify.libraries(folder),
+    )
 
 
 def _replace_damaged(
@@ -212,7 +228,7 @@ def _replace_damaged(
                 shutil.rmtree(record.parent)
         make.install(folder, wrong, wheels, part / "uv", lock)
     if wrong or receipt.broken:
-        store.write_receipt(folder, store.Receipt(pack.kind, pack.python, verify.records(folder, pack)))
+        store.write_receipt(folder, _receipt(folder, pack))
     return wrong
 
 
@@ -236,7 +252,8 @@ def _state(pack: PackList) -> dict[str, Any]:
     facts = {"disk_bytes": pack.disk_bytes, "folder": str(folder)}
     if receipt is not None:
         reason = receipt.broken or _not_used(pack)
-        state = "broken" if receipt.broken or store.active().get("refused") else "installed"
+        unusable = receipt.broken or store.active().get("refused") or start.damaged_library(folder, receipt.libraries)
+        state = "broken" if unusable else "installed"
         return {**facts, "state": state, "active": not reason, "reason": reason}
     there = sum(stored(wheel, part / "wheels") for wheel in pack.wheels)
     return {**facts, "state": "partial" if part.exists() else "none", "download_bytes": pack.download_bytes - there}

@@ -53,6 +53,38 @@ def test_what_is_damaged_is_fetched_again(kvasir: Kvasir, server: Server, instal
     assert {path.name for path in kvasir.packs.iterdir()} == {installed.name, "active.json", "lock"}
 
 
+def test_a_missing_library_is_noticed_without_a_look_at_every_file(kvasir: Kvasir, installed: Path) -> None:
+    library = modules(installed) / "torch" / "lib" / "libtorch.so"
+    library.unlink()
+    status = kvasir.status()
+    assert (status.state, status.active) == ("broken", False)
+    assert "torch/lib/libtorch.so is missing or damaged" in status.reason
+    assert kvasir.result("repair").sentence.startswith("Replaced: torch. ")
+    status = kvasir.status()
+    assert (status.state, status.active, library.stat().st_size) == ("installed", True, 3 << 20)
+
+
+def test_the_pack_in_use_is_the_one_that_is_looked_after(kvasir: Kvasir, server: Server, installed: Path) -> None:
+    write_list(kvasir.lists, stand_ins(server.folder, version="2.0"), server.address, kind="cuda12")
+    other = kvasir.result("install", "--kind", "cuda12")
+    assert other.ok, other.sentence
+    used = kvasir.status()
+    assert (used.kind, used.active, used.others) == ("cuda12", True, [str(installed)])
+    for command in ("check", "repair", "install"):
+        assert "The GPU pack cuda12 is in use" in kvasir.result(command).sentence
+    assert "The GPU pack cuda13 is in use" in kvasir.result("install", "--kind", "cuda13").sentence
+
+
+def test_a_bundle_says_of_which_kind_it_is(kvasir: Kvasir, server: Server, tmp_path: Path) -> None:
+    write_list(kvasir.lists, stand_ins(server.folder, version="2.0"), server.address, kind="cuda12")
+    out = tmp_path / "pack.tar"
+    assert kvasir.result("bundle", "--kind", "cuda12", "--out", str(out)).ok
+    installed = kvasir.result("install", "--from", str(out))
+    assert "The GPU pack cuda12 is in use" in installed.sentence
+    refused = kvasir.result("install", "--kind", "cuda13", "--from", str(out))
+    assert "holds another pack (cuda12 for Python" in refused.sentence
+
+
 def test_a_repair_that_was_broken_off_goes_on(kvasir: Kvasir, server: Server, installed: Path) -> None:
     flip(modules(installed) / "torch" / "lib" / "libtorch.so")
     server.cuts = [1 << 20, 0, 0, 0, 0]

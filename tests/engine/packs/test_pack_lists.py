@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.packs import lists
-from engine.packs.gpus import Gpu, amd_gpus, choose, gfx, nvidia_gpus
+from engine.packs.gpus import Choice, Gpu, amd_gpus, choose, gfx, nvidia_gpus
 from engine.packs.lists import PackFailed, PackList, parse
 
 SHA = "ab" * 32
@@ -74,6 +74,17 @@ def test_amd_with_and_without_its_list() -> None:
     assert (other.kind, "none of the AMD GPUs that this pack" in other.refused) == ("", True)
     assert choose([gpu], {}).refused != ""
     assert choose([nvidia("580.1", (8, 9))], {}).refused == "This Kvasir comes without a pack for GPU (NVIDIA)."
+
+
+def test_a_list_for_the_processor_needs_no_gpu() -> None:
+    processor = parse(GOOD + "# device: cpu\n", "cuda13.txt")
+    trial = {"cuda13": processor}
+    assert choose([], trial) == Choice("cuda13", None, "")
+    assert choose([], trial, "cuda13").kind == "cuda13"
+    assert choose([nvidia("580.95.05", (6, 1))], trial).kind == "cuda13"
+    assert choose([], trial, "cuda12").kind == ""
+    assert choose([], {"cuda13": parse(GOOD, "cuda13.txt")}, "cuda13").kind == ""
+    assert not any(pack.for_processor for pack in ours().values())
 
 
 def test_our_lists_hold_what_an_engine_needs() -> None:
