@@ -142,17 +142,17 @@ def folder_facts() -> list[tuple[str, str]]:
 def compiler_facts() -> list[tuple[str, str]]:
     """What kernels could be compiled with here."""
     triton = importlib.util.find_spec("triton")
-    compiler = helper.c_compiler()
+    reason = native_library().reason
+    wanting = ["the native code"] * bool(reason) + ["Triton, if its helpers are not prebuilt,"] * bool(triton)
+    missing = (
+        f"not found; {' and '.join(wanting)} would need one (the package gcc)" if wanting else "not found, not needed"
+    )
     return [
         ("Triton", metadata.version("triton") if triton else "not installed; torch's own operations are used"),
         ("Triton kernels", _triton_kernels()),
         ("Triton's helpers", helper.state() if triton else "not needed"),
-        (
-            "C compiler",
-            compiler
-            or "not found; the native code needs one, and Triton if its helpers are not prebuilt (the package gcc)",
-        ),
-        ("native code", native_library().reason or "built from the present source"),
+        ("C compiler", helper.c_compiler() or missing),
+        ("native code", reason or "built from the present source"),
     ]
 
 

@@ -49,7 +49,7 @@ def install(
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager, standing
 
-        done(manager.install(standing.select(gpus.probe(), kind), report, source))
+        done(manager.install(standing.select(gpus.probe(), kind, source=source), report, source))
 
 
 @gpu.command()

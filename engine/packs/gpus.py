@@ -40,13 +40,19 @@ class Choice(NamedTuple):
 
 
 def choose(gpus: Iterable[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> Choice:
-    """The pack that fits the first GPU that one fits; ``wanted`` names one kind, and then no other is taken."""
+    """The pack that fits the first GPU that one fits; ``wanted`` names one kind, and then no other is taken.
+
+    One for the processor fits where none for a GPU does.
+    """
     refusals: list[Choice] = []
     for gpu in gpus:
         kind, why = _nvidia(gpu, lists, wanted) if gpu.vendor == "nvidia" else _amd(gpu, lists, wanted)
         if kind:
             return Choice(kind, gpu, "")
         refusals.append(Choice("", gpu, why))
+    for kind, pack in lists.items():
+        if pack.for_processor and wanted in ("", kind):
+            return Choice(kind, None, "")
     return refusals[0] if refusals else Choice("", None, "No GPU that a pack is made for was found.")
 
 

@@ -147,7 +147,7 @@ def _make(pack: PackList, wheels: Path, part: Path, lock: int, report: Report) -
     try:
         make.new_environment(made, home, lock)
         make.install(made, pack.wheels, wheels, home, lock)
-        store.write_receipt(made, store.Receipt(pack.kind, pack.python, verify.records(made, pack)))
+        store.write_receipt(made, _receipt(made, pack))
         made.rename(store.folder_of(pack))
     except BaseException:  # a full disk is not left full of what begins anew next time
         _clear(part)
@@ -158,6 +158,16 @@ def _clear(part: Path) -> None:
     """What an earlier try unpacked; what it fetched stays."""
     shutil.rmtree(part / "env", ignore_errors=True)
     shutil.rmtree(part / "uv", ignore_errors=True)
+
+
+def _receipt(folder: Path, pack: PackList) -> store.Receipt:
+    return store.Receipt(
+        pack.kind,
+        pack.python,
+        verify.records(folder, pack),
+        device=pack.header.get("device", ""),
+        libraries=verify.libraries(folder),
+    )
 
 
 def _replace_damaged(
@@ -177,7 +187,7 @@ def _replace_damaged(
         make.new_environment(folder, part / "uv", lock)
         make.install(folder, wrong, wheels, part / "uv", lock)
     if wrong or receipt.broken:
-        store.write_receipt(folder, store.Receipt(pack.kind, pack.python, verify.records(folder, pack)))
+        store.write_receipt(folder, _receipt(folder, pack))
     return wrong
 
 

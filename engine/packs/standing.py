@@ -5,12 +5,13 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from engine import config
-from engine.packs import gpus, room, start, store
+from engine.packs import bundle, gpus, room, start, store
 from engine.packs.download import stored
 from engine.packs.gpus import Choice, Gpu
 from engine.packs.lists import PackFailed, PackList, available, running_python
@@ -45,12 +46,15 @@ def status(found: Sequence[Gpu]) -> PackStatus:
     return msgspec.structs.replace(seen, **_state(pack, former)) if pack else seen
 
 
-def select(found: Sequence[Gpu], kind: str = "", any_machine: bool = False) -> PackList:
-    """The list of the pack for this machine. ``any_machine``: ``kind`` may be for another one.
+def select(found: Sequence[Gpu], kind: str = "", any_machine: bool = False, source: Path | None = None) -> PackList:
+    """The list of the pack for this machine: of the ``kind`` that is named or that the bundle ``source`` holds, else
+    the one in use if it still fits, else what fits. ``any_machine``: ``kind`` may be for another one.
 
     Raises :class:`PackFailed` with the reason where there is none.
     """
     lists = available()
+    if not kind and source is not None and (theirs := bundle.read_list(source).kind) in lists:
+        kind = theirs
     if any_machine and kind:
         if kind not in lists:
             raise PackFailed(f"This Kvasir comes without a list for {kind}; it has {', '.join(lists) or 'none'}.")
@@ -82,7 +86,8 @@ def _state(pack: PackList, former: str) -> dict[str, Any]:
         ours = store.active().get("folder") == pack.hash
         refusal = _refusal() if ours else ANOTHER if former else UNTESTED
         reason = receipt.broken or refusal
-        state = "broken" if receipt.broken or (ours and _failed()) else "installed"
+        unusable = receipt.broken or (ours and _failed()) or start.damaged_library(folder, receipt.libraries)
+        state = "broken" if unusable else "installed"
         return {**facts, "state": state, "active": not reason, "reason": reason}
     missing = pack.download_bytes - sum(stored(wheel, part / "wheels") for wheel in pack.wheels)
     return {

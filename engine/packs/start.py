@@ -183,7 +183,8 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
     try:
         note = json.loads((pack / "pack.json").read_text("utf-8"))
         made_for, broken = str(note["python"]), note.get("broken", "")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        damaged = damaged_library(pack, note.get("libraries", {}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotUsed(f"The GPU pack is incomplete ({error}). `kvasir gpu repair` completes it.") from error
     if broken:
         raise NotUsed(f"The GPU pack is not used. {broken} `kvasir gpu repair` puts it right.")
@@ -193,9 +194,24 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
             f"The GPU pack was made for Python {made_for}, and this version of Kvasir runs on {ours}. "
             "`kvasir gpu install` makes one that fits."
         )
+    if damaged:
+        raise NotUsed(
+            f"The GPU pack is not used: its file {damaged} is missing or damaged. `kvasir gpu repair` fetches it again."
+        )
     if not installation.python().is_file():
         raise NotUsed(f"The interpreter {installation.python()} is missing. Install Kvasir again.")
     return pack
+
+
+def damaged_library(pack: Path, libraries: Mapping[str, int]) -> str:
+    """The first of a pack's shared libraries that is not there, or not in its size; "" where all are."""
+    for name, size in libraries.items():
+        try:
+            if os.stat(pack / name).st_size != size:
+                return name
+        except OSError:
+            return name
+    return ""
 
 
 def _test_again(packs: Path, pack: Path, active: dict[str, Any], now: str) -> None:

@@ -36,6 +36,7 @@ _PACK = re.compile(r"([0-9a-f]{16})(\.part|\.removing)?")
 class Receipt(msgspec.Struct, frozen=True):
     """``pack.json`` of an installed pack. ``records``: sha256 of each wheel's RECORD, by the wheel's file name.
 
+    ``device``: what its list says it is for. ``libraries``: the size of each shared library, by its path in the pack.
     ``broken``: why its files cannot be relied on, as a sentence; "" if they can.
     """
 
@@ -43,6 +44,8 @@ class Receipt(msgspec.Struct, frozen=True):
     python: str
     records: dict[str, str]
     broken: str = ""
+    device: str = ""
+    libraries: dict[str, int] = {}
 
 
 def folder_of(pack: PackList) -> Path:

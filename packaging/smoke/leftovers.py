@@ -17,8 +17,8 @@ from smoke.listing import (
 from smoke.report import Report
 
 WORD = b"kvasir"
-OURS = tuple(f"/home/u/{folder}/kvasir/" for folder in (".config", ".local/share", ".local/state", ".cache"))
-"""Where a user's Kvasir keeps what it keeps (docs/using.md, "Where files are")."""
+OURS = tuple(f"/{folder}/kvasir/" for folder in (".config", ".local/share", ".local/state", ".cache"))
+"""Where a user's Kvasir keeps what it keeps (docs/using.md, "Where files are"), seen from the home."""
 
 
 def check_gone(report: Report, root: Path, before: Listing, shipped: set[str]) -> None:
@@ -42,22 +42,22 @@ def check_system(report: Report, root: Path, before: Listing) -> None:
     report.check(not ours, "no cache of menus, types or icons names Kvasir", few(ours))
 
 
-def check_home(report: Report, root: Path, before: Listing, empty: bool) -> None:
+def check_home(report: Report, home: Path, before: Listing, empty: bool) -> None:
     """The home holds what the user has made and no more; nothing at all if ``empty``. What is there is printed."""
-    after = listing(root, "home/u")
-    added = compare(before, after).added
-    files = [path for path in files_only(added, after) if not OTHERS_CACHES.search(path)]
-    report.note("left in the home:\n" + ("\n".join(f"{after[path].size:9,} {path}" for path in files) or "nothing"))
+    after = listing(home)
+    difference = compare(before, after)
+    files = [path for path in files_only(difference.added, after) if not OTHERS_CACHES.search(path)]
+    report.note("left in the home:\n" + ("\n".join(f"{after[path].size:9,} ~{path}" for path in files) or "nothing"))
     if empty:
-        folders = [path for path in added if (path + "/").startswith(OURS)]
+        folders = [path for path in difference.added if (path + "/") in OURS]
         report.check(not files and not folders, "the home is as it was", few(files + folders))
     else:
         kept = any(path.endswith("/history.db") for path in files)
         report.check(kept, "the chats are kept", few(files))
         strange = [path for path in files if not path.startswith(OURS)]
         report.check(not strange, "nothing lies beside Kvasir's own folders", few(strange))
-    lost = compare(before, after)
-    report.check(not lost.removed and not lost.changed, "nothing else of the home was touched", str(lost))
+    lost = difference.removed + difference.changed
+    report.check(not lost, "nothing else of the home was touched", few(lost))
 
 
 def few(paths: list[str], most: int = 25) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from smoke import debian, desktop, source, unpacked
 from smoke.dialogue import QUESTION, converse, read_history
+from smoke.gpu_pack import gpu_pack
 from smoke.leftovers import check_gone, check_home, check_system, few
 from smoke.listing import Listing, listing
 from smoke.programs import Programs, from_deb, from_folder
@@ -69,6 +70,7 @@ def deb(trial: Trial, suite: str) -> None:
     with trial.roots.fresh(suite, "deb", trial.keep) as sandbox:
         report.note(f"it needs {' '.join(debian.install_dependencies(trial.roots, sandbox, suite, package))}")
         before = listing(sandbox.root)
+        home, home_before = home_of(sandbox)
         came = debian.install(trial.roots, sandbox, suite, package)
         report.check(came == [debian.PACKAGE], "apt installs it with what it needs", " ".join(came))
         size = int(debian.field(package, "Installed-Size")) * 1024
@@ -84,11 +86,13 @@ def deb(trial: Trial, suite: str) -> None:
         debian.uninstall(trial.roots, sandbox, suite)
         check_gone(report, sandbox.root, before, shipped)
         check_system(report, sandbox.root, before)
-        check_home(report, sandbox.root, home_of(before), empty=False)
+        check_home(report, home, home_before, empty=False)
 
 
-def home_of(entries: Listing) -> Listing:
-    return {path: entry for path, entry in entries.items() if path.startswith("/home/u/")}
+def home_of(sandbox: Sandbox) -> tuple[Path, Listing]:
+    """The user's home and what is in it now."""
+    home = sandbox.outside(sandbox.home)
+    return home, listing(home)
 
 
 def use(trial: Trial, sandbox: Sandbox, programs: Programs, name: str) -> None:
@@ -141,15 +145,19 @@ def uninstall(trial: Trial) -> None:
         before = listing(sandbox.root)
         debian.install(trial.roots, sandbox, suite, trial.deb)
         shipped = debian.shipped(sandbox.root)
-        programs = from_deb(sandbox.root)
-        converse(report, sandbox, programs, trial.picture("uninstall"))
-        done = sandbox.run([*programs.kvasir, "uninstall", "--yes", "--purge-all"])
-        report.note(done.text.strip())
-        report.check(done.code == 0, "kvasir uninstall --yes --purge-all ends well", f"{done.code} {done.text}")
-        check_home(report, sandbox.root, home_of(before), empty=True)
+        purge(trial, sandbox, from_deb(sandbox.root), "uninstall", home_of(sandbox)[1])
         debian.uninstall(trial.roots, sandbox, suite)
         check_gone(report, sandbox.root, before, shipped)
         check_system(report, sandbox.root, before)
+
+
+def purge(trial: Trial, sandbox: Sandbox, programs: Programs, name: str, before: Listing) -> None:
+    """A chat, and everything of Kvasir's taken out of the home again, which then is as ``before``."""
+    converse(trial.report, sandbox, programs, trial.picture(name))
+    done = sandbox.run([*programs.kvasir, "uninstall", "--yes", "--purge-all"], cwd=programs.cwd)
+    trial.report.note(done.text.strip())
+    trial.report.check(done.code == 0, "kvasir uninstall --yes --purge-all ends well", f"{done.code} {done.text}")
+    check_home(trial.report, sandbox.outside(sandbox.home), before, empty=True)
 
 
 def archive(trial: Trial, suite: str) -> None:
@@ -162,9 +170,10 @@ def archive(trial: Trial, suite: str) -> None:
         report.figure("size", f"{packed / 1e6:.0f} MB packed, {size / 1e9:.2f} GB unpacked")
         unpacked.read_only(folder)
         before = listing(sandbox.root)
+        home, home_before = home_of(sandbox)
         use(trial, sandbox, from_folder(f"{unpacked.PLACE}/{folder.name}"), f"archive-{suite}")
         check_system(report, sandbox.root, before)
-        check_home(report, sandbox.root, home_of(before), empty=False)
+        check_home(report, home, home_before, empty=False)
         folder.rename(sandbox.outside("/home/u/elsewhere"))
         done = sandbox.run(["/home/u/elsewhere/kvasir", "chat", "--prompt", QUESTION])
         report.check(done.code == 0 and bool(done.out.strip()), "moved elsewhere it still answers", done.text)
@@ -184,11 +193,12 @@ def from_source(trial: Trial) -> None:
     """This checkout in its environment, on this machine: the harness without a package."""
     with tempfile.TemporaryDirectory(prefix="kvasir-smoke-") as folder:
         sandbox, programs = source.checkout(trial.python, ROOT, Path(folder))
+        _, before = home_of(sandbox)
         command = [*programs.kvasir, "--version"]
         version = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
         command_line(trial.report, sandbox, programs, version)
         server(trial.report, sandbox, programs)
-        converse(trial.report, sandbox, programs, trial.picture("source"))
+        purge(trial, sandbox, programs, "source", before)
 
 
 PARTS: dict[str, Callable[[Trial], None]] = {
@@ -200,6 +210,7 @@ PARTS: dict[str, Callable[[Trial], None]] = {
     "upgrade": upgrade,
     "uninstall": uninstall,
     "paths": paths,
+    "gpu-pack": gpu_pack,
     "source": from_source,
 }
 BY_DEFAULT = [name for name in PARTS if name != "source"]

@@ -252,3 +252,12 @@ def in_use(kvasir: Kvasir) -> None:
     assert (
         next(folder.glob("lib/python3.*/site-packages")) / "torch" / "lib" / "libtorch.so"
     ).stat().st_size == 3 << 20
+
+
+def modules(folder: Path) -> Path:
+    return next(folder.glob("lib/python3.*/site-packages"))
+
+
+def flip(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:7] + bytes([content[7] ^ 1]) + content[8:])

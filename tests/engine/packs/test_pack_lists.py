@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.packs import lists
-from engine.packs.gpus import Gpu, amd_gpus, choose, gfx, nvidia_gpus
+from engine.packs.gpus import Choice, Gpu, amd_gpus, choose, gfx, nvidia_gpus
 from engine.packs.lists import PackFailed, PackList, parse
 
 SHA = "ab" * 32
@@ -53,7 +53,7 @@ def nvidia(driver: str, capability: tuple[int, int]) -> Gpu:
         ([nvidia("580.95.05", (8, 9))], "rocm", "", "no pack rocm"),
         ([Gpu("nvidia", "NVIDIA GPU", silent="Driver Not Loaded")], "", "", "does not answer (Driver Not Loaded)"),
         ([Gpu("amd", "AMD GPU", target="gfx1100")], "cuda13", "", "no pack cuda13"),
-        ([Gpu("amd", "AMD GPU", target="gfx1100")], "", "", "without the list of a pack for AMD GPUs"),
+        ([Gpu("amd", "AMD GPU", target="gfx1100")], "", "", "without a pack for AMD GPUs"),
         ([Gpu("amd", "AMD GPU", target="gfx1036"), nvidia("580.1", (8, 6))], "", "cuda13", ""),
         ([], "", "", "No GPU that a pack is made for was found."),
     ],
@@ -68,13 +68,24 @@ def test_which_pack_fits(gpus: list[Gpu], wanted: str, kind: str, why: str) -> N
 def test_amd_with_and_without_its_list() -> None:
     gpu = Gpu("amd", "AMD GPU", target="gfx1100")
     without = {kind: pack for kind, pack in ours().items() if kind != "rocm"}
-    assert "KVASIR_GPU_LISTS" in choose([gpu], without).refused
+    assert "gfx1100) cannot be used" in choose([gpu], without).refused
     rocm = parse(GOOD.replace("cuda13", "rocm") + "# targets: gfx1030 gfx1100\n", "rocm.txt")
     assert choose([gpu], {**without, "rocm": rocm}).kind == "rocm"
     other = choose([gpu._replace(target="gfx1036")], {"rocm": rocm})
     assert (other.kind, "none of the AMD GPUs that this pack" in other.refused) == ("", True)
     assert choose([gpu], {}).refused != ""
     assert choose([nvidia("580.1", (8, 9))], {}).refused == "This Kvasir comes without a pack for GPU (NVIDIA)."
+
+
+def test_a_list_for_the_processor_needs_no_gpu() -> None:
+    processor = parse(GOOD + "# device: cpu\n", "cuda13.txt")
+    trial = {"cuda13": processor}
+    assert choose([], trial) == Choice("cuda13", None, "")
+    assert choose([], trial, "cuda13").kind == "cuda13"
+    assert choose([nvidia("580.95.05", (6, 1))], trial).kind == "cuda13"
+    assert choose([], trial, "cuda12").kind == ""
+    assert choose([], {"cuda13": parse(GOOD, "cuda13.txt")}, "cuda13").kind == ""
+    assert not any(pack.for_processor for pack in ours().values())
 
 
 def test_our_lists_hold_what_an_engine_needs() -> None:

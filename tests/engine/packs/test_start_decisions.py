@@ -108,10 +108,28 @@ def test_packs_that_do_not_fit_are_not_used(packs, went, monkeypatch):
     note = {"python": PYTHON, "broken": "Files of torch are damaged."}
     (pack / "pack.json").write_text(json.dumps(note))
     assert "Files of torch are damaged. `kvasir gpu repair`" in str(reason_of("chat"))
+    (pack / "pack.json").write_text(json.dumps({"python": PYTHON, "libraries": [1]}))
+    assert "kvasir gpu repair" in str(reason_of("chat"))
     (pack / "pack.json").write_text("{")
     assert "kvasir gpu repair" in str(reason_of("chat"))
     (pack / "pack.json").unlink()
     assert "kvasir gpu repair" in str(reason_of("chat"))
+
+
+@pytest.mark.parametrize("size", [None, 6])
+def test_a_pack_without_one_of_its_libraries_is_not_used(packs, went, size):
+    pack = make_pack(packs)
+    library = pack / "libtorch.so"
+    note = {"python": PYTHON, "libraries": {library.name: 7}}
+    (pack / "pack.json").write_text(json.dumps(note))
+    if size is not None:
+        library.write_bytes(bytes(size))
+    said = str(reason_of("chat"))
+    assert "its file libtorch.so is missing or damaged" in said
+    assert "kvasir gpu repair" in said
+    library.write_bytes(bytes(7))
+    with pytest.raises(WentOnError):
+        start.redirect(["kvasir", "chat"])
 
 
 @pytest.mark.parametrize("folder", ["gone", "..", "", ".", "/etc", "a/b", f"../gpu/{LOCK}"])

@@ -1,0 +1,339 @@
+"""A GPU pack from beginning to end with the packaged program, against an index of our own.
+
+The pack is real but for its torch, which is the one for processors: there may be no GPU here. Whether it computes on a
+GPU is for `make gpu-check` and for a person with one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from smoke import desktop, unpacked, wheels
+from smoke.dialogue import QUESTION, Talk, sensible
+from smoke.index import Hold, Index
+from smoke.machine import DATA, HOME, LOW_LISTS, Machine, last_line, make_home, welcome
+from smoke.network import only_loopback
+from smoke.sandbox import UID, Running
+from smoke.screen import Screen
+from smoke.terminal import ask
+
+if TYPE_CHECKING:
+    from smoke.parts import Trial
+
+LISTED = Path(__file__).resolve().parents[2] / f"engine/packs/lists/{wheels.KIND}.txt"
+SMALL_MB, ENOUGH_MB, LARGE_MB = 500, 800, 3000
+"""Of the disk that is full: too small by what the list says, too small in truth, and large enough."""
+FULL_DISK = """
+user() { setpriv --reuid=$USER_ID --regid=$USER_ID --clear-groups env HOME=%(home)s USER=u LOGNAME=u "$@"; }
+user mkdir -p "%(data)s"
+mount -t tmpfs -o size=%(small)dm,uid=$USER_ID,gid=$USER_ID,mode=700 kvasir "%(data)s"
+user "$@"; echo "ended with $?"; du -sm "%(data)s" | cut -f1; echo ----
+mount -o remount,size=%(enough)dm "%(data)s"
+user KVASIR_GPU_LISTS="%(low)s" "$@"; echo "ended with $?"; du -sm "%(data)s" | cut -f1; echo ----
+mount -o remount,size=%(large)dm "%(data)s"
+user "$@"; echo "ended with $?"; du -sm "%(data)s" | cut -f1
+"""
+
+
+def gpu_pack(trial: Trial) -> None:
+    """A GPU pack: installed with everything going wrong, used, broken, repaired, moved, bundled, removed."""
+    suite = "bookworm"
+    with trial.roots.fresh(suite, "gpu-pack", trial.keep) as sandbox:
+        trial.roots.apt(sandbox, suite, ["install", "--no-install-recommends", *desktop.libraries()])
+        folder = unpacked.unpack(trial.archive, sandbox.outside(unpacked.PLACE))
+        unpacked.read_only(folder)
+        python = next(folder.glob("python/bin/python3.*")).name.removeprefix("python")
+        files = wheels.fetch(
+            wheels.requirements(LISTED.read_text()), trial.build / "smoke" / "wheels", trial.python, python
+        )
+        with only_loopback(), Index(files[0].parent) as index:
+            hostile = make_home(sandbox, index, files, python)
+            machine = Machine(trial.report, hostile, f"{unpacked.PLACE}/{folder.name}", index, files)
+            trial.report.figure("to fetch", f"{machine.bytes / 1e6:.0f} MB in {len(files)} wheels")
+            of_the_program = answer_without_pack(machine)
+            bad_lines(machine)
+            full_disk(machine)
+            pack = broken_off(machine)
+            used(machine, pack, of_the_program)
+            window(machine, pack, trial.picture("gpu-pack"))
+            broken(machine, pack, of_the_program, trial.picture("gpu-pack-broken"))
+            repaired(machine, pack)
+            machine = moved(machine, folder, pack, of_the_program)
+            on_a_stick(machine, pack)
+            removed(machine)
+            trial.report.check(not index.strange, "nobody asked for what no list names", str(index.strange[:10]))
+            stolen = sandbox.outside(f"{HOME}/hostile/stolen")
+            trial.report.check(not stolen.exists(), "nothing lies where the user's pip would put it")
+
+
+def answer_without_pack(machine: Machine) -> str:
+    report = machine.report
+    status = machine.status()
+    report.check(
+        (status["state"], status["kind"], status["download_bytes"]) == ("none", wheels.KIND, machine.bytes),
+        "kvasir gpu status says what fits and how much it is",
+        str(status),
+    )
+    done, said = machine.chat()
+    report.check(done.code == 0 and sensible(said), "without a pack the program answers", done.text)
+    return said
+
+
+def bad_lines(machine: Machine) -> None:
+    """A file that is not what the list names."""
+    report, index = machine.report, machine.index
+    name = next(file.name for file in machine.files if file.name.startswith("sympy-"))
+    index.spoilt.add(name)
+    done, told = machine.gpu("install", "--kind", wheels.KIND)
+    said = told.get("sentence", "")
+    report.note(said)
+    wrong = done.code == 1 and told.get("ok") is not True and name in said and "sha256" in said
+    report.check(wrong, "a wheel with another hash is refused by its name", done.text[-600:])
+    report.check("Traceback" not in done.text, "without a traceback", done.err[-1500:])
+    report.check(machine.status()["state"] == "partial", "what was fetched before is kept")
+    index.spoilt.clear()
+    shutil.rmtree(machine.packs)
+    index.forget()
+
+
+def full_disk(machine: Machine) -> None:
+    """The data folder on a disk that is too small, then on one that fills, then on one that is large enough."""
+    report, index = machine.report, machine.index
+    sizes = {"small": SMALL_MB, "enough": ENOUGH_MB, "large": LARGE_MB}
+    script = FULL_DISK % {"home": HOME, "data": DATA, "low": LOW_LISTS, **sizes}
+    install = [*machine.programs.kvasir, "gpu", "install", "--kind", wheels.KIND, "--json"]
+    outer = machine.sandbox.with_env(USER_ID=str(UID))
+    done = outer.run(["sh", "-c", script, "sh", *install], as_root=True, network=True, timeout=900.0)
+    tries = done.out.split("----\n")
+    if len(tries) != 3:
+        raise RuntimeError(f"the small disk could not be tried: {done.text[-3000:]}")
+    told = [last_line(text[: text.rindex("ended with")]) for text in tries]
+    ends = [text[text.rindex("ended with") :].split() for text in tries]
+    for line, end in zip(told, ends, strict=True):
+        report.note(f"{line.get('sentence', '')} (exit code {end[2]}, {end[3]} MB taken)")
+    report.check("Traceback" not in done.text, "a full disk shows no traceback", done.err[-1500:])
+    refused = ends[0][2] == "1" and "not enough room" in told[0].get("sentence", "")
+    report.check(refused, "without room nothing is begun", tries[0][-600:])
+    filled = ends[1][2] == "1" and "is full" in told[1].get("sentence", "")
+    report.check(filled, "a disk that fills in the middle is a sentence", tries[1][-600:])
+    report.check(ends[2][2] == "0", "with room the same command goes on to its end", tries[2][-600:])
+    asked = index.asked(machine.torch.name)
+    report.check(len(asked) == 1, "and fetches nothing twice", str(asked))
+    index.forget()
+
+
+def broken_off(machine: Machine) -> str:
+    """The line cut, the program told to end, killed, and killed again while it unpacks; then whole. The pack's name."""
+    report, index, name = machine.report, machine.index, machine.torch.name
+    size = machine.torch.stat().st_size
+    cut, first, second = size // 4, size // 2, 3 * size // 4
+
+    index.cuts[name] = cut
+    hold = index.hold = Hold(name, first)
+    done = machine.broken_off(signal.SIGKILL, hold.reached.is_set, "half of torch is there")
+    report.check(done.code == -signal.SIGKILL, "killed while it downloads", str(done.code))
+    asked = wait_for_log(index, name, 2)
+    report.check(
+        [(entry.start, entry.status) for entry in asked] == [(0, 200), (cut, 206)],
+        "a cut line goes on where it was cut, by Range",
+        str(asked),
+    )
+    status = machine.status()
+    kept = machine.bytes - status["download_bytes"]
+    report.check(status["state"] == "partial" and kept >= cut, "what was fetched is kept", str(status))
+    index.forget()
+
+    index.ranges = False
+    hold = index.hold = Hold(name, second)
+    done = machine.broken_off(signal.SIGTERM, hold.reached.is_set, "three quarters of torch are there")
+    told = last_line(done.out)
+    stopped = done.code == 130 and told.get("sentence", "").startswith("Stopped.")
+    report.check(stopped, "told to end, as the window's Pause does, it says how to go on", f"{done.code} {told}")
+    asked = wait_for_log(index, name, 1)
+    anew = len(asked) == 1 and asked[0].start >= cut and asked[0].status == 200
+    report.check(anew, "a server without ranges is begun anew", str(asked))
+    index.ranges = True
+    index.forget()
+
+    unpacked_torch = "*.part/env/lib/python3.*/site-packages/torch/lib"
+    done = machine.broken_off(
+        signal.SIGKILL, lambda: any(machine.packs.glob(unpacked_torch)), "torch is being unpacked"
+    )
+    report.check(done.code == -signal.SIGKILL, "killed while it unpacks", str(done.code))
+    asked = wait_for_log(index, name, 1)
+    went_on = len(asked) == 1 and asked[0].start >= second - (1 << 21) and asked[0].status == 206
+    report.check(went_on, "killed or told to end, it goes on where it was", str(asked))
+    report.check(not list(machine.packs.glob("*/pack.json")), "half a pack is none")
+    index.forget()
+
+    done, told = machine.gpu("install", "--kind", wheels.KIND)
+    report.note(told.get("sentence", ""))
+    works = done.code == 0 and "in use from the next start on" in told.get("sentence", "")
+    report.check(works, "then it is installed, tests itself and is used", done.text[-1500:])
+    report.check(not index.log, "without fetching anything more", str(index.log))
+    status = machine.status()
+    whole = (status["state"], status["active"], status.get("reason", "")) == ("installed", True, "")
+    report.check(whole, "kvasir gpu status says so", str(status))
+    pack = Path(status["folder"])
+    left = sorted(path.name for path in machine.packs.iterdir())
+    report.check(left == sorted([pack.name, "active.json", "lock"]), "nothing else is left of it", str(left))
+    report.figure("unpacking and test", f"{done.seconds:.0f} s")
+    size_on_disk = unpacked.installed_size(machine.packs)
+    report.figure("pack", f"{size_on_disk / 1e6:.0f} MB on the disk, {status['disk_bytes'] / 1e6:.0f} MB announced")
+    return pack.name
+
+
+def wait_for_log(index: Index, name: str, count: int) -> list:
+    """The server writes down an answer when it notices that nobody listens any more."""
+    patience = threading.Event()
+    for _ in range(200):
+        if len(index.asked(name)) >= count:
+            break
+        patience.wait(0.05)
+    return index.asked(name)
+
+
+def used(machine: Machine, pack: str, expected: str) -> None:
+    """The commands compute in the pack, and say what the program says."""
+    report = machine.report
+    done = machine.kvasir("doctor")
+    report.note(done.text.strip())
+    report.check(done.code == 0 and pack in done.text, "kvasir doctor runs in the pack", done.text)
+    report.check("Traceback" not in done.text, "without a traceback", done.text)
+    with machine.start("chat", "--temperature", "0", "--prompt", QUESTION) as running:
+        machine.check_files(running.pid, pack, "kvasir chat")
+        done = running.wait(180.0)
+    same_text(machine, done.code, done.out.strip(), expected, "kvasir chat from the pack")
+    report.figure("chat from the pack", f"{done.seconds:.1f} s")
+
+    def over_http(running: Running, address: str, token: str) -> None:
+        body = {"model": "kvasir-guide", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 200}
+        status, reply = ask(running, f"{address}/v1/chat/completions", token, body)
+        report.check(status == 200 and sensible(reply), "it answers over HTTP", f"{status} {reply}")
+        notice = welcome(running, address, token).get("notice", "")
+        report.check(notice == "", "its Welcome has nothing to complain of", notice)
+
+    machine.serve(pack, over_http)
+    off = machine.with_env(KVASIR_GPU_PACK="off")
+    done, said = off.chat()
+    same_text(off, done.code, said, expected, "with KVASIR_GPU_PACK=off the program")
+
+
+def same_text(machine: Machine, code: int, said: str, expected: str, who: str) -> None:
+    same = code == 0 and said == expected
+    machine.report.check(same, f"{who} gives the same answer, letter by letter", f"{code}\n{said}\nnot\n{expected}")
+
+
+def window(machine: Machine, pack: str, picture: Path) -> None:
+    """The window's engine computes in ``pack`` ("": in the program), and answers."""
+    report = machine.report
+    with Screen() as screen, Talk(machine.sandbox, machine.programs, screen) as talk:
+        try:
+            talk.wait_for_window()
+            answered = talk.ask(QUESTION)
+        finally:
+            report.note(f"picture: {screen.picture(picture)}")
+        report.check(sensible(answered.answer.content), "the window answers", answered.answer.content)
+        machine.check_files(talk.running.pid, pack, "the window's engine")
+        done = talk.close()
+        ended = done.code == 0 and not done.left
+        report.check(ended, "window and engine end together", f"{done.code} {done.err[-800:]} {done.left}")
+
+
+def broken(machine: Machine, pack: str, expected: str, picture: Path) -> None:
+    """A library is gone: the program computes by itself and says why."""
+    report = machine.report
+    library = next(machine.packs.glob(f"{pack}/lib/python3.*/site-packages/torch/lib/libtorch_cpu.so"))
+    library.unlink()
+
+    def tells(text: str) -> bool:
+        flat = " ".join(text.split())
+        return library.name in flat and "gpu repair" in flat
+
+    done = machine.kvasir("doctor")
+    report.note(done.text.strip())
+    report.check(done.code == 0 and tells(done.text), "kvasir doctor goes on and names the reason", done.text)
+    done, said = machine.chat()
+    same_text(machine, done.code, said, expected, "kvasir chat beside the broken pack")
+
+    def greeted(running: Running, address: str, token: str) -> None:
+        notice = welcome(running, address, token).get("notice", "")
+        report.note(notice)
+        report.check(tells(notice), "the window is told in its Welcome", notice)
+
+    machine.serve("", greeted)
+    status = machine.status()
+    report.check(status["state"] == "broken" and not status.get("active"), "kvasir gpu status says so", str(status))
+    window(machine, "", picture)
+
+
+def repaired(machine: Machine, pack: str) -> None:
+    report, index = machine.report, machine.index
+    index.forget()
+    done, told = machine.gpu("repair")
+    report.note(told.get("sentence", ""))
+    report.check(
+        done.code == 0 and "Replaced: torch." in told.get("sentence", ""), "repair mends it", done.text[-1500:]
+    )
+    fetched = [entry.name for entry in index.log]
+    report.check(fetched == [machine.torch.name], "and fetches nothing else", str(fetched))
+    report.figure("repair", f"{done.seconds:.0f} s")
+    machine.serve(pack)
+
+
+def moved(machine: Machine, folder: Path, pack: str, expected: str) -> Machine:
+    """The program's folder elsewhere: a pack does not know where it lay."""
+    place = f"{HOME}/anders wö/kvasir"
+    target = machine.sandbox.outside(place)
+    target.parent.mkdir()
+    folder.rename(target)
+    machine = Machine(machine.report, machine.sandbox, place, machine.index, machine.files)
+    with machine.start("chat", "--temperature", "0", "--prompt", QUESTION) as running:
+        machine.check_files(running.pid, pack, "kvasir chat of a moved program")
+        done = running.wait(180.0)
+    same_text(machine, done.code, done.out.strip(), expected, "moved elsewhere it")
+    return machine
+
+
+def on_a_stick(machine: Machine, pack: str) -> None:
+    """A bundle made, the pack removed, and installed from the bundle without a network."""
+    report = machine.report
+    stick = machine.sandbox.outside(f"{HOME}/stick")
+    stick.mkdir()
+    os.chown(stick, UID, UID)
+    out = f"{HOME}/stick/kvasir gpu.tar"
+    done, told = machine.gpu("bundle", "--kind", wheels.KIND, "--out", out)
+    report.note(told.get("sentence", ""))
+    report.check(done.code == 0, "kvasir gpu bundle", done.text[-1500:])
+    report.figure("bundle", f"{machine.sandbox.outside(out).stat().st_size / 1e6:.0f} MB, {done.seconds:.0f} s")
+    done, told = machine.gpu("remove", network=False)
+    left = sorted(path.name for path in machine.packs.iterdir())
+    report.check(done.code == 0 and left == ["lock"], "kvasir gpu remove leaves nothing", f"{told} {left}")
+    machine.serve("")
+    machine.index.forget()
+    done, told = machine.gpu("install", "--from", out, network=False)
+    report.note(told.get("sentence", ""))
+    report.check(done.code == 0, "kvasir gpu install --from FILE works without a network", done.text[-1500:])
+    report.check(not machine.index.log, "and asks nobody", str(machine.index.log))
+    report.figure("install from the bundle", f"{done.seconds:.0f} s")
+    machine.serve(pack)
+
+
+def removed(machine: Machine) -> None:
+    """`kvasir uninstall --purge-gpu` takes the pack and nothing else."""
+    report = machine.report
+    data = machine.sandbox.outside(DATA)
+    before = sorted(path.name for path in data.iterdir())
+    done = machine.kvasir("uninstall", "--yes", "--purge-gpu")
+    report.note(done.text.strip())
+    after = sorted(path.name for path in data.iterdir())
+    report.check(done.code == 0, "kvasir uninstall --yes --purge-gpu ends well", f"{done.code} {done.text}")
+    report.check(
+        after == [name for name in before if name != "gpu"], "the packs are gone and the rest stays", str(after)
+    )
+    machine.serve("")
