@@ -89,9 +89,8 @@ def _amd(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, str
         return "", _none_for(f"{gpu.name} (AMD)", wanted)
     if "rocm" not in lists:
         return "", (
-            f"{gpu.name} ({gpu.target}) is not used: this Kvasir comes without the list of a pack for AMD GPUs, for "
-            "PyTorch's index for ROCm could not be reached when it was made. `python packaging/lock_gpu.py rocm` makes "
-            "the list where it can; KVASIR_GPU_LISTS names its folder."
+            f"{gpu.name} ({gpu.target}) cannot be used: this version of Kvasir comes without a pack for AMD GPUs. "
+            "The processor computes; a newer Kvasir may bring one."
         )
     if gpu.target not in lists["rocm"].targets:
         return "", f"{gpu.name} ({gpu.target}) is none of the AMD GPUs that this pack has machine code for."

@@ -140,8 +140,9 @@ def lock(wait: float | None = None) -> Iterator[int]:
 
     Raises :class:`PackFailed` if another process holds it for more than ``wait`` seconds.
     """
+    config.data_folder()  # made for the user alone: chats come to lie there
     folder = config.packs_folder()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)
     with (folder / "lock").open("a+b") as file:
         deadline = time.monotonic() + (LOCK_WAIT if wait is None else wait)
         while not _try_lock(file.fileno()):
