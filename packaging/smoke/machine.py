@@ -26,6 +26,8 @@ HOME = "/home/u"
 DATA = f"{HOME}/.local/share/kvasir"
 LISTS, LOW_LISTS = f"{HOME}/lists", f"{HOME}/lists that promise too much"
 HOSTILE = f"{HOME}/hostile"
+NOTHING = {"state": "none", "kind": "", "active": False, "reason": "", "download_bytes": 0}
+"""Of ``kvasir gpu status --json``, where nothing else is said."""
 INSTALL_S = 400.0
 POLL_S = 0.02
 
@@ -115,7 +117,8 @@ class Machine:
         return done, last_line(done.out)
 
     def status(self) -> dict:
-        return self.gpu("status", network=False)[1]
+        """What ``kvasir gpu status`` says, with what it leaves out."""
+        return {**NOTHING, **self.gpu("status", network=False)[1]}
 
     def chat(self) -> tuple[Done, str]:
         """The answer to one question, the likeliest token each time."""
