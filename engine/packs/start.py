@@ -190,7 +190,8 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
         )
     if damaged:
         raise NotUsed(
-            f"The GPU pack is not used: its file {damaged} is missing or damaged. `kvasir gpu repair` fetches it again."
+            f"The GPU pack is not used: its file {Path(damaged).name} is missing or damaged. "
+            "`kvasir gpu repair` fetches it again."
         )
     if not installation.python().is_file():
         raise NotUsed(f"The interpreter {installation.python()} is missing. Install Kvasir again.")

@@ -206,7 +206,7 @@ def used(machine: Machine, pack: str, expected: str) -> None:
     report.check(done.code == 0 and pack in done.text, "kvasir doctor runs in the pack", done.text)
     report.check("Traceback" not in done.text, "without a traceback", done.text)
     with machine.start("chat", "--temperature", "0", "--prompt", QUESTION) as running:
-        machine.check_files(running.pid, pack, "kvasir chat")
+        machine.check_files(running, pack, "kvasir chat")
         done = running.wait(180.0)
     same_text(machine, done.code, done.out.strip(), expected, "kvasir chat from the pack")
     report.figure("chat from the pack", f"{done.seconds:.1f} s")
@@ -239,21 +239,30 @@ def window(machine: Machine, pack: str, picture: Path) -> None:
         finally:
             report.note(f"picture: {screen.picture(picture)}")
         report.check(sensible(answered.answer.content), "the window answers", answered.answer.content)
-        machine.check_files(talk.running.pid, pack, "the window's engine")
+        machine.check_files(talk.running, pack, "the window's engine")
         done = talk.close()
         ended = done.code == 0 and not done.left
         report.check(ended, "window and engine end together", f"{done.code} {done.err[-800:]} {done.left}")
 
 
 def broken(machine: Machine, pack: str, expected: str, picture: Path) -> None:
-    """A library is gone: the program computes by itself and says why."""
+    """A file of torch's is gone, then a library: the program computes by itself and says why."""
     report = machine.report
-    library = next(machine.packs.glob(f"{pack}/lib/python3.*/site-packages/torch/lib/libtorch_cpu.so"))
-    library.unlink()
+    torch = next(machine.packs.glob(f"{pack}/lib/python3.*/site-packages/torch"))
+    library = torch / "lib" / "libtorch_cpu.so"
 
-    def tells(text: str) -> bool:
-        flat = " ".join(text.split())
-        return library.name in flat and "gpu repair" in flat
+    def tells(text: str, what: str = library.name) -> bool:
+        flat = "".join(text.split())  # a table breaks lines inside of words
+        return what in flat and "`kvasirgpurepair`" in flat
+
+    (torch / "version.py").rename(torch / "version.py.gone")
+    done = machine.kvasir("doctor")
+    told = done.code == 0 and tells(done.text, "torch.version")
+    report.check(told, "without a module of torch's, kvasir doctor goes on and says why", done.text)
+    done, said = machine.chat()
+    same_text(machine, done.code, said, expected, "kvasir chat beside a torch that cannot be loaded")
+    (torch / "version.py.gone").rename(torch / "version.py")
+    library.unlink()
 
     done = machine.kvasir("doctor")
     report.note(done.text.strip())
@@ -294,7 +303,7 @@ def moved(machine: Machine, folder: Path, pack: str, expected: str) -> Machine:
     folder.rename(target)
     machine = Machine(machine.report, machine.sandbox, place, machine.index, machine.files)
     with machine.start("chat", "--temperature", "0", "--prompt", QUESTION) as running:
-        machine.check_files(running.pid, pack, "kvasir chat of a moved program")
+        machine.check_files(running, pack, "kvasir chat of a moved program")
         done = running.wait(180.0)
     same_text(machine, done.code, done.out.strip(), expected, "moved elsewhere it")
     return machine

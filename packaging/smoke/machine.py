@@ -133,7 +133,7 @@ class Machine:
                 if not running.alive or time.monotonic() > until:
                     raise RuntimeError(f"it did not come to where {what}: {running.out[-2000:]}{running.err[-2000:]}")
                 time.sleep(POLL_S)
-            os.kill(processes.family(running.pid)[1], number)
+            os.kill(processes.family(first(running))[1], number)
             if self.index.hold:
                 self.index.hold.released.set()
                 self.index.hold = None
@@ -141,9 +141,9 @@ class Machine:
 
     # --- engines ---------------------------------------------------------------------------------------------------
 
-    def check_files(self, pid: int, pack: str, what: str) -> None:
-        """Of the process that computes below ``pid``: whose Python and whose torch; ``pack`` "" is the program's."""
-        engine, files = processes.wait_for_torch(pid, INSTALL_S)
+    def check_files(self, running: Running, pack: str, what: str) -> None:
+        """Of the process in it that computes: whose Python and whose torch; ``pack`` "" is the program's."""
+        engine, files = processes.wait_for_torch(first(running), INSTALL_S)
         command = processes.command(engine)
         torch = sorted(file for file in files if "/torch/lib/" in file)
         inside = sorted(file for file in files if "/_internal/" in file and "/_internal/engine/" not in file)
@@ -163,7 +163,7 @@ class Machine:
         """``kvasir serve``, looked into; ``ask`` is given it, its address and its token."""
         with self.start("serve", "--port", "0") as running:
             address, file = wait_for_address(running)
-            self.check_files(running.pid, pack, "kvasir serve")
+            self.check_files(running, pack, "kvasir serve")
             if ask:
                 ask(running, address, running.file(self.sandbox.root, file).read_text().strip())
             running.send(signal.SIGTERM)
@@ -171,6 +171,17 @@ class Machine:
             self.report.check(
                 done.code == 0 and not done.left, "SIGTERM ends it and all of it", f"{done.code} {done.left}"
             )
+
+
+def first(running: Running) -> int:
+    """Process 1 of what has just been started. Raises RuntimeError where it ends before."""
+    while True:
+        try:
+            return running.pid
+        except RuntimeError:
+            if not running.alive:
+                raise
+            time.sleep(POLL_S)
 
 
 def welcome(running: Running, address: str, token: str) -> dict:
