@@ -147,7 +147,8 @@ class Machine:
         command = processes.command(engine)
         torch = sorted(file for file in files if "/torch/lib/" in file)
         inside = sorted(file for file in files if "/_internal/" in file and "/_internal/engine/" not in file)
-        self.report.note(f"{what}: {' '.join(command)}\n" + "\n".join(torch))
+        folders = sorted({file.rpartition("/")[0] for file in torch})
+        self.report.note(f"{what}: {' '.join(command)}\n{len(torch)} libraries of torch, from {', '.join(folders)}")
         if not pack:
             here = not any("/gpu/" in file for file in files) and any("/_internal/torch/" in file for file in torch)
             self.report.check(here, f"{what} computes in the program itself, with nothing of a pack", str(torch))
