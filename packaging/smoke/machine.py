@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from smoke import processes, wheels
 from smoke.dialogue import QUESTION
@@ -28,7 +29,7 @@ LISTS, LOW_LISTS = f"{HOME}/lists", f"{HOME}/lists that promise too much"
 HOSTILE = f"{HOME}/hostile"
 NOTHING = {"state": "none", "kind": "", "active": False, "reason": "", "download_bytes": 0}
 """Of ``kvasir gpu status --json``, where nothing else is said."""
-INSTALL_S = 400.0
+INSTALL_S, ENGINE_S = 400.0, 180.0
 POLL_S = 0.02
 
 
@@ -72,6 +73,14 @@ def _owned() -> list[str]:
 
 
 @dataclass(frozen=True)
+class Connected(Sandbox):
+    """In the network of this program, whatever it is."""
+
+    def start(self, command: Sequence[str], **options: Any) -> Running:
+        return super().start(command, **{**options, "network": True})
+
+
+@dataclass(frozen=True)
 class Machine:
     """``folder``: of the programs, as seen inside."""
 
@@ -87,6 +96,12 @@ class Machine:
 
     def with_env(self, **values: str) -> Machine:
         return replace(self, sandbox=self.sandbox.with_env(**values))
+
+    @property
+    def connected(self) -> Sandbox:
+        """Where the index can be reached."""
+        here = self.sandbox
+        return Connected(here.root, here.user, here.home, here.host, here.binds, here.env)
 
     @property
     def torch(self) -> Path:
@@ -143,7 +158,8 @@ class Machine:
 
     def check_files(self, running: Running, pack: str, what: str) -> None:
         """Of the process in it that computes: whose Python and whose torch; ``pack`` "" is the program's."""
-        engine, files = processes.wait_for_torch(first(running), INSTALL_S)
+        place = f"/gpu/{pack}/" if pack else "/_internal/"
+        engine, files = processes.wait_for_torch(first(running), ENGINE_S, place)
         command = processes.command(engine)
         torch = sorted(file for file in files if "/torch/lib/" in file)
         inside = sorted(file for file in files if "/_internal/" in file and "/_internal/engine/" not in file)
