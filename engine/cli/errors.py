@@ -51,7 +51,7 @@ def sentence_of(error: Exception) -> str:
     if type(error).__module__.startswith("engine."):
         return str(error)
     if isinstance(error, ImportError):
-        return f"A part is missing ({error}). Install Kvasir again: pip install kvasir."
+        return f"A part is missing ({error}). {_mend()}"
     if isinstance(error, OSError) and error.filename:
         return (
             f"{error.filename} cannot be used ({error.strerror}). Check that it is there and that you may write to it."
@@ -59,3 +59,12 @@ def sentence_of(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"The system refused to go on: {error.strerror}. Remove the cause and try again."
     return f"Something failed that should not ({type(error).__name__}: {error}). Set KVASIR_DEBUG=1 to see where."
+
+
+def _mend() -> str:
+    """What brings a missing part back, by where this runs."""
+    from engine import installation
+
+    if installation.pack() is not None:
+        return "`kvasir gpu repair` fetches it again."
+    return "Install Kvasir again." if installation.packaged() else "Install Kvasir again: pip install kvasir."

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 from engine import folders, installation
 from engine.packs import marker
 from engine.packs.fingerprint import fingerprint, installed_version
-from engine.packs.launch import SELF_TEST, site_packages
+from engine.packs.launch import BACK, FAILED, SELF_TEST, site_packages
 
 COMMANDS = frozenset({"serve", "chat", "doctor", "bench", "models", "train-heads"})
 """Those that compute."""
@@ -99,6 +99,8 @@ def chosen(packs: Path) -> tuple[Path, dict[str, Any]] | None:
         return None
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         raise NotUsed(f"The GPU pack is not used because {SWITCH}={os.environ[SWITCH]} is set.")
+    if failed := os.environ.pop(FAILED, ""):
+        raise NotUsed(failed)  # launch.py has come back
     pack = _pack_of(packs, active)
     if marker.deaths(packs) >= marker.MAX_DEATHS:
         raise NotUsed(
@@ -196,7 +198,8 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
         )
     if damaged:
         raise NotUsed(
-            f"The GPU pack is not used: its file {damaged} is missing or damaged. `kvasir gpu repair` fetches it again."
+            f"The GPU pack is not used: its file {Path(damaged).name} is missing or damaged. "
+            "`kvasir gpu repair` fetches it again."
         )
     if not installation.python().is_file():
         raise NotUsed(f"The interpreter {installation.python()} is missing. Install Kvasir again.")
@@ -241,6 +244,8 @@ def _say(sentence: str) -> None:
 def _go_on(command: list[str]) -> NoReturn:
     """Standard input and output are handed on as they are. Raises OSError."""
     inner = environment(os.environ)
+    if installation.packaged():  # a checkout's own start may need variables that the pack does not get
+        inner[BACK] = json.dumps(installation.engine_command())
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if os.name == "posix":

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from smoke import processes, wheels
 from smoke.dialogue import QUESTION
@@ -26,7 +27,9 @@ HOME = "/home/u"
 DATA = f"{HOME}/.local/share/kvasir"
 LISTS, LOW_LISTS = f"{HOME}/lists", f"{HOME}/lists that promise too much"
 HOSTILE = f"{HOME}/hostile"
-INSTALL_S = 400.0
+NOTHING = {"state": "none", "kind": "", "active": False, "reason": "", "download_bytes": 0}
+"""Of ``kvasir gpu status --json``, where nothing else is said."""
+INSTALL_S, ENGINE_S = 400.0, 180.0
 POLL_S = 0.02
 
 
@@ -70,6 +73,14 @@ def _owned() -> list[str]:
 
 
 @dataclass(frozen=True)
+class Connected(Sandbox):
+    """In the network of this program, whatever it is."""
+
+    def start(self, command: Sequence[str], **options: Any) -> Running:
+        return super().start(command, **{**options, "network": True})
+
+
+@dataclass(frozen=True)
 class Machine:
     """``folder``: of the programs, as seen inside."""
 
@@ -85,6 +96,12 @@ class Machine:
 
     def with_env(self, **values: str) -> Machine:
         return replace(self, sandbox=self.sandbox.with_env(**values))
+
+    @property
+    def connected(self) -> Sandbox:
+        """Where the index can be reached."""
+        here = self.sandbox
+        return Connected(here.root, here.user, here.home, here.host, here.binds, here.env)
 
     @property
     def torch(self) -> Path:
@@ -115,7 +132,8 @@ class Machine:
         return done, last_line(done.out)
 
     def status(self) -> dict:
-        return self.gpu("status", network=False)[1]
+        """What ``kvasir gpu status`` says, with what it leaves out."""
+        return {**NOTHING, **self.gpu("status", network=False)[1]}
 
     def chat(self) -> tuple[Done, str]:
         """The answer to one question, the likeliest token each time."""
@@ -130,7 +148,7 @@ class Machine:
                 if not running.alive or time.monotonic() > until:
                     raise RuntimeError(f"it did not come to where {what}: {running.out[-2000:]}{running.err[-2000:]}")
                 time.sleep(POLL_S)
-            os.kill(processes.family(running.pid)[1], number)
+            os.kill(processes.family(first(running))[1], number)
             if self.index.hold:
                 self.index.hold.released.set()
                 self.index.hold = None
@@ -138,13 +156,15 @@ class Machine:
 
     # --- engines ---------------------------------------------------------------------------------------------------
 
-    def check_files(self, pid: int, pack: str, what: str) -> None:
-        """Of the process that computes below ``pid``: whose Python and whose torch; ``pack`` "" is the program's."""
-        engine, files = processes.wait_for_torch(pid, INSTALL_S)
+    def check_files(self, running: Running, pack: str, what: str) -> None:
+        """Of the process in it that computes: whose Python and whose torch; ``pack`` "" is the program's."""
+        place = f"/gpu/{pack}/" if pack else "/_internal/"
+        engine, files = processes.wait_for_torch(first(running), ENGINE_S, place)
         command = processes.command(engine)
         torch = sorted(file for file in files if "/torch/lib/" in file)
         inside = sorted(file for file in files if "/_internal/" in file and "/_internal/engine/" not in file)
-        self.report.note(f"{what}: {' '.join(command)}\n" + "\n".join(torch))
+        folders = sorted({file.rpartition("/")[0] for file in torch})
+        self.report.note(f"{what}: {' '.join(command)}\n{len(torch)} libraries of torch, from {', '.join(folders)}")
         if not pack:
             here = not any("/gpu/" in file for file in files) and any("/_internal/torch/" in file for file in torch)
             self.report.check(here, f"{what} computes in the program itself, with nothing of a pack", str(torch))
@@ -160,7 +180,7 @@ class Machine:
         """``kvasir serve``, looked into; ``ask`` is given it, its address and its token."""
         with self.start("serve", "--port", "0") as running:
             address, file = wait_for_address(running)
-            self.check_files(running.pid, pack, "kvasir serve")
+            self.check_files(running, pack, "kvasir serve")
             if ask:
                 ask(running, address, running.file(self.sandbox.root, file).read_text().strip())
             running.send(signal.SIGTERM)
@@ -168,6 +188,17 @@ class Machine:
             self.report.check(
                 done.code == 0 and not done.left, "SIGTERM ends it and all of it", f"{done.code} {done.left}"
             )
+
+
+def first(running: Running) -> int:
+    """Process 1 of what has just been started. Raises RuntimeError where it ends before."""
+    while True:
+        try:
+            return running.pid
+        except RuntimeError:
+            if not running.alive:
+                raise
+            time.sleep(POLL_S)
 
 
 def welcome(running: Running, address: str, token: str) -> dict:

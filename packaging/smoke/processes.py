@@ -36,8 +36,10 @@ def mapped(pid: int) -> set[str]:
     return {parts[5] for parts in fields if len(parts) == 6 and parts[5].startswith("/")}
 
 
-def wait_for_torch(pid: int, timeout: float) -> tuple[int, set[str]]:
-    """The process below ``pid`` that has torch's largest library in memory, and its files. Raises TimeoutError."""
+def wait_for_torch(pid: int, timeout: float, place: str = "") -> tuple[int, set[str]]:
+    """The process below ``pid`` that has torch's largest library in memory, and its files. ``place``: is in the path
+    of that library. Raises TimeoutError.
+    """
     until = time.monotonic() + timeout
     while time.monotonic() < until:
         for each in family(pid):
@@ -45,7 +47,7 @@ def wait_for_torch(pid: int, timeout: float) -> tuple[int, set[str]]:
                 files = mapped(each)
             except OSError:
                 continue
-            if any(file.endswith("/libtorch_cpu.so") for file in files):
+            if any(file.endswith("/libtorch_cpu.so") and place in file for file in files):
                 return each, files
         time.sleep(POLL_S)
     raise TimeoutError(f"no process with torch within {timeout:.0f} s: {[command(each) for each in family(pid)]}")

@@ -14,7 +14,7 @@ from packfolder import LOCK, PYTHON, make_pack
 
 from engine import config, installation
 from engine.packs import fingerprint as fingerprints
-from engine.packs import marker, start
+from engine.packs import launch, marker, start
 
 
 class WentOnError(Exception):
@@ -100,6 +100,14 @@ def test_a_users_no(packs, went, monkeypatch):
     make_pack(packs)
     monkeypatch.setenv(start.SWITCH, "off")
     assert "KVASIR_GPU_PACK=off" in str(reason_of("chat"))
+
+
+def test_a_pack_that_has_failed_says_why_once(packs, went, monkeypatch):
+    make_pack(packs)
+    monkeypatch.setenv(launch.FAILED, "It cannot be loaded.")
+    assert reason_of("chat") == "It cannot be loaded."
+    with pytest.raises(WentOnError):
+        start.redirect(["kvasir", "chat"])
 
 
 def test_packs_that_do_not_fit_are_not_used(packs, went, monkeypatch):
