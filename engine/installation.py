@@ -12,7 +12,9 @@ A packaged Kvasir is one folder::
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 WINDOWS = sys.platform == "win32"
@@ -87,3 +89,21 @@ def uv() -> Path | None:
 def sources() -> Path:
     """The folder that holds engine/ and assets/."""
     return Path(__file__).resolve().parent.parent
+
+
+def without_own_libraries(variables: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables for programs that are not of this folder: its libraries are not theirs.
+
+    The loader of a packaged program puts its folder before the user's LD_LIBRARY_PATH and keeps that in another
+    variable. Where one of the programs has started another, that is no longer the user's: it names the folder too.
+    """
+    others, folder = dict(variables), program_folder()
+    for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBPATH"):
+        value = others.pop(name, None)
+        value = others.pop(f"{name}_ORIG", value)
+        places = value.split(os.pathsep) if value else []
+        if folder is not None:
+            places = [place for place in places if not Path(os.path.realpath(place)).is_relative_to(folder)]
+        if places:
+            others[name] = os.pathsep.join(places)
+    return others

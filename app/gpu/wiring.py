@@ -161,7 +161,7 @@ class GpuWiring(QObject):
     def _aside(self, act: Callable[[], None]) -> None:
         """Change a pack that the engine runs from: the engine goes on without it first."""
         status = self._packs.status
-        if status is not None and status.active and not self._cpu:
+        if status is not None and (status.active or status.former) and not self._cpu:
             self._start_engine(WITHOUT_PACK, act)
         else:
             act()

@@ -159,9 +159,10 @@ def facts(status: PackStatus) -> str:
 
 
 def _short_of_space(status: PackStatus) -> str:
-    if not status.disk_bytes or status.free_bytes >= status.disk_bytes:
+    needed = max(status.needed_bytes, status.disk_bytes)
+    if status.free_bytes >= needed:
         return ""
-    return f"It needs {size(status.disk_bytes)}, and {size(status.free_bytes)} are free. Make room, then look again."
+    return f"It needs {size(needed)}, and {size(status.free_bytes)} are free. Make room, then look again."
 
 
 def _space(status: PackStatus) -> str:
@@ -250,7 +251,7 @@ def _paused(s: Situation) -> Content:
 
 
 def _unused(s: Situation, status: PackStatus) -> Content | None:
-    reason = s.notice or status.reason
+    reason = s.notice or status.reason or status.refused
     if not reason:
         return None
     there = status.state == "installed"
@@ -269,7 +270,7 @@ def _state(s: Situation, status: PackStatus) -> Content:
     if status.state == "installed":
         if status.active and not s.cpu:
             return Content("", "In use", facts(status), buttons=(repair, remove))
-        caption = s.notice or status.reason or facts(status)
+        caption = s.notice or status.reason or status.refused or facts(status)
         return Content("", "Installed, not in use", caption, buttons=(test, repair, remove))
     if status.state == "broken":
         return Content("", "Does not work", s.notice or status.reason or facts(status), "bad", buttons=(repair, remove))
@@ -281,4 +282,7 @@ def _state(s: Situation, status: PackStatus) -> Content:
     install = Button("install", "Go on" if status.state == "partial" else "Install", why_not=_short_of_space(status))
     if status.state == "partial":
         return Content("", "Not complete", caption, buttons=(install, file, remove))
+    if status.former:
+        caption = f"A pack of an earlier version is in use. That of this version: {caption}"
+        return Content("", "There is a newer one", caption, buttons=(install, file, remove))
     return Content("", "Not installed", caption, buttons=(install, file))

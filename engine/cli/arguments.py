@@ -16,6 +16,12 @@ if TYPE_CHECKING:
 
     Device = Literal["auto", "cpu", "cuda"]
 
+QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
+DRAFT_HELP = (
+    "A draft model, or Medusa or EAGLE heads, to guess ahead (a name or a path; the bundled model brings its own, "
+    "'none' for no draft model)."
+)
+
 
 def shapes_of(names: str | None) -> list[Shape] | None:
     from engine.bench.shapes import SHAPES

@@ -15,7 +15,7 @@ import sys
 from pathlib import Path, PurePosixPath
 
 from engine.cli.errors import CommandFailed
-from engine.installation import packaged, program_folder
+from engine.installation import program_folder, without_own_libraries
 
 ENTRY = PurePosixPath("applications/kvasir.desktop")
 FILES, FOLDER = "X-Kvasir-Files", "X-Kvasir-Folder"
@@ -150,17 +150,6 @@ def _unescaped(value: str) -> str:
     return re.sub(r"\\([sntr\\])", lambda match: codes[match[1]], value)
 
 
-def system_environment() -> dict[str, str]:
-    """For the system's programs: without the libraries that a packaged program puts before theirs."""
-    environment = dict(os.environ)
-    original = environment.pop("LD_LIBRARY_PATH_ORIG", None)
-    if original is not None:
-        environment["LD_LIBRARY_PATH"] = original
-    elif packaged():
-        environment.pop("LD_LIBRARY_PATH", None)
-    return environment
-
-
 def of_a_package(folder: Path) -> bool:
     """Whether the system's package manager put the program there."""
     return folder.is_relative_to("/usr") and not folder.is_relative_to("/usr/local")
@@ -206,10 +195,11 @@ def _tell_desktop(home: Path) -> None:
     commands = [["update-desktop-database", "-q", str(home / "applications")]]
     if (home / "mime" / "packages").is_dir():
         commands.append(["update-mime-database", str(home / "mime")])
+    variables = without_own_libraries(os.environ)
     for command in commands:
         if shutil.which(command[0]) is not None:
             with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-                subprocess.run(command, env=system_environment(), capture_output=True, timeout=60, check=False)
+                subprocess.run(command, env=variables, capture_output=True, timeout=60, check=False)
     with contextlib.suppress(OSError):
         os.utime(home / "icons" / "hicolor")  # icon caches are told stale by it
 

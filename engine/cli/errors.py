@@ -28,7 +28,7 @@ def report_errors() -> Iterator[None]:
     except Exception as error:
         if os.environ.get("KVASIR_DEBUG"):
             raise
-        print(f"kvasir: {_sentence(error)}", file=sys.stderr)
+        print(f"kvasir: {sentence_of(error)}", file=sys.stderr)
         sys.exit(1)
 
 
@@ -46,12 +46,12 @@ def importing() -> Iterator[None]:
         yield
 
 
-def _sentence(error: Exception) -> str:
+def sentence_of(error: Exception) -> str:
     """The message of an error meant for people; anything else is a fault of Kvasir's and said to be one."""
     if type(error).__module__.startswith("engine."):
         return str(error)
     if isinstance(error, ImportError):
-        return f"A part is missing ({error}). Install Kvasir again: pip install kvasir."
+        return f"A part is missing ({error}). {_mend()}"
     if isinstance(error, OSError) and error.filename:
         return (
             f"{error.filename} cannot be used ({error.strerror}). Check that it is there and that you may write to it."
@@ -59,3 +59,12 @@ def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"The system refused to go on: {error.strerror}. Remove the cause and try again."
     return f"Something failed that should not ({type(error).__name__}: {error}). Set KVASIR_DEBUG=1 to see where."
+
+
+def _mend() -> str:
+    """What brings a missing part back, by where this runs."""
+    from engine import installation
+
+    if installation.pack() is not None:
+        return "`kvasir gpu repair` fetches it again."
+    return "Install Kvasir again." if installation.packaged() else "Install Kvasir again: pip install kvasir."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.errors import report_errors
+from engine.cli.errors import report_errors, sentence_of
 
 if TYPE_CHECKING:
     from engine.protocol.gpu import PackProgress, PackReport, PackStatus
@@ -27,9 +28,9 @@ Report = Callable[["PackProgress"], None]
 def status(json: Json = False) -> None:
     """What pack fits this machine, and what is installed."""
     with report_errors():
-        from engine.packs import gpus, manager
+        from engine.packs import gpus, standing
 
-        told = manager.status(gpus.probe())
+        told = standing.status(gpus.probe())
         if json:
             _line(told)
         else:
@@ -46,27 +47,27 @@ def install(
 ) -> None:
     """Fetch, make and test the pack. Ctrl-C stops; the same command goes on."""
     with _changing(json) as (report, done):
-        from engine.packs import gpus, manager
+        from engine.packs import gpus, manager, standing
 
-        done(manager.install(manager.select(gpus.probe(), kind), report, source))
+        done(manager.install(standing.select(gpus.probe(), kind, source=source), report, source))
 
 
 @gpu.command()
 def repair(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "", json: Json = False) -> None:
     """Look at every file of the pack, fetch again what is damaged, and test it."""
     with _changing(json) as (report, done):
-        from engine.packs import gpus, manager
+        from engine.packs import gpus, manager, standing
 
-        done(manager.install(manager.select(gpus.probe(), kind), report))
+        done(manager.install(standing.select(gpus.probe(), kind), report))
 
 
 @gpu.command()
 def check(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "", json: Json = False) -> None:
     """Look at every file of the pack and test it; from then on it is used if it passes."""
     with _changing(json) as (report, done):
-        from engine.packs import gpus, manager
+        from engine.packs import gpus, manager, standing
 
-        done(manager.check(manager.select(gpus.probe(), kind), report))
+        done(manager.check(standing.select(gpus.probe(), kind), report))
 
 
 @gpu.command()
@@ -91,9 +92,9 @@ def bundle(
 ) -> None:
     """Put all that a pack needs into one file, for a machine without a network."""
     with _changing(json) as (report, done):
-        from engine.packs import gpus, manager
+        from engine.packs import gpus, manager, standing
 
-        pack = manager.select([] if kind else gpus.probe(), kind, any_machine=True)
+        pack = standing.select([] if kind else gpus.probe(), kind, any_machine=True)
         done(manager.make_bundle(pack, out, report))
 
 
@@ -103,7 +104,6 @@ def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
 
     SIGTERM, which the window sends, stops as Ctrl-C does.
     """
-    from engine.packs.lists import PackFailed
     from engine.protocol.gpu import PackResult
 
     def stop(signum: int, frame: object) -> None:
@@ -120,11 +120,6 @@ def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
         with report_errors(), _reporting(json) as report:
             try:
                 yield report, done
-            except PackFailed as failure:
-                if not json:
-                    raise
-                _line(PackResult(False, str(failure)))
-                raise typer.Exit(1) from None
             except KeyboardInterrupt:
                 said = "Stopped. What was fetched is kept: the same command goes on from there."
                 if json:
@@ -132,6 +127,13 @@ def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
                 else:
                     print(f"kvasir: {said}", file=sys.stderr)
                 raise typer.Exit(130) from None
+            except Exception as error:
+                if not json or isinstance(error, (typer.Exit, BrokenPipeError)):
+                    raise
+                _line(PackResult(False, sentence_of(error)))
+                if os.environ.get("KVASIR_DEBUG"):
+                    raise
+                raise typer.Exit(1) from None
     finally:
         signal.signal(signal.SIGTERM, before)
 
@@ -175,7 +177,7 @@ def _show(told: PackStatus) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from engine.packs.download import gigabytes
+    from engine.packs.room import gigabytes
 
     states = {
         "none": "not installed: `kvasir gpu install`",
@@ -194,6 +196,8 @@ def _show(told: PackStatus) -> None:
         facts.append(("folder", told.folder))
     if told.reason:
         facts.append(("not used", told.reason))
+    if told.former:
+        facts.append(("in use", f"{told.former}, a pack of another version, until this one is installed"))
     facts += [("not needed any more", f"{path}: `kvasir gpu remove {Path(path).name}`") for path in told.others]
     table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column()

@@ -9,18 +9,19 @@ from typing import Annotated, cast
 import typer
 
 from engine.cli.arguments import (
+    DRAFT_HELP,
+    QUANTISE_HELP,
     device_of,
     draft_of,
     dtype_of,
-    formats_of,
     path_or_name_of,
-    programs_of,
     quantise_of,
-    shapes_of,
     switches_of,
 )
+from engine.cli.care import desktop, uninstall
 from engine.cli.errors import importing, report_errors
 from engine.cli.gpu import gpu
+from engine.cli.measure import bench
 from engine.cli.streams import prepare_streams
 from engine.packs import start as packs
 
@@ -34,12 +35,7 @@ app = typer.Typer(
 )
 
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
-QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
-DRAFT_HELP = (
-    "A draft model, or Medusa or EAGLE heads, to guess ahead (a name or a path; the bundled model brings its own, "
-    "'none' for no draft model)."
-)
 
 
 @app.callback(invoke_without_command=True)
@@ -251,125 +247,9 @@ def train_heads(
         raise typer.Exit(run_train_heads(plan))
 
 
-@app.command()
-def bench(
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation.",
-            show_default=False,
-        ),
-    ] = None,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every program measured.")] = None,
-    model: Annotated[Path | None, typer.Option(help="Measure the switches on this model folder instead.")] = None,
-    switches: Annotated[bool, typer.Option(help="Measure each switch on and off.")] = True,
-    shapes: Annotated[
-        str | None,
-        typer.Option(help="Llama shapes to measure: 1b, 8b, 1b,8b or none. 1b on a CPU, both on a GPU if left out."),
-    ] = None,
-    programs: Annotated[
-        str | None, typer.Option(help="Programs to compare on each shape; all that are installed if left out.")
-    ] = None,
-    tokens: Annotated[int | None, typer.Option(min=8, help="Tokens written in each measurement.")] = None,
-    formats: Annotated[
-        str | None,
-        typer.Option(help="Measure the shapes in these formats instead: all, or such as gptq,nf4,q4_k,bf16-nf4."),
-    ] = None,
-    quantise: Annotated[str, typer.Option(help=f"For --model. {QUANTISE_HELP}")] = "none",
-    cache: Annotated[
-        bool,
-        typer.Option(
-            "--cache", help="Measure the parts of the cache on chats and prompts that share text, and no more."
-        ),
-    ] = False,
-    cost: Annotated[
-        bool,
-        typer.Option("--cost", help="Measure what approximations of the cache cost in quality, and no more."),
-    ] = False,
-    speculation: Annotated[
-        bool,
-        typer.Option("--speculation", help="Measure every way to guess ahead beside plain decoding, and no more."),
-    ] = False,
-    draft: Annotated[str | None, typer.Option(help=f"For --speculation. {DRAFT_HELP}", show_default=False)] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
-) -> None:
-    """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
-    with report_errors():
-        from engine.bench.run import run
-
-        alone = cache or cost or speculation
-        run(
-            switches=switches and formats is None and not alone,
-            shapes=[] if alone and shapes is None else shapes_of(shapes),
-            programs=programs_of(programs),
-            rounds=rounds or (2 if cache else 3 if speculation else 5),
-            threads=threads,
-            model=model,
-            json_file=json_file,
-            tokens=tokens,
-            formats=formats_of(formats),
-            quantise=quantise_of(quantise),
-            cache=cache,
-            cost=cost,
-            speculation=speculation,
-            draft=draft_of(draft),
-        )
-
-
-desktop = typer.Typer(help="The menu entry of a Kvasir that was unpacked anywhere.", rich_markup_mode=None)
+app.command()(bench)
 app.add_typer(desktop, name="desktop")
-
-
-@desktop.callback()
-def _desktop() -> None:
-    """The menu entry of a Kvasir that was unpacked anywhere."""
-
-
-@desktop.command("install")
-def desktop_install() -> None:
-    """Put Kvasir into your menu, with its icons and the file type of models. Again after its folder was moved."""
-    with report_errors():
-        from engine.cli.desktop import run_install
-
-        raise typer.Exit(run_install())
-
-
-@desktop.command("remove")
-def desktop_remove() -> None:
-    """Take it out again."""
-    with report_errors():
-        from engine.cli.desktop import run_remove
-
-        raise typer.Exit(run_remove())
-
-
-@app.command()
-def uninstall(
-    settings: Annotated[bool, typer.Option("--purge-settings", help="Delete the settings.")] = False,
-    chats: Annotated[bool, typer.Option("--purge-chats", help="Delete all chats.")] = False,
-    models: Annotated[bool, typer.Option("--purge-models", help="Delete the models in Kvasir's folder.")] = False,
-    heads: Annotated[bool, typer.Option("--purge-heads", help="Delete heads that were trained.")] = False,
-    gpu: Annotated[bool, typer.Option("--purge-gpu", help="Delete the GPU packs.")] = False,
-    caches: Annotated[bool, typer.Option("--purge-caches", help="Delete quantised weights and saved chats.")] = False,
-    logs: Annotated[bool, typer.Option("--purge-logs", help="Delete the logs.")] = False,
-    program: Annotated[
-        bool, typer.Option("--purge-program", help="Delete an unpacked program's folder and its menu entry.")
-    ] = False,
-    everything: Annotated[bool, typer.Option("--purge-all", help="All of these.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing, and keep what is not named.")] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object; ask nothing, and delete only with --yes.")
-    ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what there is.")] = False,
-) -> None:
-    """List what Kvasir keeps on this computer, ask what of it shall go, and remove the program. Keeps by default."""
-    with report_errors():
-        from engine.cli.uninstall import KEYS, run_uninstall
-
-        named = (settings, chats, models, heads, gpu, caches, logs, program)
-        purge = {key for key, chosen in zip(KEYS, named, strict=True) if chosen or everything}
-        raise typer.Exit(run_uninstall(purge, yes, as_json, dry_run))
+app.command()(uninstall)
 
 
 @app.command("run-module", hidden=True, context_settings={"allow_extra_args": True, "ignore_unknown_options": True})

@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from engine.cli import desktop
 from engine.cli.inventory import remove, size_of
-from engine.installation import WINDOWS, program_folder
+from engine.installation import WINDOWS, program_folder, without_own_libraries
 
 Kind = Literal["portable", "debian", "installer", "environment"]
 PARTS = ("kvasir", "kvasir-window", "kvasir-engine", "_internal", "python", "tools", "share", "README")
@@ -57,7 +57,7 @@ def apt_command() -> list[str] | None:
 def remove_package(command: list[str]) -> list[str]:
     """Run it; a sentence if it fails."""
     try:
-        code = subprocess.run(command, env=desktop.system_environment(), check=False).returncode
+        code = subprocess.run(command, env=without_own_libraries(os.environ), check=False).returncode
     except OSError as error:
         return [f"{command[0]} could not be started ({error.strerror}). Run: sudo apt remove kvasir"]
     return [f"{' '.join(command)} ended with status {code}. Run: sudo apt remove kvasir"] if code else []

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from engine.installation import packaged, program
+from engine.installation import packaged, program, without_own_libraries
 
 NO_DISPLAY = (
     "kvasir: There is no display for the window. "
@@ -42,9 +42,10 @@ def open_window(model: str = "") -> int:
         return 2
     command = [str(program("kvasir-window"))] if packaged() else [sys.executable, "-m", "app"]
     command += [model] if model else []
+    variables = without_own_libraries(os.environ)  # the window's loader would take them for the user's
     if os.name == "posix":
-        os.execv(command[0], command)
+        os.execve(command[0], command, variables)
     try:
-        return subprocess.call(command)
+        return subprocess.call(command, env=variables)
     except KeyboardInterrupt:
         return 130

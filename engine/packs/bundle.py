@@ -9,7 +9,7 @@ import contextlib
 import hashlib
 import io
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -59,12 +59,12 @@ def read_list(file: Path) -> PackList:
     return parse(manifest.list, str(file))
 
 
-def unpack(file: Path, pack: PackList, folder: Path, progress: Progress) -> None:
-    """Have all wheels of ``pack`` in ``folder``; hashes are those of ``pack``, never the file's own.
+def unpack(file: Path, wheels: Iterable[Wheel], folder: Path, progress: Progress) -> None:
+    """Have ``wheels`` in ``folder``; hashes are those of our own list, never the file's own.
 
     Raises :class:`PackFailed`; OSError of the disk.
     """
-    wanted = {wheel.filename: wheel for wheel in pack.wheels}
+    wanted = {wheel.filename: wheel for wheel in wheels}
     with _opened(file) as archive:
         for member in archive:
             wheel = wanted.get(member.name)
@@ -105,7 +105,7 @@ def _opened(file: Path) -> Iterator[tarfile.TarFile]:
     try:
         with tarfile.open(file, "r:") as archive:
             yield archive
-    except (tarfile.TarError, EOFError):
+    except (tarfile.TarError, EOFError, ValueError, OverflowError):  # tarfile raises all of them for nonsense
         raise PackFailed(_no_bundle(file)) from None
     except FileNotFoundError as error:
         raise PackFailed(f"{error.filename} is not there.") from None

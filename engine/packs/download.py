@@ -1,13 +1,9 @@
-"""Fetching the wheels of a pack: resumed where they ended, hashed as they come, tried again when a line is cut.
-
-Python's own HTTP client, so that ``HTTPS_PROXY`` and the system's certificates hold.
-"""
+"""Fetching the wheels of a pack: resumed where they ended, hashed as they come, tried again when a line is cut."""
 
 from __future__ import annotations
 
 import hashlib
 import http.client
-import shutil
 import ssl
 import time
 import urllib.error
@@ -17,22 +13,15 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
+from engine.packs import trust
 from engine.packs.lists import PackFailed, Wheel
 
 CHUNK = 1 << 20
 TIMEOUT = 30.0
 """Seconds without a byte after which a line counts as cut."""
 PAUSES = (1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries that brought nothing; a try that brought something begins anew."""
+"""Seconds between tries that brought nothing new; one that did begins them anew."""
 INCOMPLETE = ".incomplete"
-CERTIFICATES = (
-    "/etc/ssl/certs/ca-certificates.crt",
-    "/etc/pki/tls/certs/ca-bundle.crt",
-    "/etc/ssl/ca-bundle.pem",
-    "/etc/ssl/cert.pem",
-)
-"""Where systems keep them; the interpreter of a packaged program knows the place of one system alone."""
-
 Progress = Callable[[int], None]
 """Told how many bytes more are there; negative when bytes were given up."""
 
@@ -95,6 +84,7 @@ def _download(wheel: Wheel, part: Path, progress: Progress) -> str:
             digest.update(had)
         if file.tell() > wheel.bytes:
             digest = _restart(file, wheel, progress)
+        most = file.tell()
         while (at := file.tell()) < wheel.bytes:
             try:
                 for block in _blocks(wheel, at):
@@ -104,7 +94,8 @@ def _download(wheel: Wheel, part: Path, progress: Progress) -> str:
                     file.write(block)
                     digest.update(block)
                     progress(len(block))
-                    failures = 0
+                    if file.tell() > most:  # else a server that begins anew each time would be asked for ever
+                        failures, most = 0, file.tell()
             except _Cut as cut:
                 if failures == len(PAUSES):
                     raise PackFailed(
@@ -130,8 +121,9 @@ def _blocks(wheel: Wheel, start: int) -> Iterator[bytes | None]:
         request.add_header("Range", f"bytes={start}-")
     at = start
     try:
-        with _opener().open(request, timeout=TIMEOUT) as response:
+        with trust.opener().open(request, timeout=TIMEOUT) as response:
             if start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
+                _must_be_whole(response, wheel)
                 at = 0
                 yield None
             while block := response.read1(CHUNK):
@@ -149,10 +141,20 @@ def _blocks(wheel: Wheel, start: int) -> Iterator[bytes | None]:
                 "Try again later, or take a newer Kvasir."
             ) from None
         raise _Cut(f"HTTP {error.code} {error.reason}") from None
-    except (http.client.HTTPException, urllib.error.URLError, ssl.SSLError, ConnectionError, TimeoutError) as error:
-        raise _Cut(str(getattr(error, "reason", "") or error or type(error).__name__)) from None
+    except (http.client.HTTPException, OSError) as error:  # nothing here touches the disk
+        reason = getattr(error, "reason", None) or error
+        if isinstance(reason, ssl.SSLCertVerificationError):
+            raise PackFailed(trust.refusal(urlsplit(wheel.url).hostname or "", reason)) from None
+        raise _Cut(str(reason) or type(error).__name__) from None
     if at < wheel.bytes:
         raise _Cut("the connection was closed too early")
+
+
+def _must_be_whole(response: http.client.HTTPResponse, wheel: Wheel) -> None:
+    """Raises _Cut for a page of somebody between here and there, for which nothing that is here is given up."""
+    length = response.headers.get("Content-Length") or ""
+    if length.isdecimal() and int(length) != wheel.bytes:
+        raise _Cut(f"it sends {length} bytes that are not of {wheel.filename}")
 
 
 def _wrong(wheel: Wheel, how: str) -> str:
@@ -161,39 +163,3 @@ def _wrong(wheel: Wheel, how: str) -> str:
         "It was deleted and nothing was installed. Try again; if it happens again, something between here and there "
         "changes files."
     )
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    return urllib.request.build_opener(urllib.request.HTTPSHandler(context=trusted()))
-
-
-def trusted() -> ssl.SSLContext:
-    """The system's certificates, also where the interpreter was built for another system."""
-    context = ssl.create_default_context()
-    known = ssl.get_default_verify_paths()
-    if known.cafile is None and known.capath is None:
-        for path in CERTIFICATES:
-            if Path(path).is_file():
-                context.load_verify_locations(path)
-                break
-    return context
-
-
-def room_for(folder: Path, needed: int, what: str) -> None:
-    """Raises :class:`PackFailed` if the disk of ``folder`` has less than ``needed`` bytes free."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise PackFailed(
-            f"There is not enough room in {folder}: {what} needs {gigabytes(needed)}, and {gigabytes(free)} are free. "
-            f"Free {gigabytes(needed - free)} and start again."
-        )
-
-
-def gigabytes(count: int) -> str:
-    """A size for a person: "2.8 GB"."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"

@@ -14,16 +14,21 @@ from typing import Any, Literal, NamedTuple
 from engine.packs.lists import PackList
 
 TOPOLOGY = Path("/sys/class/kfd/kfd/topology/nodes")
+PCI = Path("/sys/bus/pci/devices")
 
 
 class Gpu(NamedTuple):
-    """One GPU. ``driver``, ``capability``: NVIDIA's, such as "580.95.05" and (8, 9). ``target``: AMD's gfx name."""
+    """One GPU. ``driver``, ``capability``: NVIDIA's, such as "580.95.05" and (8, 9). ``target``: AMD's gfx name.
+
+    ``silent``: what NVIDIA's driver's library says where it does not answer; then nothing else is known.
+    """
 
     vendor: Literal["nvidia", "amd"]
     name: str
     driver: str = ""
     capability: tuple[int, int] = (0, 0)
     target: str = ""
+    silent: str = ""
 
 
 class Choice(NamedTuple):
@@ -35,13 +40,19 @@ class Choice(NamedTuple):
 
 
 def choose(gpus: Iterable[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> Choice:
-    """The pack that fits the first GPU that one fits; ``wanted`` names one kind, and then no other is taken."""
+    """The pack that fits the first GPU that one fits; ``wanted`` names one kind, and then no other is taken.
+
+    One for the processor fits where none for a GPU does.
+    """
     refusals: list[Choice] = []
     for gpu in gpus:
         kind, why = _nvidia(gpu, lists, wanted) if gpu.vendor == "nvidia" else _amd(gpu, lists, wanted)
         if kind:
             return Choice(kind, gpu, "")
         refusals.append(Choice("", gpu, why))
+    for kind, pack in lists.items():
+        if pack.for_processor and wanted in ("", kind):
+            return Choice(kind, None, "")
     return refusals[0] if refusals else Choice("", None, "No GPU that a pack is made for was found.")
 
 
@@ -50,6 +61,11 @@ def _nvidia(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, 
     kinds = [kind for kind in ("cuda13", "cuda12") if kind in lists and wanted in ("", kind)]
     if not kinds:
         return "", _none_for(f"{gpu.name} (NVIDIA)", wanted)
+    if gpu.silent:
+        return "", (
+            f"There is an NVIDIA GPU, but NVIDIA's driver does not answer ({gpu.silent}). If the driver was updated, "
+            "start the machine again; if there is none, install NVIDIA's own."
+        )
     served = [kind for kind in kinds if lists[kind].capabilities[0] <= gpu.capability < lists[kind].capabilities[1]]
     if not served:
         own = ".".join(map(str, gpu.capability))
@@ -73,9 +89,8 @@ def _amd(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, str
         return "", _none_for(f"{gpu.name} (AMD)", wanted)
     if "rocm" not in lists:
         return "", (
-            f"{gpu.name} ({gpu.target}) is not used: this Kvasir comes without the list of a pack for AMD GPUs, for "
-            "PyTorch's index for ROCm could not be reached when it was made. `python packaging/lock_gpu.py rocm` makes "
-            "the list where it can; KVASIR_GPU_LISTS names its folder."
+            f"{gpu.name} ({gpu.target}) cannot be used: this version of Kvasir comes without a pack for AMD GPUs. "
+            "The processor computes; a newer Kvasir may bring one."
         )
     if gpu.target not in lists["rocm"].targets:
         return "", f"{gpu.name} ({gpu.target}) is none of the AMD GPUs that this pack has machine code for."
@@ -88,7 +103,7 @@ def _none_for(name: str, wanted: str) -> str:
 
 def probe() -> list[Gpu]:
     """The GPUs of this machine; what cannot be asked has none."""
-    return [*nvidia_gpus(_nvml()), *amd_gpus(TOPOLOGY)]
+    return [*nvidia_gpus(_nvml(), PCI), *amd_gpus(TOPOLOGY)]
 
 
 def _nvml() -> Any:
@@ -99,14 +114,14 @@ def _nvml() -> Any:
     return pynvml
 
 
-def nvidia_gpus(nvml: Any) -> list[Gpu]:
-    """What NVIDIA's driver tells through ``pynvml``."""
+def nvidia_gpus(nvml: Any, pci: Path) -> list[Gpu]:
+    """What NVIDIA's driver tells through ``pynvml``; where it does not answer, that there is one on the bus ``pci``."""
     if nvml is None:
         return []
     try:
         nvml.nvmlInit()
-    except nvml.NVMLError:
-        return []
+    except nvml.NVMLError as error:
+        return [Gpu("nvidia", "NVIDIA GPU", silent=str(error))] if _on_the_bus(pci) else []
     found: list[Gpu] = []
     with contextlib.suppress(nvml.NVMLError):
         driver = _text(nvml.nvmlSystemGetDriverVersion())
@@ -118,6 +133,16 @@ def nvidia_gpus(nvml: Any) -> list[Gpu]:
     with contextlib.suppress(nvml.NVMLError):
         nvml.nvmlShutdown()
     return found
+
+
+def _on_the_bus(pci: Path) -> bool:
+    """Whether a display controller of NVIDIA's is there, and not lent to a virtual machine."""
+    for device in pci.glob("*"):
+        with contextlib.suppress(OSError):
+            vendor, kind = ((device / name).read_text().strip() for name in ("vendor", "class"))
+            if vendor == "0x10de" and kind.startswith("0x03") and (device / "driver").resolve().name != "vfio-pci":
+                return True
+    return False
 
 
 def amd_gpus(topology: Path) -> list[Gpu]:

@@ -6,6 +6,8 @@ a packaged program torch's CPU build and other libraries lie beside it, made for
 
 from __future__ import annotations
 
+import importlib
+import json
 import os
 import site
 import sys
@@ -14,6 +16,12 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 
 SELF_TEST = "--self-test"
+BACK = "KVASIR_GPU_PACK_BACK"
+"""How the program that has started this is started, as a JSON list; where it is not set there is no way back."""
+FAILED = "KVASIR_GPU_PACK_FAILED"
+"""Why this pack could not be used, for the program that goes on instead."""
+WITH_TORCH = frozenset({"serve", "chat", "doctor", "bench", "train-heads"})
+"""Commands that import torch in any case."""
 
 
 class OnlyEngine:
@@ -45,6 +53,22 @@ def enter(pack: Path, sources: Path) -> None:
     installation.enter_pack(pack)
 
 
+def go_back_without_torch(args: list[str]) -> None:
+    """Return once torch is imported; where it cannot be, let the program compute by itself and say why."""
+    try:
+        importlib.import_module("torch")
+    except Exception as error:  # whatever a damaged library raises
+        back = json.loads(os.environ.get(BACK, "[]"))
+        if not back or os.name != "posix":
+            raise
+        words = (str(error).strip() or type(error).__name__).splitlines()[0][:300].rstrip(".")
+        os.environ[FAILED] = (
+            f"The GPU pack is not used: a library of it cannot be loaded ({words}). "
+            "`kvasir gpu repair` fetches it again."
+        )
+        os.execve(back[0], [*back, *args], os.environ)
+
+
 def run(pack: Path, args: list[str]) -> None:
     """Raises SystemExit with the engine's exit code."""
     enter(pack, Path(__file__).resolve().parents[2])
@@ -56,6 +80,8 @@ def run(pack: Path, args: list[str]) -> None:
         from engine.packs import marker
 
         marker.forgive_termination(pack.parent)
+    if args and args[0] in WITH_TORCH:
+        go_back_without_torch(args)
     from engine.cli.main import main
 
     sys.argv = ["kvasir", *args]

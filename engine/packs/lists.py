@@ -17,6 +17,8 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 KINDS = ("cuda13", "cuda12", "rocm")
+PROCESSOR = "cpu"
+"""What the header ``device`` of a list says whose pack computes on the processor. Kvasir comes with none."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADER = re.compile(r"# ([a-z-]+): (.*)")
 _WHEEL = re.compile(r"\S+ @ (?P<url>\S+) --hash=sha256:(?P<sha256>[0-9a-f]{64})  # (?P<bytes>\d+) bytes")
@@ -68,6 +70,11 @@ class PackList:
     def disk_bytes(self) -> int:
         """What the pack takes when it is installed; some of it estimated."""
         return int(self.header["installed"].split()[0])
+
+    @property
+    def for_processor(self) -> bool:
+        """Whether it needs no GPU: a trial of packs, where there is none."""
+        return self.header.get("device") == PROCESSOR
 
     @property
     def driver(self) -> int:

@@ -37,8 +37,11 @@ def find_python() -> Path:
 
 
 def new_environment(folder: Path, home: Path, lock: int) -> None:
-    """An empty environment in ``folder``. ``home``: where uv may write. Raises :class:`PackFailed`."""
-    arguments = ["venv", "--no-project", "--relocatable", "--python", str(find_python()), str(folder)]
+    """An environment in ``folder``; one that is there keeps its libraries and gets the interpreter of this program,
+    which may have moved. ``home``: where uv may write. Raises :class:`PackFailed`.
+    """
+    arguments = ["venv", "--no-project", "--relocatable", "--allow-existing", "--python", str(find_python())]
+    arguments.append(str(folder))
     _run_uv(arguments, home, lock)
 
 

@@ -4,67 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import platform
 import shutil
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from engine import config
-from engine.packs import bundle, make, start, store, verify
-from engine.packs.download import fetch, gigabytes, room_for, stored
-from engine.packs.gpus import Choice, Gpu, choose
-from engine.packs.lists import PackFailed, PackList, Wheel, available, running_python
-from engine.protocol.gpu import PackProgress, PackStage, PackStatus
+from engine.packs import bundle, make, room, start, store, verify
+from engine.packs.download import fetch, stored
+from engine.packs.lists import PackFailed, PackList, Wheel
+from engine.protocol.gpu import PackProgress, PackStage
 
 Report = Callable[[PackProgress], None]
-MARGIN = 256 * 10**6
-"""Bytes left free on the disk."""
-
-
-def status(gpus: Sequence[Gpu]) -> PackStatus:
-    """What there is for this machine."""
-    try:
-        lists = available()
-    except PackFailed as failure:
-        return PackStatus(refused=str(failure), free_bytes=store.free_bytes(config.packs_folder()))
-    choice = choose(gpus, lists)
-    used = store.active().get("folder", "")
-    # One that was asked for by its kind stays the pack of this machine.
-    pack = next((named for named in lists.values() if named.hash == used), lists.get(choice.kind))
-    others = [str(path) for path in store.packs() if pack is None or path.name.split(".")[0] != pack.hash]
-    seen = PackStatus(
-        gpu=choice.gpu.name if choice.gpu else "",
-        driver=choice.gpu.driver if choice.gpu else "",
-        kind=pack.kind if pack else "",
-        refused=choice.refused or (_unfit(pack) if pack else ""),
-        free_bytes=store.free_bytes(config.packs_folder()),
-        others=others,
-    )
-    return msgspec.structs.replace(seen, **_state(pack)) if pack else seen
-
-
-def select(gpus: Sequence[Gpu], kind: str = "", any_machine: bool = False) -> PackList:
-    """The list of the pack for this machine. ``any_machine``: ``kind`` may be for another one.
-
-    Raises :class:`PackFailed` with the reason where there is none.
-    """
-    lists = available()
-    if any_machine and kind:
-        if kind not in lists:
-            raise PackFailed(f"This Kvasir comes without a list for {kind}; it has {', '.join(lists) or 'none'}.")
-        return lists[kind]
-    choice: Choice = choose(gpus, lists, kind)
-    if not choice.kind:
-        raise PackFailed(choice.refused)
-    pack = lists[choice.kind]
-    if unfit := _unfit(pack):
-        raise PackFailed(unfit)
-    return pack
 
 
 def install(pack: PackList, report: Report, source: Path | None = None) -> str:
@@ -79,7 +32,7 @@ def install(pack: PackList, report: Report, source: Path | None = None) -> str:
             f"needs ({pack.kind} for Python {pack.python}, {pack.hash}). Make it again with the same version of Kvasir."
         )
     make.find_uv(), make.find_python()
-    with store.lock() as lock, _disk_errors():
+    with store.lock() as lock, _disk_errors(config.packs_folder()):
         store.clear_removed()
         folder, part = store.folder_of(pack), store.part_of(pack)
         receipt = store.read_receipt(folder)
@@ -136,17 +89,19 @@ def make_bundle(pack: PackList, out: Path, report: Report) -> str:
     """All wheels of a pack in the file ``out``. Returns a sentence; raises :class:`PackFailed`."""
     if not out.parent.is_dir():
         raise PackFailed(f"The folder {out.parent} is not there.")
-    with store.lock(), _disk_errors():
+    with store.lock(), _disk_errors(config.packs_folder()):
         part = store.part_of(pack)
         had = part.exists()
-        room_for(out.parent, pack.download_bytes, "the bundle")
-        wheels = _wheels(pack, pack.wheels, part, report, 0, None)
+        room.room_for(out.parent, pack.download_bytes, "the bundle")
+        beside = pack.download_bytes if room.same_disk(out.parent, part) else 0
+        wheels = _wheels(pack, pack.wheels, part, report, beside, None)
         progress = _Bytes(report, "installing", 0, pack.download_bytes, f"Writing {out.name}.")
-        bundle.write(out, pack, wheels, progress)
+        with _disk_errors(out.parent):
+            bundle.write(out, pack, wheels, progress)
         if not had:
             shutil.rmtree(part, ignore_errors=True)
     return (
-        f"{out} holds the pack {pack.kind} ({gigabytes(out.stat().st_size)}). On the other machine, with the same "
+        f"{out} holds the pack {pack.kind} ({room.gigabytes(out.stat().st_size)}). On the other machine, with the same "
         f"version of Kvasir: kvasir gpu install --from {out.name}"
     )
 
@@ -173,13 +128,12 @@ def _wheels(
     folder = part / "wheels"
     there = sum(stored(wheel, folder) for wheel in wanted)
     total = sum(wheel.bytes for wheel in wanted)
-    shutil.rmtree(part / "env", ignore_errors=True)
-    shutil.rmtree(part / "uv", ignore_errors=True)
-    room_for(part, total - there + unpacked + MARGIN, f"the GPU pack {pack.kind}")
+    _clear(part)
+    room.room_for(part, total - there + unpacked + room.MARGIN, f"the GPU pack {pack.kind}")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     progress = _Bytes(report, "downloading", there, total, f"Reading {source.name}." if source else "Downloading.")
     if source:
-        bundle.unpack(source, pack, folder, progress)
+        bundle.unpack(source, wanted, folder, progress)
     else:
         for wheel in sorted(wanted, key=lambda wheel: wheel.bytes):
             fetch(wheel, folder, progress)
@@ -190,10 +144,30 @@ def _make(pack: PackList, wheels: Path, part: Path, lock: int, report: Report) -
     """The environment, under its name only once it is whole."""
     report(PackProgress("installing", sentence="Unpacking. This takes a minute or two."))
     made, home = part / "env", part / "uv"
-    make.new_environment(made, home, lock)
-    make.install(made, pack.wheels, wheels, home, lock)
-    store.write_receipt(made, store.Receipt(pack.kind, pack.python, verify.records(made, pack)))
-    made.rename(store.folder_of(pack))
+    try:
+        make.new_environment(made, home, lock)
+        make.install(made, pack.wheels, wheels, home, lock)
+        store.write_receipt(made, _receipt(made, pack))
+        made.rename(store.folder_of(pack))
+    except BaseException:  # a full disk is not left full of what begins anew next time
+        _clear(part)
+        raise
+
+
+def _clear(part: Path) -> None:
+    """What an earlier try unpacked; what it fetched stays."""
+    shutil.rmtree(part / "env", ignore_errors=True)
+    shutil.rmtree(part / "uv", ignore_errors=True)
+
+
+def _receipt(folder: Path, pack: PackList) -> store.Receipt:
+    return store.Receipt(
+        pack.kind,
+        pack.python,
+        verify.records(folder, pack),
+        device=pack.header.get("device", ""),
+        libraries=verify.libraries(folder),
+    )
 
 
 def _replace_damaged(
@@ -210,9 +184,10 @@ def _replace_damaged(
             # Half a part cannot be uninstalled; without its list of files it is written over.
             if record := verify.record_of(folder, pack, wheel):
                 shutil.rmtree(record.parent)
+        make.new_environment(folder, part / "uv", lock)
         make.install(folder, wrong, wheels, part / "uv", lock)
     if wrong or receipt.broken:
-        store.write_receipt(folder, store.Receipt(pack.kind, pack.python, verify.records(folder, pack)))
+        store.write_receipt(folder, _receipt(folder, pack))
     return wrong
 
 
@@ -224,47 +199,11 @@ def _test(pack: PackList, report: Report) -> str:
     if told.ok:
         start.activate(packs, pack.hash, pack.kind)
         return f"The GPU pack {pack.kind} is in use from the next start on. {told.sentence}"
-    if store.active().get("folder", pack.hash) == pack.hash:  # another one stays in use
-        refusal = {"refused": start.fingerprint(), "reason": told.sentence}
-        start.write_active(packs, {"folder": pack.hash, "kind": pack.kind, **({} if told.timed_out else refusal)})
+    if store.active().get("folder", pack.hash) != pack.hash:
+        raise PackFailed(f"The GPU pack is installed but not used; the one in use before stays. {told.sentence}")
+    refusal = {"refused": start.fingerprint(), "reason": told.sentence}
+    start.write_active(packs, {"folder": pack.hash, "kind": pack.kind, **({} if told.timed_out else refusal)})
     raise PackFailed(f"The GPU pack is installed but not used, and the processor goes on. {told.sentence}")
-
-
-def _state(pack: PackList) -> dict[str, Any]:
-    folder, part = store.folder_of(pack), store.part_of(pack)
-    receipt = store.read_receipt(folder)
-    facts = {"disk_bytes": pack.disk_bytes, "folder": str(folder)}
-    if receipt is not None:
-        reason = receipt.broken or _not_used(pack)
-        state = "broken" if receipt.broken or store.active().get("refused") else "installed"
-        return {**facts, "state": state, "active": not reason, "reason": reason}
-    there = sum(stored(wheel, part / "wheels") for wheel in pack.wheels)
-    return {**facts, "state": "partial" if part.exists() else "none", "download_bytes": pack.download_bytes - there}
-
-
-def _not_used(pack: PackList) -> str:
-    """Why the engine is not started from an installed pack; "" if it is."""
-    note, now = store.active(), start.fingerprint()
-    if note.get("folder") != pack.hash:
-        return "It was not tested yet. `kvasir gpu check` does it."
-    if note.get("refused") == now:
-        return str(note.get("reason", "Its self-test failed."))
-    if note.get("tested") == now:
-        try:
-            start.usable(config.packs_folder())  # tests nothing: neither the machine nor Kvasir has changed
-        except start.NotUsed as refusal:
-            return str(refusal)
-    return ""
-
-
-def _unfit(pack: PackList) -> str:
-    """Why a pack cannot be used by this program, whatever its GPU; "" if it can."""
-    here = f"{sys.platform} {platform.machine().lower()}"
-    if pack.header.get("platform", here) != here:
-        return f"GPU packs are made for {pack.header['platform']}, and this is {here}."
-    if pack.python != running_python():
-        return f"GPU packs are made for Python {pack.python}, and this Kvasir runs on {running_python()}."
-    return ""
 
 
 def _steps(report: Report, stage: PackStage, total: int) -> Callable[[int], None]:
@@ -272,13 +211,16 @@ def _steps(report: Report, stage: PackStage, total: int) -> Callable[[int], None
 
 
 @contextlib.contextmanager
-def _disk_errors() -> Iterator[None]:
+def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise PackFailed(
+                f"The disk of {folder} cannot hold a file as large as this. One formatted as exFAT or ext4 can."
+            ) from None
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise PackFailed(
-                f"The disk of {config.packs_folder()} is full. Free some room and start again; "
-                "what was fetched is kept."
+                f"The disk of {folder} is full. Free some room and start again; what was fetched is kept."
             ) from None
         raise

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, NoReturn
 from engine import folders, installation
 from engine.packs import marker
 from engine.packs.fingerprint import fingerprint, installed_version
-from engine.packs.launch import SELF_TEST, site_packages
+from engine.packs.launch import BACK, FAILED, SELF_TEST, site_packages
 
 COMMANDS = frozenset({"serve", "chat", "doctor", "bench", "models", "train-heads"})
 """Those that compute."""
@@ -60,7 +60,8 @@ def redirect(argv: list[str]) -> None:
         if pack is None:
             return
         if argv[1] == "serve" and "--child" in argv:
-            marker.begin(packs)
+            with contextlib.suppress(OSError):  # a full disk is no reason to leave the GPU alone
+                marker.begin(packs)
         _go_on([*installation.pack_command(pack), *argv[1:]])
     except NotUsed as refusal:
         os.environ[REASON] = str(refusal)
@@ -81,21 +82,32 @@ def computes(arguments: list[str]) -> bool:
 
 def usable(packs: Path) -> Path | None:
     """The folder of the pack in use, tested where that is due; None where there is none. Raises :class:`NotUsed`."""
+    found = chosen(packs)
+    if found is None:
+        return None
+    pack, active = found
+    if active.get("tested") != (now := fingerprint()):
+        _test_again(packs, pack, active, now)
+    return pack
+
+
+def chosen(packs: Path) -> tuple[Path, dict[str, Any]] | None:
+    """The folder of the pack in use, whether it is due to be tested or not, and what ``active.json`` says; None where
+    there is none. Raises :class:`NotUsed`."""
     active = read_active(packs)
     if active is None:
         return None
     if os.environ.get(SWITCH, "").lower() in ("off", "0", "no"):
         raise NotUsed(f"The GPU pack is not used because {SWITCH}={os.environ[SWITCH]} is set.")
+    if failed := os.environ.pop(FAILED, ""):
+        raise NotUsed(failed)  # launch.py has come back
     pack = _pack_of(packs, active)
     if marker.deaths(packs) >= marker.MAX_DEATHS:
         raise NotUsed(
             f"The GPU pack is not used: its engine ended {marker.MAX_DEATHS} times while it was starting. "
             "`kvasir gpu check` tests it, and uses it again if it passes."
         )
-    now = fingerprint()
-    if active.get("tested") != now:
-        _test_again(packs, pack, active, now)
-    return pack
+    return pack, active
 
 
 def read_active(packs: Path) -> dict[str, Any] | None:
@@ -152,13 +164,11 @@ def self_test(pack: Path, seconds: float = TEST_SECONDS) -> SelfTest:
 
 def environment(outer: Mapping[str, str]) -> dict[str, str]:
     """The variables that a pack's engine gets: the user's, without those of Python and of the packaged program."""
-    inner = {name: value for name, value in outer.items() if not name.startswith(("PYTHON", "_PYI", "_MEI", REASON))}
-    for name in ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "LIBPATH"):
-        original = inner.pop(name + "_ORIG", None)
-        if installation.packaged():  # the program's loader has put its own libraries there
-            inner.pop(name, None)
-        if original is not None:
-            inner[name] = original
+    inner = {
+        name: value
+        for name, value in installation.without_own_libraries(outer).items()
+        if not name.startswith(("PYTHON", "_PYI", "_MEI", REASON))
+    }
     if version := installed_version():
         inner["KVASIR_VERSION"] = version
     # What is compiled for this GPU lies with what else can be made again, and goes with it.
@@ -175,7 +185,8 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
     try:
         note = json.loads((pack / "pack.json").read_text("utf-8"))
         made_for, broken = str(note["python"]), note.get("broken", "")
-    except (OSError, ValueError, KeyError, TypeError) as error:
+        damaged = damaged_library(pack, note.get("libraries", {}))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise NotUsed(f"The GPU pack is incomplete ({error}). `kvasir gpu repair` completes it.") from error
     if broken:
         raise NotUsed(f"The GPU pack is not used. {broken} `kvasir gpu repair` puts it right.")
@@ -185,9 +196,25 @@ def _pack_of(packs: Path, active: Mapping[str, Any]) -> Path:
             f"The GPU pack was made for Python {made_for}, and this version of Kvasir runs on {ours}. "
             "`kvasir gpu install` makes one that fits."
         )
+    if damaged:
+        raise NotUsed(
+            f"The GPU pack is not used: its file {Path(damaged).name} is missing or damaged. "
+            "`kvasir gpu repair` fetches it again."
+        )
     if not installation.python().is_file():
         raise NotUsed(f"The interpreter {installation.python()} is missing. Install Kvasir again.")
     return pack
+
+
+def damaged_library(pack: Path, libraries: Mapping[str, int]) -> str:
+    """The first of a pack's shared libraries that is not there, or not in its size; "" where all are."""
+    for name, size in libraries.items():
+        try:
+            if os.stat(pack / name).st_size != size:
+                return name
+        except OSError:
+            return name
+    return ""
 
 
 def _test_again(packs: Path, pack: Path, active: dict[str, Any], now: str) -> None:
@@ -200,6 +227,7 @@ def _test_again(packs: Path, pack: Path, active: dict[str, Any], now: str) -> No
         active = {name: value for name, value in active.items() if name not in ("refused", "reason")}
         marker.clear(packs)
     reason = f"{result.sentence} The engine runs on the processor. `kvasir gpu check` tests the pack again."
+    now = fingerprint()  # some drivers are loaded by the first that asks for them
     if not result.timed_out:
         with contextlib.suppress(OSError):  # it is tested again next time
             write_active(packs, active | ({"tested": now} if result.ok else {"refused": now, "reason": reason}))
@@ -216,6 +244,8 @@ def _say(sentence: str) -> None:
 def _go_on(command: list[str]) -> NoReturn:
     """Standard input and output are handed on as they are. Raises OSError."""
     inner = environment(os.environ)
+    if installation.packaged():  # a checkout's own start may need variables that the pack does not get
+        inner[BACK] = json.dumps(installation.engine_command())
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     if os.name == "posix":

@@ -36,6 +36,7 @@ _PACK = re.compile(r"([0-9a-f]{16})(\.part|\.removing)?")
 class Receipt(msgspec.Struct, frozen=True):
     """``pack.json`` of an installed pack. ``records``: sha256 of each wheel's RECORD, by the wheel's file name.
 
+    ``device``: what its list says it is for. ``libraries``: the size of each shared library, by its path in the pack.
     ``broken``: why its files cannot be relied on, as a sentence; "" if they can.
     """
 
@@ -43,6 +44,8 @@ class Receipt(msgspec.Struct, frozen=True):
     python: str
     records: dict[str, str]
     broken: str = ""
+    device: str = ""
+    libraries: dict[str, int] = {}
 
 
 def folder_of(pack: PackList) -> Path:
@@ -67,7 +70,10 @@ def active() -> dict[str, Any]:
 
 def deactivate(folder: str = "") -> None:
     """No pack is in use any more; with a ``folder`` only if it was that one."""
-    if not folder or active().get("folder") == folder:
+    named: dict[str, Any] = {}
+    with contextlib.suppress(start.NotUsed):
+        named = start.read_active(config.packs_folder()) or {}
+    if not folder or named.get("folder") == folder:
         (config.packs_folder() / "active.json").unlink(missing_ok=True)
 
 
@@ -104,13 +110,21 @@ def remove(folder: Path) -> None:
     leaving = folder if folder.suffix == ".removing" else folder.with_name(f"{bare}.removing")
     try:
         if leaving != folder:
-            shutil.rmtree(leaving, ignore_errors=True)
+            _delete(leaving)
             folder.rename(leaving)  # at once: half a pack must not look like one
-        shutil.rmtree(leaving)
+        _delete(leaving)
     except PermissionError as error:
         raise PackFailed(
             f"{folder} cannot be removed ({error.strerror}). Close Kvasir if it uses this pack, and try again."
         ) from None
+
+
+def _delete(folder: Path) -> None:
+    """With what is in it; what a link points to lies outside, and its owner put it there."""
+    if folder.is_symlink():
+        folder.unlink()
+    elif folder.exists():
+        shutil.rmtree(folder)
 
 
 def clear_removed() -> None:
@@ -120,21 +134,15 @@ def clear_removed() -> None:
             remove(path)
 
 
-def free_bytes(folder: Path) -> int:
-    """What is free on the disk where ``folder`` is or would be."""
-    while not folder.exists() and folder != folder.parent:
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
-
-
 @contextlib.contextmanager
 def lock(wait: float | None = None) -> Iterator[int]:
     """Hold the lock; yields its descriptor, for children that go on if this process is killed.
 
     Raises :class:`PackFailed` if another process holds it for more than ``wait`` seconds.
     """
+    config.data_folder()  # made for the user alone: chats come to lie there
     folder = config.packs_folder()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.mkdir(exist_ok=True, mode=0o700)
     with (folder / "lock").open("a+b") as file:
         deadline = time.monotonic() + (LOCK_WAIT if wait is None else wait)
         while not _try_lock(file.fileno()):

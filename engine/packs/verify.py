@@ -14,6 +14,8 @@ from engine.packs.download import CHUNK
 from engine.packs.launch import site_packages
 from engine.packs.lists import PackFailed, PackList, Wheel
 
+_LIBRARY = re.compile(r"\.(so|dylib|dll|pyd)(\.\d+)*$")
+
 
 def records(folder: Path, pack: PackList) -> dict[str, str]:
     """sha256 of each wheel's RECORD, by the wheel's file name. Raises :class:`PackFailed` if one is not installed."""
@@ -22,6 +24,12 @@ def records(folder: Path, pack: PackList) -> dict[str, str]:
     if missing:
         raise PackFailed(f"{', '.join(missing)} was not installed, and uv did not say why. Start again.")
     return {name: hashlib.sha256(record.read_bytes()).hexdigest() for name, record in installed.items()}
+
+
+def libraries(folder: Path) -> dict[str, int]:
+    """The size of each shared library, by its path in the pack: what every start looks for."""
+    found = (path for path in site_packages(folder).rglob("*") if _LIBRARY.search(path.name) and path.is_file())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(found)}
 
 
 def damaged(folder: Path, pack: PackList, receipt: store.Receipt, step: Callable[[int], None]) -> list[Wheel]:

@@ -32,9 +32,13 @@ class PackStatus(Message, frozen=True):
     """What is still to be fetched."""
     disk_bytes: int = 0
     """What it takes on the disk in the end."""
+    needed_bytes: int = 0
+    """What must be free to install it: what is fetched lies beside it until then."""
     free_bytes: int = 0
     """What is free where it would lie."""
     folder: str = ""
+    former: str = ""
+    """Folder of another pack that the engine is started from until this one is installed: of an earlier version."""
     others: list[str] = []
     """Folders of packs that this version does not use any more, and that can be removed."""
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from smoke import debian, desktop, source, unpacked
 from smoke.dialogue import QUESTION, converse, read_history
+from smoke.gpu_pack import gpu_pack
 from smoke.leftovers import check_gone, check_home, check_system, few
 from smoke.listing import Listing, listing
 from smoke.programs import Programs, from_deb, from_folder
@@ -209,6 +210,7 @@ PARTS: dict[str, Callable[[Trial], None]] = {
     "upgrade": upgrade,
     "uninstall": uninstall,
     "paths": paths,
+    "gpu-pack": gpu_pack,
     "source": from_source,
 }
 BY_DEFAULT = [name for name in PARTS if name != "source"]

@@ -255,6 +255,29 @@ def test_too_little_room_is_said_before_anything_is_fetched():
     assert [button.key for button in offer.buttons] == ["details", "dismiss", "check"]
     install = words.section(Situation(status=status)).buttons[0]
     assert (install.key, bool(install.why_not)) == ("install", True)
+    beside = msgspec.structs.replace(
+        GPU, free_bytes=7 * 10**9, needed_bytes=85 * 10**8
+    )  # what is fetched lies there too
+    assert "8.5 GB, and 7.0 GB are free" in words.card(Situation(status=beside)).caption
+
+
+def test_a_pack_of_an_earlier_version_is_used_until_the_new_one_is_there():
+    import msgspec
+
+    status = msgspec.structs.replace(GPU, free_bytes=10**11, former="/data/gpu/0123456789abcdef")
+    said = words.section(Situation(status=status, cpu=False))
+    assert (said.title, [button.key for button in said.buttons]) == (
+        "There is a newer one",
+        ["install", "file", "remove"],
+    )
+    assert said.caption.startswith("A pack of an earlier version is in use.")
+    assert words.card(Situation(status=status, cpu=False)) is None
+
+
+def test_a_gpu_that_has_gone_is_the_reason_why_its_pack_is_not_used():
+    status = PackStatus(kind="cuda13", state="installed", active=True, refused="No GPU was found.")
+    assert words.card(Situation(status=status)).caption == "No GPU was found."
+    assert words.section(Situation(status=status)).caption == "No GPU was found."
 
 
 def test_progress_says_bytes_rate_and_time():

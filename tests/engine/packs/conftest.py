@@ -24,3 +24,11 @@ def kvasir(tmp_path: Path, server: Server) -> Kvasir:
     kvasir = Kvasir(tmp_path, server.address)
     write_list(kvasir.lists, sorted(server.folder.glob("*.whl")), server.address)
     return kvasir
+
+
+@pytest.fixture
+def installed(kvasir: Kvasir, server: Server) -> Path:
+    """The folder of a pack in use."""
+    assert kvasir.result("install").ok
+    server.log.clear()
+    return Path(kvasir.status().folder)

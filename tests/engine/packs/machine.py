@@ -9,7 +9,7 @@ import sys
 
 from engine import installation
 from engine.cli import main
-from engine.packs import download, gpus, make, manager, store
+from engine.packs import download, gpus, make, room, store
 
 SETTINGS = {
     name.removeprefix("PACK_TEST_"): value for name, value in os.environ.items() if name.startswith("PACK_TEST_")
@@ -35,7 +35,7 @@ def as_on_that_machine() -> None:
     if "UV" in SETTINGS:
         make.find_uv = uv
     if "ROOM" in SETTINGS:
-        manager.room_for = lambda folder, needed, what: None
+        room.room_for = lambda folder, needed, what: None
     if "PYTHONPATH" in SETTINGS:
         os.environ["PYTHONPATH"] = SETTINGS["PYTHONPATH"]
         os.environ["PYTHONHOME"] = SETTINGS["PYTHONPATH"]

@@ -7,6 +7,7 @@ import hashlib
 import json
 import os
 import random
+import ssl
 import subprocess
 import sys
 import threading
@@ -19,7 +20,7 @@ from typing import NamedTuple
 import pytest
 from machine import FOUND
 
-from engine.packs import manager
+from engine.packs import standing
 from engine.protocol.gpu import PackReport, PackResult, PackStatus, decode_pack_report
 
 MACHINE = Path(__file__).with_name("machine.py")
@@ -92,18 +93,26 @@ class Asked(NamedTuple):
     sent: int
 
 
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """A client that goes away is no news here."""
+
+
 class Server:
     """Serves ``folder``. ``ranges``: whether it knows of Range. ``cuts``: for each of the next answers, after how many
-    bytes of content the line is cut. ``statuses``: answers that are errors, first. ``gate``: called before each
+    bytes of content the line is cut. ``statuses``: answers that are errors, first. ``page``: all that comes, as from
+    somebody between here and there. ``elsewhere``: where everything is sent to. ``gate``: called before each
     block of an answer, with the file's name and what of it was sent."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.ranges = folder, True
         self.cuts: list[int] = []
         self.statuses: list[int] = []
+        self.page = b""
+        self.elsewhere = ""
         self.gate: Callable[[str, int], None] = lambda name, sent: None
         self.log: list[Asked] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server = _Server(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self.address = f"http://127.0.0.1:{self._server.server_port}"
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
@@ -113,6 +122,10 @@ class Server:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+    def encrypt(self, context: ssl.SSLContext) -> None:
+        self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
+        self.address = f"https://localhost:{self._server.server_port}"
 
     def asked(self, name: str) -> list[Asked]:
         return [entry for entry in self.log if entry.name == name]
@@ -136,8 +149,13 @@ class Server:
             self.log.append(Asked(name, asked, status, 0))
             to.send_error(status)
             return
-        content = (self.folder / name).read_bytes()
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.ranges else 0
+        if self.elsewhere:
+            to.send_response(302)
+            to.send_header("Location", f"{self.elsewhere}/{name}")
+            to.end_headers()
+            return
+        content = self.page or (self.folder / name).read_bytes()
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.ranges and not self.page else 0
         if start >= len(content):
             self.log.append(Asked(name, asked, 416, 0))
             to.send_error(416)
@@ -206,12 +224,18 @@ class Kvasir:
         assert code == (0 if last.ok else 1)
         return last
 
+    def shown(self) -> str:
+        """`kvasir gpu status` in words."""
+        out, complaint = self.start("status", COLUMNS="500").communicate(timeout=60)
+        assert complaint == ""
+        return out
+
     def status(self) -> PackStatus:
         """As `kvasir gpu status` says it, without the wait for a process."""
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("KVASIR_HOME", self.environment["KVASIR_HOME"])
             patch.setenv("KVASIR_GPU_LISTS", self.environment["KVASIR_GPU_LISTS"])
-            return manager.status([FOUND])
+            return standing.status([FOUND])
 
     def active(self) -> dict[str, str]:
         return json.loads((self.packs / "active.json").read_text())
@@ -228,3 +252,12 @@ def in_use(kvasir: Kvasir) -> None:
     assert (
         next(folder.glob("lib/python3.*/site-packages")) / "torch" / "lib" / "libtorch.so"
     ).stat().st_size == 3 << 20
+
+
+def modules(folder: Path) -> Path:
+    return next(folder.glob("lib/python3.*/site-packages"))
+
+
+def flip(path: Path) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[:7] + bytes([content[7] ^ 1]) + content[8:])

@@ -1,32 +1,15 @@
-"""Looking after an installed pack: damage and repair, removal, former versions, and packs on a stick."""
+"""Looking after an installed pack: damage and repair, removal, and former versions."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import tarfile
 from pathlib import Path
 
-import msgspec
 import pytest
-from packs_support import TORCH, Kvasir, Server, stand_ins, write_list
+from packs_support import TORCH, Kvasir, Server, flip, modules, stand_ins, write_list
 
-
-@pytest.fixture
-def installed(kvasir: Kvasir, server: Server) -> Path:
-    """The folder of a pack in use."""
-    assert kvasir.result("install").ok
-    server.log.clear()
-    return Path(kvasir.status().folder)
-
-
-def modules(folder: Path) -> Path:
-    return next(folder.glob("lib/python3.*/site-packages"))
-
-
-def flip(path: Path) -> None:
-    content = path.read_bytes()
-    path.write_bytes(content[:7] + bytes([content[7] ^ 1]) + content[8:])
+from engine.packs import start
 
 
 @pytest.mark.parametrize("damage", ["a bit", "a file", "a list of files", "a whole part"])
@@ -51,6 +34,28 @@ def test_what_is_damaged_is_fetched_again(kvasir: Kvasir, server: Server, instal
     assert kvasir.result("check").ok
     assert kvasir.status().active
     assert {path.name for path in kvasir.packs.iterdir()} == {installed.name, "active.json", "lock"}
+
+
+def test_a_missing_library_is_noticed_without_a_look_at_every_file(kvasir: Kvasir, installed: Path) -> None:
+    library = modules(installed) / "torch" / "lib" / "libtorch.so"
+    library.unlink()
+    status = kvasir.status()
+    assert (status.state, status.active) == ("broken", False)
+    assert "its file libtorch.so is missing or damaged" in status.reason
+    assert kvasir.result("repair").sentence.startswith("Replaced: torch. ")
+    status = kvasir.status()
+    assert (status.state, status.active, library.stat().st_size) == ("installed", True, 3 << 20)
+
+
+def test_the_pack_in_use_is_the_one_that_is_looked_after(kvasir: Kvasir, server: Server, installed: Path) -> None:
+    write_list(kvasir.lists, stand_ins(server.folder, version="2.0"), server.address, kind="cuda12")
+    other = kvasir.result("install", "--kind", "cuda12")
+    assert other.ok, other.sentence
+    used = kvasir.status()
+    assert (used.kind, used.active, used.others) == ("cuda12", True, [str(installed)])
+    for command in ("check", "repair", "install"):
+        assert "The GPU pack cuda12 is in use" in kvasir.result(command).sentence
+    assert "The GPU pack cuda13 is in use" in kvasir.result("install", "--kind", "cuda13").sentence
 
 
 def test_a_repair_that_was_broken_off_goes_on(kvasir: Kvasir, server: Server, installed: Path) -> None:
@@ -97,20 +102,86 @@ def test_removed(kvasir: Kvasir, installed: Path) -> None:
     assert not kvasir.result("remove", "../../../etc").ok
 
 
-def test_a_pack_of_a_former_version_is_another_and_can_be_removed(
+def upgraded(kvasir: Kvasir, server: Server, works: bool = True) -> None:
+    """A later Kvasir, whose list holds other files."""
+    shutil.rmtree(server.folder)
+    write_list(kvasir.lists, stand_ins(server.folder, works, version="2.0"), server.address)
+
+
+def test_a_pack_of_a_former_version_is_used_until_there_is_another(
     kvasir: Kvasir, server: Server, installed: Path
 ) -> None:
-    shutil.rmtree(server.folder)
-    write_list(kvasir.lists, stand_ins(server.folder, version="2.0"), server.address)
+    upgraded(kvasir, server)
     status = kvasir.status()
-    assert (status.state, status.active, status.others) == ("none", False, [str(installed)])
+    assert (status.state, status.active, status.former, status.others) == ("none", False, str(installed), [])
+    assert f"{installed}, a pack of another version" in kvasir.shown()
     assert kvasir.result("install").ok
     now = kvasir.status()
     assert now.active
     assert now.folder != str(installed)
+    assert (now.former, now.others) == ("", [str(installed)])
     assert kvasir.result("remove", str(installed)).ok
     assert kvasir.status().others == []
     assert kvasir.status().active
+
+
+def test_a_former_version_stays_in_use_where_the_new_one_fails(kvasir: Kvasir, server: Server, installed: Path) -> None:
+    upgraded(kvasir, server, works=False)
+    failed = kvasir.result("install")
+    assert "the one in use before stays. No GPU answers." in failed.sentence
+    status = kvasir.status()
+    assert (status.state, status.active, status.former) == ("installed", False, str(installed))
+    assert "Another pack is in use." in status.reason
+    note = kvasir.active()
+    (kvasir.packs / "active.json").write_text(json.dumps(note | {"tested": "", "refused": start.fingerprint()}))
+    status = kvasir.status()
+    assert (status.former, status.others) == ("", [str(installed)])
+    assert "not tested yet" in status.reason
+
+
+def test_a_pack_that_the_driver_is_too_old_for_gives_way(kvasir: Kvasir, server: Server, installed: Path) -> None:
+    other = server.folder / "cuda12"
+    write_list(kvasir.lists, stand_ins(other, version="12.0"), f"{server.address}/cuda12", "cuda12")
+    server.folder = other
+    assert kvasir.result("install", "--kind", "cuda12").ok
+    text = (kvasir.lists / "cuda12.txt").read_text()
+    (kvasir.lists / "cuda12.txt").write_text(text.replace("driver: 580", "driver: 999"))
+    status = kvasir.status()
+    assert (status.kind, status.state, Path(status.former).name) == ("cuda13", "installed", kvasir.active()["folder"])
+    assert "The GPU pack cuda13 is in use" in kvasir.result("check").sentence
+    assert kvasir.status().active
+
+
+def test_a_failure_of_another_day_is_forgotten(kvasir: Kvasir, installed: Path) -> None:
+    note = kvasir.active() | {"refused": "the GPU was unplugged", "reason": "No GPU answers."}
+    (kvasir.packs / "active.json").write_text(json.dumps(note))
+    status = kvasir.status()
+    assert (status.state, status.active, status.reason) == ("installed", True, "")
+
+
+def test_a_pack_is_repaired_by_a_program_that_has_moved(kvasir: Kvasir, server: Server, installed: Path) -> None:
+    for link in (installed / "bin").glob("python*"):
+        link.unlink()
+        link.symlink_to("/nowhere/kvasir-0.1.0/python/bin/python3")
+    flip(modules(installed) / "helper" / "data.txt")
+    assert kvasir.result("repair").ok
+    assert kvasir.status().active
+
+
+def test_what_a_link_of_the_users_points_to_stays(kvasir: Kvasir, installed: Path, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "a larger disk"
+    installed.rename(elsewhere)
+    installed.symlink_to(elsewhere)
+    assert kvasir.status().active
+    assert kvasir.result("remove").ok
+    assert (elsewhere / "pack.json").is_file()
+    assert {path.name for path in kvasir.packs.iterdir()} == {"lock"}
+
+
+def test_a_pack_that_is_removed_without_its_receipt_is_not_missed(kvasir: Kvasir, installed: Path) -> None:
+    (installed / "pack.json").unlink()
+    assert kvasir.result("remove", installed.name).ok
+    assert not (kvasir.packs / "active.json").exists()
 
 
 def test_a_removal_that_was_broken_off_is_finished(kvasir: Kvasir, installed: Path) -> None:
@@ -119,85 +190,3 @@ def test_a_removal_that_was_broken_off_is_finished(kvasir: Kvasir, installed: Pa
     assert kvasir.status().others == [str(old)]
     assert kvasir.result("install").ok
     assert not old.exists()
-
-
-def test_a_pack_on_a_stick_needs_no_network(kvasir: Kvasir, server: Server, tmp_path: Path) -> None:
-    stick = tmp_path / "stick"
-    stick.mkdir()
-    out = stick / "kvasir gpu.tar"
-    assert "not there" in kvasir.result("bundle", "--out", str(tmp_path / "nowhere" / "x.tar")).sentence
-    server.cuts = [1 << 30, 1 << 20]
-    made = kvasir.result("bundle", "--kind", "cuda13", "--out", str(out), PACK_TEST_DRIVER="1.0")
-    assert made.ok, made.sentence  # for another machine: this one's GPU does not matter
-    assert [path.name for path in stick.iterdir()] == [out.name]
-    assert {path.name for path in kvasir.packs.iterdir()} == {"lock"}
-    server.log.clear()
-    assert kvasir.result("install", "--from", str(out)).ok
-    assert server.log == []
-    assert kvasir.status().active
-
-
-def make_bundle(kvasir: Kvasir, out: Path) -> Path:
-    assert kvasir.result("bundle", "--out", str(out)).ok
-    return out
-
-
-def test_a_bundle_of_another_version_is_refused(kvasir: Kvasir, server: Server, tmp_path: Path) -> None:
-    out = make_bundle(kvasir, tmp_path / "old.tar")
-    shutil.rmtree(server.folder)
-    write_list(kvasir.lists, stand_ins(server.folder, version="2.0"), server.address)
-    refused = kvasir.result("install", "--from", str(out))
-    assert not refused.ok
-    assert "holds another pack (cuda13 for Python" in refused.sentence
-    assert not (kvasir.packs / "active.json").exists()
-
-
-@pytest.mark.parametrize("damage", ["a bit", "cut", "no bundle", "missing", "not there", "an absolute name", "a link"])
-def test_a_bundle_that_is_damaged_or_none(kvasir: Kvasir, server: Server, tmp_path: Path, damage: str) -> None:
-    out = make_bundle(kvasir, tmp_path / "pack.tar")
-    content = out.read_bytes()
-    outside = tmp_path / "outside"
-    if damage == "a bit":
-        at = content.index(b"what the helper knows")
-        out.write_bytes(content[:at] + b"W" + content[at + 1 :])
-    elif damage == "cut":
-        out.write_bytes(content[: len(content) // 2])
-    elif damage == "no bundle":
-        out.write_bytes(b"PK\x03\x04 something else")
-    elif damage == "not there":
-        out.unlink()
-    else:
-        with tarfile.open(out) as whole, tarfile.open(tmp_path / "less.tar", "w") as less:
-            for member in whole.getmembers():
-                if not member.name.startswith("Helper"):
-                    less.addfile(member, whole.extractfile(member))
-                elif damage == "an absolute name":
-                    member.name = str(outside)
-                    less.addfile(member, whole.extractfile(member))
-                elif damage == "a link":
-                    member.type, member.linkname, member.size = tarfile.SYMTYPE, "/etc/passwd", 0
-                    less.addfile(member)
-        (tmp_path / "less.tar").replace(out)
-    refused = kvasir.result("install", "--from", str(out))
-    assert not refused.ok
-    words = {"a bit": "is not the file that this Kvasir knows", "cut": "bundle", "no bundle": "is no bundle of a GPU"}
-    assert words.get(damage, "is not there" if damage == "not there" else "is missing") in refused.sentence
-    assert not outside.exists()
-    assert not (kvasir.packs / "active.json").exists()
-    if damage in ("a bit", "cut"):
-        assert kvasir.result("install").ok  # from the network, with what of the bundle was good
-
-
-def test_a_bundle_cannot_bring_a_list_of_its_own(kvasir: Kvasir, server: Server, tmp_path: Path) -> None:
-    out = make_bundle(kvasir, tmp_path / "pack.tar")
-    with tarfile.open(out) as whole:
-        first = whole.extractfile(whole.getmembers()[0])
-        assert first is not None
-        told = msgspec.json.decode(first.read())
-    told["list"] = told["list"].replace("# kind: cuda13", "# kind: cuda12")
-    manifest = tmp_path / "kvasir-pack.json"
-    manifest.write_text(json.dumps(told))
-    with tarfile.open(tmp_path / "other.tar", "w") as other:
-        other.add(manifest, manifest.name)
-    refused = kvasir.result("install", "--from", str(tmp_path / "other.tar"))
-    assert "holds another pack (cuda12" in refused.sentence

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.packs import lists
-from engine.packs.gpus import Gpu, amd_gpus, choose, gfx, nvidia_gpus
+from engine.packs.gpus import Choice, Gpu, amd_gpus, choose, gfx, nvidia_gpus
 from engine.packs.lists import PackFailed, PackList, parse
 
 SHA = "ab" * 32
@@ -51,8 +51,9 @@ def nvidia(driver: str, capability: tuple[int, int]) -> Gpu:
         ([nvidia("580.95.05", (6, 1))], "", "", "too old"),
         ([nvidia("580.95.05", (6, 1)), nvidia("580.95.05", (8, 6))], "", "cuda13", ""),
         ([nvidia("580.95.05", (8, 9))], "rocm", "", "no pack rocm"),
+        ([Gpu("nvidia", "NVIDIA GPU", silent="Driver Not Loaded")], "", "", "does not answer (Driver Not Loaded)"),
         ([Gpu("amd", "AMD GPU", target="gfx1100")], "cuda13", "", "no pack cuda13"),
-        ([Gpu("amd", "AMD GPU", target="gfx1100")], "", "", "without the list of a pack for AMD GPUs"),
+        ([Gpu("amd", "AMD GPU", target="gfx1100")], "", "", "without a pack for AMD GPUs"),
         ([Gpu("amd", "AMD GPU", target="gfx1036"), nvidia("580.1", (8, 6))], "", "cuda13", ""),
         ([], "", "", "No GPU that a pack is made for was found."),
     ],
@@ -67,13 +68,24 @@ def test_which_pack_fits(gpus: list[Gpu], wanted: str, kind: str, why: str) -> N
 def test_amd_with_and_without_its_list() -> None:
     gpu = Gpu("amd", "AMD GPU", target="gfx1100")
     without = {kind: pack for kind, pack in ours().items() if kind != "rocm"}
-    assert "KVASIR_GPU_LISTS" in choose([gpu], without).refused
+    assert "gfx1100) cannot be used" in choose([gpu], without).refused
     rocm = parse(GOOD.replace("cuda13", "rocm") + "# targets: gfx1030 gfx1100\n", "rocm.txt")
     assert choose([gpu], {**without, "rocm": rocm}).kind == "rocm"
     other = choose([gpu._replace(target="gfx1036")], {"rocm": rocm})
     assert (other.kind, "none of the AMD GPUs that this pack" in other.refused) == ("", True)
     assert choose([gpu], {}).refused != ""
     assert choose([nvidia("580.1", (8, 9))], {}).refused == "This Kvasir comes without a pack for GPU (NVIDIA)."
+
+
+def test_a_list_for_the_processor_needs_no_gpu() -> None:
+    processor = parse(GOOD + "# device: cpu\n", "cuda13.txt")
+    trial = {"cuda13": processor}
+    assert choose([], trial) == Choice("cuda13", None, "")
+    assert choose([], trial, "cuda13").kind == "cuda13"
+    assert choose([nvidia("580.95.05", (6, 1))], trial).kind == "cuda13"
+    assert choose([], trial, "cuda12").kind == ""
+    assert choose([], {"cuda13": parse(GOOD, "cuda13.txt")}, "cuda13").kind == ""
+    assert not any(pack.for_processor for pack in ours().values())
 
 
 def test_our_lists_hold_what_an_engine_needs() -> None:
@@ -137,7 +149,7 @@ def test_a_list_that_is_none_is_refused(text: str) -> None:
 
 
 def test_a_pack_for_another_python_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.packs import manager
+    from engine.packs import standing
 
     (tmp_path / "cuda13.txt").write_text(GOOD.replace("3.11", "3.7"))
     monkeypatch.setenv("KVASIR_GPU_LISTS", str(tmp_path))
@@ -146,17 +158,17 @@ def test_a_pack_for_another_python_is_refused(tmp_path: Path, monkeypatch: pytes
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     why = f"GPU packs are made for Python 3.7, and this Kvasir runs on {here}."
     with pytest.raises(PackFailed, match=why):
-        manager.select([gpu])
-    assert manager.status([gpu]).refused == why
+        standing.select([gpu])
+    assert standing.status([gpu]).refused == why
     assert not (tmp_path / "home").exists()  # asking makes nothing
     (tmp_path / "cuda13.txt").write_text(GOOD.replace("3.11", here) + "# platform: plan9 mips\n")
     with pytest.raises(PackFailed, match="made for plan9 mips"):
-        manager.select([gpu])
+        standing.select([gpu])
     (tmp_path / "cuda12.txt").write_text("nonsense")
-    assert "has a line that is no wheel" in manager.status([gpu]).refused
+    assert "has a line that is no wheel" in standing.status([gpu]).refused
     (tmp_path / "cuda12.txt").unlink()
     with pytest.raises(PackFailed, match="without a list for rocm; it has cuda13"):
-        manager.select([], "rocm", any_machine=True)
+        standing.select([], "rocm", any_machine=True)
 
 
 class NvmlError(Exception):
@@ -182,18 +194,27 @@ def nvml(**functions: Any) -> Any:
     return SimpleNamespace(**{**working, **functions})
 
 
-def test_what_the_driver_of_nvidia_tells() -> None:
+def test_what_the_driver_of_nvidia_tells(tmp_path: Path) -> None:
     def fails(*arguments: object) -> None:
-        raise NvmlError
+        raise NvmlError("Driver/library version mismatch")
 
-    found = nvidia_gpus(nvml())
+    bus = tmp_path / "0000:01:00.0"
+    bus.mkdir()
+    (bus / "vendor").write_text("0x10de\n")
+    (bus / "class").write_text("0x040300\n")  # the sound of a GPU
+    found = nvidia_gpus(nvml(), tmp_path)
     assert [(gpu.name, gpu.driver, gpu.capability) for gpu in found] == [
         ("GPU 0", "580.95.05", (8, 9)),
         ("GPU 2", "580.95.05", (8, 9)),  # the one between did not answer
     ]
-    assert nvidia_gpus(None) == []
-    assert nvidia_gpus(nvml(nvmlInit=fails)) == []
-    assert nvidia_gpus(nvml(nvmlSystemGetDriverVersion=fails)) == []
+    assert nvidia_gpus(None, tmp_path) == []
+    assert nvidia_gpus(nvml(nvmlInit=fails), tmp_path) == []
+    (bus / "class").write_text("0x030000\n")
+    (silent,) = nvidia_gpus(nvml(nvmlInit=fails), tmp_path)
+    assert "Driver/library version mismatch" in choose([silent], ours()).refused
+    (bus / "driver").symlink_to("/sys/bus/pci/drivers/vfio-pci")
+    assert nvidia_gpus(nvml(nvmlInit=fails), tmp_path) == []  # a virtual machine has it
+    assert nvidia_gpus(nvml(nvmlSystemGetDriverVersion=fails), tmp_path) == []
 
 
 def test_what_the_kernel_tells_of_amd(tmp_path: Path) -> None:

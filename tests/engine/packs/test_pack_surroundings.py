@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import ssl
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import pytest
 from packs_support import TORCH, Kvasir, Server, in_use, write_list
 
-from engine.packs import download
+from engine.packs import room
 from engine.protocol.gpu import PackProgress, decode_pack_report
 
 
@@ -53,16 +52,6 @@ def test_a_proxy_is_used(kvasir: Kvasir, server: Server) -> None:
     assert not kvasir.result("install").ok
     assert kvasir.result("install", http_proxy=server.address, no_proxy="").ok
     in_use(kvasir)
-
-
-def test_certificates_of_a_system_that_keeps_them_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    if not any(Path(path).is_file() for path in download.CERTIFICATES):
-        pytest.skip("this system has no bundle of certificates")
-    nowhere = ssl.DefaultVerifyPaths(None, None, "", "", "", "")
-    monkeypatch.setattr(ssl, "create_default_context", lambda: ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
-    assert download.trusted().cert_store_stats()["x509_ca"] == 0
-    monkeypatch.setattr(ssl, "get_default_verify_paths", lambda: nowhere)
-    assert download.trusted().cert_store_stats()["x509_ca"] > 0
 
 
 def test_without_uv_it_is_said_before_anything_is_fetched(kvasir: Kvasir, server: Server) -> None:
@@ -115,6 +104,9 @@ def test_a_disk_that_fills_up(kvasir: Kvasir, server: Server, where: str) -> Non
     assert "is full" in ends[0].sentence
     if where == "downloading":
         assert server.asked(TORCH)[-1].range  # it went on
+    else:
+        used = int(done.stderr.split("Used")[1].split()[0])
+        assert used < 4 << 10  # what was fetched, in kB, and nothing of what was unpacked
 
 
 def test_no_pack_for_an_old_driver(kvasir: Kvasir, server: Server) -> None:
@@ -122,3 +114,25 @@ def test_no_pack_for_an_old_driver(kvasir: Kvasir, server: Server) -> None:
     assert "580 or newer is needed" in refused.sentence
     assert server.log == []
     assert os.listdir(kvasir.folder / "lists") == ["cuda13.txt"]
+
+
+def test_what_nobody_thought_of_ends_with_a_result_too(kvasir: Kvasir) -> None:
+    kvasir.packs.parent.mkdir(parents=True)
+    kvasir.packs.touch()
+    refused = kvasir.result("install")
+    assert refused.sentence.startswith(f"{kvasir.packs} cannot be used (")
+
+
+def test_the_room_that_is_asked_for_is_the_room_that_is_needed(kvasir: Kvasir, server: Server) -> None:
+    status = kvasir.status()
+    sizes = sum(path.stat().st_size for path in server.folder.glob("*.whl"))
+    assert status.needed_bytes == sizes + 1 + room.MARGIN
+    server.cuts = [1 << 30, 1 << 20, 0, 0, 0]
+    assert not kvasir.result("install").ok
+    assert kvasir.status().needed_bytes == status.needed_bytes - (sizes - kvasir.status().download_bytes)
+
+
+def test_a_disk_is_known_before_there_is_a_folder(tmp_path: Path) -> None:
+    assert room.same_disk(tmp_path / "not" / "there", tmp_path)
+    if Path("/proc/self").exists():
+        assert not room.same_disk(tmp_path, Path("/proc/self"))

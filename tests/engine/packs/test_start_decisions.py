@@ -14,7 +14,7 @@ from packfolder import LOCK, PYTHON, make_pack
 
 from engine import config, installation
 from engine.packs import fingerprint as fingerprints
-from engine.packs import marker, start
+from engine.packs import launch, marker, start
 
 
 class WentOnError(Exception):
@@ -102,16 +102,42 @@ def test_a_users_no(packs, went, monkeypatch):
     assert "KVASIR_GPU_PACK=off" in str(reason_of("chat"))
 
 
+def test_a_pack_that_has_failed_says_why_once(packs, went, monkeypatch):
+    make_pack(packs)
+    monkeypatch.setenv(launch.FAILED, "It cannot be loaded.")
+    assert reason_of("chat") == "It cannot be loaded."
+    with pytest.raises(WentOnError):
+        start.redirect(["kvasir", "chat"])
+
+
 def test_packs_that_do_not_fit_are_not_used(packs, went, monkeypatch):
     pack = make_pack(packs, python="3.2")
     assert "made for Python 3.2" in str(reason_of("chat"))
     note = {"python": PYTHON, "broken": "Files of torch are damaged."}
     (pack / "pack.json").write_text(json.dumps(note))
     assert "Files of torch are damaged. `kvasir gpu repair`" in str(reason_of("chat"))
+    (pack / "pack.json").write_text(json.dumps({"python": PYTHON, "libraries": [1]}))
+    assert "kvasir gpu repair" in str(reason_of("chat"))
     (pack / "pack.json").write_text("{")
     assert "kvasir gpu repair" in str(reason_of("chat"))
     (pack / "pack.json").unlink()
     assert "kvasir gpu repair" in str(reason_of("chat"))
+
+
+@pytest.mark.parametrize("size", [None, 6])
+def test_a_pack_without_one_of_its_libraries_is_not_used(packs, went, size):
+    pack = make_pack(packs)
+    library = pack / "libtorch.so"
+    note = {"python": PYTHON, "libraries": {library.name: 7}}
+    (pack / "pack.json").write_text(json.dumps(note))
+    if size is not None:
+        library.write_bytes(bytes(size))
+    said = str(reason_of("chat"))
+    assert "its file libtorch.so is missing or damaged" in said
+    assert "kvasir gpu repair" in said
+    library.write_bytes(bytes(7))
+    with pytest.raises(WentOnError):
+        start.redirect(["kvasir", "chat"])
 
 
 @pytest.mark.parametrize("folder", ["gone", "..", "", ".", "/etc", "a/b", f"../gpu/{LOCK}"])
@@ -196,6 +222,26 @@ def test_a_pack_that_fails_with_a_new_driver_is_refused_until_something_changes(
     assert "refused" not in json.loads((packs / "active.json").read_text())
 
 
+def test_a_driver_that_the_test_itself_loads_is_the_one_it_was_tested_with(packs, went, monkeypatch):
+    make_pack(packs, tested="an older driver")
+    seen = iter(["no driver yet", "a new driver", "a new driver"])
+    monkeypatch.setattr(start, "fingerprint", lambda: next(seen))
+    Trials(monkeypatch, PASSED)
+    for _ in range(2):
+        with pytest.raises(WentOnError):
+            start.redirect(["kvasir", "chat"])
+
+
+def test_a_full_disk_does_not_keep_the_pack_from_being_used(packs, went, monkeypatch):
+    def full(packs: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    make_pack(packs)
+    monkeypatch.setattr(marker, "begin", full)
+    with pytest.raises(WentOnError):
+        start.redirect(["kvasir", "serve", "--child"])
+
+
 def test_the_driver_of_before_needs_no_test(packs, went, monkeypatch):
     make_pack(packs)
     Trials(monkeypatch, FAILED)
@@ -226,8 +272,15 @@ def test_nothing_of_python_or_the_packaged_program_reaches_the_pack(monkeypatch)
     assert set(inner) == kept | {"LD_LIBRARY_PATH"}  # in a Python environment it is the user's own
     assert inner["TRITON_CACHE_DIR"] == "/mine"
     monkeypatch.setattr(sys, "frozen", True, raising=False)
+    monkeypatch.setattr(sys, "executable", "/opt/kvasir/kvasir-engine")
     assert set(start.environment(outer)) == kept
     assert start.environment(outer | {"LD_LIBRARY_PATH_ORIG": "/mine"})["LD_LIBRARY_PATH"] == "/mine"
+    # Started by another of the packaged programs, whose loader had put the folder there already.
+    again = {"LD_LIBRARY_PATH": "/opt/kvasir/_internal:/opt/kvasir/_internal:/mine",
+             "LD_LIBRARY_PATH_ORIG": "/opt/kvasir/_internal:/mine"}  # fmt: skip
+    assert start.environment(outer | again)["LD_LIBRARY_PATH"] == "/mine"
+    again["LD_LIBRARY_PATH_ORIG"] = "/opt/kvasir/_internal"
+    assert set(start.environment(outer | again)) == kept
 
 
 def test_the_fingerprint_is_of_the_driver_and_the_gpus(tmp_path):

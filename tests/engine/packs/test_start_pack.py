@@ -20,6 +20,7 @@ from websockets.sync.client import connect
 import engine
 from engine import protocol as p
 from engine.packs import marker, start
+from engine.packs.launch import BACK, FAILED, site_packages
 
 TOKEN = "a-token-of-the-test"
 
@@ -143,6 +144,25 @@ def test_only_the_engine_is_imported_from_the_program(program, home):
         assert Path(assets) == program / "assets"
         assert str(program) not in numpy
         assert not any(entry.startswith(str(program)) for entry in path)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a process does not become another elsewhere")
+def test_a_torch_that_cannot_be_loaded_leads_back_to_the_program(program, home):
+    pack = make_pack(packs_of(home), libraries=False)
+    (site_packages(pack) / "torch.py").write_text("raise ImportError('libtorch_cpu.so: file too short')")
+    tells = f"import json, os, sys; print(json.dumps([sys.argv[1:], os.environ[{FAILED!r}]]))"
+    outer = {**os.environ, BACK: json.dumps([sys.executable, "-c", tells])}
+    command = [*launched(program, pack), "doctor", "--json"]
+    done = subprocess.run(command, env=outer, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    arguments, why = json.loads(done.stdout)
+    assert arguments == ["doctor", "--json"]
+    assert "libtorch_cpu.so: file too short" in why
+    assert "kvasir gpu repair" in why
+    outer.pop(BACK)
+    alone = subprocess.run(command, env=outer, capture_output=True, text=True, timeout=60)
+    assert alone.returncode != 0
+    assert "file too short" in alone.stderr
 
 
 def test_workers_of_a_packs_engine_run_in_the_pack(program, home):

@@ -1,0 +1,76 @@
+"""`kvasir bench`: what it is told on the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from engine.cli.arguments import DRAFT_HELP, QUANTISE_HELP, draft_of, formats_of, programs_of, quantise_of, shapes_of
+from engine.cli.errors import report_errors
+
+
+def bench(
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation.",
+            show_default=False,
+        ),
+    ] = None,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads of every program measured.")] = None,
+    model: Annotated[Path | None, typer.Option(help="Measure the switches on this model folder instead.")] = None,
+    switches: Annotated[bool, typer.Option(help="Measure each switch on and off.")] = True,
+    shapes: Annotated[
+        str | None,
+        typer.Option(help="Llama shapes to measure: 1b, 8b, 1b,8b or none. 1b on a CPU, both on a GPU if left out."),
+    ] = None,
+    programs: Annotated[
+        str | None, typer.Option(help="Programs to compare on each shape; all that are installed if left out.")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(min=8, help="Tokens written in each measurement.")] = None,
+    formats: Annotated[
+        str | None,
+        typer.Option(help="Measure the shapes in these formats instead: all, or such as gptq,nf4,q4_k,bf16-nf4."),
+    ] = None,
+    quantise: Annotated[str, typer.Option(help=f"For --model. {QUANTISE_HELP}")] = "none",
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache", help="Measure the parts of the cache on chats and prompts that share text, and no more."
+        ),
+    ] = False,
+    cost: Annotated[
+        bool,
+        typer.Option("--cost", help="Measure what approximations of the cache cost in quality, and no more."),
+    ] = False,
+    speculation: Annotated[
+        bool,
+        typer.Option("--speculation", help="Measure every way to guess ahead beside plain decoding, and no more."),
+    ] = False,
+    draft: Annotated[str | None, typer.Option(help=f"For --speculation. {DRAFT_HELP}", show_default=False)] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
+) -> None:
+    """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
+    with report_errors():
+        from engine.bench.run import run
+
+        alone = cache or cost or speculation
+        run(
+            switches=switches and formats is None and not alone,
+            shapes=[] if alone and shapes is None else shapes_of(shapes),
+            programs=programs_of(programs),
+            rounds=rounds or (2 if cache else 3 if speculation else 5),
+            threads=threads,
+            model=model,
+            json_file=json_file,
+            tokens=tokens,
+            formats=formats_of(formats),
+            quantise=quantise_of(quantise),
+            cache=cache,
+            cost=cost,
+            speculation=speculation,
+            draft=draft_of(draft),
+        )
