@@ -17,8 +17,8 @@ from email.utils import formatdate
 from pathlib import Path
 
 from kit import debcopyright, depends, publisher, share, tree
+from kit.layout import LINUX
 
-LINUX = Path(__file__).resolve().parents[1] / "linux"
 DESCRIPTION = """chat with language models on this computer
  Kvasir answers in a window, offline, with a small model that it brings or
  with GGUF and safetensors models of your own. Every optimisation of its
@@ -85,8 +85,7 @@ def _fill(root: Path, program: Path, version: str, epoch: int) -> None:
 def _control(root: Path, needs: depends.Needs, version: str) -> None:
     folder = root / "DEBIAN"
     folder.mkdir()
-    files = [path for path in tree.walk(root / "usr") if path.is_file() and not path.is_symlink()]
-    sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in files)
+    sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in tree.files(root / "usr"))
     (folder / "md5sums").write_text(sums, encoding="utf-8")
     shutil.copyfile(LINUX / "prerm", folder / "prerm")
     (folder / "prerm").chmod(0o755)

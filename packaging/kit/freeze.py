@@ -81,10 +81,11 @@ def freeze(epoch: int, icon: Path | None = None) -> None:
 
 
 def forget_prefix() -> None:
-    """The interpreter's own modules look for libraries in the folder they were built for: have them look here."""
+    """The interpreter and its own modules look for libraries in the folder they were built for: have them look here."""
     if sys.platform.startswith("linux"):
         from kit.python_tree import set_rpath
 
+        set_rpath("$ORIGIN", *sorted(internal().glob("libpython3*.so*")))
         set_rpath("$ORIGIN/../..", *sorted(internal().glob("python3.*/lib-dynload/*.so")))
 
 

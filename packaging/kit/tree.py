@@ -20,6 +20,11 @@ def walk(folder: Path) -> Iterator[Path]:
             yield from walk(path)
 
 
+def files(folder: Path) -> list[Path]:
+    """Every file below a folder that is no link, in the order of :func:`walk`."""
+    return [path for path in walk(folder) if path.is_file() and not path.is_symlink()]
+
+
 def mode(path: Path) -> int:
     """0755 for folders and what can be run, 0644 for the rest and for shared libraries, whatever the umask was."""
     if path.is_symlink():

@@ -1,5 +1,6 @@
 """What `make package` refuses to let out: folders of the build machine, links that lead out, a newer C library."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -40,7 +41,30 @@ def test_a_link_out_of_the_program_and_one_to_nowhere_are_found(program, tmp_pat
     assert [file.name for file, _ in checks.traces(program, [PATH])] == ["bad", "nowhere"]
 
 
-@pytest.mark.skipif(not shutil.which("objdump"), reason="objdump (package binutils) is not installed")
+def test_code_for_macos_that_was_overwritten_is_signed_again(program, tmp_path, monkeypatch):
+    code, text = program / "_internal" / "libx.dylib", program / "_internal" / "x.py"
+    code.write_bytes(bytes.fromhex("cffaedfe") + b"\0prefix=" + PATH + b"\0")
+    text.write_bytes(b"prefix = '" + PATH + b"'\n")
+    (program / "untouched.dylib").write_bytes(bytes.fromhex("cffaedfe"))
+    calls, tools = tmp_path / "calls", tmp_path / "tools"
+    tools.mkdir()
+    (tools / "codesign").write_text(f'#!/bin/sh\necho "$@" >>"{calls}"\n')
+    (tools / "codesign").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    assert checks.sign_again(checks.scrub(program)) == [code]
+    assert calls.read_text().splitlines() == [f"--force --sign - {code}"]
+
+
+def test_code_that_cannot_be_signed_again_ends_the_build(program, tmp_path, monkeypatch):
+    code = program / "libx.dylib"
+    code.write_bytes(bytes.fromhex("cffaedfe"))
+    (tmp_path / "codesign").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "codesign").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SystemExit, match="codesign failed with exit status 1"):
+        checks.sign_again([code])
+
+
 def test_the_c_library_that_a_file_wants_is_read(program, monkeypatch):
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux has this C library")
