@@ -60,11 +60,8 @@ def _stand_in(path: bytes) -> bytes:
 
 def traces(folder: Path = PROGRAM, paths: list[bytes] | None = None) -> list[tuple[Path, bytes]]:
     """Files that hold a folder of the build machine, with that folder; links that lead out of the program."""
-    found = [
-        (link, b"a link that leads out")
-        for link in tree.walk(folder)
-        if link.is_symlink() and not _inside(link, folder)
-    ]
+    links = [path for path in tree.walk(folder) if path.is_symlink()]
+    found = [(link, b"a link that leads out") for link in links if not _inside(link, folder)]
     for file in tree.files(folder):
         data = file.read_bytes()
         found += [(file, path) for path in paths or build_paths() if path in data]
@@ -75,14 +72,8 @@ def newer_glibc(folder: Path = PROGRAM) -> list[tuple[Path, str]]:
     """Files that want a newer C library than :data:`GLIBC`, with the version they want."""
     found = []
     for file in filter(elf.is_elf, tree.files(folder)):
-        wanted = max(
-            (
-                (int(match[1]), int(match[2]))
-                for _, name in elf.read(file).versions
-                if (match := re.match(r"GLIBC_(\d+)\.(\d+)", name))
-            ),
-            default=(0, 0),
-        )
+        names = (re.match(r"GLIBC_(\d+)\.(\d+)", name) for _, name in elf.read(file).versions)
+        wanted = max(((int(name[1]), int(name[2])) for name in names if name), default=(0, 0))
         if wanted > GLIBC:
             found.append((file, ".".join(map(str, wanted))))
     return found

@@ -55,8 +55,8 @@ def _bytes(ours: bytes, theirs: bytes) -> Iterator[str]:
         return
     if len(ours) != len(theirs):
         yield f"{len(ours)} bytes here, {len(theirs)} there"
-    first = len(os.path.commonprefix([ours, theirs]))
-    differing = sum(a != b for a, b in zip(ours, theirs, strict=False))
+    places = [place for place, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b]
+    first = places[0] if places else min(len(ours), len(theirs))
     start = max(0, first - SHOWN // 2)
     here, there = ours[start : start + SHOWN], theirs[start : start + SHOWN]
-    yield f"{differing} bytes differ, the first at {first}: {here!r} here, {there!r} there"
+    yield f"{len(places)} bytes differ, the first at {first}: {here!r} here, {there!r} there"

@@ -12,9 +12,9 @@ from typing import Any
 
 from kit.bundled import NOTICES, Text, common
 
-HEAD = """Crates that are linked into this program or module, as the bill of materials in its wheel lists them: name, version,
-licence, authors and home. Where a choice is given ("OR"), it is used under the Apache License 2.0 if that is among
-them. The wheel brings no notices of the crates' own; they lie with each crate's source.
+HEAD = """Crates that are linked into this program or module, as the bill of materials in its wheel lists them: name,
+version, licence, authors and home. Where a choice is given ("OR"), it is used under the Apache License 2.0 if that is
+among them. The wheel brings no notices of the crates' own; they lie with each crate's source.
 
 """
 
