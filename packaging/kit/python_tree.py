@@ -46,6 +46,7 @@ def make_python() -> None:
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         shutil.copy2(base / "lib" / shared, target / "lib" / shared)
     if sys.platform.startswith("linux"):
+        strip(*sorted((target / "lib").glob("libpython3*.so*")))
         _take_libraries(target, name)
     compileall.compile_dir(
         target / library,
@@ -79,6 +80,13 @@ def _linked(file: Path) -> list[Path]:
     """The libraries that the loader takes for ``file`` here."""
     listed = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=True).stdout
     return [Path(path) for path in re.findall(r"=> (/\S+)", listed)]
+
+
+def strip(*files: Path) -> None:
+    """Leave out what only debuggers read: three quarters of a libpython. To be done before :func:`set_rpath`."""
+    for file in files:
+        file.chmod(0o755)
+        run("strip", "--strip-unneeded", str(file))
 
 
 def set_rpath(path: str, *files: Path) -> None:

@@ -1,5 +1,6 @@
 """What `make package` refuses to let out: folders of the build machine, links that lead out, a newer C library."""
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -106,3 +107,16 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     assert not list(stage.glob("assets/demo/*.py"))
     assert not list(stage.rglob("kvasir_native.*"))
     assert not (stage / "tests").exists()
+
+
+@pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("strip"), reason="gcc or strip is not installed")
+def test_a_library_without_what_debuggers_read_still_has_its_functions(tmp_path):
+    from kit import python_tree
+
+    library = tmp_path / "libpython3.so"
+    (tmp_path / "x.c").write_text("static int inner(void) { return 6; }\nint answer(void) { return 7 * inner(); }\n")
+    subprocess.run(["gcc", "-g", "-shared", "-fPIC", "x.c", "-o", library], cwd=tmp_path, check=True)
+    assert str(tmp_path).encode() in library.read_bytes()
+    python_tree.strip(library)
+    assert str(tmp_path).encode() not in library.read_bytes()
+    assert ctypes.CDLL(str(library)).answer() == 42
