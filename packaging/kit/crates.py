@@ -30,6 +30,12 @@ def texts(boms: list[Path]) -> list[Text]:
     return [own, *((f"crates/{name}", text) for name, text in common(*shared))]
 
 
+def notices(name: str, version: str) -> list[Text]:
+    """The crates' own notices, where a publisher has gathered them (README.md says how)."""
+    found = sorted((NOTICES / "crates").glob(f"{name}-{version}.*"))
+    return [(f"crates/notices{path.suffix}", path.read_bytes()) for path in found]
+
+
 def _crates(bom: Path) -> list[dict[str, Any]]:
     """What is in the finished file: cargo marks what only helps to build it as excluded."""
     found = json.loads(bom.read_text(encoding="utf-8")).get("components", [])

@@ -119,7 +119,7 @@ def _distribution(item: dict[str, Any]) -> Entry:
     if not texts and supplied:
         texts = supplied(folder)
     if texts:
-        texts += crates.texts(list(map(Path, item["boms"])))
+        texts += crates.texts(list(map(Path, item["boms"]))) + crates.notices(item["name"], item["version"])
     return Entry(item["name"], item["version"], item["licence"], item["home"], texts)
 
 

@@ -19,6 +19,19 @@ MODULES_LEFT_OUT = re.compile(
     r"^(_tkinter|_test.*|_ctypes_test|_curses.*|readline|_dbm|_gdbm|_crypt|nis|xx.*|ossaudiodev)\."
 )
 """Tests, and what would need libraries that an engine never calls."""
+WINDOWS_LEFT_OUT = (
+    "Doc",
+    "Tools",
+    "Scripts",
+    "tcl",
+    "tcl8*.dll",
+    "tk8*.dll",
+    "_tkinter.*",
+    "_test*.pyd",
+    "_ctypes_test.*",
+    "*.pdb",
+)
+"""The same where an installer of python.org's has put it."""
 SYSTEM = re.compile(r"^(libc|libm|libdl|libpthread|librt|libutil|ld-linux.*|libnsl|libz|libgcc_s|libstdc\+\+)[.-]")
 """Libraries that every system with the same C library has."""
 
@@ -27,7 +40,7 @@ def make_python() -> None:
     """Copy the interpreter to ``PROGRAM``/python with what it needs beside it."""
     base, target = Path(sys.base_prefix), PROGRAM / "python"
     if WINDOWS:
-        shutil.copytree(base, target, ignore=shutil.ignore_patterns(*LEFT_OUT, "Doc", "Scripts", "tcl", "*.pdb"))
+        shutil.copytree(base, target, ignore=shutil.ignore_patterns(*LEFT_OUT, *WINDOWS_LEFT_OUT))
         return
     if base == Path("/usr"):
         raise SystemExit(

@@ -53,6 +53,15 @@ def test_a_crate_without_a_licence_is_said_to_have_none(tmp_path: Path) -> None:
     assert texts["crates/crates.txt"].decode().endswith("\n\na 1; no licence named\n")
 
 
+def test_notices_that_were_gathered_count_for_their_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crates, "NOTICES", tmp_path)
+    assert crates.notices("uv", "1.0") == []
+    (tmp_path / "crates").mkdir()
+    (tmp_path / "crates" / "uv-1.0.html").write_bytes(b"notices")
+    assert crates.notices("uv", "1.0") == [("crates/notices.html", b"notices")]
+    assert crates.notices("uv", "1.0.1") == []
+
+
 def test_the_wheels_of_this_environment_bring_their_lists() -> None:
     found = {item.metadata["Name"]: environment.describe(item) for item in environment.metadata.distributions()}
     boms = [Path(file) for file in found["tokenizers"]["boms"]]  # type: ignore[attr-defined]
