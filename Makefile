@@ -69,9 +69,10 @@ native: $(STAMP)
 	@$(BIN)/python -m engine.native.build
 
 # What people download, in dist/: a .deb and a portable archive on Linux (packaging/README.md tells of other systems).
+# PACKAGE_OPTIONS names some, such as PACKAGE_OPTIONS=--quick.
 package:
 	@test -n "$(PYTHON)" || { echo "Kvasir needs Python 3.11 or newer: install the packages python3 and python3-venv."; exit 1; }
-	$(PYTHON) packaging/build.py
+	$(PYTHON) packaging/build.py $(PACKAGE_OPTIONS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache

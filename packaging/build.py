@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -13,19 +14,23 @@ from pathlib import Path
 from kit import checks, freeze, layout, python_tree
 from kit.layout import DIST, PROGRAM
 
+FIXED = {"PYTHONHASHSEED": "1"}
+"""Sets of constants are written into bytecode in the order of their hashes."""
+
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="pack with little effort: larger files, for trials")
     parser.add_argument("--folder-only", action="store_true", help="make the program's folder and no packages")
+    parser.add_argument("--compare", type=Path, metavar="OTHER", help="only say what differs from another such folder")
     arguments = parser.parse_args()
+    if arguments.compare:
+        return compare(arguments.compare)
     if not inside_environment():
         step("environment", freeze.make_environment)
-        sys.stdout.flush()
         # Drawing icons and listing licences need what the program is made of.
-        python = str(layout.venv_program("python"))
-        os.environ["PYTHONHASHSEED"] = "1"  # sets of constants are written in the order of their hashes
-        return os.spawnv(os.P_WAIT, python, [python, *sys.argv])
+        command = [str(layout.venv_program("python")), *sys.argv]
+        return subprocess.run(command, env={**os.environ, **FIXED}, check=False).returncode
     epoch, version = layout.epoch(), layout.version()
     make_folder(epoch)
     if not arguments.folder_only and sys.platform.startswith("linux"):
@@ -33,8 +38,18 @@ def main() -> int:
     return 0
 
 
+def compare(other: Path) -> int:
+    """Print what differs between the finished folder and another one; 1 when anything does."""
+    from kit.compare import differences
+
+    lines = differences(PROGRAM, other)
+    print("\n".join(lines) or f"{PROGRAM} and {other} are the same.")
+    return int(bool(lines))
+
+
 def inside_environment() -> bool:
-    return Path(sys.prefix) == layout.VENV
+    """Whether this is the build environment's interpreter, started as builds that are alike need it."""
+    return Path(sys.prefix) == layout.VENV and os.environ.items() >= FIXED.items()
 
 
 def make_folder(epoch: int) -> None:
@@ -45,8 +60,9 @@ def make_folder(epoch: int) -> None:
     step("programs", lambda: freeze.freeze(epoch, program_icon()))
     step("libraries", freeze.forget_prefix)
     step("bytecode", freeze.compile_sources)
-    step("interpreter", python_tree.make_python)
-    step("uv", python_tree.add_uv)
+    if sys.platform != "darwin":  # they make GPU packs, which no Mac has
+        step("interpreter", python_tree.make_python)
+        step("uv", python_tree.add_uv)
     step("menu entry, icons, manual", lambda: share.write(PROGRAM))
     step("licences", lambda: licences.collect(PROGRAM, layout.venv_program("python")))
     step("checks", check)
@@ -82,8 +98,11 @@ def make_packages(version: str, epoch: int, quick: bool) -> None:
 
 def check() -> None:
     """Raises SystemExit with what is wrong."""
-    scrubbed = [str(file.relative_to(PROGRAM)) for file in checks.scrub()]
-    print(f"  the build machine's folders were overwritten in {', '.join(scrubbed) or 'no file'}")
+    scrubbed = checks.scrub()
+    names = [str(file.relative_to(PROGRAM)) for file in scrubbed]
+    print(f"  the build machine's folders were overwritten in {', '.join(names) or 'no file'}")
+    if sys.platform == "darwin":
+        checks.sign_again(scrubbed)
     wrong = [f"{file} holds {path.decode()}" for file, path in checks.traces()]
     if sys.platform.startswith("linux"):
         wrong += [f"{file} wants glibc {version}" for file, version in checks.newer_glibc()]

@@ -42,13 +42,16 @@ def build(program: Path, out: Path, version: str, epoch: int, level: int = 19) -
     place = out / f"kvasir-{version}-linux-x86_64.tar.zst"
     # One job after another on every thread: zstd's output is the same for any number of threads from one on, but
     # not the same as that of --single-thread.
-    command = ["zstd", "--quiet", "--force", f"-{level}", f"--long={WINDOW}", "--threads=0", "-o", str(place)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as process:
-        assert process.stdin is not None
-        with process.stdin as pipe:
-            _write(pipe, program, f"kvasir-{version}", version, epoch)
-    if process.returncode:
-        raise OSError(f"zstd ended with status {process.returncode}.")
+    command = ["zstd", "--quiet", "--force", f"-{level}", f"--long={WINDOW}", "--threads=0"]
+    with tree.scratch(out / ".archive") as scratch:
+        made = scratch / place.name
+        with subprocess.Popen([*command, "-o", str(made)], stdin=subprocess.PIPE) as process:
+            assert process.stdin is not None
+            with process.stdin as pipe:
+                _write(pipe, program, f"kvasir-{version}", version, epoch)
+        if process.returncode:
+            raise OSError(f"zstd ended with status {process.returncode}.")
+        made.replace(place)
     return place
 
 

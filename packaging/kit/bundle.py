@@ -17,7 +17,8 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-PROGRAMS = ("kvasir-window", "kvasir-engine", "kvasir")
+from kit.layout import PROGRAMS
+
 DOT = "__dot__"
 LEFT_OUT = ("python", "tools", "share")
 """GPU packs exist for no Mac, so neither do the interpreter and the uv that make them; share/ is for Linux' menus."""

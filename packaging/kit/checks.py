@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 from pathlib import Path
 
+from kit import bundle, elf, tree
+from kit.freeze import run
 from kit.layout import PROGRAM, ROOT
 
 GLIBC = (2, 35)
@@ -29,7 +30,7 @@ def scrub(folder: Path = PROGRAM) -> list[Path]:
     The same length keeps every offset of a binary file right.
     """
     changed = []
-    for file in files(folder):
+    for file in tree.files(folder):
         data = file.read_bytes()
         new = data
         for path in build_paths():
@@ -40,6 +41,17 @@ def scrub(folder: Path = PROGRAM) -> list[Path]:
     return changed
 
 
+def sign_again(changed: list[Path]) -> list[Path]:
+    """Sign ad hoc the code for macOS among the files; those that were.
+
+    PyInstaller has signed all of it, and Apple's processors run nothing whose signature no longer fits.
+    """
+    code = [file for file in changed if bundle.is_macho(file)]
+    for file in code:
+        run("codesign", "--force", "--sign", "-", str(file))
+    return code
+
+
 def _stand_in(path: bytes) -> bytes:
     # The last name stays: a linker lets a string such as the version share the end of a longer one, as "/x/y/3.11.7".
     head, slash, name = path.rpartition(b"/")
@@ -48,8 +60,9 @@ def _stand_in(path: bytes) -> bytes:
 
 def traces(folder: Path = PROGRAM, paths: list[bytes] | None = None) -> list[tuple[Path, bytes]]:
     """Files that hold a folder of the build machine, with that folder; links that lead out of the program."""
-    found = [(link, b"a link that leads out") for link in links(folder) if not _inside(link, folder)]
-    for file in files(folder):
+    links = [path for path in tree.walk(folder) if path.is_symlink()]
+    found = [(link, b"a link that leads out") for link in links if not _inside(link, folder)]
+    for file in tree.files(folder):
         data = file.read_bytes()
         found += [(file, path) for path in paths or build_paths() if path in data]
     return found
@@ -58,11 +71,9 @@ def traces(folder: Path = PROGRAM, paths: list[bytes] | None = None) -> list[tup
 def newer_glibc(folder: Path = PROGRAM) -> list[tuple[Path, str]]:
     """Files that want a newer C library than :data:`GLIBC`, with the version they want."""
     found = []
-    for file in files(folder):
-        if not is_elf(file):
-            continue
-        shown = subprocess.run(["objdump", "-T", str(file)], capture_output=True, text=True, check=False).stdout
-        wanted = max(((int(a), int(b)) for a, b in re.findall(r"GLIBC_(\d+)\.(\d+)", shown)), default=(0, 0))
+    for file in filter(elf.is_elf, tree.files(folder)):
+        names = (re.match(r"GLIBC_(\d+)\.(\d+)", name) for _, name in elf.read(file).versions)
+        wanted = max(((int(name[1]), int(name[2])) for name in names if name), default=(0, 0))
         if wanted > GLIBC:
             found.append((file, ".".join(map(str, wanted))))
     return found
@@ -71,24 +82,11 @@ def newer_glibc(folder: Path = PROGRAM) -> list[tuple[Path, str]]:
 def sizes(folder: Path = PROGRAM) -> list[tuple[str, int]]:
     """What makes up the program, in bytes, the largest first: packages of _internal/, and the other folders."""
     parts: dict[str, int] = {}
-    for file in files(folder):
+    for file in tree.files(folder):
         names = file.relative_to(folder).parts
         part = names[1] if names[0] == "_internal" else names[0]
         parts[part] = parts.get(part, 0) + file.stat().st_size
     return sorted(parts.items(), key=lambda item: -item[1])
-
-
-def files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-
-
-def links(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_symlink())
-
-
-def is_elf(file: Path) -> bool:
-    with file.open("rb") as opened:
-        return opened.read(4) == b"\x7fELF"
 
 
 def _inside(link: Path, folder: Path) -> bool:

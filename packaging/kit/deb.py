@@ -11,14 +11,13 @@ import hashlib
 import os
 import shutil
 import subprocess
-import tempfile
 import time
 from email.utils import formatdate
 from pathlib import Path
 
 from kit import debcopyright, depends, publisher, share, tree
+from kit.layout import LINUX
 
-LINUX = Path(__file__).resolve().parents[1] / "linux"
 DESCRIPTION = """chat with language models on this computer
  Kvasir answers in a window, offline, with a small model that it brings or
  with GGUF and safetensors models of your own. Every optimisation of its
@@ -43,22 +42,23 @@ def build(program: Path, out: Path, version: str, epoch: int, level: int = 9) ->
     needs = depends.of(program)
     out.mkdir(parents=True, exist_ok=True)
     place = out / f"kvasir_{version}_amd64.deb"
-    with tempfile.TemporaryDirectory(dir=out, prefix=".deb-") as scratch:
-        root = Path(scratch) / "root"
+    with tree.scratch(out / ".deb") as scratch:
+        root, made = scratch / "root", scratch / place.name
         _fill(root, program, version, epoch)
         _control(root, needs, version)
         tree.settle(root, epoch)
-        command = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{level}", "--build", str(root), str(place)]
+        command = ["dpkg-deb", "--root-owner-group", "-Zxz", f"-z{level}", "--build", str(root), str(made)]
         environment = os.environ | {
             "SOURCE_DATE_EPOCH": str(epoch),
             "LC_ALL": "C.UTF-8",
-            # Fixed: xz cuts its input into blocks for two threads and more, and not for one. No option, because
-            # Ubuntu 22.04's dpkg-deb does not know it.
-            "DPKG_DEB_THREADS_MAX": "2",
+            # Two at least: xz cuts its input into the same blocks for any number of threads, but older ones did not
+            # for one. No option, because Ubuntu 22.04's dpkg-deb does not know it.
+            "DPKG_DEB_THREADS_MAX": str(max(2, os.cpu_count() or 1)),
         }
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise OSError(f"dpkg-deb failed: {done.stderr.strip()}")
+        made.replace(place)
     return place
 
 
@@ -85,8 +85,7 @@ def _fill(root: Path, program: Path, version: str, epoch: int) -> None:
 def _control(root: Path, needs: depends.Needs, version: str) -> None:
     folder = root / "DEBIAN"
     folder.mkdir()
-    files = [path for path in tree.walk(root / "usr") if path.is_file() and not path.is_symlink()]
-    sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in files)
+    sums = "".join(f"{_md5(path)}  {path.relative_to(root)}\n" for path in tree.files(root / "usr"))
     (folder / "md5sums").write_text(sums, encoding="utf-8")
     shutil.copyfile(LINUX / "prerm", folder / "prerm")
     (folder / "prerm").chmod(0o755)

@@ -29,6 +29,7 @@ def describe(distribution: metadata.Distribution) -> dict[str, object]:
         "home": _home(fields),
         "files": files,
         "texts": [str(distribution.locate_file(file)) for file in files if _is_text(file)],
+        "boms": [str(distribution.locate_file(file)) for file in files if ".dist-info/sboms/" in file],
         "folder": str(distribution.locate_file("")),
     }
 

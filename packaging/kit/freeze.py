@@ -81,10 +81,13 @@ def freeze(epoch: int, icon: Path | None = None) -> None:
 
 
 def forget_prefix() -> None:
-    """The interpreter's own modules look for libraries in the folder they were built for: have them look here."""
+    """The interpreter and its own modules look for libraries in the folder they were built for: have them look here."""
     if sys.platform.startswith("linux"):
-        from kit.python_tree import set_rpath
+        from kit.python_tree import set_rpath, strip
 
+        interpreter = sorted(internal().glob("libpython3*.so*"))
+        strip(*interpreter)
+        set_rpath("$ORIGIN", *interpreter)
         set_rpath("$ORIGIN/../..", *sorted(internal().glob("python3.*/lib-dynload/*.so")))
 
 

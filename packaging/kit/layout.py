@@ -10,6 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGING = ROOT / "packaging"
+LINUX = PACKAGING / "linux"
 BUILD = ROOT / "build" / "package"
 DIST = ROOT / "dist"
 VENV = BUILD / "venv"

@@ -12,12 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kit import elf, system_licences, tree
+from kit import crates, elf, system_licences, tree
 from kit.bundled import INSIDE, TEXTS, Inside, note
-
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = ("kvasir", "kvasir-window", "kvasir-engine")
-
+from kit.layout import PROGRAMS, ROOT
 
 REFUSED = {"libreadline8": "readline", "libreadline8t64": "readline", "libgdbm6": "_gdbm", "libgdbm6t64": "_gdbm"}
 """Debian packages under the GPL alone, by the Python module that takes them along. In one program with what PyTorch
@@ -50,7 +47,8 @@ def collect(program: Path, python: Path) -> None:
     """
     environment = _environment(program, python)
     taken = [item for item in environment["distributions"] if _is_taken(item, program, environment)]
-    entries = [_kvasir(), _cpython(environment), _uv(program, environment)]
+    entries = [_kvasir(), _cpython(environment)]
+    entries += [_uv(program, environment)] if (program / "tools").is_dir() else []
     entries += [_distribution(item) for item in taken]
     entries += _inside(program, taken)
     entries += _wheels(program)
@@ -120,6 +118,8 @@ def _distribution(item: dict[str, Any]) -> Entry:
     supplied = TEXTS.get(_normal(item["name"]))
     if not texts and supplied:
         texts = supplied(folder)
+    if texts:
+        texts += crates.texts(list(map(Path, item["boms"]))) + crates.notices(item["name"], item["version"])
     return Entry(item["name"], item["version"], item["licence"], item["home"], texts)
 
 
@@ -156,7 +156,7 @@ def _uv(program: Path, environment: dict[str, Any]) -> Entry:
 
 def _inside(program: Path, taken: list[dict[str, Any]]) -> list[Entry]:
     """Libraries of others that wheels bring within them."""
-    names = {path.name for path in tree.walk(program) if path.is_file()}
+    names = {path.name for path in tree.files(program)}
     versions = {_normal(item["name"]): item["version"] for item in taken}
     folders = {_normal(item["name"]): Path(item["folder"]) for item in taken}
 
@@ -183,10 +183,10 @@ def _from_system(program: Path, taken: list[dict[str, Any]]) -> list[Entry]:
     brought = {file for item in taken for file in item["files"]}
     names = {Path(file).name for file in brought}
     packages, unknown = set(), []
-    for path in tree.walk(program):
-        if not elf.is_elf(path) or _is_own(path.relative_to(program)):
-            continue
+    for path in tree.files(program):
         relative = path.relative_to(program)
+        if not elf.is_elf(path) or _is_own(relative):
+            continue
         if str(relative.relative_to("_internal") if relative.parts[0] == "_internal" else relative) in brought:
             continue
         package = system_licences.package_of(path.name) or system_licences.package_of(

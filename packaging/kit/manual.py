@@ -6,11 +6,11 @@ Asking the command line keeps the page true: a new command or option is in it wi
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-TEMPLATE = ROOT / "packaging" / "linux" / "kvasir.1.in"
+from kit.layout import LINUX, ROOT
+
+TEMPLATE = LINUX / "kvasir.1.in"
 
 
 def text() -> str:

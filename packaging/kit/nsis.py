@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path, PurePosixPath
 
-PROGRAMS = ("kvasir.exe", "kvasir-window.exe", "kvasir-engine.exe")
+from kit import layout
+
+PROGRAMS = tuple(f"{name}.exe" for name in layout.PROGRAMS)
 UNINSTALLER = "uninstall.exe"
 LEFT_OUT = ("share",)
 """Linux' menus, icons and manual."""

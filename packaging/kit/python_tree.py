@@ -19,6 +19,19 @@ MODULES_LEFT_OUT = re.compile(
     r"^(_tkinter|_test.*|_ctypes_test|_curses.*|readline|_dbm|_gdbm|_crypt|nis|xx.*|ossaudiodev)\."
 )
 """Tests, and what would need libraries that an engine never calls."""
+WINDOWS_LEFT_OUT = (
+    "Doc",
+    "Tools",
+    "Scripts",
+    "tcl",
+    "tcl8*.dll",
+    "tk8*.dll",
+    "_tkinter.*",
+    "_test*.pyd",
+    "_ctypes_test.*",
+    "*.pdb",
+)
+"""The same where an installer of python.org's has put it."""
 SYSTEM = re.compile(r"^(libc|libm|libdl|libpthread|librt|libutil|ld-linux.*|libnsl|libz|libgcc_s|libstdc\+\+)[.-]")
 """Libraries that every system with the same C library has."""
 
@@ -27,7 +40,7 @@ def make_python() -> None:
     """Copy the interpreter to ``PROGRAM``/python with what it needs beside it."""
     base, target = Path(sys.base_prefix), PROGRAM / "python"
     if WINDOWS:
-        shutil.copytree(base, target, ignore=shutil.ignore_patterns(*LEFT_OUT, "Doc", "Scripts", "tcl", "*.pdb"))
+        shutil.copytree(base, target, ignore=shutil.ignore_patterns(*LEFT_OUT, *WINDOWS_LEFT_OUT))
         return
     if base == Path("/usr"):
         raise SystemExit(
@@ -46,6 +59,7 @@ def make_python() -> None:
     if sysconfig.get_config_var("Py_ENABLE_SHARED"):
         shutil.copy2(base / "lib" / shared, target / "lib" / shared)
     if sys.platform.startswith("linux"):
+        strip(*sorted((target / "lib").glob("libpython3*.so*")))
         _take_libraries(target, name)
     compileall.compile_dir(
         target / library,
@@ -79,6 +93,13 @@ def _linked(file: Path) -> list[Path]:
     """The libraries that the loader takes for ``file`` here."""
     listed = subprocess.run(["ldd", str(file)], capture_output=True, text=True, check=True).stdout
     return [Path(path) for path in re.findall(r"=> (/\S+)", listed)]
+
+
+def strip(*files: Path) -> None:
+    """Leave out what only debuggers read: three quarters of a libpython. To be done before :func:`set_rpath`."""
+    for file in files:
+        file.chmod(0o755)
+        run("strip", "--strip-unneeded", str(file))
 
 
 def set_rpath(path: str, *files: Path) -> None:

@@ -7,9 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from kit import icons, manual, publisher
-
-LINUX = Path(__file__).resolve().parents[1] / "linux"
-ROOT = LINUX.parents[1]
+from kit.layout import LINUX, ROOT
 
 
 def write(program: Path) -> None:

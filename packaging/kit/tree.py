@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -18,6 +19,22 @@ def walk(folder: Path) -> Iterator[Path]:
         yield path
         if entry.is_dir(follow_symlinks=False):
             yield from walk(path)
+
+
+def files(folder: Path) -> list[Path]:
+    """Every file below a folder that is no link, in the order of :func:`walk`."""
+    return [path for path in walk(folder) if path.is_file() and not path.is_symlink()]
+
+
+@contextlib.contextmanager
+def scratch(folder: Path) -> Iterator[Path]:
+    """An empty folder that is gone afterwards; a former run that was killed may have left it."""
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def mode(path: Path) -> int:

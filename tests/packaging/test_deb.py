@@ -36,7 +36,10 @@ def members(package: Path) -> dict[str, tarfile.TarInfo]:
     return {member.name.removeprefix("./"): member for member in _tar(package).getmembers()}
 
 
-def test_same_program_gives_the_same_bytes(program: Path, package: Path, tmp_path: Path) -> None:
+def test_same_program_gives_the_same_bytes(
+    program: Path, package: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 5)
     other = tmp_path / "other folder"
     files = sorted((path for path in program.rglob("*") if not path.is_dir()), reverse=True)
     old = os.umask(0o027)
@@ -147,6 +150,24 @@ def test_purge_leaves_nothing(package: Path, tmp_path: Path) -> None:
     subprocess.run(["dpkg", *options, "--purge", "kvasir"], capture_output=True, check=True)
     assert not (tmp_path / "usr").exists()
     assert chats.read_text(encoding="utf-8") == "chats"
+
+
+def test_build_that_fails_leaves_the_former_package_and_nothing_else(
+    program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = tmp_path / "bin" / "dpkg-deb"
+    tool.parent.mkdir()
+    tool.write_text('#!/bin/sh\nfor place; do :; done\necho half >"$place"\necho full >&2\nexit 1\n', encoding="utf-8")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tool.parent), prepend=os.pathsep)
+    out = tmp_path / "out"
+    (out / ".deb").mkdir(parents=True)  # of a build that was killed
+    (out / ".deb" / "kvasir.deb").write_text("half", encoding="utf-8")
+    former = out / f"kvasir_{VERSION}_amd64.deb"
+    former.write_text("former", encoding="utf-8")
+    with pytest.raises(OSError, match="dpkg-deb failed: full"):
+        deb.build(program, out, VERSION, EPOCH, level=1)
+    assert [(path.name, path.read_text(encoding="utf-8")) for path in out.iterdir()] == [(former.name, "former")]
 
 
 def test_link_that_leads_out_stops_the_build(program: Path, tmp_path: Path) -> None:

@@ -10,6 +10,8 @@ import pytest
 from kit import depends, elf
 from kit.sonames import OPTIONAL, PACKAGES
 
+from app import preflight
+
 
 @pytest.fixture(scope="module")
 def needs(tmp_path_factory: pytest.TempPathFactory) -> depends.Needs:
@@ -57,6 +59,11 @@ def test_reads_what_the_dynamic_section_says() -> None:
     assert ("libc.so.6", "GLIBC_2.14") in library.versions
     with pytest.raises(ValueError, match="ELF"):
         elf.read(Path(__file__))
+
+
+def test_the_window_s_start_names_the_same_packages() -> None:
+    for library in (*preflight.CORE, *preflight.XCB, *preflight.WAYLAND):
+        assert PACKAGES[library.soname].split(" | ")[-1] == library.package
 
 
 def test_every_package_has_a_name_that_debian_allows() -> None:

@@ -1,5 +1,7 @@
 """What `make package` refuses to let out: folders of the build machine, links that lead out, a newer C library."""
 
+import ctypes
+import os
 import shutil
 import subprocess
 import sys
@@ -40,7 +42,30 @@ def test_a_link_out_of_the_program_and_one_to_nowhere_are_found(program, tmp_pat
     assert [file.name for file, _ in checks.traces(program, [PATH])] == ["bad", "nowhere"]
 
 
-@pytest.mark.skipif(not shutil.which("objdump"), reason="objdump (package binutils) is not installed")
+def test_code_for_macos_that_was_overwritten_is_signed_again(program, tmp_path, monkeypatch):
+    code, text = program / "_internal" / "libx.dylib", program / "_internal" / "x.py"
+    code.write_bytes(bytes.fromhex("cffaedfe") + b"\0prefix=" + PATH + b"\0")
+    text.write_bytes(b"prefix = '" + PATH + b"'\n")
+    (program / "untouched.dylib").write_bytes(bytes.fromhex("cffaedfe"))
+    calls, tools = tmp_path / "calls", tmp_path / "tools"
+    tools.mkdir()
+    (tools / "codesign").write_text(f'#!/bin/sh\necho "$@" >>"{calls}"\n')
+    (tools / "codesign").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=os.pathsep)
+    assert checks.sign_again(checks.scrub(program)) == [code]
+    assert calls.read_text().splitlines() == [f"--force --sign - {code}"]
+
+
+def test_code_that_cannot_be_signed_again_ends_the_build(program, tmp_path, monkeypatch):
+    code = program / "libx.dylib"
+    code.write_bytes(bytes.fromhex("cffaedfe"))
+    (tmp_path / "codesign").write_text("#!/bin/sh\nexit 1\n")
+    (tmp_path / "codesign").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(SystemExit, match="codesign failed with exit status 1"):
+        checks.sign_again([code])
+
+
 def test_the_c_library_that_a_file_wants_is_read(program, monkeypatch):
     if not sys.platform.startswith("linux"):
         pytest.skip("only Linux has this C library")
@@ -82,3 +107,16 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     assert not list(stage.glob("assets/demo/*.py"))
     assert not list(stage.rglob("kvasir_native.*"))
     assert not (stage / "tests").exists()
+
+
+@pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("strip"), reason="gcc or strip is not installed")
+def test_a_library_without_what_debuggers_read_still_has_its_functions(tmp_path):
+    from kit import python_tree
+
+    library = tmp_path / "libpython3.so"
+    (tmp_path / "x.c").write_text("static int inner(void) { return 6; }\nint answer(void) { return 7 * inner(); }\n")
+    subprocess.run(["gcc", "-g", "-shared", "-fPIC", "x.c", "-o", library], cwd=tmp_path, check=True)
+    assert str(tmp_path).encode() in library.read_bytes()
+    python_tree.strip(library)
+    assert str(tmp_path).encode() not in library.read_bytes()
+    assert ctypes.CDLL(str(library)).answer() == 42
