@@ -13,7 +13,7 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 KINDS = ("cuda13", "cuda12", "rocm")
@@ -68,6 +68,11 @@ class PackList:
     def disk_bytes(self) -> int:
         """What the pack takes when it is installed; some of it estimated."""
         return int(self.header["installed"].split()[0])
+
+    @property
+    def device(self) -> Literal["cuda", "cpu"]:
+        """As torch calls it, AMD's GPUs too; "cpu" in packs for tests, whose header says no more than that."""
+        return "cpu" if self.header.get("device") == "cpu" else "cuda"
 
     @property
     def driver(self) -> int:

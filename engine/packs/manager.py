@@ -192,8 +192,12 @@ def _make(pack: PackList, wheels: Path, part: Path, lock: int, report: Report) -
     made, home = part / "env", part / "uv"
     make.new_environment(made, home, lock)
     make.install(made, pack.wheels, wheels, home, lock)
-    store.write_receipt(made, store.Receipt(pack.kind, pack.python, verify.records(made, pack)))
+    store.write_receipt(made, _receipt(pack, made))
     made.rename(store.folder_of(pack))
+
+
+def _receipt(pack: PackList, folder: Path) -> store.Receipt:
+    return store.Receipt(pack.kind, pack.python, verify.records(folder, pack), device=pack.device)
 
 
 def _replace_damaged(
@@ -212,7 +216,7 @@ def _replace_damaged(
                 shutil.rmtree(record.parent)
         make.install(folder, wrong, wheels, part / "uv", lock)
     if wrong or receipt.broken:
-        store.write_receipt(folder, store.Receipt(pack.kind, pack.python, verify.records(folder, pack)))
+        store.write_receipt(folder, _receipt(pack, folder))
     return wrong
 
 

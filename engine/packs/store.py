@@ -20,7 +20,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -36,13 +36,15 @@ _PACK = re.compile(r"([0-9a-f]{16})(\.part|\.removing)?")
 class Receipt(msgspec.Struct, frozen=True):
     """``pack.json`` of an installed pack. ``records``: sha256 of each wheel's RECORD, by the wheel's file name.
 
-    ``broken``: why its files cannot be relied on, as a sentence; "" if they can.
+    ``broken``: why its files cannot be relied on, as a sentence; "" if they can. ``device``: what its self-test is to
+    find, as torch calls it.
     """
 
     kind: str
     python: str
     records: dict[str, str]
     broken: str = ""
+    device: Literal["cuda", "cpu"] = "cuda"
 
 
 def folder_of(pack: PackList) -> Path:

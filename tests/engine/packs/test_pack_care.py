@@ -11,6 +11,8 @@ import msgspec
 import pytest
 from packs_support import TORCH, Kvasir, Server, stand_ins, write_list
 
+from engine.packs import selftest
+
 
 @pytest.fixture
 def installed(kvasir: Kvasir, server: Server) -> Path:
@@ -186,6 +188,18 @@ def test_a_bundle_that_is_damaged_or_none(kvasir: Kvasir, server: Server, tmp_pa
     assert not (kvasir.packs / "active.json").exists()
     if damage in ("a bit", "cut"):
         assert kvasir.result("install").ok  # from the network, with what of the bundle was good
+
+
+@pytest.mark.parametrize(("said", "device"), [("cpu", "cpu"), ("NVIDIA GPUs of a test", "cuda")])
+def test_the_self_test_looks_for_the_device_that_the_list_names(kvasir: Kvasir, said: str, device: str) -> None:
+    file = kvasir.lists / "cuda13.txt"
+    file.write_text(f"# device: {said}\n" + file.read_text())
+    assert kvasir.result("install").ok
+    folder = Path(kvasir.status().folder)
+    assert selftest._device_asked_for(folder) == device
+    flip(modules(folder) / "helper" / "data.txt")
+    assert kvasir.result("repair").ok
+    assert json.loads((folder / "pack.json").read_text())["device"] == device
 
 
 def test_a_bundle_cannot_bring_a_list_of_its_own(kvasir: Kvasir, server: Server, tmp_path: Path) -> None:
