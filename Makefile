@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 CONSTRAINTS := constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: run test test-all lint native bench gpu-check screenshots package test-package measure-startup clean
+.PHONY: run test test-all lint native bench gpu-check screenshots package test-package measure-startup test-tritons clean
 
 run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
@@ -46,6 +46,11 @@ gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
 # SMOKE names parts and options, such as SMOKE="--only deb-trixie --keep".
 test-package:
 	$(PYTHON) packaging/smoke/run.py $(SMOKE)
+
+# Kvasir's kernels and prebuilt helpers with the Tritons that GPU packs bring: 400 MB to fetch once, and an hour or two.
+test-tritons: $(STAMP) native
+	cd packaging && PYTHONPATH=.. ../$(BIN)/python -m kit.triton_wheels ../build/tritons
+	$(PYTEST) tests/packaging/test_listed_tritons.py tests/packaging/test_triton_wheels.py
 
 measure-startup: $(STAMP) native
 	$(PYTHON) packaging/smoke/startup.py $(SMOKE)

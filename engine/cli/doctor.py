@@ -148,12 +148,18 @@ def compiler_facts() -> list[tuple[str, str]]:
         f"not found; {' and '.join(wanting)} would need one (the package gcc)" if wanting else "not found, not needed"
     )
     return [
-        ("Triton", metadata.version("triton") if triton else "not installed; torch's own operations are used"),
+        ("Triton", _triton_version() if triton else "not installed; torch's own operations are used"),
         ("Triton kernels", _triton_kernels()),
-        ("Triton's helpers", helper.state() if triton else "not needed"),
+        ("Triton's helpers", helper.state(amd=torch.version.hip is not None) if triton else "not needed"),
         ("C compiler", helper.c_compiler() or missing),
         ("native code", reason or "built from the present source"),
     ]
+
+
+def _triton_version() -> str:
+    """By the distribution that brings it: PyTorch's builds for AMD's GPUs have one of another name."""
+    names = metadata.packages_distributions().get("triton", [])
+    return ", ".join(f"{metadata.version(name)}{f' ({name})' * (name != 'triton')}" for name in names) or "unknown"
 
 
 def _triton_kernels() -> str:

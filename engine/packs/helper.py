@@ -1,8 +1,9 @@
 """Triton's helpers without a C compiler: the module that talks to the driver, and the launcher of kernels.
 
-Triton compiles both on the user's machine, the launcher once for each signature. The packaged program brings them
-prebuilt (packaging/kit/triton_helper.py): one folder below engine/packs/prebuilt for each Triton, with a manifest.
-They serve only the Triton whose sources have the very hashes that they were made from.
+Triton compiles them on the user's machine, the launcher once for each signature; since 3.7 the first module launches
+kernels itself and there is no other. The packaged program brings them prebuilt (packaging/kit/triton_helper.py): one
+folder below engine/packs/prebuilt for each Triton that a GPU pack brings, with a manifest. They serve only the Triton
+whose sources have the very hashes that they were made from.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _TYPES |= {letter: kind for kind, letter in _FLOATS.items()}
 
 
 class Prebuilt(NamedTuple):
-    """The files that fit the Triton of this process, compressed."""
+    """The files that fit the Triton of this process, compressed. ``launcher`` None: this Triton compiles none."""
 
     triton: str
     utils: Path
-    launcher: Path
+    launcher: Path | None
 
 
 def c_compiler() -> str | None:
@@ -55,13 +56,13 @@ def unavailable(amd: bool = False) -> str | None:
     return f"Triton finds no C compiler (install the package gcc or build-essential), and {found}"
 
 
-def state() -> str:
+def state(amd: bool = False) -> str:
     """Where Triton's helpers come from, or why there are none: for people."""
-    found = prebuilt()
+    found = "" if amd else prebuilt()
     if (compiler := c_compiler()) is not None:
         spare = f"; Triton {found.triton}'s are prebuilt where it fails" if isinstance(found, Prebuilt) else ""
         return f"compiled by {compiler}{spare}"
-    return f"prebuilt for Triton {found.triton}" if isinstance(found, Prebuilt) else f"none: {unavailable()}"
+    return f"prebuilt for Triton {found.triton}" if isinstance(found, Prebuilt) else f"none: {unavailable(amd)}"
 
 
 def install() -> None:
@@ -86,9 +87,8 @@ def prebuilt(folder: Path = PREBUILT) -> Prebuilt | str:
     for manifest in sorted(folder.glob("*/manifest.json")):
         note = json.loads(manifest.read_text("utf-8"))
         if all(note.get(name) == value for name, value in ours.items()):
-            return Prebuilt(
-                note["triton"], manifest.with_name("cuda_utils.so.gz"), manifest.with_name("launcher.so.gz")
-            )
+            launcher = manifest.with_name("launcher.so.gz") if note["launcher"] else None
+            return Prebuilt(note["triton"], manifest.with_name("cuda_utils.so.gz"), launcher)
         made_for.append(f"Triton {note.get('triton')} on Python {note.get('python')}, {note.get('machine')}")
     if not made_for:
         return "no prebuilt helper came with this installation"
@@ -120,13 +120,16 @@ def build(
     found = prebuilt()
     if isinstance(found, str):
         raise RuntimeError(f"{why}, and {found}")
-    source = Path(src).read_text()
-    letters = signature_of(source) if name == "__triton_launcher" else None
-    if letters is None and name != "cuda_utils":
+    module = None
+    if name == "cuda_utils":
+        module = gzip.decompress(found.utils.read_bytes())
+    elif name == "__triton_launcher" and found.launcher is not None:
+        letters = signature_of(Path(src).read_text())
+        module = None if letters is None else signed(gzip.decompress(found.launcher.read_bytes()), letters)
+    if module is None:
         raise RuntimeError(f"{why}, and no prebuilt helper serves {name} with these arguments")
-    module = gzip.decompress((found.utils if letters is None else found.launcher).read_bytes())
     copy = Path(srcdir) / "prebuilt.so"
-    copy.write_bytes(module if letters is None else signed(module, letters))
+    copy.write_bytes(module)
     return str(copy)
 
 
@@ -134,6 +137,7 @@ def signature_of(source: str) -> str | None:
     """A letter for each argument of the kernel that a launcher's source is for; None where one is of no known type.
 
     The launcher that Triton would write for what was found is compared with the source, so that nothing is guessed.
+    Only for a Triton that writes launchers.
     """
     from triton.backends.nvidia.driver import make_launcher
 

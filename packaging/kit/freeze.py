@@ -53,11 +53,23 @@ def stage_sources() -> None:
 
 
 def stage_triton_helper() -> None:
-    """Compile what Triton would compile on the user's machine."""
+    """Compile what the Tritons of GPU packs would compile on the user's machine.
+
+    No package lacks them unless KVASIR_NO_TRITON_HELPER=1 says so.
+    """
+    if os.environ.get("KVASIR_NO_TRITON_HELPER") == "1":
+        print("  left out: Triton's helpers. GPU packs will need a C compiler for kernels.", flush=True)
+        return
+    packs = STAGE / "engine" / "packs"
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (STAGE, PACKAGING)))}
-    out, triton = STAGE / "engine" / "packs" / "prebuilt", BUILD / "triton"
-    arguments = (str(out), "--fetch", str(triton), "--constraints", str(CONSTRAINTS))
-    run(str(venv_program("python")), "-m", "kit.triton_helper", *arguments, environment=environment)
+    command = (str(venv_program("python")), "-m", "kit.triton_helper", str(packs / "prebuilt"))
+    try:
+        run(*command, "--lists", str(packs / "lists"), "--fetch", str(BUILD / "triton"), environment=environment)
+    except SystemExit:
+        raise SystemExit(
+            "Triton's helpers could not be made, for the reason above. KVASIR_NO_TRITON_HELPER=1 builds without them, "
+            "for trials: GPU packs then need a C compiler for kernels."
+        ) from None
 
 
 def freeze(epoch: int, icon: Path | None = None) -> None:

@@ -1,7 +1,7 @@
 /* Launches a Triton kernel of any signature, where Triton would have a launcher compiled for each.
 
    Which signature it is stands in `slot`, written there in a copy of the compiled file (engine/packs/helper.py): a
-   letter for each argument of the kernel, constants among them. The method takes what Triton 3.6's own launcher takes:
+   letter for each argument of the kernel, constants among them. The method takes what Triton 3.6.0's own launcher takes:
    grid (3), stream, function, cooperative, dependent, two scratch areas, (warps, blocks of a cluster, shared bytes),
    metadata, a hook before and one after, then the arguments. Clusters and other attributes of launches are refused. */
 #define PY_SSIZE_T_CLEAN

@@ -79,7 +79,8 @@ def token_groups(codes, meta, slot, stride, WIDTH: tl.constexpr, BITS: tl.conste
                  LANES: tl.constexpr, BN: tl.constexpr):  # fmt: skip
     """What :func:`planes` gives -> numbers where GROUP channels of a token share a scale and a minimum.
 
-    ``meta [slots, .., WIDTH / GROUP]`` int32: both. Without padding columns are channels, and a group loads them once.
+    ``meta [slots, .., WIDTH / GROUP]`` int32: both. Without padding columns are channels, and a group loads them once;
+    else a block of columns does that lies in one group and is padding or not as a whole.
     """
     if 8 // BITS * LANES == WIDTH:
         GROUPS: tl.constexpr = WIDTH // GROUP
@@ -88,11 +89,16 @@ def token_groups(codes, meta, slot, stride, WIDTH: tl.constexpr, BITS: tl.conste
         codes = tl.reshape(codes, (BN, GROUPS, GROUP)) * scale[:, :, None] + least[:, :, None]
         codes = tl.reshape(codes, (BN, WIDTH))
     else:
-        channel, real = channels(WIDTH, 8 // BITS, LANES)
+        PLANE: tl.constexpr = WIDTH * BITS // 8
+        BLOCK: tl.constexpr = (PLANE | GROUP) & -(PLANE | GROUP)  # the largest power of two that divides both
+        BLOCKS: tl.constexpr = 8 // BITS * LANES // BLOCK
+        column = tl.arange(0, BLOCKS) * BLOCK
+        channel, real = column // LANES * PLANE + column % LANES, column % LANES < PLANE
         place = meta + slot[:, None] * stride + (channel // GROUP)[None, :]
         scale, least = halves(tl.load(place, mask=real[None, :], other=0))
         scale, least = of_mantissas(scale, least, BITS)
-        codes = codes * scale + least
+        codes = tl.reshape(codes, (BN, BLOCKS, BLOCK)) * scale[:, :, None] + least[:, :, None]
+        codes = tl.reshape(codes, (BN, BLOCKS * BLOCK))
     return codes
 
 

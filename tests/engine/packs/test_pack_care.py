@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from packs_support import TORCH, Kvasir, Server, flip, modules, stand_ins, write_list
 
-from engine.packs import start
+from engine.packs import selftest, start
 
 
 @pytest.mark.parametrize("damage", ["a bit", "a file", "a list of files", "a whole part"])
@@ -190,3 +190,15 @@ def test_a_removal_that_was_broken_off_is_finished(kvasir: Kvasir, installed: Pa
     assert kvasir.status().others == [str(old)]
     assert kvasir.result("install").ok
     assert not old.exists()
+
+
+@pytest.mark.parametrize(("said", "device"), [("cpu", "cpu"), ("NVIDIA GPUs of a test", "cuda")])
+def test_the_self_test_looks_for_the_device_that_the_list_names(kvasir: Kvasir, said: str, device: str) -> None:
+    file = kvasir.lists / "cuda13.txt"
+    file.write_text(f"# device: {said}\n" + file.read_text())
+    assert kvasir.result("install").ok
+    folder = Path(kvasir.status().folder)
+    assert selftest._device_asked_for(folder) == device
+    flip(modules(folder) / "helper" / "data.txt")
+    assert kvasir.result("repair").ok
+    assert selftest._device_asked_for(folder) == device

@@ -99,7 +99,7 @@ def failure(compare: Callable[[], str | None]) -> str | None:
     except torch.OutOfMemoryError:
         raise
     except subprocess.CalledProcessError:  # ptxas's failures are Triton's own errors
-        return "the C compiler fails on Triton's launcher (Python's headers may be missing: the package python3-dev)"
+        return "the C compiler fails on Triton's helpers (Python's headers may be missing: the package python3-dev)"
     except Exception as error:  # Triton, its compilers and the driver raise as they please.
         text = str(error).strip() or type(error).__name__
         return f"it fails here ({text.splitlines()[0][:300]})"

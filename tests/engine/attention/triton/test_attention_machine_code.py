@@ -8,9 +8,10 @@ import torch
 pytest.importorskip("triton")
 
 from tests.gpu.attention_code import CASES, code_of
-from tests.gpu.machine_code import TARGETS
+from tests.gpu.machine_code import MORE_SPILLED, TARGETS
 
-BOUNDS = {"decode dense": 5.8, "decode int8": 10.0, "decode int4": 10.0, "decode kivi 4": 13.0, "quest pages": 9.0}
+BOUNDS = {"decode dense": 5.8, "decode int8": 10.0, "decode int4": 10.0, "decode int4 96": 17.0, "decode kivi 4": 13.0,
+          "quest pages": 9.0}  # fmt: skip
 """Instructions a number: a tenth above what they were."""
 SHARED = 99 << 10
 """Bytes that a program may have on sm_86, 89 and 120."""
@@ -33,6 +34,6 @@ def test_every_kernel_on_every_target(case: str, dtype: torch.dtype) -> None:
         code = code_of(case, dtype, sm)
         assert code.shared <= SHARED
         # (Attention over chosen pages spills up to 14 instructions, in none of its products.)
-        assert code.spilled <= (16 if case == "quest pages" else 0), sm
+        assert code.spilled <= (16 if case == "quest pages" else 0) + MORE_SPILLED, sm
         if case in BOUNDS:
             assert code.per_weight < 1.2 * BOUNDS[case]

@@ -9,7 +9,7 @@ pytest.importorskip("triton")
 
 from engine.layers.linear.triton.runtime import FIXED, Tile, tile
 from tests.gpu.kernel_kinds import KINDS
-from tests.gpu.machine_code import TARGETS, cases, launches, look, specialised
+from tests.gpu.machine_code import MORE_SPILLED, TARGETS, cases, launches, look, specialised
 
 BOUNDS = {"int4 g128": 2.0, "int4 g64 zeros": 2.8, "NF4": 5.5, "int8 rows": 5.0, "Q4_K": 4.6, "Q6_K": 16.0}
 """Instructions a weight for one row: some above those of docs/measurements.md."""
@@ -45,6 +45,6 @@ def test_every_kernel_on_every_target(name: str, dtype: torch.dtype) -> None:
             code = look(launches(name, dtype, cut), sm)
             assert code.shared <= SHARED
             # (IQ4_XS in its raw blocks spills six instructions at eight rows on sm_86.)
-            assert code.spilled <= 8 or cut == FIXED, (rows, sm)
+            assert code.spilled <= 8 + MORE_SPILLED or cut == FIXED, (rows, sm)
             if rows == "1" and name in BOUNDS:
                 assert code.per_weight < 1.2 * BOUNDS[name]
