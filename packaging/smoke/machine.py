@@ -164,7 +164,9 @@ class Machine:
         engine, files = processes.wait_for_torch(first(running), ENGINE_S, place, argument)
         command = processes.command(engine)
         torch = sorted(file for file in files if "/torch/lib/" in file)
-        inside = sorted(file for file in files if "/_internal/" in file and "/_internal/engine/" not in file)
+        # The engine's own module is the program's in any case, and so are the weights of the bundled model.
+        libraries = (file for file in files if ".so" in Path(file).name)
+        inside = sorted(file for file in libraries if "/_internal/" in file and "/_internal/engine/" not in file)
         folders = sorted({file.rpartition("/")[0] for file in torch})
         self.report.note(f"{what}: {' '.join(command)}\n{len(torch)} libraries of torch, from {', '.join(folders)}")
         if not pack:
