@@ -128,9 +128,7 @@ class Program:
             return _refuse(app, str(error))
         except OSError as error:
             what = f"{error.filename} ({error.strerror})" if error.filename else str(error)
-            return _refuse(
-                app, f"Kvasir cannot use {what}. Allow writing there, or set KVASIR_HOME to another folder."
-            )
+            return _refuse(app, f"Kvasir cannot use {what}. Allow writing there, or set KVASIR_HOME to another folder.")
         program.window.painted.connect(lambda: log.info("window visible after %.2f s", time.perf_counter() - started))
         for asked in (single.raised, app.file_opened):
             asked.connect(program.raise_for)
