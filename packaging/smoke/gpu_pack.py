@@ -82,7 +82,7 @@ def used(machine: Machine, pack: str, expected: str) -> None:
     report.check(done.code == 0 and pack in done.text, "kvasir doctor runs in the pack", done.text)
     report.check("Traceback" not in done.text, "without a traceback", done.text)
     with machine.start("chat", "--temperature", "0", "--prompt", QUESTION) as running:
-        machine.check_files(running, pack, "kvasir chat")
+        machine.check_files(running, pack, "kvasir chat", "chat")
         done = running.wait(180.0)
     same_text(machine, done.code, done.out.strip(), expected, "kvasir chat from the pack")
     report.figure("chat from the pack", f"{done.seconds:.1f} s")
@@ -117,10 +117,10 @@ def window(machine: Machine, pack: str, picture: Path, mended: str = "") -> None
         finally:
             report.note(f"picture: {screen.picture(picture)}")
         report.check(sensible(answered.answer.content), "the window answers", answered.answer.content)
-        machine.check_files(talk.running, pack, "the window's engine")
+        machine.check_files(talk.running, pack, "the window's engine", "--child")
         if mended:
             press_repair(machine, talk, picture)
-            machine.check_files(talk.running, mended, "the window's engine after its Repair")
+            machine.check_files(talk.running, mended, "the window's engine after its Repair", "--child")
             answered = talk.ask(QUESTION)
             report.check(sensible(answered.answer.content), "and answers", answered.answer.content)
             report.note(f"picture: {screen.picture(picture.with_stem(picture.stem + '-repaired'))}")
@@ -209,7 +209,7 @@ def moved(machine: Machine, folder: Path, pack: str, expected: str) -> Machine:
     folder.rename(target)
     machine = Machine(machine.report, machine.sandbox, place, machine.index, machine.files)
     with machine.start("chat", "--temperature", "0", "--prompt", QUESTION) as running:
-        machine.check_files(running, pack, "kvasir chat of a moved program")
+        machine.check_files(running, pack, "kvasir chat of a moved program", "chat")
         done = running.wait(180.0)
     same_text(machine, done.code, done.out.strip(), expected, "moved elsewhere it")
     return machine

@@ -156,10 +156,12 @@ class Machine:
 
     # --- engines ---------------------------------------------------------------------------------------------------
 
-    def check_files(self, running: Running, pack: str, what: str) -> None:
-        """Of the process in it that computes: whose Python and whose torch; ``pack`` "" is the program's."""
+    def check_files(self, running: Running, pack: str, what: str, argument: str) -> None:
+        """Of the process in it that computes, started with ``argument``: whose Python and whose torch; ``pack`` "" is
+        the program's.
+        """
         place = f"/gpu/{pack}/" if pack else "/_internal/"
-        engine, files = processes.wait_for_torch(first(running), ENGINE_S, place)
+        engine, files = processes.wait_for_torch(first(running), ENGINE_S, place, argument)
         command = processes.command(engine)
         torch = sorted(file for file in files if "/torch/lib/" in file)
         inside = sorted(file for file in files if "/_internal/" in file and "/_internal/engine/" not in file)
@@ -180,7 +182,7 @@ class Machine:
         """``kvasir serve``, looked into; ``ask`` is given it, its address and its token."""
         with self.start("serve", "--port", "0") as running:
             address, file = wait_for_address(running)
-            self.check_files(running, pack, "kvasir serve")
+            self.check_files(running, pack, "kvasir serve", "serve")
             if ask:
                 ask(running, address, running.file(self.sandbox.root, file).read_text().strip())
             running.send(signal.SIGTERM)

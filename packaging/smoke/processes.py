@@ -36,9 +36,9 @@ def mapped(pid: int) -> set[str]:
     return {parts[5] for parts in fields if len(parts) == 6 and parts[5].startswith("/")}
 
 
-def wait_for_torch(pid: int, timeout: float, place: str = "") -> tuple[int, set[str]]:
-    """The process below ``pid`` that has torch's largest library in memory, and its files. ``place``: is in the path
-    of that library. Raises TimeoutError.
+def wait_for_torch(pid: int, timeout: float, place: str = "", argument: str = "") -> tuple[int, set[str]]:
+    """The process below ``pid`` that has torch's largest library in memory, and its files. ``place`` is in the path of
+    that library, ``argument`` one of the command line, if given. Raises TimeoutError.
     """
     until = time.monotonic() + timeout
     while time.monotonic() < until:
@@ -47,7 +47,8 @@ def wait_for_torch(pid: int, timeout: float, place: str = "") -> tuple[int, set[
                 files = mapped(each)
             except OSError:
                 continue
-            if any(file.endswith("/libtorch_cpu.so") and place in file for file in files):
+            has_torch = any(file.endswith("/libtorch_cpu.so") and place in file for file in files)
+            if has_torch and (not argument or argument in command(each)):
                 return each, files
         time.sleep(POLL_S)
     raise TimeoutError(f"no process with torch within {timeout:.0f} s: {[command(each) for each in family(pid)]}")
