@@ -105,6 +105,7 @@ class MainWindow(QWidget):
         help_page.about_requested.connect(self.show_about)
         self._bind()
         self._restore()
+        theme.changed.connect(self._fit_sides)
         self._chat_area.focus_composer()  # one can type at once
 
     @property
@@ -148,11 +149,18 @@ class MainWindow(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = event.size().width() < NARROW
-        self._left.setFixedWidth(NARROW_SIDEBAR_WIDTH if narrow else SIDEBAR_WIDTH)
-        self._right.setFixedWidth(NARROW_PANEL_WIDTH if narrow else PANEL_WIDTH)
+        self._fit_sides()
         low, high = CACHE_HEIGHTS
         self.cache.setFixedHeight(max(low, min(high, round(CACHE_SHARE * event.size().height()))))
+
+    def _fit_sides(self) -> None:
+        """Wider with larger text, as far as the transcript keeps two fifths of the window."""
+        width = self.width()
+        narrow = width < NARROW
+        left = NARROW_SIDEBAR_WIDTH if narrow else SIDEBAR_WIDTH
+        right = NARROW_PANEL_WIDTH if narrow else PANEL_WIDTH
+        self._left.setFixedWidth(max(left, min(self._theme.px(left), width // 5)))
+        self._right.setFixedWidth(max(right, min(self._theme.px(right), 2 * width // 5)))
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

@@ -104,6 +104,7 @@ def check() -> None:
     if sys.platform == "darwin":
         checks.sign_again(scrubbed)
     wrong = [f"{file} holds {path.decode()}" for file, path in checks.traces()]
+    wrong += [f"{file} has no place in a program: leave it out in kvasir.spec" for file in checks.litter()]
     if sys.platform.startswith("linux"):
         wrong += [f"{file} wants glibc {version}" for file, version in checks.newer_glibc()]
     if wrong:

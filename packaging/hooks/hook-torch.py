@@ -10,6 +10,7 @@ UNUSED = (
     "torch.testing._internal.distributed",
     "torch.testing._internal.data",
     "torch.testing._internal.optests",
+    "torch.fx.passes.tests",
     "torch.utils.benchmark",
     "torch.utils.tensorboard",
     "torch.utils.bottleneck",

@@ -15,6 +15,9 @@ GLIBC = (2, 35)
 INSTALLED_LIMIT, COMPRESSED_LIMIT = 1_100_000_000, 400_000_000
 """Targets in bytes."""
 
+LITTER = re.compile(r"/\.[^/]+$|\.(pyi|pyo|orig|rej|whl|o|a|pdb)$|\.dist-info/(?!METADATA$)|/conftest\.pyc?$")
+"""By names, from "/" on. A RECORD also says where pip put things when the program was built."""
+
 
 def build_paths() -> list[bytes]:
     """Folders of this machine that could be written into a file while it is built."""
@@ -66,6 +69,11 @@ def traces(folder: Path = PROGRAM, paths: list[bytes] | None = None) -> list[tup
         data = file.read_bytes()
         found += [(file, path) for path in paths or build_paths() if path in data]
     return found
+
+
+def litter(folder: Path = PROGRAM) -> list[Path]:
+    """Files that no installed program reads: of version control, of editors and type checkers, of pip's own books."""
+    return [file for file in tree.files(folder) if LITTER.search("/" + file.relative_to(folder).as_posix())]
 
 
 def newer_glibc(folder: Path = PROGRAM) -> list[tuple[Path, str]]:

@@ -71,6 +71,23 @@ def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
     assert program.store.settings.model == program.link.card.name == "tiny"
 
 
+def test_the_switches_can_be_reached_with_large_text_in_a_small_window(qtbot, program):
+    window, panel = program.window, program.window.panel
+    window.resize(1024, 700)
+    before = panel.width()
+    try:
+        program.theme.set_scale(1.6)
+        qtbot.waitUntil(lambda: panel.width() > before)
+        toggles = [toggle for toggle in panel.findChildren(Toggle) if toggle.isVisible()]
+        assert toggles
+        for toggle in toggles:
+            assert toggle.mapTo(panel, toggle.rect().topRight()).x() < panel.width(), toggle.accessibleName()
+        assert window.chat.width() >= 0.39 * window.width()
+    finally:
+        program.theme.set_scale(1.0)
+    qtbot.waitUntil(lambda: panel.width() == before)
+
+
 def test_the_settings_reach_the_load(qtbot, make_program):
     program = make_program()
     sent = []

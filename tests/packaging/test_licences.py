@@ -42,6 +42,15 @@ def test_texts_are_those_that_the_index_names(program: Path) -> None:
     assert all(entry["licence"] for entry in index(program).values())
 
 
+def test_each_thing_stands_once_in_the_order_of_names_with_a_licence_on_one_line(program: Path) -> None:
+    listed = json.loads((program / "_internal" / "licences" / "index.json").read_text(encoding="utf-8"))
+    names = [entry["name"].lower() for entry in listed]
+    assert names == sorted(set(names))
+    folders = [file.split("/")[0] for entry in listed for file in entry["files"][:1]]
+    assert len(set(folders)) == len(folders)
+    assert all(len(entry["licence"].splitlines()) == 1 for entry in listed)
+
+
 def test_qt_comes_with_the_lgpl_and_where_its_source_is(program: Path) -> None:
     folder = program / "_internal" / "licences"
     assert index(program)["Qt"]["version"] == index(program)["PySide6_Essentials"]["version"]

@@ -75,6 +75,15 @@ def test_the_c_library_that_a_file_wants_is_read(program, monkeypatch):
     assert [file.name for file, _ in checks.newer_glibc(program)] == ["ls"]
 
 
+def test_what_no_installed_program_reads_is_found(program):
+    wrong = {"_internal/.gitignore", "_internal/x/a.pyi", "_internal/x-1.dist-info/RECORD", "_internal/x/conftest.pyc"}
+    right = {"_internal/x-1.dist-info/METADATA", "_internal/x/a.py", "_internal/x/native.h", "kvasir"}
+    for name in wrong | right:
+        (program / name).parent.mkdir(parents=True, exist_ok=True)
+        (program / name).write_bytes(b"x")
+    assert {file.relative_to(program).as_posix() for file in checks.litter(program)} == wrong
+
+
 def test_the_sizes_add_up(program):
     (program / "kvasir").write_bytes(b"1" * 10)
     (program / "_internal" / "torch").mkdir()

@@ -64,7 +64,7 @@ def test_it_is_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(window, "has_display", lambda: True)
     monkeypatch.setattr(os, "name", "other")  # where a process cannot become another one
-    monkeypatch.setattr(subprocess, "call", lambda line: ran.append(line) or 0)
+    monkeypatch.setattr(subprocess, "call", lambda line, env: ran.append(line) or 0)
     assert window.open_window("a model.gguf") == 0
     assert window.open_window() == 0
     assert ran == [[sys.executable, "-m", "app", "a model.gguf"], [sys.executable, "-m", "app"]]
