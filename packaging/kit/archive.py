@@ -31,10 +31,10 @@ WINDOW = 27
 """The logarithm of the window: 128 MiB, the most that `tar --zstd -xf` unpacks without being told to."""
 
 
-def build(program: Path, out: Path, version: str, epoch: int, level: int = 19) -> Path:
+def build(program: Path, out: Path, version: str, epoch: int, level: int = 12) -> Path:
     """Write ``out``/kvasir-VERSION-linux-x86_64.tar.zst; the same program gives the same bytes.
 
-    ``epoch`` (seconds) is the time of every file in it, ``level`` zstd's effort: 19 is smallest, 3 fast, for trials.
+    ``epoch`` (seconds) is the time of every file in it, ``level`` zstd's effort: 12, or 3, which is fast, for trials.
     Raises ValueError for a link that leads out of the program, OSError where zstd cannot be started or fails.
     """
     tree.check_links(program)

@@ -32,10 +32,10 @@ SUGGESTS = ("gcc", "libc6-dev")
 """Triton's helper is compiled with these where no prebuilt one fits."""
 
 
-def build(program: Path, out: Path, version: str, epoch: int, level: int = 9) -> Path:
+def build(program: Path, out: Path, version: str, epoch: int, level: int = 6) -> Path:
     """Write ``out``/kvasir_VERSION_amd64.deb; the same program gives the same bytes.
 
-    ``epoch`` (seconds) is the time of every file in it, ``level`` xz's effort: 9 is smallest, 1 fast, for trials.
+    ``epoch`` (seconds) is the time of every file in it, ``level`` xz's effort: 6 is xz's own, 1 fast, for trials.
     Raises ValueError for what must not be in a package, OSError where dpkg-deb cannot be started or fails.
     """
     tree.check_links(program)

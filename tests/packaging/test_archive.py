@@ -51,7 +51,7 @@ def test_plain_tar_unpacks_one_folder_with_everything(program: Path, packed: Pat
     assert subprocess.run([top / "kvasir"], check=False).returncode == 0
 
 
-def test_smallest_form_unpacks_with_plain_tar_too(program: Path, tmp_path: Path) -> None:
+def test_released_form_unpacks_with_plain_tar_too(program: Path, tmp_path: Path) -> None:
     packed = archive.build(program, tmp_path / "out", "1.2.3", EPOCH)
     subprocess.run(["tar", "--zstd", "-xf", str(packed)], cwd=tmp_path, check=True)
     assert (tmp_path / "kvasir-1.2.3" / "kvasir").is_file()
