@@ -7,14 +7,13 @@ GPU is for `make gpu-check` and for a person with one.
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from smoke import desktop, processes, unpacked, wheels
+from smoke import desktop, unpacked, wheels
 from smoke.dialogue import QUESTION, Talk, sensible
 from smoke.index import Index
-from smoke.machine import DATA, HOME, Machine, first, make_home, welcome
+from smoke.machine import DATA, HOME, Machine, make_home, welcome
 from smoke.network import only_loopback
 from smoke.pack_faults import bad_lines, broken_off, full_disk
 from smoke.sandbox import UID, Running
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from smoke.parts import Trial
 
 LISTED = Path(__file__).resolve().parents[2] / f"engine/packs/lists/{wheels.KIND}.txt"
-REPAIR_S = 60.0
-_REPAIR = (47, 72)
-"""Where the last button of the card above the pages is: pixels from the window's right and upper edges."""
 
 
 def gpu_pack(trial: Trial) -> None:
@@ -105,12 +101,10 @@ def same_text(machine: Machine, code: int, said: str, expected: str, who: str) -
     machine.report.check(same, f"{who} gives the same answer, letter by letter", f"{code}\n{said}\nnot\n{expected}")
 
 
-def window(machine: Machine, pack: str, picture: Path, mended: str = "") -> None:
-    """The window's engine computes in ``pack`` ("": in the program), and answers. ``mended``: the pack that its button
-    is to repair, in which it then computes.
-    """
+def window(machine: Machine, pack: str, picture: Path) -> None:
+    """The window's engine computes in ``pack`` ("": in the program), and answers."""
     report = machine.report
-    with Screen() as screen, Talk(machine.connected, machine.programs, screen) as talk:
+    with Screen() as screen, Talk(machine.sandbox, machine.programs, screen) as talk:
         try:
             talk.wait_for_window()
             answered = talk.ask(QUESTION)
@@ -118,34 +112,9 @@ def window(machine: Machine, pack: str, picture: Path, mended: str = "") -> None
             report.note(f"picture: {screen.picture(picture)}")
         report.check(sensible(answered.answer.content), "the window answers", answered.answer.content)
         machine.check_files(talk.running, pack, "the window's engine", "--child")
-        if mended:
-            press_repair(machine, talk, picture)
-            machine.check_files(talk.running, mended, "the window's engine after its Repair", "--child")
-            answered = talk.ask(QUESTION)
-            report.check(sensible(answered.answer.content), "and answers", answered.answer.content)
-            report.note(f"picture: {screen.picture(picture.with_stem(picture.stem + '-repaired'))}")
         done = talk.close()
         ended = done.code == 0 and not done.left
         report.check(ended, "window and engine end together", f"{done.code} {done.err[-800:]} {done.left}")
-
-
-def press_repair(machine: Machine, talk: Talk, picture: Path) -> None:
-    """Click the button of the card above the pages until something is fetched. Raises TimeoutError."""
-    machine.index.forget()
-    left, top, width, _ = talk.screen.geometry(talk.window)
-    until = time.monotonic() + REPAIR_S
-    while not any(command[-3:] == ["gpu", "repair", "--json"] for command in commands(talk)):
-        if time.monotonic() > until:
-            talk.screen.picture(picture.with_stem(picture.stem + "-failed"))
-            raise TimeoutError(f"the window's Repair was not met within {REPAIR_S:.0f} s")
-        time.sleep(1.0)  # the card appears once the window has asked for the state of the pack
-        talk.screen.picture(picture)
-        talk.screen.click(left + width - _REPAIR[0], top + _REPAIR[1])
-    machine.report.note("the card above the pages has a button that begins the repair")
-
-
-def commands(talk: Talk) -> list[list[str]]:
-    return [processes.command(pid) for pid in processes.family(first(talk.running))]
 
 
 def broken(machine: Machine, pack: str, expected: str, picture: Path) -> None:
@@ -181,7 +150,7 @@ def broken(machine: Machine, pack: str, expected: str, picture: Path) -> None:
     machine.serve("", greeted)
     status = machine.status()
     report.check(status["state"] == "broken" and not status.get("active"), "kvasir gpu status says so", str(status))
-    window(machine, "", picture, mended=pack)
+    window(machine, "", picture)
 
 
 def repaired(machine: Machine, pack: str) -> None:

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from smoke import processes, wheels
 from smoke.dialogue import QUESTION
@@ -73,14 +72,6 @@ def _owned() -> list[str]:
 
 
 @dataclass(frozen=True)
-class Connected(Sandbox):
-    """In the network of this program, whatever it is."""
-
-    def start(self, command: Sequence[str], **options: Any) -> Running:
-        return super().start(command, **{**options, "network": True})
-
-
-@dataclass(frozen=True)
 class Machine:
     """``folder``: of the programs, as seen inside."""
 
@@ -96,12 +87,6 @@ class Machine:
 
     def with_env(self, **values: str) -> Machine:
         return replace(self, sandbox=self.sandbox.with_env(**values))
-
-    @property
-    def connected(self) -> Sandbox:
-        """Where the index can be reached."""
-        here = self.sandbox
-        return Connected(here.root, here.user, here.home, here.host, here.binds, here.env)
 
     @property
     def torch(self) -> Path:
