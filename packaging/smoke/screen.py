@@ -25,7 +25,8 @@ class Screen:
         read, write = os.pipe()
         geometry = f"{SIZE[0]}x{SIZE[1]}x24"
         # -ac: whoever is on this machine may connect, for as long as the test runs; the inside has no cookie to show.
-        command = ["Xvfb", "-displayfd", str(write), "-screen", "0", geometry, "-ac", "-nolisten", "tcp"]
+        # -noreset: else it begins anew whenever the last program leaves, and takes no connection while it does.
+        command = ["Xvfb", "-noreset", "-displayfd", str(write), "-screen", "0", geometry, "-ac", "-nolisten", "tcp"]
         self._process = subprocess.Popen(
             command, pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
         )
