@@ -43,6 +43,8 @@ class Index:
         self.hold: Hold | None = None
         self.spoilt: set[str] = set()
         self.log: list[Asked] = []
+        self._sending = 0
+        self._idle = threading.Condition()
         self.strange: list[str] = []
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self._answer))
         self._server.daemon_threads = True
@@ -63,11 +65,26 @@ class Index:
     def asked(self, name: str) -> list[Asked]:
         return [entry for entry in self.log if entry.name == name]
 
+    def settle(self) -> None:
+        """Returns when nothing is being sent: what was sent is written down after the other side may have it all."""
+        with self._idle:
+            assert self._idle.wait_for(lambda: not self._sending, timeout=30)
+
     def forget(self) -> None:
         self.log.clear()
 
     def _answer(self, to: BaseHTTPRequestHandler) -> None:
         to.close_connection = True
+        with self._idle:
+            self._sending += 1
+        try:
+            self._send_file(to)
+        finally:
+            with self._idle:
+                self._sending -= 1
+                self._idle.notify_all()
+
+    def _send_file(self, to: BaseHTTPRequestHandler) -> None:
         folder, _, name = unquote(to.path).rpartition("/")
         file = self.folder / name
         if folder != "/wheels" or to.command != "GET" or not file.is_file():

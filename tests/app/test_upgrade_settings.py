@@ -58,7 +58,8 @@ def test_settings_of_the_first_release(path: Path) -> None:
     kept = {name: value for name, value in FIRST.items() if name not in ("version", "from_a_plugin")}
     assert store.settings == Settings(**kept)
     store.update(text_scale=1.0)
-    assert written(path) == {**FIRST, "text_scale": 1.0, "quantise": "none", "cache_open": False}
+    since = {"quantise": "none", "cache_open": False, "gpu_dismissed": ""}
+    assert written(path) == {**FIRST, "text_scale": 1.0, **since}
 
 
 def test_the_earlier_file_is_kept_when_it_is_replaced(path: Path, second: None) -> None:

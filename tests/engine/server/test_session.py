@@ -119,10 +119,15 @@ def test_cancel(client: Client, running: Running) -> None:
 
 
 def test_a_cancel_may_overtake_its_request(client: Client, running: Running) -> None:
-    frames = [p.encode(p.Generate(id="g", prompt=CHAT)), p.encode(p.Cancel(id="g"))]
-    for frame in frames:
-        client.socket.send(frame)
-    assert client.until(p.Finished).reason == "cancelled"
+    running.engine.gate.clear()  # no answer ends of itself before its cancellation comes
+    for message in (p.Generate(id="g", prompt=CHAT), p.Cancel(id="g"), p.CountTokens(id="c", prompt="x")):
+        client.send(message)
+    got = [client.receive()]
+    while not isinstance(got[-1], p.Counted):
+        got.append(client.receive())
+    running.engine.gate.set()
+    ended = [message for message in got if isinstance(message, p.Finished)] or [client.until(p.Finished)]
+    assert [end.reason for end in ended] == ["cancelled"]
     client.send(p.Generate(id="g", prompt=CHAT))
     assert client.until(p.Finished).reason == "stop"
 
