@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from engine.cli.errors import report_errors, sentence_of
+from engine.sizes import human
 
 if TYPE_CHECKING:
     from engine.protocol.gpu import PackProgress, PackReport, PackStatus
@@ -177,8 +178,6 @@ def _show(told: PackStatus) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    from engine.packs.room import gigabytes
-
     states = {
         "none": "not installed: `kvasir gpu install`",
         "partial": "begun: `kvasir gpu install` goes on",
@@ -191,8 +190,8 @@ def _show(told: PackStatus) -> None:
         facts.append(("", told.refused))
     if told.kind:
         facts.append(("state", states[told.state] + (", in use from the next start on" if told.active else "")))
-        facts.append(("to fetch", gigabytes(told.download_bytes)))
-        facts.append(("on the disk", f"{gigabytes(told.disk_bytes)}; {gigabytes(told.free_bytes)} are free"))
+        facts.append(("to fetch", human(told.download_bytes)))
+        facts.append(("on the disk", f"{human(told.disk_bytes)}; {human(told.free_bytes)} are free"))
         facts.append(("folder", told.folder))
     if told.reason:
         facts.append(("not used", told.reason))

@@ -19,6 +19,7 @@ from engine.cli.errors import CommandFailed
 from engine.cli.inventory import Entry, Item, delete, inventory, left_in_folders, remove_empty_folders
 from engine.cli.program_files import Installation
 from engine.cli.running import running, token_files, window_socket
+from engine.sizes import human
 
 KEYS = ("settings", "chats", "models", "heads", "gpu", "caches", "logs", "program")
 """What ``--purge-KEY`` can name. ``program``: a portable folder and its menu entry."""
@@ -239,12 +240,3 @@ def _report(choice: Choice, found: Installation, failed: list[str], as_json: boo
 def _names(entries: list[Entry]) -> str:
     names = ", ".join(entry.path.name for entry in entries[:5])
     return names + (f" and {len(entries) - 5} more" if len(entries) > 5 else "")
-
-
-def human(count: int) -> str:
-    """Bytes for people: "5.1 GB", "740 MB", "12 kB"."""
-    if count >= 10**9:
-        return f"{count / 10**9:.1f} GB"
-    if count >= 10**6:
-        return f"{count / 10**6:.0f} MB"
-    return f"{-(-count // 1000)} kB"

@@ -16,6 +16,7 @@ from engine.packs import bundle, make, room, start, store, verify
 from engine.packs.download import fetch, stored
 from engine.packs.lists import PackFailed, PackList, Wheel
 from engine.protocol.gpu import PackProgress, PackStage
+from engine.sizes import human
 
 Report = Callable[[PackProgress], None]
 
@@ -101,7 +102,7 @@ def make_bundle(pack: PackList, out: Path, report: Report) -> str:
         if not had:
             shutil.rmtree(part, ignore_errors=True)
     return (
-        f"{out} holds the pack {pack.kind} ({room.gigabytes(out.stat().st_size)}). On the other machine, with the same "
+        f"{out} holds the pack {pack.kind} ({human(out.stat().st_size)}). On the other machine, with the same "
         f"version of Kvasir: kvasir gpu install --from {out.name}"
     )
 

@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 from engine.packs.lists import PackFailed
+from engine.sizes import human
 
 MARGIN = 256 * 10**6
 """Bytes that a pack leaves free on the disk."""
@@ -21,22 +22,14 @@ def room_for(folder: Path, needed: int, what: str) -> None:
     free = free_bytes(folder)
     if free < needed:
         raise PackFailed(
-            f"There is not enough room in {_nearest(folder)}: {what} needs {gigabytes(needed)}, and {gigabytes(free)} "
-            f"are free. Free {gigabytes(needed - free)} and start again."
+            f"There is not enough room in {_nearest(folder)}: {what} needs {human(needed)}, and {human(free)} "
+            f"are free. Free {human(needed - free)} and start again."
         )
 
 
 def same_disk(one: Path, other: Path) -> bool:
     """Whether two folders, there or not, are on one file system."""
     return _nearest(one).stat().st_dev == _nearest(other).stat().st_dev
-
-
-def gigabytes(count: int) -> str:
-    """A size for a person: "2.8 GB"."""
-    for unit, factor in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= factor:
-            return f"{count / factor:.1f} {unit}"
-    return f"{count} bytes"
 
 
 def _nearest(folder: Path) -> Path:

@@ -19,6 +19,7 @@ from PySide6.QtCore import QCoreApplication, QEvent, QThread, QTimer
 
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
+from app.program import Program
 from app.theme.theme import Theme
 
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
@@ -97,6 +98,17 @@ def make_link(qtbot, fake_command) -> Iterator[Callable[..., EngineLink]]:
     yield make
     for link in links:
         link.shutdown()
+
+
+@pytest.fixture
+def programs(qapp) -> Iterator[list[Program]]:
+    """Whole programs that a test put in here; they are closed and taken apart at its end."""
+    made: list[Program] = []
+    yield made
+    for program in made:
+        program.close()
+        program.window.deleteLater()
+    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
 @pytest.fixture

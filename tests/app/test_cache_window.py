@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QEvent, QPoint, Qt
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 
 from app.cache.page_map import SmallMap
@@ -19,21 +19,15 @@ from tests.app.test_window import nameless
 
 
 @pytest.fixture
-def make_program(qtbot, qapp, fake_command, own_folders) -> Iterator[Callable[..., Program]]:
-    made: list[Program] = []
-
+def make_program(qtbot, qapp, fake_command, own_folders, programs) -> Callable[..., Program]:
     def make(*arguments: str) -> Program:
         program = Program(qapp, own_folders / "kvasir.log", fake_command("--rate", "2000", *arguments))
-        made.append(program)
+        programs.append(program)
         program.window.show()
         qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
         return program
 
-    yield make
-    for program in made:
-        program.close()
-        program.window.deleteLater()
-    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return make
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
 from app.gpu import wiring as wiring_module
@@ -34,25 +33,20 @@ def change(path: Path, **facts: Any) -> None:
 
 
 @pytest.fixture
-def start(qtbot, qapp, fake_command, state, tmp_path, monkeypatch) -> Iterator[Callable[..., Program]]:
+def start(qtbot, qapp, fake_command, state, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
     """``start(*engine arguments)``: the engine computes on "a GPU" when the pack is installed, as redirect() does."""
     monkeypatch.setattr(wiring_module, "CHECK_MS", 10)
-    made: list[Program] = []
 
     def begin(*arguments: str) -> Program:
         engine = fake_command("--rate", "2000", "--gpu-pack", str(state), *arguments)
         gpu = [sys.executable, str(HERE / "fake_gpu.py"), str(state)]
         program = Program(qapp, tmp_path / "kvasir.log", engine, gpu)
-        made.append(program)
+        programs.append(program)
         program.window.show()
         qtbot.waitUntil(lambda: program.link.card is not None, timeout=PATIENCE_MS)
         return program
 
-    yield begin
-    for program in made:
-        program.close()
-        program.window.deleteLater()
-    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return begin
 
 
 def press(program: Program, key: str, where: str = "card") -> None:

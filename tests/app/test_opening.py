@@ -6,11 +6,10 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent
 from PySide6.QtNetwork import QLocalSocket
 from PySide6.QtWidgets import QPushButton
 
@@ -72,19 +71,13 @@ def test_a_pipe_is_not_waited_for(tmp_path):
 
 
 @pytest.fixture
-def start(qtbot, qapp, fake_command, tmp_path) -> Iterator[Callable[..., Program]]:
-    made: list[Program] = []
-
+def start(qtbot, qapp, fake_command, tmp_path, programs) -> Callable[..., Program]:
     def begin(*arguments: str) -> Program:
         program = Program(qapp, tmp_path / "kvasir.log", fake_command(*arguments))
-        made.append(program)
+        programs.append(program)
         return program
 
-    yield begin
-    for program in made:
-        program.close()
-        program.window.deleteLater()
-    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return begin
 
 
 def wait_model(qtbot, program: Program, name: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QEvent, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -33,23 +33,18 @@ from engine import protocol
 
 
 @pytest.fixture
-def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch) -> Iterator[Callable[..., Program]]:
+def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "kvasir"))
-    made: list[Program] = []
 
     def make(loaded: bool = True) -> Program:
         program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000"))
-        made.append(program)
+        programs.append(program)
         program.window.show()
         if loaded:
             qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
         return program
 
-    yield make
-    for program in made:
-        program.close()
-        program.window.deleteLater()
-    qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
+    return make
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from engine.cli import program_files, running
 from engine.cli.desktop import ENTRY, install
 from engine.cli.inventory import inventory, remove
 from engine.cli.main import app
-from engine.cli.uninstall import human
+from engine.sizes import human
 
 PYTHON = sys.executable
 KINDS = ("settings", "chats", "models", "heads", "gpu", "caches", "logs")

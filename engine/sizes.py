@@ -1,0 +1,12 @@
+"""Bytes for people. Light: commands that load no model use it too."""
+
+from __future__ import annotations
+
+
+def human(count: int) -> str:
+    """As "5.1 GB", "740 MB", "12 kB"; less than a kilobyte counts as one."""
+    if count >= 10**9:
+        return f"{count / 10**9:.1f} GB"
+    if count >= 10**6:
+        return f"{count / 10**6:.0f} MB"
+    return f"{-(-count // 1000)} kB"
