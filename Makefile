@@ -13,9 +13,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 run: $(STAMP) native qt-libraries
 	$(BIN)/kvasir
 
-# Each core runs the tests of other files, with one thread.
+# Each core runs the tests of other files, with one thread. Where a test takes two, they sleep while they wait: two that
+# spin on a busy machine took 9 seconds for what then took a tenth of one.
 WORKERS ?= auto
-PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
+
+# The library without vector instructions too.
+test test-all: NATIVE := --plain
 
 test: $(STAMP) native lint qt-libraries
 	$(PYTEST) -m "not long"
@@ -47,7 +51,7 @@ gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
 test-package:
 	$(PYTHON) packaging/smoke/run.py $(SMOKE)
 
-# Kvasir's kernels and prebuilt helpers with the Tritons that GPU packs bring: 400 MB to fetch once, and an hour or two.
+# Kvasir's kernels with the Tritons and the C compiler that GPU packs bring: 500 MB to fetch once, and an hour or two.
 test-tritons: $(STAMP) native
 	cd packaging && PYTHONPATH=.. ../$(BIN)/python -m kit.triton_wheels ../build/tritons
 	$(PYTEST) tests/packaging/test_listed_tritons.py tests/packaging/test_triton_wheels.py
@@ -71,7 +75,7 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 
 # Compiled, where it is not current, if there is a C compiler; without one Kvasir runs on PyTorch's operators and says so.
 native: $(STAMP)
-	@$(BIN)/python -m engine.native.build
+	@$(BIN)/python -m engine.native.build $(NATIVE)
 
 # What people download, in dist/: a .deb and a portable archive on Linux (packaging/README.md tells of other systems).
 # PACKAGE_OPTIONS names some, such as PACKAGE_OPTIONS=--quick.

@@ -12,9 +12,10 @@ from PySide6.QtCore import QEvent, QObject, Signal
 from PySide6.QtGui import QFileOpenEvent
 from PySide6.QtWidgets import QApplication
 
-from app.window import MainWindow
+from app.notice import NoticeBar
 
-_TOPIC = "open"
+OPENING = "open"
+_WRONG = "wrong path"
 
 
 def path_of(arguments: Sequence[str]) -> str:
@@ -74,22 +75,33 @@ class Opener(QObject):
     """``load`` loads a model once the engine is there, in place of the one of last time; ``busy`` says whether answers
     are being written, which it would end."""
 
-    def __init__(self, window: MainWindow, load: Callable[[str], None], busy: Callable[[], bool]) -> None:
-        super().__init__(window)
-        self._window, self._load, self._busy = window, load, busy
+    opened = Signal()
+    """A load begins, which is shown where one chats."""
+
+    def __init__(self, notice: NoticeBar, load: Callable[[str], None], busy: Callable[[], bool]) -> None:
+        super().__init__(notice)
+        self._notice, self._load, self._busy = notice, load, busy
 
     def open(self, path: str) -> None:
         """Load the model at ``path``, or say why not; ask before that ends an answer."""
-        notice = self._window.notice
+        notice = self._notice
         if sentence := trouble(path):
-            notice.say(sentence, "bad", topic=_TOPIC)
-        elif self._busy():
-            words = f"An answer is being written. Opening {Path(path).name} ends it."
-            notice.say(words, topic=_TOPIC, action="Open it now", act=lambda: self._begin(path))
+            notice.say(sentence, "bad", topic=_WRONG)
         else:
-            self._begin(path)
+            self.guard(f"Opening {Path(path).name}", "Open it now", lambda: self._begin(path))
+
+    def guard(self, what: str, title: str, act: Callable[[], None]) -> None:
+        """Do ``act``; where that would end an answer, ask first."""
+        notice = self._notice
+        if self._busy():
+            words = f"An answer is being written. {what} ends it."
+            notice.say(words, topic=OPENING, action=title, act=act)
+        else:
+            notice.clear(_WRONG)
+            notice.clear(OPENING)
+            act()
 
     def _begin(self, path: str) -> None:
-        self._window.notice.clear(_TOPIC)
-        self._window.show_page(MainWindow.CHAT)
+        self._notice.clear(OPENING)
+        self.opened.emit()
         self._load(path)

@@ -13,7 +13,7 @@ _NAME = "kvasir"
 def _folder(sub: str, default: str) -> Path:
     home = os.environ.get("KVASIR_HOME", "")
     folder = Path(home) / sub if home else Path(default)
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # chats are nobody else's
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)  # no other user may read chats
     return folder
 
 
@@ -33,10 +33,15 @@ def log_dir() -> Path:
 
 
 def assets_dir() -> Path:
-    """Icons and the bundled texts, beside the packages in a checkout and in an installation."""
+    """Icons and the bundled texts, next to the packages in a checkout and in an installation."""
     return Path(__file__).resolve().parent.parent / "assets"
 
 
+def docs_dir() -> Path:
+    """The documentation that the help shows, next to the assets."""
+    return assets_dir().parent / "docs"
+
+
 def licences_dir() -> Path:
-    """The list and the texts of everything a package brings, beside the assets; missing in a checkout."""
+    """The list and the texts of everything a package brings, next to the assets; missing in a checkout."""
     return assets_dir().parent / "licences"

@@ -15,51 +15,51 @@ from collections.abc import Callable, Mapping, MutableMapping
 from typing import NamedTuple
 
 
-class Library(NamedTuple):
+class SystemLibrary(NamedTuple):
     soname: str
     package: str
     """The Debian and Ubuntu package that brings it."""
 
 
 CORE = (
-    Library("libEGL.so.1", "libegl1"),
-    Library("libGL.so.1", "libgl1"),
-    Library("libX11.so.6", "libx11-6"),
-    Library("libxkbcommon.so.0", "libxkbcommon0"),
-    Library("libfontconfig.so.1", "libfontconfig1"),
-    Library("libfreetype.so.6", "libfreetype6"),
-    Library("libglib-2.0.so.0", "libglib2.0-0"),
-    Library("libgthread-2.0.so.0", "libglib2.0-0"),
-    Library("libdbus-1.so.3", "libdbus-1-3"),
-    Library("libzstd.so.1", "libzstd1"),
-    Library("libz.so.1", "zlib1g"),
-    Library("libgssapi_krb5.so.2", "libgssapi-krb5-2"),
-    Library("libbrotlidec.so.1", "libbrotli1"),
+    SystemLibrary("libEGL.so.1", "libegl1"),
+    SystemLibrary("libGL.so.1", "libgl1"),
+    SystemLibrary("libX11.so.6", "libx11-6"),
+    SystemLibrary("libxkbcommon.so.0", "libxkbcommon0"),
+    SystemLibrary("libfontconfig.so.1", "libfontconfig1"),
+    SystemLibrary("libfreetype.so.6", "libfreetype6"),
+    SystemLibrary("libglib-2.0.so.0", "libglib2.0-0"),
+    SystemLibrary("libgthread-2.0.so.0", "libglib2.0-0"),
+    SystemLibrary("libdbus-1.so.3", "libdbus-1-3"),
+    SystemLibrary("libzstd.so.1", "libzstd1"),
+    SystemLibrary("libz.so.1", "zlib1g"),
+    SystemLibrary("libgssapi_krb5.so.2", "libgssapi-krb5-2"),
+    SystemLibrary("libbrotlidec.so.1", "libbrotli1"),
 )
 """Needed by QtCore, QtGui, QtWidgets and QtNetwork, whatever the platform plugin."""
 
 XCB = (
-    Library("libX11-xcb.so.1", "libx11-xcb1"),
-    Library("libxcb.so.1", "libxcb1"),
-    Library("libxcb-cursor.so.0", "libxcb-cursor0"),
-    Library("libxcb-icccm.so.4", "libxcb-icccm4"),
-    Library("libxcb-image.so.0", "libxcb-image0"),
-    Library("libxcb-keysyms.so.1", "libxcb-keysyms1"),
-    Library("libxcb-randr.so.0", "libxcb-randr0"),
-    Library("libxcb-render.so.0", "libxcb-render0"),
-    Library("libxcb-render-util.so.0", "libxcb-render-util0"),
-    Library("libxcb-shape.so.0", "libxcb-shape0"),
-    Library("libxcb-shm.so.0", "libxcb-shm0"),
-    Library("libxcb-sync.so.1", "libxcb-sync1"),
-    Library("libxcb-util.so.1", "libxcb-util1"),
-    Library("libxcb-xfixes.so.0", "libxcb-xfixes0"),
-    Library("libxcb-xkb.so.1", "libxcb-xkb1"),
-    Library("libxkbcommon-x11.so.0", "libxkbcommon-x11-0"),
+    SystemLibrary("libX11-xcb.so.1", "libx11-xcb1"),
+    SystemLibrary("libxcb.so.1", "libxcb1"),
+    SystemLibrary("libxcb-cursor.so.0", "libxcb-cursor0"),
+    SystemLibrary("libxcb-icccm.so.4", "libxcb-icccm4"),
+    SystemLibrary("libxcb-image.so.0", "libxcb-image0"),
+    SystemLibrary("libxcb-keysyms.so.1", "libxcb-keysyms1"),
+    SystemLibrary("libxcb-randr.so.0", "libxcb-randr0"),
+    SystemLibrary("libxcb-render.so.0", "libxcb-render0"),
+    SystemLibrary("libxcb-render-util.so.0", "libxcb-render-util0"),
+    SystemLibrary("libxcb-shape.so.0", "libxcb-shape0"),
+    SystemLibrary("libxcb-shm.so.0", "libxcb-shm0"),
+    SystemLibrary("libxcb-sync.so.1", "libxcb-sync1"),
+    SystemLibrary("libxcb-util.so.1", "libxcb-util1"),
+    SystemLibrary("libxcb-xfixes.so.0", "libxcb-xfixes0"),
+    SystemLibrary("libxcb-xkb.so.1", "libxcb-xkb1"),
+    SystemLibrary("libxkbcommon-x11.so.0", "libxkbcommon-x11-0"),
 )
 
 WAYLAND = (
-    Library("libwayland-client.so.0", "libwayland-client0"),
-    Library("libwayland-cursor.so.0", "libwayland-cursor0"),
+    SystemLibrary("libwayland-client.so.0", "libwayland-client0"),
+    SystemLibrary("libwayland-cursor.so.0", "libwayland-cursor0"),
 )
 
 
@@ -82,7 +82,7 @@ def has_display(environ: Mapping[str, str] = os.environ, platform: str = sys.pla
 
 
 def _loads(soname: str) -> bool:
-    """In a packaged program its own libraries count too: the loader was given their folder when it started."""
+    """Whether a library can be loaded. A packaged program's own count too: the loader knows their folder."""
     try:
         ctypes.CDLL(soname)
     except OSError:
@@ -90,7 +90,7 @@ def _loads(soname: str) -> bool:
     return True
 
 
-def missing(plugins: list[str], loads: Callable[[str], bool] = _loads) -> list[Library]:
+def missing(plugins: list[str], loads: Callable[[str], bool] = _loads) -> list[SystemLibrary]:
     """The libraries that cannot be loaded, of those that Qt and every one of ``plugins`` need.
 
     With both Wayland and X11 at hand one of the two is enough, so the shorter list of gaps counts.
@@ -104,7 +104,7 @@ def missing(plugins: list[str], loads: Callable[[str], bool] = _loads) -> list[L
     return core + (min(gaps, key=len) if gaps else [])
 
 
-def sentence(libraries: list[Library]) -> str:
+def sentence(libraries: list[SystemLibrary]) -> str:
     """What is missing and the command that brings it; empty when nothing is missing."""
     if not libraries:
         return ""
@@ -119,7 +119,7 @@ def sentence(libraries: list[Library]) -> str:
 
 
 def tell(text: str) -> None:
-    """On standard error; and, as who starts a program from a menu sees nothing of that, by what shows messages here."""
+    """Write it to standard error and, where that is no terminal, show it with a program for messages."""
     sys.stderr.write(text + "\n")
     if sys.stderr.isatty():
         return

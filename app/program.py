@@ -16,10 +16,8 @@ from PySide6.QtWidgets import QApplication, QMessageBox
 from app import log as log_file
 from app import paths, version
 from app.cache.view import CacheView
-from app.cache.wiring import CacheWiring
 from app.chat.page import ChatPage
 from app.gpu.packs import Packs
-from app.gpu.wiring import GpuWiring
 from app.help.page import HelpPage
 from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
@@ -33,9 +31,15 @@ from app.settings.page import SettingsPage
 from app.settings.store import SettingsStore
 from app.single import SingleInstance, socket_name
 from app.theme.icons import app_icon
+from app.theme.sheet import apply
 from app.theme.theme import Theme
-from app.window import MainWindow
-from app.wiring import Wiring
+from app.window.cache_wiring import CacheWiring
+from app.window.engine_wiring import EngineWiring
+from app.window.gpu_wiring import GpuWiring
+from app.window.measure_wiring import MeasureWiring
+from app.window.model_wiring import ModelWiring
+from app.window.switch_wiring import SwitchWiring
+from app.window.window import MainWindow
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +48,7 @@ class Program:
     """The window with everything behind it.
 
     ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu`` is that of `kvasir gpu`; None is
-    Kvasir's own beside its own engine, and none beside another.
+    Kvasir's own with its own engine, and none with another.
     """
 
     def __init__(
@@ -64,7 +68,7 @@ class Program:
         self.link = EngineLink(engine)
         self.link.start()
         self.theme = Theme(settings.theme, settings.text_scale, settings.reduced_motion)
-        self.theme.apply(app)
+        apply(self.theme, app)
         self.chat = ChatPage(self.link, self.history, self.theme)
         self.sidebar = Sidebar(self.history, self.theme)
         plots = PlotStrip(self.theme)
@@ -74,23 +78,52 @@ class Program:
             panel=OptimisationPanel(self.theme),
             plots=plots,
             cache=CacheView(self.theme, plots.hues),
-            help_page=HelpPage(paths.assets_dir() / "demo" / "knowledge", self.theme),
+            help_page=HelpPage(paths.docs_dir(), self.theme),
             settings_page=SettingsPage(self.store, self.theme, log_path, data),
             store=self.store,
             theme=self.theme,
         )
-        self.wiring = Wiring(self.window, self.chat, self.link, self.store)
-        self.cache_wiring = CacheWiring(self.window, self.chat, self.sidebar, self.link, self.history)
         self.packs = Packs(gpu if gpu is not None else [] if engine is not None else [*engine_command(), "gpu"])
-        self.gpu_wiring = GpuWiring(
-            self.window, self.link, self.store, self.packs, lambda: self.chat.answers.busy or self.wiring.comparing
+        self._connect_engine()
+        self._connect_chats()
+
+    def _connect_engine(self) -> None:
+        """The parts of the window with the engine, the settings and the history."""
+        link, store, window, chat = self.link, self.store, self.window, self.chat
+        notice, panel, plots, settings_page = window.notice, window.panel, window.plots, window.settings_page
+        EngineWiring(link, chat, window.bar, settings_page, window)
+        # Before the models: what a welcome says of the switches is known when the first model is asked for.
+        SwitchWiring(link, store, panel, chat, plots, notice, window)
+        models = ModelWiring(link, store, chat.header, settings_page, plots, notice, window)
+        measuring = MeasureWiring(link, panel, chat, notice, window)
+        self.cache_wiring = CacheWiring(
+            link, window.cache, plots, chat, self.sidebar, self.history, window.open_chat, window
         )
-        for over in (self.chat.answers.ended, self.chat.answers.refused, self.link.compared, self.link.failed):
-            over.connect(self.gpu_wiring.settle)
-        self.opener = Opener(self.window, self.wiring.open, lambda: self.chat.answers.busy)
-        self.sidebar.chat_selected.connect(self.chat.open_chat)
-        self.sidebar.new_chat.connect(self.chat.new_chat)
-        self.chat.chat_changed.connect(self.sidebar.select)
+        card, section = window.gpu_card, settings_page.gpu
+        self.gpu_wiring = GpuWiring(
+            link, store, self.packs, card, section, chat.answers, measuring, window.show_gpu_settings, window
+        )
+        self.opener = Opener(notice, models.open, lambda: chat.answers.busy)
+        self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
+        chat.header.guard = self.opener.guard
+        chat.why_asked.connect(window.show_why_fast)
+
+    def _connect_chats(self) -> None:
+        """The list of chats and the chat on screen."""
+        sidebar, chat = self.sidebar, self.chat
+        sidebar.chat_selected.connect(chat.open_chat)
+        sidebar.hit_selected.connect(chat.open_hit)
+        sidebar.search_changed.connect(self._on_search)
+        sidebar.typed.connect(chat.type)
+        sidebar.new_chat.connect(chat.new_chat)
+        for chosen in (sidebar.chat_selected, sidebar.hit_selected, sidebar.new_chat):
+            chosen.connect(self.window.close_overlay)
+        chat.marks_changed.connect(sidebar.show_marks)
+        chat.chat_changed.connect(sidebar.select)
+
+    def _on_search(self, words: str) -> None:
+        if not words.strip():
+            self.chat.clear_found()
 
     def raise_for(self, model: str) -> None:
         """Another start of the program ends here, with the path of the model it was to open, or ""."""

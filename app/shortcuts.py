@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QKeySequence, QShortcut
+from PySide6.QtGui import QKeyEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QVBoxLayout, QWidget
 
 
@@ -27,17 +27,26 @@ TABLE = (
     # No QShortcut: it would take Esc from the fields that cancel an edit with it; the window gets what they leave.
     Shortcut("", "Esc", "Stop the answer, or cancel an edit", "Chat"),
     Shortcut("regenerate", "Ctrl+R", "Answer again", "Chat"),
-    Shortcut("toggle_tint", "Ctrl+Shift+T", "Tint guessed words", "Chat"),
+    Shortcut("toggle_tint", "Ctrl+Shift+T", "Highlight drafted tokens", "Chat"),
     Shortcut("toggle_sidebar", "Ctrl+B", "Show or hide the list of chats", "Window"),
     Shortcut("toggle_panel", "Ctrl+Shift+O", "Show or hide the optimisations", "Window"),
     Shortcut("toggle_plots", "Ctrl+Shift+P", "Fold or unfold the plots", "Window"),
     Shortcut("toggle_cache", "Ctrl+Shift+K", "Show or hide the cache", "Window"),
+    Shortcut("next_region", "F6", "To the next part of the window", "Window"),
+    Shortcut("previous_region", "Shift+F6", "To the part before", "Window"),
+    Shortcut("", "Up", "In the panel: between switches; Left and Right within one", "Window"),
     Shortcut("show_chat", "Ctrl+1", "Chat", "Window"),
     Shortcut("show_settings", "Ctrl+,", "Settings", "Window"),
     Shortcut("show_help", "F1", "Help", "Window"),
     Shortcut("show_shortcuts", "Ctrl+/", "This list", "Window"),
     Shortcut("quit", "Ctrl+Q", "Quit", "Window"),
 )
+
+
+def typed(event: QKeyEvent) -> str:
+    """The text that a key types, "" for one that commands."""
+    commands = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.AltModifier | Qt.KeyboardModifier.MetaModifier
+    return event.text() if event.text().isprintable() and not event.modifiers() & commands else ""
 
 
 def bind(window: QWidget, actions: Mapping[str, Callable[[], object]]) -> list[QShortcut]:

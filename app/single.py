@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 _WAIT_MS = 500
 _LOCK_MS = 3_000
 _ACTIVATION = "XDG_ACTIVATION_TOKEN"
-"""With it a Wayland desktop lets the first instance come to the front for the second one's sake; Qt reads it there."""
+"""A token with which a Wayland desktop lets the first instance come to the front for the second; Qt reads it there."""
 MOST_BYTES = 65_536
-"""Of a greeting."""
+"""Largest size of a greeting."""
 
 
 class Greeting(msgspec.Struct):
@@ -92,7 +92,7 @@ class SingleInstance(QObject):
         self._hear()
 
     def _hear(self) -> None:
-        """Those who have said what they had to say; some had gone before there was a signal to connect."""
+        """Read the greetings of all that have disconnected; some did so before their signal could be connected."""
         over = [socket for socket in self._talking if socket.state() is QLocalSocket.LocalSocketState.UnconnectedState]
         for socket in over:
             self._talking.remove(socket)

@@ -1,23 +1,43 @@
-"""Write docs/optimisations.md from the catalogue: ``python docs/generate.py`` (a test compares the two)."""
+"""Write docs/optimisations.md from the catalogue: ``python docs/generate.py`` (a test compares the two).
+
+The window's help shows the same page, a technique at a time.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 
-from engine.catalogue import CATALOGUE, Option
+from engine.catalogue import CATALOGUE, Choice, Option
+from engine.catalogue.exclusions import EXCLUSIONS, MISSING
 
 TARGET = Path(__file__).parent / "optimisations.md"
 
 HEAD = """# The optimisations
 
 Made from `engine/catalogue` by `python docs/generate.py`. Each row of the panel, each `--set KEY=VALUE` of
-`kvasir chat` and each row of `kvasir bench` is one of these.
+`kvasir chat` and each row of `kvasir bench` is one of these; [which of them go together](together.md).
 
 *Lossless* means the same mathematics: under "batch-invariant arithmetic" the text is equal to the token; in fast mode
 the last bits may differ, because another kernel or another number of rows rounds differently.
 """
 
 SCOPES = {"request": "each answer", "engine": "the whole engine"}
+APPLIES = {
+    "live": "at once",
+    "next request": "with the next answer",
+    "cache": "with the next answer, after the cache is dropped",
+    "reload": "after the model is loaded again",
+}
+EXACTNESS = {
+    "lossless": "Lossless.",
+    "same distribution": "Other words, equally likely.",
+    "approximate": "Lossy.",
+    "model property": "A property of the model.",
+}
+_ARXIV = re.compile(r"arXiv (\d{4}\.\d{5})")
+_ADDRESS = re.compile(r"\((https://[^)]+)\)")
 
 
 def page() -> str:
@@ -31,18 +51,59 @@ def page() -> str:
 
 
 def _entry(entry: Option) -> str:
-    facts = [f"values: {_values(entry)}", f"default: `{_word(entry.default)}`", entry.exactness]
-    facts += [f"set for {SCOPES[entry.scope]}", f"takes effect: {entry.applies}"]
-    if entry.of[0]:
-        facts.append(f"only with `{entry.of[0]}` at `{_word(entry.of[1])}`")
-    if entry.needs:
-        facts.append("needs " + ", ".join(entry.needs))
-    lines = [f"### {entry.title} (`{entry.key}`)\n", entry.explains + "\n", "- " + "; ".join(facts)]
-    lines.append(f"- seen in: {entry.shows}")
+    return f"### {entry.title} (`{entry.key}`)\n\n" + "\n\n".join(_paragraphs(entry)) + "\n"
+
+
+def _paragraphs(entry: Option) -> Iterator[str]:
+    yield entry.explains
+    if entry.choices:
+        yield "\n".join(_value(entry, choice) for choice in entry.choices)
+    yield f"**When it helps.** {entry.helps}"
+    yield f"**What it costs.** {EXACTNESS[entry.exactness]} {entry.costs}"
+    yield f"**What to watch.** {entry.shows[0].upper()}{entry.shows[1:]}. {_measure(entry)}"
+    yield f"**Setting.** `--set {entry.key}=VALUE`: {_values(entry)}. {_reach(entry)}"
+    for need in (*entry.needs, *entry.pointless_without):
+        yield f"**Where it cannot apply.** {MISSING[need]}"
+    for rule in EXCLUSIONS:
+        if rule.one.key == entry.key:
+            yield f"**Not together.** {rule.reason}"
+    if entry.also:
+        yield f"**Also called** {', '.join(entry.also)}."
     if entry.reference:
-        lines.append(f"- source: {entry.reference}")
-    lines.extend(f"- refused: {rule.reason}" for rule in entry.conflicts)
-    return "\n".join(lines) + "\n"
+        yield f"**Paper.** {_linked(entry.reference)}."
+    yield "**In the source.** " + ", ".join(f"`{path}`" for path in entry.source)
+
+
+def _value(entry: Option, choice: Choice) -> str:
+    own = f" {EXACTNESS[choice.exactness]}" if choice.exactness and choice.exactness != entry.exactness else ""
+    told = {choice.title, *re.split(r" \(|\)", choice.title)}
+    names = ", ".join(f"**{name}**" for name in (choice.title, *(other for other in choice.also if other not in told)))
+    return f"- {names} (`{choice.key}`)  \n  {choice.explains}{own}"
+
+
+def _measure(entry: Option) -> str:
+    said = []
+    if entry.metric.elsewhere:
+        said.append(entry.metric.elsewhere)
+    elif entry.compare:
+        said.append(f"The measure button in the panel shows it on this computer: {entry.metric.title}.")
+    if entry.exactness == "approximate":
+        said.append("The panel also measures on the chat on screen what it costs in quality.")
+    return " ".join(said)
+
+
+def _reach(entry: Option) -> str:
+    scope, applies = SCOPES[entry.scope], APPLIES[entry.applies]
+    said = f"The default is `{_word(entry.default)}`. It is set for {scope} and takes effect {applies}."
+    if entry.of[0]:
+        at = ", ".join(f"`{_word(value)}`" for value in entry.of[1])
+        said += f" It means something only with `{entry.of[0]}` at {at}."
+    return said
+
+
+def _linked(reference: str) -> str:
+    reference = _ARXIV.sub(r"[arXiv \1](https://arxiv.org/abs/\1)", reference)
+    return _ADDRESS.sub(lambda match: match[0] if "arxiv.org" in match[1] else f"([link]({match[1]}))", reference)
 
 
 def _values(entry: Option) -> str:
@@ -51,7 +112,7 @@ def _values(entry: Option) -> str:
     if entry.kind == "bool":
         return "`on`, `off`"
     zero = f" (0 is {entry.zero_means})" if entry.zero_means else ""
-    return f"{entry.minimum:g} to {entry.maximum:g}{zero}"
+    return f"{entry.minimum:,.10g} to {entry.maximum:,.10g}{zero}"
 
 
 def _word(value: object) -> str:
@@ -59,4 +120,4 @@ def _word(value: object) -> str:
 
 
 if __name__ == "__main__":
-    TARGET.write_text(page())
+    TARGET.write_text(page(), encoding="utf-8")

@@ -3,10 +3,10 @@
     python docs/screenshots.py [FOLDER]
 
 Writes dark.png and light.png (1440 x 900) to FOLDER, by default docs/screenshots. Nothing in them is drawn: the window
-loads the bundled model, asks it a question with the draft model guessing ahead, measures what that bought, and is
+loads the bundled model, asks it a question with the draft model drafting ahead, measures what that bought, and is
 grabbed as it stands.
 
-speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and guesses are made from
+speculation-dark.png and speculation-light.png show tinted words: a question is asked twice, and tokens are drafted from
 what the chat repeats and by whatever else the bundled model has for it.
 
 cache-dark.png and cache-light.png show the view of the cache with two chats that have one system prompt. One of them is
@@ -23,6 +23,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from engine.catalogue import keys
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication
@@ -84,6 +86,7 @@ def _opened(app: QApplication, home: Path) -> Iterator[tuple[Program, list[str]]
     try:
         program.theme.set_mode("dark")
         program.window.resize(*SIZE)
+        program.window.show_why_fast()
         program.window.show()
         wait("loading the bundled model", lambda: program.link.card is not None or failures)
         yield program, failures
@@ -103,15 +106,15 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
         link.compared.connect(measured.append)
         for index, question in enumerate(QUESTIONS):
             if index == len(QUESTIONS) - 1 and link.card is not None and link.card.draft:
-                link.send(Set(key="speculation", value="draft"))
+                link.send(Set(key=keys.SPECULATION, value="draft"))
             ended: list[object] = []
             link.finished.connect(ended.append)
             program.chat.send(question)
             wait("the answer", lambda: ended or failures)  # noqa: B023
             link.finished.disconnect(ended.append)
-        window.panel.measure_requested.emit("speculation")
+        window.panel.measure_requested.emit(keys.SPECULATION)
         wait("measuring speculation", lambda: measured or failures)
-        row, scroll = window.panel.row("speculation"), window.panel.findChild(QScrollArea)
+        row, scroll = window.panel.row(keys.SPECULATION), window.panel.findChild(QScrollArea)
         assert scroll is not None
         QTest.qWait(100)
         scroll.verticalScrollBar().setValue(row.y() - 60)
@@ -121,7 +124,7 @@ def _shoot(app: QApplication, folder: Path, home: Path) -> None:
 
 
 def _shoot_speculation(app: QApplication, folder: Path, home: Path) -> None:
-    """The second answer repeats the first, so that its words are guessed in two ways."""
+    """The second answer repeats the first, so that its words are drafted in two ways."""
     from PySide6.QtTest import QTest
     from PySide6.QtWidgets import QScrollArea
 
@@ -131,14 +134,14 @@ def _shoot_speculation(app: QApplication, folder: Path, home: Path) -> None:
         window, link, talk = program.window, program.link, program.chat
         assert link.card is not None
         kind = next(iter(link.card.heads), "draft" if link.card.draft else "ngram")
-        for key, value in (("speculation", kind), ("ngram_first", True)):
+        for key, value in ((keys.SPECULATION, kind), (keys.NGRAM_FIRST, True)):
             link.send(Set(key=key, value=value))
         talk.session.talk.set_settings("", Sampling(temperature=0.0))
         for _ in range(2):
             talk.send(REPEATED)
             wait("the answer", lambda: not talk.streaming or failures)
         talk.toggle_tint()
-        row, scroll = window.panel.row("speculation"), window.panel.findChild(QScrollArea)
+        row, scroll = window.panel.row(keys.SPECULATION), window.panel.findChild(QScrollArea)
         assert scroll is not None
         QTest.qWait(100)
         scroll.verticalScrollBar().setValue(row.y() - 60)

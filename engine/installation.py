@@ -1,11 +1,11 @@
-"""What kind of installation this is: a packaged program with its tools beside it, or a Python environment.
+"""What kind of installation this is: a packaged program with its tools next to it, or a Python environment.
 
 Standard library only: the command line reads it before anything else.
 
 A packaged Kvasir is one folder::
 
     kvasir  kvasir-window  kvasir-engine    the programs
-    _internal/                              what they share; engine/ lies there as source too, assets/ beside it
+    _internal/                              what they share; engine/ lies there as source too, assets/ next to it
     python/                                 a CPython of the programs' own version, for GPU packs
     tools/uv                                makes GPU packs
 """
@@ -67,7 +67,7 @@ def enter_pack(folder: Path) -> None:
 def pack_command(folder: Path) -> list[str]:
     """How the command line is started in the GPU pack in ``folder``; arguments follow, or ``--self-test``.
 
-    Neither the user's PYTHON* variables nor packages beside the interpreter take part.
+    Neither the user's PYTHON* variables nor packages next to the interpreter take part.
     """
     return [str(python()), "-I", "-S", str(sources() / "engine" / "packs" / "launch.py"), str(folder)]
 

@@ -28,8 +28,11 @@ from packaging.utils import canonicalize_name, parse_wheel_filename
 ROOT = Path(__file__).resolve().parent.parent
 LISTS = ROOT / "engine" / "packs" / "lists"
 PYPI = "https://pypi.org/simple"
-WINDOW_ONLY = {"pyside6-essentials", "pyqtgraph", "markdown-it-py", "pygments"}
+WINDOW_ONLY = {"pyside6-essentials", "markdown-it-py", "pygments"}
 """What the window needs and the engine does not."""
+C_COMPILER = "ziglang==0.17.1"
+"""In every pack: Triton compiles its helpers with it (engine/native/triton_compiler.py). For each of its versions the
+tests of that module have to pass with each Triton that a pack has (`make test-tritons`)."""
 PYTHON = (3, 11)
 NEWEST_GLIBC = 28
 """Minor version: torch's own wheels ask for it, and every system that Kvasir runs on has it."""
@@ -123,7 +126,7 @@ def resolved(recipe: Recipe) -> list[Wheel]:
     """What uv chooses, one wheel for each distribution."""
     with tempfile.TemporaryDirectory() as folder:
         wanted, limits, lock = (Path(folder) / name for name in ("in.txt", "constraints.txt", "pylock.toml"))
-        wanted.write_text("\n".join([*engine_requires(), *recipe.requires]) + "\n")
+        wanted.write_text("\n".join([*engine_requires(), C_COMPILER, *recipe.requires]) + "\n")
         limits.write_text("\n".join(tested_versions()) + "\n")
         command = ["uv", "pip", "compile", "--no-config", "--no-cache", "--quiet", "--format", "pylock.toml"]
         command += ["--python-version", ".".join(map(str, PYTHON)), "--python-platform", "x86_64-manylinux_2_28"]

@@ -15,9 +15,8 @@ from typer.testing import CliRunner, Result
 from engine.bench.client import EngineClient, EngineError
 from engine.cli.main import app
 from engine.core.commands import AddRequest
-from engine.core.events import FinishedEvent, TokensEvent
 from engine.memory import estimate
-from engine.protocol import LoadOptions, Sampling
+from engine.protocol import Delta, Finished, LoadOptions, Sampling
 from tests.broken_models import BREAKAGES, DRAFT, SOUND, Breakage, config, copy_model, make, no_numbers, remove
 
 STILL_THERE = " kvasir-guide is still loaded."
@@ -100,7 +99,7 @@ def test_no_folder_at_all(engine: EngineClient, name: str, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("apply", [remove("tokenizer.json"), config(num_hidden_layers=9)], ids=["tokenizer", "layers"])
-def test_a_broken_draft_costs_only_the_guesses(tmp_path: Path, apply) -> None:
+def test_a_broken_draft_model_costs_only_the_drafts(tmp_path: Path, apply) -> None:
     broken = copy_model(tmp_path / "draft", DRAFT)
     apply(broken)
     with EngineClient() as client:
@@ -207,7 +206,7 @@ def test_a_prompt_that_fills_the_context_ends_with_it(engine: EngineClient) -> N
     loaded = engine.engine.loaded
     assert loaded is not None
     engine.engine.submit(AddRequest("full", [5] * (loaded.card.context - 1), Sampling(ignore_eos=True)))
-    while not isinstance(event := engine._next(), FinishedEvent):
+    while not isinstance(event := engine._next(), Finished):
         pass
     assert (event.reason, event.usage.generated_tokens) == ("context", 1)
 
@@ -262,7 +261,7 @@ def test_a_context_of_nothing(engine: EngineClient, answer: list[int], context: 
 
 
 def test_out_of_memory_at_load_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.core.checkpoint_loader.free_bytes", lambda device: 5_000_000)
+    monkeypatch.setattr("engine.loading.loader.free_bytes", lambda device: 5_000_000)
     check_sentence(refusal(kvasir("chat", "--prompt", "x")), "does not fit", "5 MB")
 
 
@@ -272,7 +271,7 @@ def test_the_allocator_says_no_while_loading(engine: EngineClient, monkeypatch: 
     def refuse(*_: object, **__: object) -> None:
         raise RuntimeError("[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory")
 
-    monkeypatch.setattr("engine.core.checkpoint_loader.load_model", refuse)
+    monkeypatch.setattr("engine.loading.loader.load_model", refuse)
     with pytest.raises(EngineError) as refused:
         engine.load(str(SOUND))
     assert str(refused.value).endswith(STILL_THERE)
@@ -296,8 +295,8 @@ def test_out_of_memory_during_generation_keeps_what_was_written(monkeypatch: pyt
         client.load(str(SOUND))
         client.engine.submit(AddRequest("long", prompt(client), Sampling(temperature=0.0, ignore_eos=True)))
         generated = 0
-        while not isinstance(event := client._next(), FinishedEvent):
-            generated += len(event.tokens) if isinstance(event, TokensEvent) else 0
+        while not isinstance(event := client._next(), Finished):
+            generated += len(event.tokens) if isinstance(event, Delta) else 0
         assert event.reason == "memory"
         assert generated == event.usage.generated_tokens > 200
         check_sentence(event.detail, "memory", "full")
@@ -328,10 +327,10 @@ def test_the_device_runs_out_in_a_step(
     monkeypatch.setattr(type(loaded.runner), "forward", fails_later)
     engine.engine.submit(AddRequest("oom", prompt(engine), Sampling(temperature=0.0, ignore_eos=True)))
     seen: list[object] = []
-    while not isinstance(event := engine._next(), FinishedEvent):
+    while not isinstance(event := engine._next(), Finished):
         seen.append(event)
     assert event.reason == "memory"
-    assert any(isinstance(one, TokensEvent) for one in seen)
+    assert any(isinstance(one, Delta) for one in seen)
     check_sentence(event.detail, "memory")
     monkeypatch.undo()
     assert engine.answer(prompt(engine), GREEDY).ids == answer

@@ -7,18 +7,18 @@ from PySide6.QtCore import QRect
 from PySide6.QtGui import QImage
 
 from app.cache import tiles
-from app.cache.hues import NOBODY, ChatHues
+from app.cache.hues import NO_OWNER, ChatHues
 from app.cache.pages import SWAPPED, Pages
 from app.theme.theme import Theme
 from engine.protocol import PAGE_STATES
 
 LARGEST, SMALLEST = 14, 3
-"""Of a cell, pixels, its gap included."""
+"""Sides of a cell in pixels, its gap included."""
 FEW = 0.25
 """Up to this share of cells they are drawn one by one; beyond, the whole image anew."""
 _RISING = ("free", "evicted", "cached", "quantised", "private", "locked", "shared")
 _RANK = np.array([_RISING.index(state) for state in PAGE_STATES], dtype=np.uint8)
-"""By state: of several pages that share a cell the highest is shown."""
+"""The rank of each state: of several pages that share a cell the highest is shown."""
 
 
 class Canvas:
@@ -104,11 +104,11 @@ class Canvas:
         codes[: len(states)] = tiles.code(states, hues)
         swapped = -(-pages.swapped // self.together)
         start = -(-len(states) // self.columns) * self.columns
-        codes[start : start + swapped] = tiles.code(SWAPPED, NOBODY)
+        codes[start : start + swapped] = tiles.code(SWAPPED, NO_OWNER)
         return codes
 
     def _gathered(self, states: np.ndarray, hues: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Of every ``together`` pages the one that matters most."""
+        """The page that matters most of every ``together`` pages."""
         pad = -len(states) % self.together
         ranked = np.pad(_RANK[states], (0, pad)).reshape(-1, self.together)
         best = np.arange(len(ranked)) * self.together + ranked.argmax(axis=1)

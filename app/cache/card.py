@@ -1,4 +1,4 @@
-"""What a page or a run of the tree holds, on a card beside the mouse."""
+"""What a page or a run of the tree holds, on a card next to the mouse."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ WIDTH = 344
 GAP = 10
 
 
-class Card(QFrame):
+class HoverCard(QFrame):
     """Lies over the window it belongs to, lets the mouse through, and stays inside."""
 
     def __init__(self, window: QWidget) -> None:
@@ -40,17 +40,19 @@ class Card(QFrame):
         shown = (label.text() for label in (self._title, self._line, self._text) if not label.isHidden())
         return "\n".join(shown)
 
-    def say(self, title: str, line: str, text: str, beside: QRect) -> None:
-        """Show these words near ``beside`` (in the window's coordinates)."""
+    def say(self, title: str, line: str, text: str, near: QRect) -> None:
+        """Show these words near ``near`` (in the window's coordinates)."""
         for label, words in ((self._title, title), (self._line, line), (self._text, text)):
             label.setText(words)
             label.setVisible(bool(words))
         self.setAccessibleName(f"{title}. {line}. {text}")
         self.adjustSize()
         self.resize(WIDTH, self.heightForWidth(WIDTH))
-        room = self.parentWidget().rect().adjusted(GAP, GAP, -GAP, -GAP)
-        x = min(max(beside.center().x() - WIDTH // 2, room.left()), room.right() - WIDTH)
-        above = beside.top() - GAP - self.height()
-        self.move(QPoint(x, above if above >= room.top() else beside.bottom() + GAP))
+        parent = self.parentWidget()
+        assert parent is not None, "it lies over the window"
+        room = parent.rect().adjusted(GAP, GAP, -GAP, -GAP)
+        x = min(max(near.center().x() - WIDTH // 2, room.left()), room.right() - WIDTH)
+        above = near.top() - GAP - self.height()
+        self.move(QPoint(x, above if above >= room.top() else near.bottom() + GAP))
         self.show()
         self.raise_()

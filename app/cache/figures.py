@@ -6,7 +6,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QGridLayout, QLabel, QWidget
 
 from app.cache import words
-from app.plots.chart import ElidedLabel
 from engine.protocol import Telemetry
 
 
@@ -21,7 +20,7 @@ class Figures(QWidget):
         self._grid.setVerticalSpacing(6)
         self._grid.setHorizontalSpacing(12)
         self._grid.setColumnStretch(0, 1)
-        self._shown: list[tuple[ElidedLabel, QLabel]] = []
+        self._shown: list[tuple[QLabel, QLabel]] = []
 
     def text(self, name: str) -> str:
         """The value that stands after ``name``; "" where there is no such figure."""
@@ -40,7 +39,9 @@ class Figures(QWidget):
                 value.setToolTip(meaning)
 
     def _add_row(self) -> None:
-        title, value = ElidedLabel("", "caption"), QLabel()
+        title, value = QLabel(), QLabel()
+        title.setProperty("role", "caption")
+        title.setWordWrap(True)
         value.setProperty("role", "figure")
         row = len(self._shown)
         self._grid.addWidget(title, row, 0)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject
 
-from app.chat.answers import Answers
+from app.chat.session.answers import Answers
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from engine import protocol

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 HUES = 8
-NOBODY = 0
+NO_OWNER = 0
 """The hue of what no chat owns; chats have 1 .. HUES."""
 
 
@@ -14,7 +14,7 @@ class ChatHues:
         self._given: dict[str, int] = {}
 
     def of(self, chat: str) -> int:
-        """1 .. HUES, or NOBODY for "". Chats beyond the eighth share hues with earlier ones."""
+        """1 .. HUES, or NO_OWNER for "". Chats beyond the eighth share hues with earlier ones."""
         if not chat:
-            return NOBODY
+            return NO_OWNER
         return self._given.setdefault(chat, len(self._given) % HUES + 1)

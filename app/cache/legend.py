@@ -1,4 +1,4 @@
-"""What the squares of the page map mean: a line of states, drawn as they are in the map, and a line of chats."""
+"""What the squares of the page map mean: states by their pattern, in no chat's colour, and chats by their colour."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from PySide6.QtGui import QFontMetrics, QImage, QPainter, QPaintEvent
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app.cache import tiles
-from app.cache.hues import ChatHues
+from app.cache.hues import NO_OWNER, ChatHues
 from app.cache.pages import SWAPPED
 from app.cache.words import STATE_TITLES, STATE_WORDS
 from app.theme.theme import SECTION_PX, Theme
-from engine.protocol import PAGE_STATES
+from app.theme.widgets import tip
+from engine.protocol import PAGE_STATES, PageState
 
 TILE = 12
 GAP = 6
@@ -34,7 +35,8 @@ class StateLegend(QWidget):
         policy.setHeightForWidth(True)
         self.setSizePolicy(policy)
         self.setAccessibleName("What the squares mean")
-        self.setToolTip("\n".join(f"{STATE_TITLES[state]}: {STATE_WORDS[state]}" for state in PAGE_STATES))
+        about = "A pattern tells what state a page is in, its colour which chat it belongs to."
+        self.setToolTip(tip("\n".join([about, *(f"{STATE_TITLES[state]}: {_after(state)}" for state in PAGE_STATES)])))
 
     def hasHeightForWidth(self) -> bool:
         return True
@@ -51,7 +53,7 @@ class StateLegend(QWidget):
         painter.setPen(self._theme.color("mute"))
         drawn, colors = tiles.tiles(TILE), tiles.palette(self._theme)
         for (state, title), place in zip(self._entries, self._places(self.width()), strict=True):
-            tile = drawn[int(tiles.code(state, 1))].copy()
+            tile = drawn[int(tiles.code(state, NO_OWNER))].copy()
             image = QImage(tile.data, TILE, TILE, TILE, QImage.Format.Format_Indexed8)
             image.setColorTable(colors)
             painter.drawImage(place.left(), place.center().y() - TILE // 2 + 1, image)
@@ -81,6 +83,11 @@ def chats_text(owned: dict[str, int], current: str, hues: ChatHues, theme: Theme
         parts.append(f'<span style="color:{color}">■</span>&nbsp;{title}&nbsp;{owned[chat]:,}')
     more = len(owned) - len(shown)
     return " &nbsp; ".join(parts) + (f" &nbsp; and {more} more" if more > 0 else "")
+
+
+def _after(state: PageState) -> str:
+    """The sentence without the title that it begins with."""
+    return STATE_WORDS[state].removeprefix(STATE_TITLES[state]).lstrip(" ,") or "holds nothing"
 
 
 def _short(title: str) -> str:

@@ -15,7 +15,7 @@ from app.cache.pages import Pages
 from app.theme.theme import Theme
 
 UPDATE_S = 0.1
-"""Between two repaints, at least."""
+"""The least time between two repaints."""
 
 
 class SmallMap(QWidget):
@@ -105,7 +105,7 @@ class MapBody(QWidget):
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         columns, last = self._canvas.columns, self._total() - 1
-        steps = {
+        steps: dict[int, int] = {
             Qt.Key.Key_Left: -1,
             Qt.Key.Key_Right: 1,
             Qt.Key.Key_Up: -columns,
@@ -158,7 +158,7 @@ class PageMapView(QScrollArea):
 
     @property
     def pages(self) -> Pages | None:
-        """What is on show."""
+        """The pages on show."""
         return self._canvas.pages
 
     def show_pages(self, pages: Pages) -> None:

@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.cache.hues import NOBODY, ChatHues
-from engine.protocol import PAGE_STATES, PageCounts, PageMap, PageOwner
+from app.cache.hues import NO_OWNER, ChatHues
+from engine.protocol import PAGE_STATES, PageCounts, PageMap, PageOwner, PageState
 
 SWAPPED = len(PAGE_STATES)
-"""Beside PAGE_STATES, what a cell may show: a page in host memory."""
+"""What a cell may show in addition to PAGE_STATES: a page in host memory."""
 _FREE, _PRIVATE = PAGE_STATES.index("free"), PAGE_STATES.index("private")
 _CACHED = PAGE_STATES.index("cached")
 _EMPTY = (_FREE, PAGE_STATES.index("evicted"))
@@ -36,13 +36,13 @@ class Pages(NamedTuple):
         return self.legend[index - 1] if index else None
 
     def hues(self, hues: ChatHues) -> np.ndarray:
-        """The hue of every page, uint8 [pages]; pages that hold nothing are NOBODY's."""
-        table = np.array([NOBODY, *(hues.of(key(owner)) for owner in self.legend)], dtype=np.uint8)
+        """The hue of every page, uint8 [pages]; pages that hold nothing have NO_OWNER."""
+        table = np.array([NO_OWNER, *(hues.of(key(owner)) for owner in self.legend)], dtype=np.uint8)
         found = table[self.owners]
-        found[np.isin(self.states, _EMPTY)] = NOBODY
+        found[np.isin(self.states, _EMPTY)] = NO_OWNER
         return found
 
-    def counts(self) -> dict[str, int]:
+    def counts(self) -> dict[PageState, int]:
         """How many pages are in each state."""
         return dict(zip(PAGE_STATES, np.bincount(self.states, minlength=len(PAGE_STATES)).tolist(), strict=True))
 

@@ -8,13 +8,13 @@ from PySide6.QtCore import QPoint, QRect, QTimer, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
 from app.cache import words
-from app.cache.card import Card
+from app.cache.card import HoverCard
 from app.cache.figures import Figures
 from app.cache.hues import ChatHues
 from app.cache.legend import StateLegend, chats_text
 from app.cache.page_map import PageMapView
 from app.cache.pages import Pages
-from app.cache.tree_model import Row
+from app.cache.tree_model import TreeRow
 from app.cache.tree_view import TreeView
 from app.theme.theme import Theme
 from engine.protocol import PageDescribed, RadixTree
@@ -41,7 +41,7 @@ class CachePanes(QWidget):
         self.chats.setProperty("role", "tiny")
         self.chats.setWordWrap(True)
         self.chats.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
-        self.card = Card(self.window())
+        self.card = HoverCard(self.window())
         self._pages_figure, self._tree_figure = QLabel("–"), QLabel("–")
         self._rest = QTimer(self, singleShot=True, interval=DESCRIBE_MS)
         self._rest.setObjectName("describe-page")
@@ -57,9 +57,9 @@ class CachePanes(QWidget):
         self._ask_again(pages)
         self.map.show_pages(pages)
         self._pages_figure.setText(words.in_use(pages))
-        beside = words.beside(pages)
+        elsewhere = words.elsewhere(pages)
         owned = chats_text(pages.owned(), self._chat, self._hues, self._theme, self._name)
-        said = " &nbsp; ".join(part for part in (owned, beside) if part)
+        said = " &nbsp; ".join(part for part in (owned, elsewhere) if part)
         if said != self.chats.text():
             self.chats.setText(said)
             self.chats.setVisible(bool(said))
@@ -104,7 +104,7 @@ class CachePanes(QWidget):
         if owner is not None and owner.chat:
             self.chosen.emit(owner.chat)
 
-    def _on_run(self, row: Row | None) -> None:
+    def _on_run(self, row: TreeRow | None) -> None:
         if row is None:
             self.card.hide()
             return
@@ -160,5 +160,5 @@ def _pane(title: str, figure: QLabel | None) -> QVBoxLayout:
 
 
 def _quoted(text: str) -> str:
-    short = " ".join(text.split())
+    short = words.readable(text)
     return f"“{short[:220]}{'…' if len(short) > 220 else ''}”" if short else ""

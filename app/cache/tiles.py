@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from app.cache.hues import HUES, NOBODY
+from app.cache.hues import HUES, NO_OWNER
 from app.cache.pages import SWAPPED
 from app.theme.theme import Theme, mix
 from engine.protocol import PAGE_STATES
@@ -50,7 +50,7 @@ def _tile(state: str, hue: int, size: int) -> np.ndarray:
         case "private":
             return _plain(size, solid)
         case "shared":
-            return _core(_plain(size, _SHARED), solid) if hue != NOBODY else _plain(size, _SHARED)
+            return _core(_plain(size, _SHARED), solid) if hue != NO_OWNER else _plain(size, _SHARED)
         case "cached":
             return _plain(size, soft)
         case "locked":

@@ -11,7 +11,7 @@ from app.cache import words
 from engine.protocol import RadixTree, TreeNode
 
 
-class Row(NamedTuple):
+class TreeRow(NamedTuple):
     """``current``: the run is part of what the chat on screen has read."""
 
     node: TreeNode
@@ -23,10 +23,10 @@ class Row(NamedTuple):
         """The whole row, for a screen reader."""
         mine = ", part of this chat" if self.current else ""
         facts = ", ".join(words.facts(self.node))
-        return f"Level {self.depth + 1}: {self.node.tokens:,} tokens{mine}, {facts}: {self.node.text}"
+        return f"Level {self.depth + 1}: {self.node.tokens:,} tokens{mine}, {facts}: {words.readable(self.node.text)}"
 
 
-def rows_of(tree: RadixTree, chat: str, older: float = 0.0) -> list[Row]:
+def rows_of(tree: RadixTree, chat: str, older: float = 0.0) -> list[TreeRow]:
     """Depth first, children in the order in which they came. Runs whose parent is missing stand at the root.
 
     ``older``: seconds since the tree came.
@@ -41,14 +41,14 @@ def rows_of(tree: RadixTree, chat: str, older: float = 0.0) -> list[Row]:
         while at is not None and at.id not in current:
             current.add(at.id)
             at = nodes.get(at.parent)
-    rows: list[Row] = []
+    rows: list[TreeRow] = []
     waiting = [(node, 0) for node in reversed(children.get(-1, []))]
     while waiting:
         node, depth = waiting.pop()
         aged = (
             msgspec.structs.replace(node, idle_seconds=node.idle_seconds + older) if older and not node.locks else node
         )
-        rows.append(Row(aged, depth, node.id in current))
+        rows.append(TreeRow(aged, depth, node.id in current))
         waiting += [(child, depth + 1) for child in reversed(children.get(node.id, []))]
     return rows
 
@@ -58,15 +58,15 @@ class TreeModel(QAbstractListModel):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._rows: list[Row] = []
+        self._rows: list[TreeRow] = []
         self.longest = 1
         """Tokens of the longest run."""
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TreeRow]:
         return self._rows
 
-    def row(self, index: QModelIndex | QPersistentModelIndex) -> Row:
+    def row(self, index: QModelIndex | QPersistentModelIndex) -> TreeRow:
         return self._rows[index.row()]
 
     def rowCount(self, parent: QModelIndex | QPersistentModelIndex = QModelIndex()) -> int:
@@ -77,12 +77,12 @@ class TreeModel(QAbstractListModel):
             return None
         row = self._rows[index.row()]
         if role == Qt.ItemDataRole.DisplayRole:
-            return row.node.text
+            return words.readable(row.node.text)
         if role == Qt.ItemDataRole.AccessibleTextRole:
             return row.sentence
         return None
 
-    def show_rows(self, rows: list[Row]) -> None:
+    def show_rows(self, rows: list[TreeRow]) -> None:
         """Keep the rows at both ends whose runs are the same, and replace those between."""
         old, new = [row.node.id for row in self._rows], [row.node.id for row in rows]
         start = _same(old, new)

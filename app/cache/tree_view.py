@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractItemView, QListView, QStyle, QStyledItemD
 
 from app.cache import words
 from app.cache.hues import ChatHues
-from app.cache.tree_model import Row, TreeModel, rows_of
+from app.cache.tree_model import TreeModel, TreeRow, rows_of
 from app.theme.theme import CAPTION_PX, Theme
 from engine.protocol import RadixTree
 
@@ -62,12 +62,12 @@ class RunDelegate(QStyledItemDelegate):
             facts.pop()
         said = " · ".join(facts)
         text = QRect(tokens.right() + 12, area.top(), room - metrics.horizontalAdvance(said) - 12, area.height())
-        shown = metrics.elidedText(" ".join(row.node.text.split()), Qt.TextElideMode.ElideRight, text.width())
+        shown = metrics.elidedText(words.readable(row.node.text), Qt.TextElideMode.ElideRight, text.width())
         painter.drawText(text, middle | Qt.AlignmentFlag.AlignLeft, shown)
         painter.setPen(faint)
         painter.drawText(area.adjusted(0, 0, -8, 0), middle | Qt.AlignmentFlag.AlignRight, said)
 
-    def _bar(self, painter: QPainter, row: Row, room: QRect) -> None:
+    def _bar(self, painter: QPainter, row: TreeRow, room: QRect) -> None:
         node = row.node
         width = max(3, round(room.width() * node.tokens / self._model.longest))
         hue = self._hues.of(node.chat)
@@ -86,7 +86,7 @@ class TreeView(QListView):
 
     chosen = Signal(str)
     pointed = Signal(object)
-    """The Row under the mouse, None for none."""
+    """The TreeRow under the mouse, None for none."""
 
     def __init__(self, theme: Theme, hues: ChatHues, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -122,7 +122,7 @@ class TreeView(QListView):
             self._chat = chat
             self._refresh()
 
-    def place(self, row: Row) -> QRect:
+    def place(self, row: TreeRow) -> QRect:
         """Where the row is, in this widget's coordinates."""
         at = next((i for i, one in enumerate(self.rows.rows) if one.node.id == row.node.id), -1)
         return self.visualRect(self.rows.index(at)) if at >= 0 else QRect()

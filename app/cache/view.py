@@ -11,16 +11,18 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app.cache.hues import ChatHues
 from app.theme.theme import Theme
-from engine.protocol import Telemetry
+from engine.protocol import PageDescribed, RadixTree, Telemetry
 
 if TYPE_CHECKING:
+    from app.cache.pages import Pages
     from app.cache.panes import CachePanes
 
 
 class CacheView(QWidget):
     """Empty until it is first shown, so that numpy stays out of the window's start.
 
-    ``watched`` tells whether somebody can see it; maps that come while nobody does are not looked at.
+    ``watched`` tells whether somebody can see it. The engine sends a map when it changes: the last one of each kind is
+    kept, and shown once somebody looks.
     """
 
     watched = Signal(bool)
@@ -32,6 +34,8 @@ class CacheView(QWidget):
         self._theme, self._hues = theme, hues
         self._chat = ""
         self._frame: Telemetry | None = None
+        self._pages: Pages | None = None
+        self._tree: RadixTree | None = None
         self.name: Callable[[str], str] = lambda chat: chat
         """The title of a chat, for people."""
         self.panes: CachePanes | None = None
@@ -55,6 +59,25 @@ class CacheView(QWidget):
             self.panes.figures.show_frame(frame)
             self.panes.tree.grow_older()
 
+    def show_pages(self, pages: Pages) -> None:
+        self._pages = pages
+        if self.panes is not None and self.isVisible():
+            self.panes.show_pages(pages)
+
+    def show_tree(self, tree: RadixTree) -> None:
+        self._tree = tree
+        if self.panes is not None and self.isVisible():
+            self.panes.show_tree(tree)
+
+    def show_described(self, message: PageDescribed) -> None:
+        """Say what a page holds, if it is still pointed at."""
+        if self.panes is not None:
+            self.panes.show_described(message)
+
+    def forget_maps(self) -> None:
+        """They are of a pool that is gone."""
+        self._pages = self._tree = None
+
     def stop(self) -> None:
         if self.panes is not None:
             self.panes.stop()
@@ -71,6 +94,10 @@ class CacheView(QWidget):
             self._row.addWidget(self.panes)
         if self._frame is not None:
             self.panes.figures.show_frame(self._frame)
+        if self._pages is not None:
+            self.panes.show_pages(self._pages)
+        if self._tree is not None:
+            self.panes.show_tree(self._tree)
         self.watched.emit(True)
 
     def hideEvent(self, event: QHideEvent) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from app.plots.words import kv_kept, size, waste
+from app.words import kv_cached, size, waste
 from engine.protocol import CacheStats, PageDescribed, PageState, RadixTree, Telemetry, TreeNode
 
 if TYPE_CHECKING:
@@ -12,43 +13,45 @@ if TYPE_CHECKING:
 
 STATE_WORDS: dict[PageState, str] = {
     "free": "free",
-    "private": "one answer's own",
-    "shared": "shared by several answers",
-    "cached": "kept for reuse, not in use",
-    "locked": "kept for reuse, and in use",
-    "quantised": "in use, in fewer bits",
-    "evicted": "given up for lack of room",
+    "private": "private, one answer alone reads and writes it",
+    "shared": "shared, several answers read it",
+    "cached": "cached for texts that begin alike, and not in use",
+    "locked": "cached and in use by an answer",
+    "quantised": "quantised, it holds its tokens in fewer bits",
+    "evicted": "evicted, what it held made room",
 }
 """What each state of a page means, after "Page 12: "."""
 STATE_TITLES: dict[PageState, str] = {
     "free": "free",
-    "private": "own",
+    "private": "private",
     "shared": "shared",
-    "cached": "kept",
-    "locked": "kept, in use",
-    "quantised": "fewer bits",
-    "evicted": "given up",
+    "cached": "cached",
+    "locked": "cached and in use",
+    "quantised": "quantised",
+    "evicted": "evicted",
 }
+_ROLE = re.compile(r"(?:<\|(?:im_start|start_header_id)\|>|<start_of_turn>)(\w+)(?:<\|end_header_id\|>)?\n")
+_MARK = re.compile(r"<\|[^|<>\n]{1,40}\|>|</?s>|<(?:bos|eos|(?:start|end)_of_turn)>|\[/?INST\]")
 PLACES = {"device": "", "host": "in RAM", "disk": "on disk"}
 UNKNOWN_CHAT = "no saved chat"
-"""Of another program, of a measurement, or of a chat that is being deleted."""
+"""The title of a chat of another program, of a measurement, or of one that is being deleted."""
 
 
 def pages_by_state(pages: Pages) -> str:
-    """For example "4,096 pages: 12 shared, 600 own, 3,484 free"."""
+    """For example "4,096 pages: 12 shared, 600 private, 3,484 free"."""
     counts = [(STATE_TITLES[state], count) for state, count in pages.counts().items() if count]
     return f"{pages.total:,} pages: " + ", ".join(f"{count:,} {name}" for name, count in reversed(counts))
 
 
 def in_use(pages: Pages) -> str:
-    """For example "12 used, 600 kept of 4,096"."""
+    """For example "12 in use · 600 cached of 4,096"."""
     counts = pages.counts()
     kept = counts["cached"]
     used = pages.total - counts["free"] - counts["evicted"] - kept
-    return f"{used:,} used, {kept:,} kept of {pages.total:,}"
+    return f"{used:,} in use · {kept:,} cached of {pages.total:,}"
 
 
-def beside(pages: Pages) -> str:
+def elsewhere(pages: Pages) -> str:
     """Pages that are not in the pool; "" for none."""
     parts = [f"{pages.swapped:,} more in RAM"] if pages.swapped else []
     parts += [f"{pages.saved:,} saved on disk"] if pages.saved else []
@@ -64,8 +67,14 @@ def page(message: PageDescribed) -> str:
 def tree(message: RadixTree) -> str:
     left_out = message.total_nodes - len(message.nodes)
     more = f", {left_out:,} not shown" if left_out > 0 else ""
-    runs = "run" if message.total_nodes == 1 else "runs"
-    return f"{message.total_nodes:,} {runs}, {message.total_tokens:,} tokens{more}"
+    nodes = "node" if message.total_nodes == 1 else "nodes"
+    return f"{message.total_nodes:,} {nodes}, {message.total_tokens:,} tokens{more}"
+
+
+def readable(text: str) -> str:
+    """A node's text on one line, without the marks that a chat template puts between messages."""
+    named = _ROLE.sub(r" \1: ", text)
+    return " ".join(_MARK.sub(" ", named).split())
 
 
 def facts(node: TreeNode) -> list[str]:
@@ -91,24 +100,28 @@ def hit_rate(cache: CacheStats) -> str:
 
 
 def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
-    """(name, value, explanation) of every figure beside the tree."""
+    """(name, value, explanation) of every figure next to the tree."""
     cache, memory = frame.cache, frame.memory
     of = f"{cache.hit:,} of {cache.looked_up:,} prompt tokens since the model was loaded were in the cache"
     kind = cache.kind if cache.bits_per_element >= 16 else f"{cache.kind}, {cache.bits_per_element:.3g} bits"
-    kept = kv_kept(frame)
+    kept = kv_cached(frame)
     dense = memory.kv_used * 16 / max(cache.bits_per_element, 1e-9)
     smaller = f"; in 16 bits both would be {size(dense)}" if cache.bits_per_element < 16 and memory.kv_used else ""
     if cache.bits_with_recent > cache.bits_per_element:
         smaller += f"; with recent tokens, which are not packed, {cache.bits_with_recent:.3g} bits"
     return [
         ("Hit rate", hit_rate(cache), of if cache.looked_up else "No prompt has been looked up yet"),
-        ("Prefill saved", f"{cache.hit:,} tokens", "Prompt tokens that did not have to be read again"),
-        ("Waste", f"{100 * waste(frame.pages):.1f} %", "Slots of used pages that hold no token"),
+        ("Prompt tokens not recomputed", f"{cache.hit:,}", "Tokens of prompts that were found in the cache"),
+        (
+            "Unused slots (fragmentation)",
+            f"{100 * waste(frame.pages):.1f} %",
+            "Slots of pages in use that hold no token",
+        ),
         (
             f"KV, {kind}",
             size(memory.kv_used),
-            f"Keys and values: {size(memory.kv_used - kept)} of answers that are being written, {size(kept)} kept for "
-            f"reuse{smaller}",
+            f"Keys and values: {size(memory.kv_used - kept)} of answers that are being written, {size(kept)} cached"
+            f" for reuse{smaller}",
         ),
         (
             "In RAM",
@@ -118,8 +131,8 @@ def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
         ),
         ("On disk", size(cache.disk_bytes), "Chats whose keys and values can be read back instead of computed"),
         (
-            "Given up",
+            "Evicted",
             f"{cache.evicted_pages:,} pages",
-            "Kept pages that made room; those in RAM or on disk can come back",
+            "Cached pages that made room; those in RAM or on disk can come back",
         ),
     ]

@@ -13,7 +13,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
-from app.chat.overflow import MEANINGS, TITLES
+from app.chat.context.overflow import MEANINGS, TITLES
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 from app.theme.widgets import Segments
@@ -65,25 +65,36 @@ FIELDS = (
         10,
         "0",
     ),
-    _Field("dry_multiplier", "DRY", "Strength against repeating long runs of the text; 0 is off.", float, 0, 10, "0"),
+    _Field(
+        "dry_multiplier",
+        "DRY (stops loops)",
+        "Strength against repeating long runs of the text; 0 is off.",
+        float,
+        0,
+        10,
+        "0",
+    ),
     _Field(
         "max_tokens",
-        "Longest answer",
+        "Max tokens",
         "Tokens; empty means as long as the context allows.",
         int,
         1,
         10_000_000,
         "no limit",
     ),
-    _Field("seed", "Seed", "Empty draws a new one for each answer.", int, 0, 2**63 - 1, "drawn anew"),
+    _Field("seed", "Seed", "Empty draws a new one for each answer.", int, 0, 2**63 - 1, "Random"),
 )
 _NEUTRAL = Sampling()
+STOP_PX = 52
 
 
 class ChatSettings(QFrame):
     """``changed`` carries (system prompt, Sampling) once the popover closes, if anything is different."""
 
     changed = Signal(str, object)
+    refused = Signal(str)
+    """Why something that was typed is not in force, once the popover closes; it stands there when that opens again."""
     overflow_changed = Signal(str)
     """What is to happen when the context is full, at once when it is chosen."""
 
@@ -102,26 +113,39 @@ class ChatSettings(QFrame):
         self.system.setAccessibleName("System prompt")
         self.system.setObjectName("system-prompt")
         self.inputs = {field.name: self._input(field) for field in FIELDS}
-        self.stop = QLineEdit(self)
+        self.stop = QPlainTextEdit(self)
+        self.stop.setProperty("field", "true")
+        self.stop.setTabChangesFocus(True)
+        self.stop.setFixedHeight(STOP_PX)
         self.stop.setObjectName("sampling-stop")
-        self.stop.setAccessibleName("Stop strings")
-        self.stop.setPlaceholderText("none; several with | between them")
+        self.stop.setAccessibleName("Stop strings, one per line")
+        self.stop.setPlaceholderText("one per line")
         self.overflow = Segments("When the context is full", list(TITLES), list(TITLES.values()), "overflow", self)
         self.overflow.chosen.connect(self._choose_overflow)
         self._overflow_meaning = QLabel(self)
         self._overflow_meaning.setProperty("role", "caption")
         self._overflow_meaning.setWordWrap(True)
-        self._problem = QLabel(self)
-        self._problem.setProperty("role", "bad")
-        self._problem.setWordWrap(True)
-        self._problem.setVisible(False)
+        self._problems = {field.name: self._problem() for field in FIELDS}
+        self._chat = ""
+        self._left: tuple[str, dict[str, str]] = ("", {})
+        """A chat, and what was typed there that is no valid value."""
         self._arrange()
 
     def show_for(
-        self, system: str, sampling: Sampling, card: ModelCard | None, at: QPoint, overflow: Overflow = "stop"
+        self,
+        system: str,
+        sampling: Sampling,
+        card: ModelCard | None,
+        at: QPoint,
+        overflow: Overflow = "stop",
+        chat: str = "",
     ) -> None:
         """Open with these values, top right corner at ``at`` (global); empty fields show the defaults of ``card``."""
+        self._chat = chat
         self.fill(system, sampling, card)
+        for name, text in self._left[1].items() if chat == self._left[0] else ():
+            self.inputs[name].setText(text)
+        self._check()
         self.show_overflow(overflow)
         self.adjustSize()
         lowest = self.screen().availableGeometry().bottom() - self.height()
@@ -133,6 +157,10 @@ class ChatSettings(QFrame):
         self.overflow.choose(overflow)
         self._overflow_meaning.setText(MEANINGS[overflow])
 
+    def focus_overflow(self) -> None:
+        """Let the keyboard choose what happens when the context is full."""
+        self.overflow.setFocus()
+
     def fill(self, system: str, sampling: Sampling, card: ModelCard | None) -> None:
         self._shown = (system, sampling)
         self.system.setPlainText(system)
@@ -141,7 +169,7 @@ class ChatSettings(QFrame):
             default = getattr(card.sampling, field.name) if card is not None else None
             own = default is not None and default != getattr(_NEUTRAL, field.name)
             edit = self.inputs[field.name]
-            edit.setPlaceholderText(f"{default:g}, the model's" if own else field.neutral)
+            edit.setPlaceholderText(f"Default ({default:g})" if own else field.neutral)
             edit.setText(
                 ""
                 if value == getattr(_NEUTRAL, field.name)
@@ -149,19 +177,22 @@ class ChatSettings(QFrame):
                 if isinstance(value, float)
                 else str(value)
             )
-        self.stop.setText("|".join(sampling.stop).replace("\n", "\\n"))
+        self.stop.setPlainText("\n".join(text.replace("\n", "\\n") for text in sampling.stop))
         self._check()
 
     def values(self) -> tuple[str, Sampling]:
         """What stands in the fields; a field that is no valid number keeps what it was."""
         given = {field.name: self._value(field) for field in FIELDS}
-        stop = [piece.replace("\\n", "\n") for piece in self.stop.text().split("|") if piece]
+        stop = [piece.replace("\\n", "\n") for piece in self.stop.toPlainText().split("\n") if piece]
         sampling = msgspec.structs.replace(self._shown[1], **given, stop=stop)
         return self.system.toPlainText().strip(), sampling
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        values = self.values()
+        values, wrong = self.values(), self._wrong()
+        self._left = (self._chat, {field.name: self.inputs[field.name].text() for field, _ in wrong})
+        if wrong:
+            self.refused.emit(" ".join(f"{sentence} {self._stays(field)}" for field, sentence in wrong))
         if values != self._shown:
             self._shown = values
             self.changed.emit(*values)
@@ -196,19 +227,21 @@ class ChatSettings(QFrame):
             label = QLabel(field.title, self)
             label.setToolTip(field.help)
             label.setBuddy(self.inputs[field.name])
-            grid.addWidget(label, row, 0)
-            grid.addWidget(self.inputs[field.name], row, 1)
-        grid.addWidget(QLabel("Stop strings", self), len(FIELDS), 0)
+            grid.addWidget(label, 2 * row, 0)
+            grid.addWidget(self.inputs[field.name], 2 * row, 1)
+            grid.addWidget(self._problems[field.name], 2 * row + 1, 0, 1, 2)
+        grid.addWidget(QLabel("Stop strings", self), 2 * len(FIELDS), 0)
         self.stop.setFixedWidth(150)
-        grid.addWidget(self.stop, len(FIELDS), 1)
+        grid.addWidget(self.stop, 2 * len(FIELDS), 1)
         column.addLayout(grid)
-        column.addWidget(self._problem)
 
     def _parse(self, field: _Field) -> float | int | None:
-        """None for an empty field. Raises ValueError for text that is no number in range."""
+        """The field's value, None for an empty one. Raises ValueError for text that is no number in range."""
         text = self.inputs[field.name].text().strip()
         if not text:
             return getattr(_NEUTRAL, field.name)
+        if len(text) > 40:
+            raise ValueError(field.name)
         value = field.kind(text.replace(",", "."))
         if not field.low <= value <= field.high:
             raise ValueError(field.name)
@@ -220,16 +253,42 @@ class ChatSettings(QFrame):
         except ValueError:
             return getattr(self._shown[1], field.name)
 
-    def _check(self) -> None:
-        wrong = ""
+    def _problem(self) -> QLabel:
+        label = QLabel(self)
+        label.setProperty("role", "bad")
+        label.setWordWrap(True)
+        label.setVisible(False)
+        return label
+
+    def _wrong(self) -> list[tuple[_Field, str]]:
+        """The fields with something that they do not take, each with the sentence that says what they take."""
+        found = []
         for field in FIELDS:
             try:
                 self._parse(field)
             except ValueError:
-                wrong = f"{field.title} takes a number from {field.low:g} to {field.high:g}."
-        self._problem.setText(wrong)
-        self._problem.setVisible(bool(wrong))
-        restyle(self._problem)
+                number = "whole number" if field.kind is int else "number"
+                found.append((field, f"{field.title} takes a {number} from {field.low:,.10g} to {field.high:,.10g}."))
+        return found
+
+    def _stays(self, field: _Field) -> str:
+        """What holds in place of what was typed."""
+        value = getattr(self._shown[1], field.name)
+        typed = self.inputs[field.name].text().strip()
+        stays = "its default" if value == getattr(_NEUTRAL, field.name) else f"{value:g}"
+        return f"“{typed}” is not in force; it stays at {stays}."
+
+    def _check(self) -> None:
+        wrong = {field.name: sentence for field, sentence in self._wrong()}
+        for name, label in self._problems.items():
+            label.setText(wrong.get(name, ""))
+            label.setVisible(name in wrong)
+            edit = self.inputs[name]
+            if bool(edit.property("wrong")) != (name in wrong):
+                edit.setProperty("wrong", name in wrong)
+                restyle(edit)
+        if self.isVisible():
+            self.adjustSize()
 
 
 def _head(title: str, parent: QWidget) -> QLabel:

@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import math
 
-from PySide6.QtCore import QMimeData, QSize, Qt, Signal
-from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
 from app.chat.thinking_switch import ThinkingSwitch
-from app.chat.wrapping import wrap_mode
+from app.chat.transcript.text.wrapping import wrap_mode
+from app.history.records import Draft
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 
 LINES = 8
 PLACEHOLDER = "Message Kvasir"
+MOST_CHARS = 2_000_000
+"""Most characters of one message: far beyond what models read, and what can be laid out while somebody waits."""
 
 
 class MessageEdit(QPlainTextEdit):
     """Plain text as high as what it holds, up to LINES lines."""
 
     submitted = Signal()
-    escaped = Signal()
+    refused = Signal(str)
+    """What was to be inserted is too long, as a sentence."""
     grown = Signal()
 
     def __init__(self, parent: QWidget) -> None:
@@ -40,23 +44,34 @@ class MessageEdit(QPlainTextEdit):
         super().setPlainText(text)
 
     def insertFromMimeData(self, source: QMimeData) -> None:
-        """Pasted or dropped text."""
+        """Pasted or dropped text; too much of it is refused before it is laid out, which would take seconds."""
+        text = source.text()
+        kept = self.document().characterCount() - 1 - len(self.textCursor().selectedText())
+        if kept + len(text) > MOST_CHARS:
+            self.refused.emit(
+                f"What you insert has {len(text):,} characters, and a message can have {MOST_CHARS:,}. "
+                "Insert a part of it."
+            )
+            return
         if source.hasText():
-            self.setWordWrapMode(wrap_mode(source.text()))
+            self.setWordWrapMode(wrap_mode(text))
         super().insertFromMimeData(source)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         enter = event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         if enter and not event.modifiers() & (Qt.KeyboardModifier.ShiftModifier | Qt.KeyboardModifier.AltModifier):
             self.submitted.emit()
-        elif event.key() == Qt.Key.Key_Escape:
-            self.escaped.emit()
         else:
             super().keyPressEvent(event)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
+            self._fit()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
             self._fit()
 
     def sizeHint(self) -> QSize:
@@ -85,14 +100,19 @@ class Composer(QFrame):
 
     sent = Signal(str)
     stopped = Signal()
-    edit_cancelled = Signal()
+    refused = Signal(str)
+    """As of :class:`MessageEdit`."""
     text_changed = Signal()
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._theme = theme
         self._reason = ""
+        self._queues = False
+        """Whether what is sent now waits until the reason is gone."""
         self._streaming = False
+        self._edited = self._before = ""
+        """As in :class:`Draft`."""
         self.setProperty("card", "composer")
         self.setObjectName("composer")
         self._banner = QLabel(
@@ -118,8 +138,9 @@ class Composer(QFrame):
         column.addLayout(row)
         column.addWidget(self.thinking)
         self.edit.submitted.connect(self._submit)
-        self.edit.escaped.connect(self._escape)
+        self.edit.refused.connect(self.refused)
         self.edit.textChanged.connect(self._on_text)
+        self.setFocusProxy(self.edit)
         self.button.clicked.connect(self._press)
         self._refresh()
 
@@ -133,45 +154,69 @@ class Composer(QFrame):
         return self._reason
 
     @property
-    def editing(self) -> bool:
-        return not self._banner.isHidden()
+    def draft(self) -> Draft:
+        return Draft(self.text, self._edited, self._before)
 
-    def set_reason(self, reason: str) -> None:
-        """A reason disables sending and stands where the placeholder stood; what was typed stays."""
-        self._reason = reason
+    @property
+    def editing(self) -> bool:
+        return bool(self._edited)
+
+    def set_reason(self, reason: str, queues: bool = False) -> None:
+        """A reason stands where the placeholder stood and disables sending, unless it ``queues``; the text stays."""
+        self._reason, self._queues = reason, queues
         self._refresh()
 
     def set_streaming(self, streaming: bool) -> None:
         self._streaming = streaming
         self._refresh()
 
-    def begin_edit(self, text: str) -> None:
+    def begin_edit(self, text: str, message_id: str) -> None:
         """Put an earlier message into the field; the next ``sent`` replaces it."""
-        self._banner.setVisible(True)
-        self.edit.setPlainText(text)
-        self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
+        self.show_draft(Draft(text, message_id, self._before if self.editing else self.text))
         self.edit.setFocus()
 
+    def show_draft(self, draft: Draft) -> None:
+        text, self._edited, self._before = draft
+        self._banner.setVisible(self.editing)
+        self.edit.setPlainText(text)
+        self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
+
     def clear(self) -> None:
-        self._banner.setVisible(False)
-        self.edit.clear()
+        """The text was taken, or an edit given up: back to what stood here before."""
+        self.show_draft(Draft(self._before))
+
+    def type(self, text: str) -> None:
+        """Keys that came to another part of the window."""
+        self.edit.setFocus()
+        self.edit.insertPlainText(text)
+
+    def mousePressEvent(self, event: QMouseEvent) -> None:
+        """A click on the padding round the field."""
+        self.edit.setFocus()
+        super().mousePressEvent(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc leaves an edit, or stops the answer; with neither it belongs to the window."""
+        if event.key() != Qt.Key.Key_Escape or not (self.editing or self._streaming):
+            super().keyPressEvent(event)
+        elif self.editing:
+            self.clear()
+        else:
+            self.stopped.emit()
 
     def _submit(self) -> None:
-        if not self._streaming and not self._reason and self.text.strip():
+        if self._takes and self.text.strip():
             self.sent.emit(self.text.strip("\n"))
+
+    @property
+    def _takes(self) -> bool:
+        return not self._streaming and (not self._reason or self._queues)
 
     def _press(self) -> None:
         if self._streaming:
             self.stopped.emit()
         else:
             self._submit()
-
-    def _escape(self) -> None:
-        if self.editing:
-            self.clear()
-            self.edit_cancelled.emit()
-        elif self._streaming:
-            self.stopped.emit()
 
     def _on_text(self) -> None:
         self._refresh()
@@ -183,10 +228,11 @@ class Composer(QFrame):
             self.button.setText(title)
             self.button.setProperty("kind", "" if self._streaming else "primary")
             restyle(self.button)
-        self.button.setEnabled(self._streaming or (not self._reason and bool(self.text.strip())))
+        self.button.setEnabled(self._streaming or (self._takes and bool(self.text.strip())))
         self.button.setAccessibleName("Stop the answer" if self._streaming else "Send the message")
         self.button.setToolTip(
             self._reason or ("Stop (Esc)" if self._streaming else "Send (Enter; Shift+Enter breaks the line)")
         )
-        self.edit.setPlaceholderText(self._reason or PLACEHOLDER)
+        waits = f"{self._reason}. What you send now waits for it." if self._queues else self._reason
+        self.edit.setPlaceholderText(waits or PLACEHOLDER)
         self.edit.viewport().update()  # Qt repaints a placeholder that comes or goes, not one that changes

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QAction, QIcon, QResizeEvent
-from PySide6.QtWidgets import QFileDialog, QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QMenu, QPushButton, QWidget
 
-from app.chat.context_bar import ContextBar
+from app.chat import model_dialog
+from app.chat.context.bar import ContextBar
+from app.chat.notes import NotesButton
 from app.link.link import EngineLink, LinkState
 from app.proposers import proposer
 from app.theme.icons import icon
 from app.theme.theme import Theme
+from app.theme.widgets import tip
 from engine import protocol
 
 GAP = 12
 MINIMUM = 400
 MARGINS = 40 + 48
 """Pixels of the row's own margins, and of the selector's padding and arrow."""
-GGUF_FILTER = "GGUF models (*.gguf)"
-DRAFT_FILTER = "GGUF draft models and heads (*.gguf *.safetensors *.pt *.bin)"
 HEADS_HELP = "A folder of Medusa or EAGLE heads made for the model serves as well as a draft model."
-TINT = "Guesses"
+TINT = "Speculation"
+ICON_PX = 16
 DRAFT_PX = 120
-"""Less than this of the draft's name says nothing."""
+"""The draft's name is not shown with less room than this: its beginning alone says nothing."""
 ICON_GAP = 6
-"""Pixels between a button's icon and its text."""
-TINT_HELP = "Tint the words of the answers by who wrote them: guessed ahead, corrected, the model's own (Ctrl+Shift+T)"
+"""Pixels that a button's icon takes from its text."""
+TINT_HELP = "Highlight drafted tokens: accepted ones, and the model's where a draft was rejected (Ctrl+Shift+T)"
 NARROW = 700
 """Below this width of the page, pixels, the header leaves out what the selector's tooltip says too."""
 
@@ -37,13 +40,29 @@ class Header(QFrame):
     """Follows the link by itself; loads go to the link, everything else comes out as signals."""
 
     settings_asked = Signal()
+    helper_chosen = Signal()
+    """The person chose a draft model or heads for the loaded model, which is being loaded with it."""
+    loading_changed = Signal()
+    """:attr:`loading` says something else."""
+    folder_used = Signal(str)
+    """Where a model was found in a dialogue."""
 
     def __init__(self, link: EngineLink, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._link = link
         self._loading: protocol.Loading | None = None
+        self._draft: str | None = None
+        """The draft of the last Load; None takes whatever comes with the model to draft tokens."""
+        self._by_hand = False
+        """Whether that draft is another than the settings want."""
         self.load_options: Callable[[], protocol.LoadOptions] = protocol.LoadOptions
         self.default_draft: Callable[[], str | None] = lambda: None
+        self.recent: Callable[[], Sequence[str]] = list
+        """The paths of the models used last, the last one first."""
+        self.folder: Callable[[], str] = str
+        """Where to look for models first."""
+        self.guard: Callable[[str, str, Callable[[], None]], None] = lambda what, title, act: act()
+        """Does ``act`` unless answers are being written, which ``what`` would end: then it asks, with ``title``."""
         self.setProperty("surface", "bg")
         self.setProperty("edge", "bottom")
         self.setObjectName("chat-header")
@@ -51,44 +70,41 @@ class Header(QFrame):
         self.model = QPushButton(self)
         self.model.setObjectName("model-selector")
         self._menu = QMenu(self.model)
+        self._menu.setToolTipsVisible(True)
         self._menu.aboutToShow.connect(self.fill_menu)
         self.model.setMenu(self._menu)
         self.draft = QLabel(self)
         self.draft.setProperty("role", "mute")
         self.draft.setObjectName("draft-label")
-        self.warning = QPushButton("▲", self)
-        self.warning.setProperty("kind", "link")
-        self.warning.setObjectName("model-notices")
-        self.warning.setAccessibleName("What this model does without, and why")
+        self.warning = NotesButton(theme, self)
         self._theme = theme
-        self._notices_menu = QMenu(self.warning)
-        self.warning.setMenu(self._notices_menu)
         self.context = ContextBar(theme, self)
         self.tint = QPushButton(self)
         """Whether words are tinted; its owner says what a click does."""
         self.tint.setObjectName("tint-button")
         self.tint.setProperty("kind", "quiet")
         self.tint.setCheckable(True)
-        self.tint.setAccessibleName("Tint guessed words")
-        self.tint.setToolTip(TINT_HELP)
+        self.tint.setAccessibleName("Highlight drafted tokens")
+        self.tint.setToolTip(tip(TINT_HELP))
         self.settings = QPushButton("Chat settings", self)
         self.settings.setObjectName("chat-settings-button")
         self.settings.setProperty("kind", "quiet")
         self.settings.setAccessibleName("Chat settings")
         self.settings.setToolTip("System prompt and sampling of this chat")
         self.settings.clicked.connect(self.settings_asked)
-        row = QHBoxLayout(self)
+        self._row = row = QHBoxLayout(self)
         row.setContentsMargins(24, 8, 16, 8)
         row.setSpacing(GAP)
-        for widget in (self.model, self.draft, self.warning):
-            row.addWidget(widget)
+        for left in (self.model, self.draft, self.warning):
+            row.addWidget(left)
         row.addStretch(1)
-        for widget in (self.context, self.tint, self.settings):
-            row.addWidget(widget)
+        for right in (self.context, self.tint, self.settings):
+            row.addWidget(right)
         self.context.changed.connect(lambda: self._fit(self.width()))
+        link.load_asked.connect(self._on_asked)
         link.loading.connect(self._on_loading)
         link.loaded.connect(self._on_settled)
-        link.unloaded.connect(self._on_settled)
+        link.unloaded.connect(lambda _: self._on_loading(self._loading))  # to make room, or for good
         link.welcomed.connect(self._on_settled)
         link.failed.connect(self._on_failed)
         link.state_changed.connect(self._on_settled)
@@ -107,12 +123,7 @@ class Header(QFrame):
         self.model.setToolTip(_about(card) if card is not None else "")
         self.model.setEnabled(self._link.state is LinkState.CONNECTED)
         notices = [*card.notices, *([card.draft_refused] if card.draft_refused else [])] if card is not None else []
-        self.warning.setVisible(bool(notices))
-        self.warning.setText("▲ " + ("1 note" if len(notices) == 1 else f"{len(notices)} notes"))
-        self.warning.setToolTip("\n".join(notices))
-        self._notices_menu.clear()
-        for notice in notices:
-            self._notices_menu.addAction(notice)
+        self.warning.say(notices)
         self._fit(self.width())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -125,17 +136,20 @@ class Header(QFrame):
         The selector takes what is left, with the model's name alone where that is too little.
         """
         narrow = width < NARROW
+        self._row.setSpacing(GAP // 2 if narrow else GAP)
         self.context.show_bar(not narrow)
         self.settings.setText("" if narrow else "Chat settings")
-        self.settings.setIcon(icon(self._theme, "settings") if narrow else QIcon())
+        self.settings.setIcon(icon(self._theme, "settings", self._theme.px(ICON_PX)) if narrow else QIcon())
         title, metrics = self._title(), self.model.fontMetrics()
         word = self.tint.fontMetrics().horizontalAdvance(TINT) + ICON_GAP
         room = width - MARGINS - self._taken(self.warning, self.context, self.tint, self.settings)
         room += word if self.tint.text() else 0
         spare = room - metrics.horizontalAdvance(title)
-        draft = _guessers(self._link.card) if self._link.card is not None and self._loading is None else ""
+        draft = self._helper(max(0, spare - 2 * GAP))
         self.draft.setText(metrics.elidedText(draft, Qt.TextElideMode.ElideRight, max(0, spare - 2 * GAP)))
-        self.draft.setVisible(not narrow and bool(draft) and spare > DRAFT_PX)
+        self.draft.setVisible(
+            not narrow and bool(draft) and spare > min(DRAFT_PX, metrics.horizontalAdvance(draft) + 2 * GAP)
+        )
         room -= self._taken(self.draft)
         spare -= self._taken(self.draft)
         self.tint.setText(TINT if not narrow and word < spare else "")
@@ -144,8 +158,16 @@ class Header(QFrame):
             title = self._link.card.name
         self.model.setText(metrics.elidedText(title, Qt.TextElideMode.ElideRight, max(80, room)) + "  ▾")
 
+    def _helper(self, room: int) -> str:
+        """What drafts tokens for the model, by name where there is room for that."""
+        card = self._link.card
+        if card is None or self._loading is not None:
+            return ""
+        metrics, forms = self.draft.fontMetrics(), _drafters(card)
+        return next((words for words in forms if metrics.horizontalAdvance(words) <= room), forms[-1])
+
     def _taken(self, *widgets: QWidget) -> int:
-        """The width of those widgets that show, pixels, with the gaps beside them."""
+        """The width of those widgets that show, pixels, with the gaps next to them."""
         return sum(widget.sizeHint().width() + GAP for widget in widgets if not widget.isHidden())
 
     def fill_menu(self) -> None:
@@ -153,54 +175,92 @@ class Header(QFrame):
         menu, card = self._menu, self._link.card
         menu.clear()
         if self._loading is not None:
-            menu.addAction("Stop loading", lambda: self._link.send(protocol.CancelLoad()))
+            menu.addAction("Cancel loading", self.cancel)
             return
-        known = self._link.welcome.models if self._link.welcome is not None else []
-        for model in known:
-            action = self._checkable(menu, model.name, card is not None and Path(model.path) == Path(card.path))
-            action.triggered.connect(lambda _=False, path=model.path: self.load(path, self.default_draft()))
+        for name, path in self._models():
+            there = not os.path.isabs(path) or os.path.exists(path) or path in self._known()
+            action = self._checkable(menu, name, card is not None and Path(path) == Path(card.path))
+            action.setEnabled(there)
+            action.setToolTip(path if there else f"{path} is not there any more.")
+            action.triggered.connect(lambda _=False, path=path: self.load(path, self.default_draft()))
         menu.addSeparator()
-        menu.addAction("Open a model folder…", self._open_folder)
-        menu.addAction("Open a GGUF file…", self._open_file)
-        drafts = menu.addMenu("Draft model or heads")
-        drafts.setToolTipsVisible(True)
-        drafts.setEnabled(card is not None)
-        self._checkable(drafts, "The model's own", False).triggered.connect(lambda: self._reload(None))
-        self._checkable(drafts, "No draft", card is not None and not card.draft and not card.heads).triggered.connect(
-            lambda: self._reload("")
-        )
-        for model in known:
-            action = self._checkable(drafts, model.name, card is not None and card.draft == model.name)
-            action.triggered.connect(lambda _=False, path=model.path: self._reload(path))
-        drafts.addAction("Open a folder of a draft or heads…", self._open_draft_folder).setToolTip(HEADS_HELP)
-        drafts.addAction("Open a file of a draft or heads…", self._open_draft_file).setToolTip(HEADS_HELP)
+        menu.addAction("Open a model…", self._open)
+        self._fill_helpers(menu.addMenu("Speculation helper"))
         if card is not None:
             menu.addSeparator()
-            menu.addAction("Unload the model", lambda: self._link.send(protocol.Unload()))
+            menu.addAction("Unload the model", self._unload)
 
-    def load(self, model: str, draft: str | None) -> None:
-        """``draft`` None takes the model's own, "" none."""
+    def _known(self) -> dict[str, str]:
+        """Path -> name of the models that the engine knows."""
+        return {model.path: model.name for model in self._link.welcome.models} if self._link.welcome is not None else {}
+
+    def _models(self) -> list[tuple[str, str]]:
+        """(name, path) for the menu: those used last, then the others that the engine knows."""
+        known = self._known()
+        paths = dict.fromkeys([*self.recent(), *known])
+        return [(known.get(path) or Path(path).name, path) for path in paths]
+
+    def _fill_helpers(self, menu: QMenu) -> None:
+        card = self._link.card
+        menu.setToolTipsVisible(True)
+        menu.setEnabled(card is not None)
+        none = card is not None and not card.draft and not card.heads
+        built_in = card is not None and self._draft is None and not none
+        self._checkable(menu, "Built-in", built_in).triggered.connect(lambda: self._help_with(None))
+        self._checkable(menu, "No draft", none).triggered.connect(lambda: self._help_with(""))
+        for path, name in self._known().items():
+            action = self._checkable(menu, name, card is not None and card.draft == name and not built_in)
+            action.triggered.connect(lambda _=False, path=path: self._help_with(path))
+        menu.addAction("Choose a draft model or EAGLE/Medusa heads…", self._choose_helper).setToolTip(HEADS_HELP)
+
+    def load(self, model: str, draft: str | None, helper: bool = False) -> None:
+        """``draft`` None takes the model's own, "" none. Asks first where that ends an answer. ``helper``: the draft
+        was chosen by hand."""
+
+        def send() -> None:
+            if helper:
+                self.helper_chosen.emit()
+            self._send_load(model, draft)
+
+        again = self._link.card is not None and self._link.card.path == model
+        doing, do = ("Reloading", "Reload") if again else ("Opening", "Open")
+        self.guard(f"{doing} {Path(model).name}", f"{do} it now", send)
+
+    def load_now(self, model: str) -> None:
+        """Load as the settings want it, and ask nothing."""
+        self._send_load(model, self.default_draft())
+
+    def reload(self) -> None:
+        """Load the present model once more, with the draft that was chosen by hand, else what the settings want."""
+        if self._link.card is not None:
+            self.load(self._link.card.path, self._draft if self._by_hand else self.default_draft())
+
+    def cancel(self) -> None:
+        """Stop the load that is under way."""
+        self._link.send(protocol.CancelLoad())
+
+    def _send_load(self, model: str, draft: str | None) -> None:
         self._link.send(protocol.Load(model=model, draft=draft, options=self.load_options()))
 
-    def _reload(self, draft: str | None) -> None:
+    def _unload(self) -> None:
         if self._link.card is not None:
-            self.load(self._link.card.path, draft)
+            name = self._link.card.name
+            self.guard(f"Unloading {name}", "Unload it now", lambda: self._link.send(protocol.Unload()))
 
-    def _open_folder(self) -> None:
-        if folder := QFileDialog.getExistingDirectory(self, "Open a model folder"):
-            self.load(folder, self.default_draft())
+    def _help_with(self, draft: str | None) -> None:
+        if self._link.card is not None:
+            self.load(self._link.card.path, draft, helper=draft != "")
 
-    def _open_file(self) -> None:
-        if file := QFileDialog.getOpenFileName(self, "Open a GGUF file", filter=GGUF_FILTER)[0]:
-            self.load(file, self.default_draft())
+    def _open(self) -> None:
+        if path := model_dialog.ask(self, "Open a model", self.folder(), model_dialog.MODELS, model_dialog.is_model):
+            self.folder_used.emit(str(Path(path).parent))
+            self.load(path, self.default_draft())
 
-    def _open_draft_folder(self) -> None:
-        if folder := QFileDialog.getExistingDirectory(self, "Open a draft model, or Medusa or EAGLE heads"):
-            self._reload(folder)
-
-    def _open_draft_file(self) -> None:
-        if file := QFileDialog.getOpenFileName(self, "Open a draft model or heads", filter=DRAFT_FILTER)[0]:
-            self._reload(file)
+    def _choose_helper(self) -> None:
+        title = "Choose a draft model, or EAGLE or Medusa heads"
+        if path := model_dialog.ask(self, title, self.folder(), model_dialog.HELPERS, model_dialog.is_helper):
+            self.folder_used.emit(str(Path(path).parent))
+            self._help_with(path)
 
     def _checkable(self, menu: QMenu, title: str, checked: bool) -> QAction:
         action = menu.addAction(title)
@@ -209,28 +269,38 @@ class Header(QFrame):
         return action
 
     def _recolour(self) -> None:
-        self.warning.setStyleSheet(f"color: {self._theme.tokens.warn};")
-        self.tint.setIcon(icon(self._theme, "tint"))
+        self.warning.recolour()
+        side = self._theme.px(ICON_PX)
+        self.tint.setIcon(icon(self._theme, "tint", side))
+        for button in (self.tint, self.settings):
+            button.setIconSize(QSize(side, side))
         self._fit(self.width())
 
     def _title(self) -> str:
         card, state = self._link.card, self._link.state
         if self._loading is not None:
-            name = Path(self._loading.model).name
-            return f"{name} · {self._loading.stage} {self._loading.fraction:.0%}"
+            return f"{Path(self._loading.model).name} · loading"
         if card is not None:
             return f"{card.name} · {_short(card.quantisation)}"
         if state is LinkState.CONNECTED:
             return "Choose a model"
         return "The engine is not running" if state is LinkState.DEAD else "The engine is starting"
 
-    def _on_loading(self, message: protocol.Loading) -> None:
+    def _on_asked(self, order: protocol.Load) -> None:
+        """It takes a while until the engine says something."""
+        self._draft, self._by_hand = order.draft, order.draft != self.default_draft()
+        connected = self._link.state is LinkState.CONNECTED
+        self._on_loading(
+            protocol.Loading(model=order.model, stage="looking at its files", fraction=0.0) if connected else None
+        )
+
+    def _on_loading(self, message: protocol.Loading | None) -> None:
         self._loading = message
         self.refresh()
+        self.loading_changed.emit()
 
     def _on_settled(self, *_: object) -> None:
-        self._loading = None
-        self.refresh()
+        self._on_loading(None)
 
     def _on_failed(self, error: protocol.Error) -> None:
         if not error.id:
@@ -243,9 +313,17 @@ def _heads(card: protocol.ModelCard) -> str:
     return f"{' and '.join(names)} heads" if names else ""
 
 
-def _guessers(card: protocol.ModelCard) -> str:
-    """What is loaded beside the model to guess ahead: "draft tiny, Medusa heads"."""
-    return ", ".join(part for part in (f"draft {card.draft}" if card.draft else "", _heads(card)) if part)
+def _drafters(card: protocol.ModelCard) -> tuple[str, ...]:
+    """What drafts tokens for the model, from long to short: "+ draft tiny, Medusa and EAGLE heads", "+ draft, Medusa,
+    EAGLE", "+ 3 drafters". A folder that is called just draft is no name."""
+    named = card.draft.lower().strip("._- ") not in ("draft", "draft-model", "draft_model", "drafter", "assistant")
+    draft = f"draft {card.draft}" if card.draft and named else "draft model" if card.draft else ""
+    parts = [part for part in (draft, _heads(card)) if part]
+    kinds = [*(["draft"] if card.draft else []), *(proposer(kind).name for kind in card.heads)]
+    if not kinds:
+        return ("",)
+    short = (f"+ {', '.join(kinds)}", f"+ {len(kinds)} drafters") if len(kinds) > 1 else ()
+    return f"+ {', '.join(parts)}", *short
 
 
 def _about(card: protocol.ModelCard) -> str:
@@ -254,7 +332,7 @@ def _about(card: protocol.ModelCard) -> str:
     if card.draft:
         lines.append(f"Draft: {card.draft}")
     if card.heads:
-        lines.append(f"Guesses with {_heads(card)}")
+        lines.append(f"Speculates with {_heads(card)}")
     return "\n".join(lines)
 
 

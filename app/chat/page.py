@@ -2,33 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import QPoint, Qt, Signal
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
-from app.chat.answers import Answers
 from app.chat.chat_settings import ChatSettings
 from app.chat.composer import Composer
-from app.chat.context_count import ContextCounter
-from app.chat.context_offer import ContextOffer
-from app.chat.engine_news import EngineNews
+from app.chat.context.count import ContextCounter
+from app.chat.context.offer import ContextOffer
 from app.chat.header import Header
-from app.chat.notice import Notice
-from app.chat.session import ChatSession
-from app.chat.stats import reading_prompt
+from app.chat.loading_bar import LoadingBar
+from app.chat.news import News
+from app.chat.session.background import Background
+from app.chat.session.drafts import Drafts
+from app.chat.session.queued import QueuedBar
+from app.chat.session.sending import Sending
+from app.chat.session.session import ChatSession
 from app.chat.tint_legend import TintLegend
-from app.chat.transcript import COLUMN_PX, Transcript
-from app.chat.welcome import CHOOSE, Welcome
-from app.history.records import Message
+from app.chat.transcript.actions import MessageActions
+from app.chat.transcript.stats import reading_prompt
+from app.chat.transcript.transcript import COLUMN_PX, Transcript
+from app.chat.welcome import CHOOSE, WelcomeView
 from app.history.store import HistoryStore
-from app.link.link import EngineLink, LinkState
+from app.link.link import EngineLink
+from app.notice import NoticeBar
+from app.shortcuts import typed
 from app.theme.theme import Theme
-from engine import protocol
-from engine.protocol import ChatMessage, LoadOptions, Overflow, Sampling, Thinking
-
-MOST_CHARS = 2_000_000
-"""Of one message: far beyond what models read, and what can be laid out while somebody waits."""
+from engine.protocol import ChatMessage, Sampling, Thinking
 
 
 class ChatPage(QWidget):
@@ -40,6 +40,8 @@ class ChatPage(QWidget):
     """:meth:`last_prompt` may give something else now."""
     chat_changed = Signal(str)
     """The id of the chat now shown, "" for one that is not saved yet."""
+    why_asked = Signal()
+    """The person wants to see what makes answers fast."""
     tint_changed = Signal(bool)
     """The person switched the tints on or off here."""
 
@@ -50,30 +52,31 @@ class ChatPage(QWidget):
         self.setProperty("surface", "bg")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.session = ChatSession(link, history, self)
+        self.answers = self.session.answers
         self.header = Header(link, theme, self)
+        self.helper_chosen = self.header.helper_chosen
+        self.loading = LoadingBar(theme, self)
         self.legend = TintLegend(theme, self)
         self.transcript = Transcript(theme, self)
-        self.welcome = Welcome(self.transcript.viewport())
-        self.notice = Notice(self)
-        self.news = EngineNews(link, self.notice, self)
-        self.offer = ContextOffer(self.session, self.news, self.notice, lambda: not self._reason(), self)
+        self.welcome = WelcomeView(self.transcript.viewport())
+        self.notice = NoticeBar(theme, "notice", self)
+        self.waits = QueuedBar(self)
         self.composer = Composer(theme, self)
         self.settings = ChatSettings(theme, self)
-        self.counter = ContextCounter(link, self.header.context, self._next_prompt, self)
+        self.news = News(link, history, self.notice, self)
+        self.sending = Sending(link, self.session, self.header, self.composer, self.waits, self.news, self)
+        self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
+        ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
+        self.drafts = Drafts(self.composer, self.session, history, self)
+        self.counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
+        self.marks_changed = Background(self.session, self).changed
         self._arrange()
         self._connect_parts()
         self._connect_session()
-        self._connect_engine(history)
-        self.setFocusProxy(self.composer.edit)
-        self._refresh_composer()
-        if history.notice:
-            self.notice.say(history.notice, bad=True)
+        self.setFocusProxy(self.composer)
+        self.sending.refresh()
 
     # --- for the window --------------------------------------------------------------------------------------------
-
-    @property
-    def answers(self) -> Answers:
-        return self.session.answers
 
     @property
     def chat_id(self) -> str:
@@ -87,28 +90,41 @@ class ChatPage(QWidget):
 
     def new_chat(self) -> None:
         self.session.new()
-        self.composer.edit.setFocus()
+        self.composer.setFocus()
 
     def open_chat(self, chat_id: str) -> None:
         """Show a saved chat; one that is gone gives a new chat."""
         if (not chat_id or chat_id != self.chat_id) and not self.session.open(chat_id):
-            self.new_chat()
+            self.session.new()
+        self.composer.setFocus()
+
+    def open_hit(self, chat_id: str, message_id: str, words: str) -> None:
+        """Show the place that a search found: its branch, scrolled to, with the words marked."""
+        self.open_chat(chat_id)
+        if self.session.reveal(message_id):
+            self.transcript.reveal(message_id, words)
+        self.composer.setFocus()
+
+    def clear_found(self) -> None:
+        """Mark nothing any more."""
+        self.transcript.reveal("", "")
+
+    def regions(self) -> list[QWidget]:
+        """The parts that the keyboard goes through."""
+        return [self.header, self.transcript, self.composer]
+
+    def open_model(self) -> None:
+        """Offer the models that can be opened."""
+        self.header.model.showMenu()
 
     def set_tint(self, tint: bool) -> None:
-        """Tint words by where their tokens came from, with a legend: accepted guesses and corrected ones."""
+        """Tint words by where their tokens came from, with a legend: accepted draft tokens and corrected ones."""
         self.header.tint.setChecked(tint)
         self.legend.setVisible(tint)
         self.transcript.set_tint(tint)
 
     def toggle_tint(self) -> None:
         self.header.tint.click()
-
-    def set_load_options(
-        self, provider: Callable[[], LoadOptions], draft: Callable[[], str | None] = lambda: None
-    ) -> None:
-        """Where the model selector takes the options of a load, and its draft, from (the settings)."""
-        self.header.load_options = provider
-        self.header.default_draft = draft
 
     def last_prompt(self) -> tuple[list[ChatMessage], Sampling] | None:
         """The prompt of the last answer with the settings and seed it was drawn with; None before the first message."""
@@ -119,46 +135,41 @@ class ChatPage(QWidget):
         return self.session.last_thinking()
 
     def send(self, text: str) -> None:
-        """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
-        if len(text) > MOST_CHARS:
-            words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
-            self.news.say(words, bad=True)
-            return
-        self.composer.clear()
-        self.news.dismiss()
-        self.session.send(text)
+        """As if the person had sent it."""
+        self.sending.send(text)
 
-    def _ask(self, question: str) -> None:
-        """A question that was offered; what is in the composer already stays there."""
-        if self._reason() or self.composer.text:
-            self.news.say(f"{self._reason()}." if self._reason() else "Send what you wrote first, or delete it.")
-        else:
-            self.send(question)
-        self.composer.edit.setFocus()
+    def type(self, text: str) -> None:
+        """Keys that came to another part of the window belong to the message."""
+        self.composer.type(text)
 
     def stop(self) -> None:
         self.session.stop()
 
     def regenerate_last(self) -> None:
         """Another answer to the last question, with a new seed."""
-        answer = self.session.talk.last("assistant")
-        if answer is not None:
-            self._act(answer.id, "regenerate")
+        self.message_actions.act_on_last("assistant", "regenerate")
 
     def edit_last(self) -> None:
         """Take the last message of the person back into the composer."""
-        asked = self.session.talk.last("user")
-        if asked is not None:
-            self._act(asked.id, "edit")
+        self.message_actions.act_on_last("user", "edit")
 
     def focus_composer(self) -> None:
-        self.composer.edit.setFocus()
+        self.composer.setFocus()
 
     def close_down(self) -> None:
         """Before the program ends: answers that stream are kept as interrupted."""
+        self.answers.interrupt_all()
+        self.drafts.save()
         self.counter.stop()
         self.transcript.stop()
-        self.answers.interrupt_all()
+        self.loading.stop()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Letters that nothing on the page took belong to the message."""
+        if typed(event):
+            self.type(event.text())
+        else:
+            super().keyPressEvent(event)
 
     # --- inside ----------------------------------------------------------------------------------------------------
 
@@ -173,125 +184,63 @@ class ChatPage(QWidget):
         column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(0)
         column.addWidget(self.header)
+        column.addWidget(self.loading)
         column.addWidget(self.legend)
         column.addWidget(self.transcript, 1)
         column.addWidget(self.notice)
+        column.addWidget(self.waits)
         column.addSpacing(12)
         column.addLayout(foot)
 
     def _connect_parts(self) -> None:
-        self.composer.sent.connect(self.send)
-        self.composer.stopped.connect(self.stop)
-        self.composer.edit_cancelled.connect(self._on_edit_cancelled)
-        self.composer.text_changed.connect(self.counter.ask_soon)
-        self.composer.thinking.changed.connect(self._on_thinking)
-        self.transcript.acted.connect(self._act)
-        self.welcome.chosen.connect(self._ask)
+        session = self.session
+        self.transcript.acted.connect(self.message_actions.act)
+        self.message_actions.overflow_asked.connect(self._choose_overflow)
+        self.composer.thinking.changed.connect(session.set_thinking)
+        self.welcome.chosen.connect(self.sending.ask)
+        self.welcome.write_asked.connect(self.focus_composer)
+        self.welcome.open_asked.connect(lambda: self.open_model())
+        self.welcome.why_asked.connect(self.why_asked)
         self.header.settings_asked.connect(self._open_settings)
         self.header.tint.clicked.connect(self.tint_changed)
-        self.settings.changed.connect(self._on_settings)
-        self.settings.overflow_changed.connect(self._on_overflow)
-        self.offer.taken.connect(self._on_overflow)
+        self.header.loading_changed.connect(lambda: self.loading.show_loading(self.header.loading))
+        self.loading.cancelled.connect(self.header.cancel)
+        self.settings.changed.connect(session.set_settings)
+        self.settings.refused.connect(self.news.complain)
+        self.settings.overflow_changed.connect(session.set_overflow)
 
     def _connect_session(self) -> None:
         session = self.session
         session.opened.connect(self._on_opened)
-        session.changed.connect(self._refresh)
+        session.changed.connect(self._show_branch)
+        session.settings_changed.connect(self.prompt_changed)
+        session.asked.connect(self.clear_found)
         session.asked.connect(self.transcript.scroll_to_end)
         session.saved.connect(self.chat_changed)
         session.updated.connect(self.transcript.update_message)
-        session.ended.connect(self._on_ended)
-        session.answers.grown.connect(self._on_grown)
-        session.answers.waiting.connect(self._on_waiting)
-
-    def _connect_engine(self, history: HistoryStore) -> None:
-        link = self._link
-        link.failed.connect(self._on_failed)
-        link.state_changed.connect(self._on_state)
-        link.loaded.connect(self.counter.ask_soon)
-        for signal in (link.welcomed, link.loading, link.loaded, link.unloaded):
-            signal.connect(self._refresh_composer)
-        history.failed.connect(lambda sentence: self.news.say(sentence, bad=True))
+        self.answers.grown.connect(self._on_grown)
+        self.answers.waiting.connect(self._on_waiting)
+        self.sending.changed.connect(self._show_state)
 
     def _on_opened(self) -> None:
-        self.composer.clear()
-        self.counter.know(None)
+        self.clear_found()
         self.transcript.show_path([], self.session.talk.branch)
-        self._refresh()
+        self._show_branch()
         self.transcript.scroll_to_end()
         self.chat_changed.emit(self.chat_id)
 
-    def _refresh(self) -> None:
+    def _show_branch(self) -> None:
         """The shown branch, or where it ends, changed."""
         talk = self.session.talk
-        self.header.context.overflow = talk.chat.overflow
-        self.transcript.show_path(talk.path, talk.branch)
-        self._refresh_composer()
-        self.counter.ask_soon()
+        self.transcript.show_path(talk.path, talk.branch, self.session.queued)
         self.prompt_changed.emit()
 
-    def _refresh_composer(self, *_: object) -> None:
-        self.composer.set_streaming(self.streaming)
-        self.composer.set_reason(self._reason())
-        without = self._reason() == CHOOSE
-        self.welcome.show_for(self._link.card, not self.session.talk.leaf, without)
-        self.composer.thinking.show_for(self._link.card, self.session.talk.chat.thinking)
-        loading = self.header.loading
+    def _show_state(self) -> None:
+        """What can be asked of which model, or why nothing can."""
+        card, talk, loading = self._link.card, self.session.talk, self.header.loading
+        self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE)
+        self.composer.thinking.show_for(card, talk.chat.thinking)
         self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")
-
-    def _reason(self) -> str:
-        """Why nothing can be asked now; "" when something can."""
-        state = self._link.state
-        if state is LinkState.DEAD:
-            return "The engine is not running"
-        if state is not LinkState.CONNECTED:
-            return "The engine is starting"
-        if self.header.loading is not None:
-            return "The model is loading"
-        return "" if self._link.card is not None else CHOOSE
-
-    def _next_prompt(self) -> tuple[list[ChatMessage], Thinking]:
-        return self.session.next_prompt(self.composer.text)
-
-    def _act(self, message_id: str, action: str) -> None:
-        session, message = self.session, self.session.talk.tree.get(message_id)
-        if action in ("previous", "next"):
-            session.switch(message_id, 1 if action == "next" else -1)
-        elif action == "edit":
-            session.edited = message_id
-            self.composer.begin_edit(message.content)
-        elif action == "overflow":
-            self._open_settings()
-            self.settings.overflow.setFocus()
-        elif self.streaming or self._reason():
-            words = f"{self._reason()}." if self._reason() else "Stop the answer that is being written first."
-            self.news.say(words)
-        elif action == "again":
-            session.again(message)
-        elif action in ("regenerate", "retry"):
-            session.regenerate(message.parent if action == "regenerate" else message_id)
-
-    def _open_settings(self) -> None:
-        button, chat = self.header.settings, self.session.talk.chat
-        corner = button.mapToGlobal(QPoint(button.width(), button.height() + 4))
-        self.settings.show_for(chat.system_prompt, chat.sampling, self._link.card, corner, chat.overflow)
-
-    def _on_settings(self, system: str, sampling: Sampling) -> None:
-        self.session.talk.set_settings(system, sampling)
-        self.counter.ask_soon()
-        self.prompt_changed.emit()
-
-    def _on_overflow(self, policy: Overflow) -> None:
-        self.session.talk.set_overflow(policy)
-        self.header.context.overflow = policy
-        self.counter.ask_soon()
-
-    def _on_thinking(self, thinking: Thinking) -> None:
-        self.session.talk.set_thinking(thinking)
-        self.counter.ask_soon()
-
-    def _on_edit_cancelled(self) -> None:
-        self.session.edited = ""
 
     def _on_grown(self, message_id: str) -> None:
         if message_id == self.session.talk.leaf:
@@ -300,20 +249,11 @@ class ChatPage(QWidget):
     def _on_waiting(self, message_id: str, done: int, total: int) -> None:
         self.transcript.wait(message_id, reading_prompt(done, total))
 
-    def _on_ended(self, message: Message) -> None:
-        stats, usage = message.stats, message.stats.usage
-        if stats.detail and stats.reason != "context":
-            self.news.say(stats.detail, bad=stats.reason != "cancelled")
-        if usage is not None and message.id == self.session.talk.leaf and not usage.thinking_tokens:
-            # Most templates leave earlier thinking out, so that only a count can tell what is left of it.
-            self.counter.know(usage.prompt_tokens + usage.generated_tokens)
+    def _open_settings(self) -> None:
+        button, chat = self.header.settings, self.session.talk.chat
+        corner = button.mapToGlobal(QPoint(button.width(), button.height() + 4))
+        self.settings.show_for(chat.system_prompt, chat.sampling, self._link.card, corner, chat.overflow, chat.id)
 
-    def _on_failed(self, error: protocol.Error) -> None:
-        if not error.id:
-            self.news.say(error.message, bad=True)
-        self._refresh_composer()
-
-    def _on_state(self, state: LinkState, _sentence: str) -> None:
-        self._refresh_composer()
-        if state is LinkState.CONNECTED:
-            self.counter.ask_soon()
+    def _choose_overflow(self) -> None:
+        self._open_settings()
+        self.settings.focus_overflow()

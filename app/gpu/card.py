@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.gpu.words import Button, Content
+from app.gpu.words import Button, CardContent
 from app.theme.sheet import restyle
 from app.theme.widgets import caption
 
@@ -46,14 +46,16 @@ class Buttons(QWidget):
         focused = focus is not None and self.isAncestorOf(focus)
         while (item := self._row.takeAt(0)) is not None:
             old = item.widget()
+            assert old is not None, "the row holds buttons alone"
             old.hide()
             old.setObjectName("")  # it lives until the event loop has its turn, and must not be found
             old.deleteLater()
-        for button in buttons:
-            self._row.addWidget(self._make(button))
+        made = [self._make(button) for button in buttons]
+        for one in made:
+            self._row.addWidget(one)
         self.setVisible(bool(buttons))
-        if focused and buttons:
-            last = self._row.itemAt(len(buttons) - 1).widget()
+        if focused and made:
+            last = made[-1]
             last.show()  # nothing that is hidden takes the focus
             last.setFocus()
 
@@ -71,7 +73,7 @@ class Buttons(QWidget):
         return made
 
 
-class Bar(QProgressBar):
+class ProgressBar(QProgressBar):
     """A thin bar without figures; hidden for None."""
 
     def __init__(self, name: str, parent: QWidget | None = None) -> None:
@@ -102,7 +104,7 @@ class PackCard(QFrame):
         self.title.setWordWrap(True)
         self.caption = _words("gpu.card.caption")
         self.details = _words("gpu.card.details")
-        self.bar = Bar("Progress of the GPU pack")
+        self.bar = ProgressBar("Progress of the GPU pack")
         self.buttons = Buttons("gpu.card")
         self.buttons.pressed.connect(self._on_pressed)
         words = QVBoxLayout()
@@ -120,7 +122,7 @@ class PackCard(QFrame):
         self.details.hide()
         self.hide()
 
-    def show_content(self, content: Content | None) -> None:
+    def show_content(self, content: CardContent | None) -> None:
         """None hides the card."""
         if content is None:
             self.hide()

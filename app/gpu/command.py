@@ -1,4 +1,4 @@
-"""One run of ``kvasir gpu … --json`` beside the window: its lines as signals, its end as a result. No widgets."""
+"""One run of ``kvasir gpu … --json`` while the window runs: its lines as signals, its end as a result. No widgets."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from engine.protocol import PackProgress, PackResult, PackStatus
 log = logging.getLogger(__name__)
 
 Action = Literal["", "install", "repair", "test", "remove", "remove_old"]
-"""What changes something; "" for nothing."""
+"""The commands that change something; "" for none."""
 _ARGUMENTS: dict[Action, tuple[str, ...]] = {
     "install": ("install",),
     "repair": ("repair",),
@@ -46,7 +46,7 @@ class Packs(QObject):
         self.trouble = ""
         """Why the status could not be read."""
         self.action: Action = ""
-        """What runs."""
+        """The action that runs."""
         self.progress: PackProgress | None = None
         self.pace = Pace()
         self.paused: Action = ""
@@ -69,15 +69,15 @@ class Packs(QObject):
         self._act("repair")
 
     def test(self) -> None:
-        """The self-test of an installed pack; one that passes is used again."""
+        """Run the self-test of an installed pack; one that passes is used again."""
         self._act("test")
 
     def remove(self) -> None:
-        """All of them, of earlier versions too."""
+        """Remove all packs, those of earlier versions too."""
         self._act("remove")
 
     def remove_old(self) -> None:
-        """Packs of earlier versions alone."""
+        """Remove the packs of earlier versions alone."""
         if self.status is not None and self.status.others:
             self._act("remove_old", self.status.others)
 

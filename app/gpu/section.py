@@ -8,11 +8,11 @@ from PySide6.QtCore import Qt, QUrl, Signal
 from PySide6.QtGui import QDesktopServices, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.gpu.card import Bar, Buttons
-from app.gpu.words import Content
-from app.plots.words import size
-from app.theme.sheet import restyle
+from app.gpu.card import Buttons, ProgressBar
+from app.gpu.words import CardContent
+from app.theme.sheet import set_role
 from app.theme.widgets import caption
+from app.words import size
 from engine.protocol import PackStatus
 
 
@@ -30,7 +30,7 @@ class PackSection(QWidget):
         self.title = QLabel()
         self.title.setObjectName("gpu.section.title")
         self.caption = caption(name="gpu.section.caption")
-        self.bar = Bar("Progress of the GPU pack, in Settings")
+        self.bar = ProgressBar("Progress of the GPU pack, in Settings")
         self.buttons = Buttons("gpu.section")
         self.buttons.pressed.connect(self.acted)
         self.folder = caption(name="gpu.section.folder")
@@ -54,14 +54,11 @@ class PackSection(QWidget):
         column.addWidget(self._earlier)
         self.bar.hide()
 
-    def show_content(self, content: Content, status: PackStatus | None) -> None:
+    def show_content(self, content: CardContent, status: PackStatus | None) -> None:
         self.title.setText(content.title)
         self.caption.setText(content.caption)
         self.caption.setVisible(bool(content.caption))
-        role = "bad" if content.tone == "bad" else "caption"
-        if self.caption.property("role") != role:
-            self.caption.setProperty("role", role)
-            restyle(self.caption)
+        set_role(self.caption, "bad" if content.tone == "bad" else "caption")
         self.bar.show_share(content.fraction)
         self.buttons.show_buttons(content.buttons)
         there = status is not None and status.state != "none" and bool(status.folder)

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from app.gpu.packs import Action
-from app.plots.words import size
+from app.words import size
 from engine.protocol import PackProgress, PackStage, PackStatus
 
 Waiting = Literal["", "answer", "engine"]
-"""What stands between an installed pack and its use: an answer that is being written, the engine's start."""
+"""What an installed pack waits for before it is used: an answer that is being written, the engine's start."""
 _STAGES: dict[PackStage, str] = {
     "checking": "checking",
     "downloading": "downloading",
@@ -35,9 +35,9 @@ _STOPPED: dict[Action, str] = {
 
 
 _STEPPED: dict[Action, str] = {"install": "Making Kvasir fast", "repair": "Repairing the GPU pack"}
-"""What goes through the stages, and can be stopped."""
+"""The actions that go through the stages and can be stopped."""
 _SHOWN = ("install", "repair", "test")
-"""What the card follows too; the rest happens in Settings, where it was asked for."""
+"""The actions that the card follows too; the rest happens in Settings, where it was asked for."""
 
 
 class Button(NamedTuple):
@@ -48,7 +48,7 @@ class Button(NamedTuple):
     """Why it cannot be pressed; "" when it can."""
 
 
-class Content(NamedTuple):
+class CardContent(NamedTuple):
     """What a card shows. ``key`` names what it is about, for who does not want to see it again."""
 
     key: str
@@ -56,7 +56,7 @@ class Content(NamedTuple):
     caption: str = ""
     tone: Literal["notice", "bad"] = "notice"
     fraction: float | None = None
-    """Of the progress bar; None without one."""
+    """The progress bar's fraction; None without a bar."""
     buttons: tuple[Button, ...] = ()
     details: str = ""
 
@@ -79,9 +79,9 @@ class Situation:
     cpu: bool = True
     """Whether the engine computes on a CPU."""
     device: str = ""
-    """Its name."""
+    """The name of the engine's device."""
     notice: str = ""
-    """The engine's own, of its Welcome."""
+    """The engine's own notice, of its Welcome."""
     waiting: Waiting = ""
     done: str = ""
     """What a command that went well said last."""
@@ -102,7 +102,7 @@ def kind(status: PackStatus) -> str:
     return _KINDS.get(status.kind, status.kind)
 
 
-def card(s: Situation) -> Content | None:
+def card(s: Situation) -> CardContent | None:
     """What stands above the pages; None for nothing, which is most people's life long."""
     if s.action in _SHOWN:
         return _progress(s)
@@ -113,25 +113,25 @@ def card(s: Situation) -> Content | None:
     if s.paused in _SHOWN:
         return _paused(s)
     if s.done:
-        return Content("done", f"Kvasir now computes on {s.device}", buttons=(Button("close", "Close"),))
+        return CardContent("done", f"Kvasir now computes on {s.device}", buttons=(Button("close", "Close"),))
     status = s.status
     if status is not None and s.cpu:
         if status.state in ("installed", "broken"):
             return _unused(s, status)
         if status.gpu and status.kind and not status.refused:
             return _offer(status)
-    return Content(f"notice {s.notice}", s.notice, buttons=(Button("close", "Close"),)) if s.notice else None
+    return CardContent(f"notice {s.notice}", s.notice, buttons=(Button("close", "Close"),)) if s.notice else None
 
 
-def section(s: Situation) -> Content:
+def section(s: Situation) -> CardContent:
     """What stands in Settings: always something, at least why there is nothing to do."""
     if s.action:
         return _progress(s)._replace(details="")
     status = s.status
     if status is None:
         if not s.trouble:
-            return Content("", "Looking for a GPU")
-        return Content("", "Not known", s.trouble, buttons=(Button("check", "Look again"),))
+            return CardContent("", "Looking for a GPU")
+        return CardContent("", "Not known", s.trouble, buttons=(Button("check", "Look again"),))
     content = _state(s, status)
     if s.failed:
         return content._replace(title=f"{_FAILED[s.failed]}", caption=s.failure, tone="bad")
@@ -171,11 +171,11 @@ def _space(status: PackStatus) -> str:
     return " · ".join(part for part in (download, disk if status.disk_bytes else "") if part)
 
 
-def _offer(status: PackStatus) -> Content:
+def _offer(status: PackStatus) -> CardContent:
     short, partial = _short_of_space(status), status.state == "partial"
     start = Button("check", "Look again") if short else Button("install", "Go on" if partial else "Make it fast", True)
     about = "The engine computes on the processor now. A GPU pack, downloaded once, lets it use the GPU."
-    return Content(
+    return CardContent(
         key=offer_key(status),
         title="The GPU pack is not complete yet" if partial else f"Kvasir can be much faster on your {status.gpu}",
         caption=short or _space(status),
@@ -186,18 +186,18 @@ def _offer(status: PackStatus) -> Content:
     )
 
 
-def _progress(s: Situation) -> Content:
+def _progress(s: Situation) -> CardContent:
     progress = s.progress
     if s.action not in _STEPPED:
         title = "Testing the GPU pack" if s.action == "test" else "Removing"
         caption = progress.sentence if progress is not None else ""
-        return Content("progress", title, caption, fraction=0.0 if progress is None else _share(progress))
+        return CardContent("progress", title, caption, fraction=0.0 if progress is None else _share(progress))
     verb = _STEPPED[s.action]
     buttons = (Button("cancel", "Cancel"), Button("pause", "Pause"))
     if progress is None:
-        return Content("progress", verb, "Starting", fraction=0.0, buttons=buttons)
+        return CardContent("progress", verb, "Starting", fraction=0.0, buttons=buttons)
     place = 1 + list(_STAGES).index(progress.stage)
-    return Content(
+    return CardContent(
         "progress",
         f"{verb}: {_STAGES[progress.stage]} ({place} of {len(_STAGES)})",
         _pace(s, progress) or progress.sentence,
@@ -219,10 +219,10 @@ def _pace(s: Situation, progress: PackProgress) -> str:
     return " · ".join(part for part in (f"{size(progress.done)}{of}", rate, left) if part)
 
 
-def _waiting(s: Situation) -> Content:
+def _waiting(s: Situation) -> CardContent:
     if s.waiting == "engine":
-        return Content("waiting", "The engine is starting again", s.done)
-    return Content(
+        return CardContent("waiting", "The engine is starting again", s.done)
+    return CardContent(
         "waiting",
         "The engine starts again when the answer is finished",
         s.done,
@@ -230,10 +230,10 @@ def _waiting(s: Situation) -> Content:
     )
 
 
-def _failed(s: Situation) -> Content:
+def _failed(s: Situation) -> CardContent:
     broken = s.failed == "test" or (s.status is not None and s.status.state == "broken" and s.failed != "repair")
     again = Button("repair", "Repair", True) if broken else Button("again", "Try again", True)
-    return Content(
+    return CardContent(
         "failed",
         _FAILED[s.failed],
         s.failure,
@@ -242,21 +242,21 @@ def _failed(s: Situation) -> Content:
     )
 
 
-def _paused(s: Situation) -> Content:
+def _paused(s: Situation) -> CardContent:
     missing = s.status.download_bytes if s.status is not None and s.status.state == "partial" else 0
     caption = f"Stopped. {size(missing)} are still to download; what is there stays." if missing else "Stopped."
-    return Content(
+    return CardContent(
         "paused", _STOPPED[s.paused], caption, buttons=(Button("close", "Later"), Button("again", "Go on", True))
     )
 
 
-def _unused(s: Situation, status: PackStatus) -> Content | None:
+def _unused(s: Situation, status: PackStatus) -> CardContent | None:
     reason = s.notice or status.reason or status.refused
     if not reason:
         return None
     there = status.state == "installed"
     act = Button("test", "Test it again", True) if there else Button("repair", "Repair", True)
-    return Content(
+    return CardContent(
         f"reason {reason}",
         "The GPU pack is not in use" if there else "The GPU pack does not work",
         reason,
@@ -264,25 +264,27 @@ def _unused(s: Situation, status: PackStatus) -> Content | None:
     )
 
 
-def _state(s: Situation, status: PackStatus) -> Content:
+def _state(s: Situation, status: PackStatus) -> CardContent:
     """The section while nothing runs."""
     test, repair, remove = Button("test", "Test"), Button("repair", "Repair"), Button("remove", "Remove…")
     if status.state == "installed":
         if status.active and not s.cpu:
-            return Content("", "In use", facts(status), buttons=(repair, remove))
+            return CardContent("", "In use", facts(status), buttons=(repair, remove))
         caption = s.notice or status.reason or status.refused or facts(status)
-        return Content("", "Installed, not in use", caption, buttons=(test, repair, remove))
+        return CardContent("", "Installed, not in use", caption, buttons=(test, repair, remove))
     if status.state == "broken":
-        return Content("", "Does not work", s.notice or status.reason or facts(status), "bad", buttons=(repair, remove))
+        return CardContent(
+            "", "Does not work", s.notice or status.reason or facts(status), "bad", buttons=(repair, remove)
+        )
     file = Button("file", "Install from a file…")
     if status.refused or not status.kind:
         reason = status.refused or "No GPU was found that a pack would serve."
-        return Content("", "None", reason, buttons=(remove,) if status.state == "partial" else ())
+        return CardContent("", "None", reason, buttons=(remove,) if status.state == "partial" else ())
     caption = f"{facts(status)}. {_short_of_space(status) or _space(status) + '.'}"
     install = Button("install", "Go on" if status.state == "partial" else "Install", why_not=_short_of_space(status))
     if status.state == "partial":
-        return Content("", "Not complete", caption, buttons=(install, file, remove))
+        return CardContent("", "Not complete", caption, buttons=(install, file, remove))
     if status.former:
         caption = f"A pack of an earlier version is in use. That of this version: {caption}"
-        return Content("", "There is a newer one", caption, buttons=(install, file, remove))
-    return Content("", "Not installed", caption, buttons=(install, file))
+        return CardContent("", "There is a newer one", caption, buttons=(install, file, remove))
+    return CardContent("", "Not installed", caption, buttons=(install, file))

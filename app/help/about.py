@@ -26,7 +26,7 @@ from app.theme.theme import Theme
 from app.theme.widgets import caption
 
 SIZE = QSize(980, 640)
-"""A licence's lines of eighty characters fit beside the list."""
+"""A licence's lines of eighty characters fit next to the list."""
 _LIST_WIDTH = 260
 
 

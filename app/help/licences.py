@@ -29,7 +29,7 @@ class Bundled(NamedTuple):
     files: tuple[Path, ...]
 
 
-class _Entry(msgspec.Struct):
+class _Component(msgspec.Struct):
     name: str
     version: str = ""
     licence: str = ""
@@ -43,7 +43,7 @@ def load(folder: Path) -> list[Bundled]:
     Raises msgspec.MsgspecError for an index that is none, OSError for one that cannot be read.
     """
     try:
-        entries = msgspec.json.decode((folder / INDEX).read_bytes(), type=list[_Entry])
+        entries = msgspec.json.decode((folder / INDEX).read_bytes(), type=list[_Component])
     except FileNotFoundError:
         return installed()
     return _sorted([Bundled(e.name, e.version, e.licence, e.home, _inside(folder, e.files)) for e in entries])
@@ -60,7 +60,7 @@ def installed() -> list[Bundled]:
 
 
 def search(entries: list[Bundled], words: str) -> list[Bundled]:
-    """Those whose name or licence hold every word, in any order."""
+    """The parts whose name or licence hold every word, in any order."""
     wanted = words.lower().split()
     return [e for e in entries if all(word in f"{e.name} {e.version} {e.licence}".lower() for word in wanted)]
 

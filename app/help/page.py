@@ -1,18 +1,33 @@
-"""The help tab: topics on the left, questions and answers on the right, one search over all."""
+"""The help tab: topics on the left, a page of the documentation on the right, one search over all."""
 
 from __future__ import annotations
 
+import re
 from html import escape
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QListWidget, QPushButton, QTextBrowser, QVBoxLayout, QWidget
+from markdown_it import MarkdownIt
+from PySide6.QtCore import Qt, QUrl, Signal
+from PySide6.QtGui import QDesktopServices, QFont, QShowEvent
+from PySide6.QtWidgets import (
+    QHBoxLayout,
+    QLineEdit,
+    QListView,
+    QListWidget,
+    QListWidgetItem,
+    QPushButton,
+    QTextBrowser,
+    QVBoxLayout,
+    QWidget,
+)
 
 from app.help.pages import Page, load, search
 from app.theme.theme import Theme
 
-_LIST_WIDTH = 232
+_LIST_WIDTH = 264
+_markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+_LINK = re.compile(r'<a href="([^"]*)">(.*?)</a>', re.DOTALL)
+_CELL = re.compile(r"<(t[hd])>")
 
 
 class HelpPage(QWidget):
@@ -38,10 +53,14 @@ class HelpPage(QWidget):
         self.topics = QListWidget()
         self.topics.setAccessibleName("Help topics")
         self.topics.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.topics.currentRowChanged.connect(self._show)
+        self.topics.setWordWrap(True)
+        self.topics.setTextElideMode(Qt.TextElideMode.ElideNone)
+        self.topics.setResizeMode(QListView.ResizeMode.Adjust)  # rows are higher where the scroll bar takes room
+        self.topics.currentItemChanged.connect(self._show)
         self.text = QTextBrowser()
         self.text.setAccessibleName("Help text")
-        self.text.setOpenExternalLinks(False)
+        self.text.setOpenLinks(False)
+        self.text.anchorClicked.connect(self._follow)
         self._lay_out()
         self._fit()
         theme.changed.connect(self._recolour)
@@ -54,7 +73,6 @@ class HelpPage(QWidget):
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
         if self._pages is None:
-            self._pages = load(self._folder)
             self._search("")
 
     def _lay_out(self) -> None:
@@ -86,35 +104,82 @@ class HelpPage(QWidget):
         row.addWidget(self.text, 12)
         row.addStretch(1)
 
+    def _all(self) -> list[Page]:
+        if self._pages is None:
+            self._pages = load(self._folder)
+        return self._pages
+
+    def _open(self, page: Page | None) -> None:
+        if page is None:
+            return
+        self.search_field.clear()
+        self._search("")
+        for row in range(self.topics.count()):
+            if self.topics.item(row).data(Qt.ItemDataRole.UserRole) == page:
+                self.topics.setCurrentRow(row)
+
     def _search(self, words: str) -> None:
-        self._found = search(self._pages or [], words)
+        self._found = search(self._all(), words)
         self.topics.blockSignals(True)
         self.topics.clear()
-        self.topics.addItems([page.title for page in self._found])
+        group = ""
+        for page in self._found:
+            if page.group != group and not words:
+                heading = QListWidgetItem(page.group)
+                heading.setFlags(Qt.ItemFlag.NoItemFlags)
+                self.topics.addItem(heading)
+                group = page.group
+            item = QListWidgetItem(page.title)
+            item.setToolTip(page.title)
+            item.setData(Qt.ItemDataRole.UserRole, page)
+            self.topics.addItem(item)
+            if page is self._found[0]:
+                self.topics.setCurrentItem(item)
         self.topics.blockSignals(False)
+        self._set_fonts()
         if self._found:
-            self.topics.setCurrentRow(0)
-            self._show(0)
+            self._show(self.topics.currentItem())
         else:
             what = "Nothing in the help has these words. Try fewer or other words." if words else ""
-            self.text.setHtml(
-                self._html("", what or f"The help texts are not at {self._folder}. Install Kvasir again.")
-            )
+            missing = what or f"The help texts are not at {self._folder}. Install Kvasir again."
+            self.text.setHtml(self._html("", f"<p>{escape(missing)}</p>"))
 
-    def _show(self, row: int) -> None:
-        if not 0 <= row < len(self._found):
-            return
-        page = self._found[row]
-        body = "".join(
-            f'<p class="q">{escape(entry.question)}</p><p>{escape(entry.answer)}</p>' for entry in page.entries
-        )
-        self.text.setHtml(self._html(page.title, body))
+    def _set_fonts(self) -> None:
+        """Set the font of the groups' names, which are no pages."""
+        font = self._theme.ui_font(12, QFont.Weight.DemiBold)
+        for item in map(self.topics.item, range(self.topics.count())):
+            if item.data(Qt.ItemDataRole.UserRole) is None:
+                item.setFont(font)
+
+    def _show(self, item: QListWidgetItem | None) -> None:
+        page = item.data(Qt.ItemDataRole.UserRole) if item is not None else None
+        if page is not None:
+            self.text.setHtml(self._html(page.title, self._rendered(page)))
+
+    def _rendered(self, page: Page) -> str:
+        """The page's text as HTML; a link that leads nowhere from here is its words alone."""
+        anchors = {other.anchor for other in self._all()}
+
+        def link(match: re.Match[str]) -> str:
+            address, words = match.groups()
+            leads = address.startswith("https://") or address.partition("#")[2] in anchors
+            return match[0] if leads else words
+
+        return _CELL.sub(r'<\1 align="left">', _LINK.sub(link, _markdown.render(page.text)))
+
+    def _follow(self, url: QUrl) -> None:
+        if url.scheme() == "https":
+            QDesktopServices.openUrl(url)
+        else:
+            self._open(next((page for page in self._all() if page.anchor == url.fragment()), None))
 
     def _html(self, title: str, body: str) -> str:
         t, px = self._theme.tokens, self._theme.px
         style = (
             f"body {{ color: {t.text}; font-size: {px(14)}px; }} h2 {{ font-size: {px(18)}px; }} "
-            "p.q { font-weight: 600; margin-bottom: 2px; margin-top: 18px; } p { margin-top: 0; margin-bottom: 0; }"
+            f"a {{ color: {t.accent}; }} code, pre {{ color: {t.text}; }} "
+            f"p, pre, li {{ margin-top: 0; margin-bottom: {px(10)}px; }} "
+            f"th, td {{ padding: 2px {px(16)}px 2px 0; }}"
         )
         return f"<style>{style}</style><body><h2>{escape(title)}</h2>{body}</body>"
 
@@ -123,4 +188,5 @@ class HelpPage(QWidget):
 
     def _recolour(self) -> None:
         self._fit()
-        self._show(self.topics.currentRow())
+        self._set_fonts()
+        self._show(self.topics.currentItem())

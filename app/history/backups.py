@@ -1,4 +1,5 @@
-"""Copies of the history from before an upgrade, beside it: ``history.db.before-N`` was made on the way to schema N."""
+"""Copies of the history next to it: ``history.db.before-N`` from before the upgrade to schema N,
+``history.db.unread-N`` from before cells that could not be read were replaced."""
 
 from __future__ import annotations
 
@@ -12,8 +13,10 @@ from pathlib import Path
 
 log = logging.getLogger(__name__)
 
-KEPT = 2
-"""So many copies stay, those of the latest upgrades."""
+BEFORE, UNREAD = "before", "unread"
+"""Why there is a copy, and what stands in its name: an upgrade, or cells that could not be read."""
+KEPT = {BEFORE: 2, UNREAD: 8}
+"""How many copies of each kind stay, the latest; what one of the UNREAD was made for is mended in later ones."""
 UNFINISHED = ".unfinished"
 _VERSION_AT = 60
 """Where a database's header has its user_version, 4 bytes, big-endian (sqlite.org/fileformat.html)."""
@@ -26,39 +29,26 @@ def make(connection: sqlite3.Connection, path: Path, found_schema: int, target: 
     meanwhile, which then made its own. Raises sqlite3.Error, OSError.
     """
     copy = path.with_name(f"{path.name}.before-{target}")
-    unfinished = copy.with_name(copy.name + UNFINISHED)
-    _sweep(path)
-    try:
-        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
-        with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as out:
-            connection.backup(out)
-            # The pages say that there is a write-ahead log; the copy needs none, and is then opened without any.
-            out.execute("PRAGMA journal_mode = DELETE")
-        if _schema_of(unfinished) != found_schema:
-            _sweep(path)
-            return None
-        _sync(unfinished)
-        os.replace(unfinished, copy)
-    except BaseException:
-        _sweep(path)
-        raise
-    if os.name == "posix":
-        _sync(path.parent)
-    for old in found(path)[KEPT:]:
-        with contextlib.suppress(OSError):
-            old.unlink()
+    return copy if _copy(connection, path, copy, found_schema) else None
+
+
+def keep(connection: sqlite3.Connection, path: Path) -> Path:
+    """Copy the history before cells that cannot be read are replaced: ``history.db.unread-1``, ``-2`` and so on.
+
+    Raises sqlite3.Error, OSError.
+    """
+    number = 1 + max((_number(copy) for copy in found(path, UNREAD)), default=0)
+    copy = path.with_name(f"{path.name}.{UNREAD}-{number}")
+    _copy(connection, path, copy, None)
     return copy
 
 
-def found(path: Path) -> list[Path]:
-    """The copies of the history at ``path``, that of the latest upgrade first."""
-    copies = {}
+def found(path: Path, why: str = BEFORE) -> list[Path]:
+    """The copies of the history at ``path``, the latest first: those of upgrades, or those of UNREAD cells."""
     with contextlib.suppress(OSError):
-        for file in path.parent.iterdir():
-            match = re.fullmatch(re.escape(path.name) + r"\.before-(\d+)", file.name)
-            if match:
-                copies[int(match[1])] = file
-    return [copies[number] for number in sorted(copies, reverse=True)]
+        name = re.compile(re.escape(f"{path.name}.{why}") + r"-\d+")
+        return sorted((file for file in path.parent.iterdir() if name.fullmatch(file.name)), key=_number, reverse=True)
+    return []
 
 
 def readable(path: Path, version: int) -> Path | None:
@@ -69,7 +59,7 @@ def readable(path: Path, version: int) -> Path | None:
 def forget(path: Path, chats: Iterable[str]) -> None:
     """Remove chats from the copies too: what a person deletes is not to lie about elsewhere."""
     ids = [(chat,) for chat in chats]
-    for copy in found(path) if ids else []:
+    for copy in [*found(path), *found(path, UNREAD)] if ids else []:
         try:
             with contextlib.closing(sqlite3.connect(copy, isolation_level=None)) as connection:
                 connection.execute("PRAGMA foreign_keys = ON")
@@ -77,6 +67,37 @@ def forget(path: Path, chats: Iterable[str]) -> None:
                 connection.executemany("DELETE FROM chats WHERE id = ?", ids)
         except sqlite3.Error as error:
             log.warning("deleted chats could not be removed from %s: %s", copy, error)
+
+
+def _copy(connection: sqlite3.Connection, path: Path, copy: Path, schema: int | None) -> bool:
+    """False where the schema is not ``schema`` any more."""
+    unfinished = copy.with_name(copy.name + UNFINISHED)
+    _sweep(path)
+    try:
+        os.close(os.open(unfinished, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with contextlib.closing(sqlite3.connect(unfinished, isolation_level=None)) as out:
+            connection.backup(out)
+            # The pages say that there is a write-ahead log; the copy needs none, and is then opened without any.
+            out.execute("PRAGMA journal_mode = DELETE")
+        if schema is not None and _schema_of(unfinished) != schema:
+            _sweep(path)
+            return False
+        _sync(unfinished)
+        os.replace(unfinished, copy)
+    except BaseException:
+        _sweep(path)
+        raise
+    if os.name == "posix":
+        _sync(path.parent)
+    why = copy.suffix[1:].split("-")[0]
+    for old in found(path, why)[KEPT[why] :]:
+        with contextlib.suppress(OSError):
+            old.unlink()
+    return True
+
+
+def _number(copy: Path) -> int:
+    return int(copy.name.rsplit("-", 1)[1])
 
 
 def _schema_of(file: Path) -> int:
@@ -92,8 +113,8 @@ def _schema_of(file: Path) -> int:
 
 
 def _sweep(path: Path) -> None:
-    """Delete what an upgrade that ended early left behind, SQLite's own files beside it too."""
-    for file in path.parent.glob(f"{path.name}.before-*{UNFINISHED}*"):
+    """Delete what an upgrade that ended early left behind, SQLite's own files next to it too."""
+    for file in path.parent.glob(f"{path.name}.*-*{UNFINISHED}*"):
         with contextlib.suppress(OSError):
             file.unlink()
 

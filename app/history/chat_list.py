@@ -3,40 +3,53 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from PySide6.QtCore import QAbstractListModel, QModelIndex, QObject, QPersistentModelIndex, QRect, QSize, Qt, Signal
-from PySide6.QtGui import QPainter
+from PySide6.QtCore import (
+    QAbstractListModel,
+    QModelIndex,
+    QObject,
+    QPersistentModelIndex,
+    QRect,
+    QRectF,
+    QSize,
+    Qt,
+    Signal,
+)
+from PySide6.QtGui import QPainter, QPen
 from PySide6.QtWidgets import QLineEdit, QStyle, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
-from app.history.records import Chat, Found
+from app.history.records import Chat, SearchHit
 from app.theme.theme import CAPTION_PX, SECTION_PX, Theme
 
 Index = QModelIndex | QPersistentModelIndex
+RUNNING, UNREAD = "an answer is being written", "answered, not read yet"
+DOT_PX = 7
 ROW_PX = 33
 EXCERPT_PX = 48
 HEADING_PX = 32
 INSET_PX = 10
 
 
-class Row(NamedTuple):
-    """A heading (``chat`` None) or a chat, with the place a search found in it."""
+class ChatListRow(NamedTuple):
+    """A heading (``chat`` None) or a chat, with the place a search found in it, and in which message."""
 
     text: str
     chat: Chat | None = None
     excerpt: str = ""
+    message: str = ""
 
 
-def grouped(chats: Sequence[Chat], today: datetime.date) -> list[Row]:
+def grouped(chats: Sequence[Chat], today: datetime.date) -> list[ChatListRow]:
     """``chats`` newest first, under headings by the day of their last use."""
-    rows: list[Row] = []
+    rows: list[ChatListRow] = []
     for chat in chats:
         age = (today - datetime.date.fromtimestamp(chat.updated)).days
         heading = "Today" if age <= 0 else "Yesterday" if age == 1 else "Earlier"
         if not any(row.chat is None and row.text == heading for row in rows):
-            rows.append(Row(heading))
-        rows.append(Row(chat.title, chat))
+            rows.append(ChatListRow(heading))
+        rows.append(ChatListRow(chat.title, chat))
     return rows
 
 
@@ -48,16 +61,35 @@ class ChatListModel(QAbstractListModel):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._rows: list[Row] = []
+        self._rows: list[ChatListRow] = []
+        self.open = ""
+        """The id of the chat on screen."""
+        self._marks: dict[str, str] = {}
+
+    def set_marks(self, running: Iterable[str], unread: Iterable[str]) -> None:
+        """The chats that are being answered, and those whose answer nobody has seen."""
+        self._marks = dict.fromkeys(unread, UNREAD) | dict.fromkeys(running, RUNNING)
+        if self._rows:
+            self.dataChanged.emit(self.index(0), self.index(len(self._rows) - 1))
+
+    def mark(self, index: Index) -> str:
+        """What goes on in the chat of that row: RUNNING, UNREAD or ""."""
+        chat = self.row(index).chat
+        return self._marks.get(chat.id, "") if chat is not None else ""
 
     def show_chats(self, chats: Sequence[Chat]) -> None:
         self._replace(grouped(chats, datetime.date.today()))
 
-    def show_found(self, found: Sequence[Found]) -> None:
+    def show_found(self, found: Sequence[SearchHit]) -> None:
         heading = "Found" if found else "Nothing found"
-        self._replace([Row(heading), *(Row(item.chat.title, item.chat, item.excerpt) for item in found)])
+        self._replace(
+            [
+                ChatListRow(heading),
+                *(ChatListRow(item.chat.title, item.chat, item.excerpt, item.message) for item in found),
+            ]
+        )
 
-    def row(self, index: Index) -> Row:
+    def row(self, index: Index) -> ChatListRow:
         return self._rows[index.row()]
 
     def index_of(self, chat_id: str) -> QModelIndex:
@@ -74,8 +106,8 @@ class ChatListModel(QAbstractListModel):
         row = self._rows[index.row()]
         if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.EditRole):
             return row.text
-        if role == Qt.ItemDataRole.ToolTipRole and row.chat is not None:
-            return row.text
+        if role in (Qt.ItemDataRole.ToolTipRole, Qt.ItemDataRole.AccessibleTextRole) and row.chat is not None:
+            return ": ".join(part for part in (row.text, self.mark(index)) if part)
         return None
 
     def setData(self, index: Index, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
@@ -92,7 +124,7 @@ class ChatListModel(QAbstractListModel):
             return Qt.ItemFlag.NoItemFlags
         return Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable | Qt.ItemFlag.ItemIsEditable
 
-    def _replace(self, rows: list[Row]) -> None:
+    def _replace(self, rows: list[ChatListRow]) -> None:
         if rows != self._rows:
             self.beginResetModel()
             self._rows = rows
@@ -100,7 +132,7 @@ class ChatListModel(QAbstractListModel):
 
 
 class ChatDelegate(QStyledItemDelegate):
-    """Paints a row as LOOK.md has it: the chosen chat raised, headings small and muted."""
+    """Paints a row: the chosen chat raised, headings small and muted."""
 
     def __init__(self, theme: Theme, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -123,7 +155,10 @@ class ChatDelegate(QStyledItemDelegate):
         if row.chat is None:
             self._heading(painter, inner, row.text)
         else:
-            self._ground(painter, option)
+            self._ground(painter, option, row.chat.id == model.open)
+            if mark := model.mark(index):
+                self._dot(painter, inner, mark)
+                inner.setRight(inner.right() - 2 * DOT_PX)
             self._chat(painter, inner, row)
         painter.restore()
 
@@ -145,8 +180,16 @@ class ChatDelegate(QStyledItemDelegate):
             rect.adjusted(0, 0, 0, -6), Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignBottom, text.upper()
         )
 
-    def _ground(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
-        selected = bool(option.state & QStyle.StateFlag.State_Selected)
+    def _dot(self, painter: QPainter, rect: QRect, mark: str) -> None:
+        """A ring while an answer is written, a disc once it can be read."""
+        place = QRectF(rect.right() - DOT_PX, rect.center().y() - DOT_PX / 2 + 0.5, DOT_PX, DOT_PX)
+        colour = self._theme.color("accent" if mark == RUNNING else "good")
+        painter.setPen(QPen(colour, 1.5) if mark == RUNNING else Qt.PenStyle.NoPen)
+        painter.setBrush(Qt.BrushStyle.NoBrush if mark == RUNNING else colour)
+        painter.drawEllipse(place)
+
+    def _ground(self, painter: QPainter, option: QStyleOptionViewItem, selected: bool) -> None:
+        """Raised is the chat on screen, whichever row the keyboard or a menu is at."""
         if selected or option.state & QStyle.StateFlag.State_MouseOver:
             painter.setPen(Qt.PenStyle.NoPen)
             painter.setBrush(self._theme.color("raised", 1.0 if selected else 0.5))
@@ -156,7 +199,7 @@ class ChatDelegate(QStyledItemDelegate):
             painter.setBrush(Qt.BrushStyle.NoBrush)
             painter.drawRoundedRect(option.rect.adjusted(0, 0, -1, -1), 6, 6)
 
-    def _chat(self, painter: QPainter, rect: QRect, row: Row) -> None:
+    def _chat(self, painter: QPainter, rect: QRect, row: ChatListRow) -> None:
         lines = [(row.text, self._theme.ui_font(), "text")]
         if row.excerpt:
             lines.append((row.excerpt, self._theme.ui_font(CAPTION_PX), "mute"))

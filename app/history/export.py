@@ -35,7 +35,7 @@ def file_name(chat: Chat) -> str:
 
 
 def _quoted(text: str) -> str:
-    """As a block quote: a code fence that the thinking left open ends with it."""
+    """The text as a block quote, with which a code fence that the thinking left open ends."""
     return "\n".join(f"> {line}".rstrip() for line in text.rstrip().split("\n"))
 
 

@@ -17,7 +17,7 @@ Tint = Literal["", "accepted", "corrected"]
 class Span(NamedTuple):
     """A run of ``chars`` characters whose tokens came from the same place; "" is plain decoding.
 
-    ``by`` is the proposer of accepted guesses, "" where that is not known.
+    ``by`` is the proposer of accepted draft tokens, "" where that is not known.
     """
 
     tint: Tint
@@ -25,7 +25,7 @@ class Span(NamedTuple):
     by: str = ""
 
 
-class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
+class OmittedContext(msgspec.Struct, frozen=True, omit_defaults=True):
     """What of the conversation the model did not see when it gave an answer.
 
     "drop_middle": the messages [first, last) of the branch, counted from 0 without the system prompt, ``tokens`` in
@@ -40,6 +40,14 @@ class Cut(msgspec.Struct, frozen=True, omit_defaults=True):
     window: int = 0
 
 
+class Repeat(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What came of running an answer again exactly: ``of`` is its id, ``verdict`` a few words."""
+
+    of: str
+    same: bool
+    verdict: str
+
+
 class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """How an answer was asked for and how it went. Timings are absent while it streams or if it was interrupted."""
 
@@ -49,7 +57,7 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """As asked."""
     overflow: Overflow = "stop"
     """As asked."""
-    cut: Cut | None = None
+    cut: OmittedContext | None = None
     diverged: int | None = None
     """The first token at which the prompt left the conversation that it went on from; None where it did not."""
     divergence: str = ""
@@ -61,6 +69,8 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     detail: str = ""
     usage: Usage | None = None
     timings: Timings | None = None
+    repeat: Repeat | None = None
+    """The verdict on an answer that was run again exactly, once it has ended."""
 
 
 class Chat(NamedTuple):
@@ -93,11 +103,23 @@ class Message(NamedTuple):
     """What an answer thought before its content."""
 
 
-class Found(NamedTuple):
+class Draft(NamedTuple):
+    """What was typed and not sent."""
+
+    text: str = ""
+    edited: str = ""
+    """The id of the message that it would take the place of, "" for none."""
+    before: str = ""
+    """What was typed before that edit began, and comes back after it."""
+
+
+class SearchHit(NamedTuple):
     """A chat that a search found; ``excerpt`` is the place in its text, "" when only the title matched."""
 
     chat: Chat
     excerpt: str
+    message: str = ""
+    """The id of the message with that place."""
 
 
 def thought_for(seconds: float) -> str:

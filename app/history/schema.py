@@ -42,10 +42,21 @@ ALTER TABLE chats ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
 """
 
 _V4 = """
--- Spans name who guessed: [tint, chars, by] beside the older [tint, chars], which versions before this cannot read.
+-- Spans name the drafter: [tint, chars, by] next to the older [tint, chars], all that versions before this read.
 """
 
-MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4)
+_V5 = """
+-- Unsent text, of the chat that is not begun under ''; ``edited`` is the message that it would take the place of, and
+-- ``before`` what was typed before that edit began.
+CREATE TABLE drafts (
+    chat TEXT PRIMARY KEY, text TEXT NOT NULL, edited TEXT NOT NULL DEFAULT '', before TEXT NOT NULL DEFAULT ''
+);
+CREATE TRIGGER drafts_delete AFTER DELETE ON chats BEGIN
+    DELETE FROM drafts WHERE chat = old.id;
+END;
+"""
+
+MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5)
 """``MIGRATIONS[i]`` brings version i to version i + 1. Never edit one that was released: append."""
 VERSION = len(MIGRATIONS)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from PySide6.QtCore import QModelIndex, QPoint, Qt, QTimer, Signal
@@ -24,6 +25,7 @@ from app.history.chat_list import ChatDelegate, ChatListModel
 from app.history.export import file_name, to_markdown
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
+from app.shortcuts import typed
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
 
@@ -33,16 +35,19 @@ REFRESH_MS = 40
 
 
 class ChatListView(QListView):
-    """Delete deletes, F2 renames, Enter opens."""
+    """Delete deletes, F2 renames, Enter opens; letters go to the message."""
 
     delete_asked = Signal()
     open_asked = Signal()
+    typed = Signal(str)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Delete:
             self.delete_asked.emit()
         elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.state() != self.State.EditingState:
             self.open_asked.emit()
+        elif typed(event) and event.text() != " ":  # a space chooses the row
+            self.typed.emit(event.text())
         else:
             super().keyPressEvent(event)
 
@@ -51,7 +56,13 @@ class Sidebar(QWidget):
     """Shows what the history holds; opening a chat is the window's business."""
 
     chat_selected = Signal(str)
+    hit_selected = Signal(str, str, str)
+    """(chat id, message id, words): the place that a search found."""
+    typed = Signal(str)
+    """Text that was typed while the keyboard was on the list."""
     new_chat = Signal()
+    search_changed = Signal(str)
+    """The words to find, at each key."""
     deleted = Signal(str)
     """A chat was deleted (it may be the one on screen); undo brings it back."""
 
@@ -87,6 +98,7 @@ class Sidebar(QWidget):
         self._search_timer = self._timer("sidebar-search", SEARCH_MS, self.refresh)
         self._undo_timer = self._timer("sidebar-undo", UNDO_MS, lambda: self._undo_bar.setVisible(False))
         self.search.textChanged.connect(self._search_timer.start)
+        self.search.textChanged.connect(self.search_changed)
         self.model.renamed.connect(history.set_title)
         history.changed.connect(self._on_changed)
         theme.changed.connect(self.list.viewport().update)
@@ -110,13 +122,18 @@ class Sidebar(QWidget):
 
     def select(self, chat_id: str) -> None:
         """Mark the chat that is on screen; "" marks none."""
-        self._current = chat_id
+        self._current = self.model.open = chat_id
+        self.list.viewport().update()
         index = self.model.index_of(chat_id)
         if index.isValid():
             self.list.setCurrentIndex(index)
         else:
             self.list.clearSelection()
             self.list.setCurrentIndex(QModelIndex())
+
+    def show_marks(self, running: Iterable[str], unread: Iterable[str]) -> None:
+        """The chats that are being answered, and those whose answer nobody has seen."""
+        self.model.set_marks(running, unread)
 
     def focus_search(self) -> None:
         self.search.setFocus()
@@ -171,6 +188,7 @@ class Sidebar(QWidget):
         view.setEditTriggers(QAbstractItemView.EditTrigger.EditKeyPressed)
         view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         view.customContextMenuRequested.connect(self._menu)
+        view.typed.connect(self.typed)
         view.clicked.connect(self._open)
         view.open_asked.connect(lambda: self._open(view.currentIndex()))
         view.delete_asked.connect(lambda: self.delete(self._id(view.currentIndex())))
@@ -209,8 +227,12 @@ class Sidebar(QWidget):
 
     def _open(self, index: QModelIndex) -> None:
         chat_id = self._id(index)
-        if chat_id:
-            self._current = chat_id
+        if not chat_id:
+            return
+        self._current = chat_id
+        if message := self.model.row(index).message:
+            self.hit_selected.emit(chat_id, message, self.search.text().strip())
+        else:
             self.chat_selected.emit(chat_id)
 
     def _menu(self, at: QPoint) -> None:

@@ -10,13 +10,13 @@ import sqlite3
 import threading
 import time
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 from PySide6.QtCore import QObject, Signal
 
-from app.history import backups
-from app.history.records import AnswerStats, Chat, Found, Message, Span
+from app.history import backups, cells
+from app.history.cells import Bad
+from app.history.records import Chat, Draft, Message, SearchHit
 from app.history.schema import HistoryUnusableError
 from app.history.upgrade import refuse_later, upgrade
 from engine.protocol import Overflow, Sampling, Thinking
@@ -25,14 +25,25 @@ log = logging.getLogger(__name__)
 
 Job = tuple[str, tuple, str]
 """SQL, its values, and the chat to announce (or "")."""
-_CHAT = "id, title, created, updated, system_prompt, sampling, leaf, thinking, overflow"
-_MESSAGE = "id, chat, parent, role, content, state, stats, spans, created, thinking"
+_CHAT, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.MESSAGE)
+_KNOWN_AS = {
+    "sampling": "the sampling settings",
+    "stats": "the statistics of an answer",
+    "spans": "the highlights of drafted tokens",
+    "content": "the text of a message",
+    "title": "the title",
+    "system_prompt": "the system prompt",
+    "thinking": "the thinking",
+    "created": "a date",
+    "updated": "the date of the last use",
+}
+"""What a person knows a column as."""
 
 
 class HistoryStore(QObject):
     """The history file at ``path`` (":memory:" is not supported: two connections share it).
 
-    A damaged file is set aside beside itself and a new one begun; :attr:`notice` then holds the sentence for people.
+    A damaged file is renamed and a new one begun; :attr:`notice` then holds the sentence for people.
     Answers that were streaming when the program last ended are marked interrupted, deleted chats are removed for good.
     A file of an earlier version is copied and brought up to date (app/history/upgrade.py).
     Raises HistoryUnusableError (a later version wrote it, or it or its folder cannot be written).
@@ -42,7 +53,10 @@ class HistoryStore(QObject):
     changed = Signal(str)
     """The id of a chat whose row (title, order, existence) changed."""
     failed = Signal(str)
-    """A write failed; a sentence for people."""
+    """A write failed, or a part could not be read; a sentence for people."""
+
+    recovered = Signal()
+    """Writes succeed again after one failed."""
 
     def __init__(self, path: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -52,6 +66,10 @@ class HistoryStore(QObject):
         """The ids of chats that were removed for good when this file was opened."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self._reader = self._open_or_set_aside()
+        self._unread: set[Bad] = set()
+        """Cells that were said to be unreadable."""
+        self._copy: Path | None = None
+        """The copy of the file from before any of them was replaced in this run."""
         self._jobs: queue.Queue[Job | None] = queue.Queue()
         self._closed = False
         self._thread = threading.Thread(target=self._write_loop, name="kvasir-history", daemon=True)
@@ -66,36 +84,55 @@ class HistoryStore(QObject):
     def chats(self) -> list[Chat]:
         """All chats that are not deleted, the last used first."""
         rows = self._read(f"SELECT {_CHAT} FROM chats WHERE NOT deleted ORDER BY updated DESC")
-        return [_chat(row) for row in rows]
+        bad: list[Bad] = []
+        chats = [cells.chat(row, bad) for row in rows]
+        self._mend(bad, {chat.id: chat.title for chat in chats})
+        return chats
 
     def chat(self, chat_id: str) -> Chat | None:
         rows = self._read(f"SELECT {_CHAT} FROM chats WHERE id = ? AND NOT deleted", chat_id)
-        return _chat(rows[0]) if rows else None
+        bad: list[Bad] = []
+        chat = cells.chat(rows[0], bad) if rows else None
+        self._mend(bad, {chat_id: chat.title if chat is not None else ""})
+        return chat
 
     def messages(self, chat_id: str) -> list[Message]:
         """Every message of the chat, all branches, oldest first."""
         rows = self._read(f"SELECT {_MESSAGE} FROM messages WHERE chat = ? ORDER BY created, number", chat_id)
-        return [_message(row) for row in rows]
+        bad: list[Bad] = []
+        messages = [cells.message(row, bad) for row in rows]
+        if bad:
+            chat = self.chat(chat_id)
+            self._mend(bad, dict.fromkeys((one.row for one in bad), chat.title if chat is not None else ""))
+        return messages
 
-    def search(self, text: str, limit: int = 50) -> list[Found]:
+    def search(self, text: str, limit: int = 50) -> list[SearchHit]:
         """Chats whose title contains ``text`` or whose messages contain words beginning with each of its words."""
         words = [word for word in text.split() if any(c.isalnum() for c in word)]
         if not words:
-            return [Found(chat, "") for chat in self.chats()]
+            return [SearchHit(chat, "") for chat in self.chats()]
         query = " ".join('"' + word.replace('"', '""') + '"*' for word in words)
         columns = ", ".join(f"c.{name}" for name in _CHAT.split(", "))
         rows = self._read(
-            f"SELECT {columns}, snippet(words, 0, '', '', '…', 10) FROM words "
+            f"SELECT {columns}, m.id, snippet(words, 0, '', '', '…', 10) FROM words "
             "JOIN messages m ON m.number = words.rowid JOIN chats c ON c.id = m.chat "
             "WHERE words MATCH ? AND NOT c.deleted ORDER BY rank LIMIT ?",
             query,
             4 * limit,
         )
         titled = [chat for chat in self.chats() if text.strip().casefold() in chat.title.casefold()]
-        found = {chat.id: Found(chat, "") for chat in titled}
+        found = {chat.id: SearchHit(chat, "") for chat in titled}
         for row in rows:
-            found.setdefault(row[0], Found(_chat(row[:-1]), " ".join(row[-1].split())))
+            *chat, message, excerpt = row
+            found.setdefault(
+                row[0], SearchHit(cells.chat(tuple(chat), []), " ".join(cells.plain(excerpt).split()), message)
+            )
         return list(found.values())[:limit]
+
+    def draft(self, chat_id: str) -> Draft:
+        """``chat_id`` "" is the chat that is not begun."""
+        rows = self._read(f"SELECT {', '.join(Draft._fields)} FROM drafts WHERE chat = ?", chat_id)
+        return Draft(*map(cells.plain, rows[0])) if rows else Draft()
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -143,6 +180,14 @@ class HistoryStore(QObject):
 
     def set_overflow(self, chat_id: str, overflow: Overflow) -> None:
         self._write("UPDATE chats SET overflow = ? WHERE id = ?", (overflow, chat_id))
+
+    def set_draft(self, chat_id: str, draft: Draft) -> None:
+        """``chat_id`` "" is the chat that is not begun; one without text is forgotten."""
+        if draft.text or draft.before:
+            columns = ", ".join(Draft._fields)
+            self._write(f"INSERT OR REPLACE INTO drafts (chat, {columns}) VALUES (?,?,?,?)", (chat_id, *draft))
+        else:
+            self._write("DELETE FROM drafts WHERE chat = ?", (chat_id,))
 
     def delete(self, chat_id: str) -> None:
         """Hide the chat; it is removed for good at the next start."""
@@ -200,6 +245,7 @@ class HistoryStore(QObject):
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self._path, isolation_level=None, check_same_thread=False, timeout=10.0)
         try:
+            connection.text_factory = cells.text
             refuse_later(connection, self._path)  # before anything is written
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = NORMAL")
@@ -215,6 +261,28 @@ class HistoryStore(QObject):
         self.flush()
         return self._reader.execute(sql, values).fetchall()
 
+    def _mend(self, bad: list[Bad], titles: dict[str, str]) -> None:
+        """Say which cells could not be read, keep a copy of the file with them, and put what is shown in their place.
+
+        ``titles``: of the chat of each row.
+        """
+        bad = [one for one in bad if one not in self._unread]
+        if not bad or self._closed:
+            return
+        self._unread.update(bad)
+        what = "; ".join(sorted({f"{_KNOWN_AS.get(one.column, one.column)} of “{titles[one.row]}”" for one in bad}))
+        sentence = f"A part of the history could not be read and is at its default: {what}."
+        try:
+            self._copy = self._copy or backups.keep(self._reader, self._path)
+        except (sqlite3.Error, OSError) as error:
+            log.exception("no copy of the history with its unreadable cells could be made")
+            self.failed.emit(f"{sentence} The file was left as it is, as no copy could be made of it ({error}).")
+            return
+        log.error("replaced in the history, of which %s is a copy: %s", self._copy, bad)
+        for one in bad:
+            self._write(f"UPDATE {one.table} SET {one.column} = ? WHERE id = ?", (one.value, one.row))
+        self.failed.emit(f"{sentence} The history as it was is kept as {self._copy}.")
+
     def _write(self, sql: str, values: tuple, chat_id: str = "") -> None:
         if self._closed:
             log.warning("a write came after the history was closed")
@@ -222,15 +290,19 @@ class HistoryStore(QObject):
         self._jobs.put((sql, values, chat_id))
 
     def _write_loop(self) -> None:
-        connection = self._connect()
+        connection, failed = self._connect(), False
         while (job := self._jobs.get()) is not None:
             sql, values, chat_id = job
             try:
                 connection.execute(sql, values)
+                if failed:
+                    failed = False
+                    self.recovered.emit()
                 if chat_id:
                     self.changed.emit(chat_id)
-            except sqlite3.Error as error:
+            except (sqlite3.Error, UnicodeError) as error:
                 log.exception("the history could not be written")
+                failed = True
                 self.failed.emit(f"The history could not be saved ({error}). Check the free space on the disk.")
             finally:
                 self._jobs.task_done()
@@ -239,7 +311,7 @@ class HistoryStore(QObject):
 
 
 def _keep_private(path: Path) -> None:
-    """Chats are for nobody else's eyes, wherever the file lies. Files that SQLite makes beside it take its mode.
+    """No other user may read the chats, wherever the file lies. Files that SQLite makes next to it take its mode.
 
     A file that is there is not opened for this: closing it would end the locks of a connection of this process.
     """
@@ -249,15 +321,3 @@ def _keep_private(path: Path) -> None:
         for file in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
             if os.name == "posix" and file.is_file() and file.stat().st_mode & 0o077:
                 file.chmod(0o600)  # an earlier version's
-
-
-def _chat(row: tuple) -> Chat:
-    sampling, thinking = msgspec.json.decode(row[5], type=Sampling), msgspec.json.decode(row[7], type=Thinking)
-    overflow = row[8] if row[8] in get_args(Overflow) else "stop"  # a later version may know more
-    return Chat._make((*row[:5], sampling, row[6], thinking, overflow))
-
-
-def _message(row: tuple) -> Message:
-    stats = msgspec.json.decode(row[6], type=AnswerStats)
-    spans = tuple(msgspec.json.decode(row[7], type=list[Span]))
-    return Message._make((*row[:6], stats, spans, *row[8:]))

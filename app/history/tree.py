@@ -22,6 +22,9 @@ class MessageTree:
     def __len__(self) -> int:
         return len(self._messages)
 
+    def __contains__(self, message_id: object) -> bool:
+        return message_id in self._messages
+
     def get(self, message_id: str) -> Message:
         """Raises KeyError for an id that is not in the tree."""
         return self._messages[message_id]
@@ -33,20 +36,20 @@ class MessageTree:
         self._messages[message.id] = message
 
     def remove(self, message_id: str) -> None:
-        """Remove a message without children; the leaf moves to its parent if it was the leaf."""
+        """Remove a message without children; if it was the leaf, the branch goes on with another version of it."""
         assert not self._children.get(message_id), "a message with answers cannot be removed"
         message = self._messages.pop(message_id)
         self._children[message.parent].remove(message_id)
         if self.leaf == message_id:
-            self.leaf = message.parent
+            self.leaf = self.newest_leaf(message.parent)
 
     def path(self, leaf: str | None = None) -> list[Message]:
         """From the first message down to ``leaf`` (the shown one by default)."""
-        at, path = self.leaf if leaf is None else leaf, []
-        while at in self._messages:
-            path.append(self._messages[at])
+        at, path = self.leaf if leaf is None else leaf, {}
+        while at in self._messages and at not in path:  # a damaged file may name a message its own ancestor
+            path[at] = self._messages[at]
             at = self._messages[at].parent
-        return path[::-1]
+        return list(path.values())[::-1]
 
     def siblings(self, message_id: str) -> list[str]:
         """All versions of a message, itself included, oldest first."""
@@ -54,6 +57,8 @@ class MessageTree:
 
     def newest_leaf(self, message_id: str) -> str:
         """The end of the branch through ``message_id`` that takes the newest child at each fork."""
-        while self._children.get(message_id):
-            message_id = self._children[message_id][-1]
+        seen = {message_id}
+        while (children := self._children.get(message_id)) and children[-1] not in seen:
+            message_id = children[-1]
+            seen.add(message_id)
         return message_id

@@ -159,7 +159,7 @@ def default_command() -> list[str]:
 
 
 def engine_command() -> list[str]:
-    """The engine's command line: a program beside the window's when packaged, else a module of the same Python."""
+    """The engine's command line: a program next to the window's when packaged, else a module of the same Python."""
     if getattr(sys, "frozen", False):
         suffix = ".exe" if sys.platform == "win32" else ""
         return [str(Path(sys.executable).resolve().with_name("kvasir-engine" + suffix))]

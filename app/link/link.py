@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from PySide6.QtCore import QObject, Qt, Signal, SignalInstance
 
 from app.link.child import default_command
+from app.link.switches import Switches, Withheld
 from app.link.worker import RESTARTS, STARTS, Event, LinkState, StateChange, Worker
 from engine import protocol
 
@@ -18,6 +19,8 @@ TOO_LARGE = (
     f"The conversation is larger than the {protocol.MAX_FRAME >> 20} MiB that the engine takes. "
     "Shorten the message, or begin a new chat."
 )
+RETRIES = 1
+"""How often a model is loaded once more when the engine stopped while it was being loaded again."""
 DRAIN_S = 0.006
 """How long one drain of the inbox may hold the event loop before it lets the window paint."""
 
@@ -48,6 +51,13 @@ class EngineLink(QObject):
     context_cut = Signal(object)
     cost = Signal(object)
     failed = Signal(object)
+    load_asked = Signal(object)
+    """A Load that is on its way, or waits for the engine."""
+    withheld = Signal(object)
+    """The Withheld wishes, once there is a model and the engine was told what can be set; an empty list for none.
+
+    What is asked from now on is answered with the values that the person chose.
+    """
     state_changed = Signal(object, str)
     _wake = Signal()
 
@@ -64,8 +74,12 @@ class EngineLink(QObject):
         self._card: protocol.ModelCard | None = None
         self._asked: protocol.Load | None = None
         self._last_load: protocol.Load | None = None
-        self._values: dict[str, protocol.Value] = {}
+        self._switches = Switches()
         self._restoring = False
+        self._failures = 0
+        """Deaths in a row while a model was loaded again."""
+        self._reapply = False
+        """Whether the next catalogue is that of a model that was just loaded."""
         self._signals: dict[type, SignalInstance] = {
             protocol.Welcome: self.welcomed,
             protocol.Options: self.options,
@@ -104,6 +118,20 @@ class EngineLink(QObject):
     @property
     def welcome(self) -> protocol.Welcome | None:
         return self._welcome
+
+    @property
+    def wanted(self) -> dict[str, protocol.Value]:
+        """The values that the person chose, whether they can be in force now or not, without defaults."""
+        return dict(self._switches.wanted)
+
+    @property
+    def held_back(self) -> list[Withheld]:
+        """The values that the person chose and that cannot be in force now."""
+        return self._switches.withheld(self._catalogue)
+
+    def want(self, values: Mapping[str, object]) -> None:
+        """Before the start: values chosen in an earlier run, to be set as soon as they can be."""
+        self._switches.want(values)
 
     @property
     def knows_model(self) -> bool:
@@ -146,10 +174,15 @@ class EngineLink(QObject):
         """Without a connection a Load or Set is kept for the next one; anything else comes back through ``failed``."""
         if isinstance(message, protocol.Load):
             self._asked = message
+            self._switches.try_again()
+            self.load_asked.emit(message)
         elif isinstance(message, protocol.Unload):
             self._asked = self._last_load = None
         elif isinstance(message, protocol.Set):
-            self._values[message.key] = message.value
+            self._switches.choose(message.key, message.value, self._catalogue)
+        self._transmit(message)
+
+    def _transmit(self, message: protocol.Message) -> None:
         connected = self._worker is not None and self._state is LinkState.CONNECTED
         if connected and self._worker is not None:
             frame = protocol.encode(message)
@@ -191,9 +224,11 @@ class EngineLink(QObject):
         signal = self._signals.get(type(event))
         if signal is not None:
             signal.emit(event)
-        if isinstance(event, protocol.Loaded) and self._restoring:
-            self._restoring = False
-            self._resend_values()
+        if isinstance(event, protocol.Loaded):
+            self._restoring, self._reapply, self._failures = False, True, 0
+        elif isinstance(event, protocol.Options) and self._reapply:  # what the model that was loaded allows
+            self._reapply = False
+            self._settle_values()
 
     def _change_state(self, change: StateChange) -> None:
         self._state = change.state
@@ -201,11 +236,14 @@ class EngineLink(QObject):
             self._card = None
             died = change.state is not LinkState.STARTING
             restoring, self._restoring = self._restoring, False
-            if restoring and died:  # while loading the same model again: do not try that for ever
+            self._failures += restoring and died
+            if self._failures > RETRIES:  # while loading the same model again: do not try that for ever
+                self._failures = 0
                 self._asked = self._last_load = None
-                self._values.clear()
+                self._switches.hold_back("the engine stopped while it was being set up with this")
         self.state_changed.emit(change.state, change.sentence)
         if change.state is LinkState.CONNECTED:
+            self._switches.try_again()
             self._restore()
 
     def _note(self, message: protocol.Message) -> None:
@@ -214,35 +252,36 @@ class EngineLink(QObject):
             self._welcome, self._card, self._catalogue = message, message.loaded, message.catalogue
         elif isinstance(message, protocol.Options):
             self._catalogue = message.catalogue
-            if not self._restoring:
-                self._keep_values()
+            self._switches.confirm(message.catalogue)
         elif isinstance(message, protocol.Loaded):
             self._card = message.card
             self._last_load = self._asked or protocol.Load(model=message.card.path)
         elif isinstance(message, protocol.Unloaded):
             self._card = None
-        elif isinstance(message, protocol.Error) and not message.id and self._card is None:
-            self._asked = self._last_load  # a load that was refused is not tried again after a restart
-        elif isinstance(message, protocol.Error) and not message.id and not self._restoring:
-            self._keep_values()  # a value that was refused is not set again either
-
-    def _keep_values(self) -> None:
-        """What a restarted engine is to be given: what this one confirmed, where it differs from the defaults."""
-        self._values = {spec.key: spec.value for spec in self._catalogue if spec.value != spec.default}
+        elif isinstance(message, protocol.Error) and not message.id:
+            self._switches.refuse()  # a value that was refused is not set again
+            if self._card is None and message.code != "bad_option":
+                self._asked = self._last_load  # nor is a load tried again after a restart
 
     def _restore(self) -> None:
         """Give a fresh engine the model and the values that the last one had, or that were asked for meanwhile."""
         load = self._asked or self._last_load
-        if load is None or self._card is not None:
+        if self._card is not None:
+            self._settle_values()
+            return
+        if load is None:
             self._resend_values()
             return
         self._restoring = True
         self._resend_values(before_load=True)  # so that weights are read once, and one cache is made
         self.send(load)
 
+    def _settle_values(self) -> None:
+        """There is a model: what it allows is set."""
+        self._resend_values()
+        self.withheld.emit(self.held_back)
+
     def _resend_values(self, before_load: bool = False) -> None:
         """``before_load``: those only that decide what a load makes."""
-        for spec in self._catalogue:
-            wanted = self._values.get(spec.key, spec.value)
-            if wanted != spec.value and (not before_load or spec.applies in ("reload", "cache")):
-                self.send(protocol.Set(key=spec.key, value=wanted))
+        for change in self._switches.missing(self._catalogue, before_load):
+            self._transmit(change)

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Qt, QTimer, Signal
-from PySide6.QtWidgets import QDoubleSpinBox, QHBoxLayout, QLabel, QSlider, QSpinBox, QWidget
+from PySide6.QtWidgets import QDoubleSpinBox, QSpinBox, QWidget
 
 from app.panel.menu_control import MenuControl
+from app.panel.titles import in_two
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, Toggle
 from engine.protocol import OptionSpec, Value
 
 _SETTLE_MS = 250
-_SLIDER_SPAN = 64
-_BOX_PX, _BOX_EDGES_PX = 84, 24
-"""A box for a number, and what of it is no text."""
-_MOST_SEGMENTS = 4
-"""Choices side by side that the panel has room for; more of them are in a menu."""
+_MOST_LETTERS = 4
+"""The most letters of all choices together that the column has room for side by side; more are in a menu."""
 
 
 class BoolControl(Toggle):
@@ -39,7 +37,7 @@ class ChoiceControl(Segments):
 
     changed = Signal(object)
 
-    def __init__(self, spec: OptionSpec, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
         super().__init__(spec.title, spec.choices, spec.choice_titles or spec.choices, spec.key, parent)
         self.chosen.connect(lambda choice: self.changed.emit(choice))
         self.set_spec(spec)
@@ -51,80 +49,51 @@ class ChoiceControl(Segments):
             self.refuse(choice, spec.disabled_reason or spec.disabled_choices.get(choice, ""))
 
 
-class IntControl(QWidget):
-    """A slider with its figure for a short range, a box to type in for a long one."""
+class IntControl(QSpinBox):
+    """A box to type in. What is not yet settled is not sent, nor overwritten by an older value from the engine."""
 
     changed = Signal(object)
 
-    def __init__(self, spec: OptionSpec, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setProperty("kind", "choice")
         self._settle = QTimer(self)
         self._settle.setSingleShot(True)
         self._settle.setInterval(_SETTLE_MS)
         self._settle.timeout.connect(self._emit)
         self._last = int(spec.value)
-        self._zero_means = spec.zero_means
-        self._live = ""
+        self._zero_means = spec.zero_means if spec.minimum == 0 else ""
+        self.setSpecialValueText(self._zero_means)
+        self.setStepType(QSpinBox.StepType.AdaptiveDecimalStepType)
+        self.setGroupSeparatorShown(True)
+        self.setAlignment(Qt.AlignmentFlag.AlignRight)
+        self.setKeyboardTracking(False)
         low = int(spec.minimum if spec.minimum is not None else 0)
-        high = int(spec.maximum if spec.maximum is not None else 2**31 - 1)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(0, 0, 0, 0)
-        row.setSpacing(8)
-        self._figure: QLabel | None = None
-        self._input: QSlider | QSpinBox
-        if high - low <= _SLIDER_SPAN:
-            self._figure = QLabel()
-            self._figure.setProperty("role", "caption")
-            self._input = QSlider(Qt.Orientation.Horizontal)
-            self._input.setFixedWidth(112)
-            self._input.setPageStep(max(1, (high - low) // 8))
-            row.addWidget(self._figure)
-        else:
-            self._input = QSpinBox()
-            self._input.setStepType(QSpinBox.StepType.AdaptiveDecimalStepType)
-            self._input.setGroupSeparatorShown(True)
-            self._input.setAlignment(Qt.AlignmentFlag.AlignRight)
-            word = self._input.fontMetrics().horizontalAdvance(spec.zero_means) if low == 0 else 0
-            self._input.setFixedWidth(max(_BOX_PX, word + _BOX_EDGES_PX))
-            if low == 0 and spec.zero_means:
-                self._input.setSpecialValueText(spec.zero_means)
-        self._input.setRange(low, high)
-        self._input.setObjectName(f"{spec.key}.value")
-        row.addWidget(self._input)
+        self.setRange(low, int(spec.maximum if spec.maximum is not None else 2**31 - 1))
+        self.setObjectName(f"{spec.key}.value")
         self.set_spec(spec)
-        self._input.valueChanged.connect(self._turned)
+        self.valueChanged.connect(lambda _: self._settle.start())
 
     def set_spec(self, spec: OptionSpec) -> None:
-        self._input.setAccessibleName(spec.title)
-        self._input.setEnabled(not spec.disabled_reason)
+        self.setAccessibleName(spec.title)
+        self.setEnabled(not spec.disabled_reason)
         if self._settle.isActive():
-            return  # the person is still moving it: an older value from the engine must not pull it back
+            return  # the person is still moving it
         self._last = int(spec.value)
-        self._input.blockSignals(True)
-        self._input.setValue(self._last)
-        self._input.blockSignals(False)
-        self._show(self._last)
+        self.blockSignals(True)
+        self.setValue(self._last)
+        self.blockSignals(False)
 
     def set_live(self, words: str) -> None:
-        """What "automatic" amounts to at the moment, such as "now 4"; empty when nothing is known."""
-        if words != self._live:
-            self._live = words
-            self._show(self._input.value())
-
-    def _turned(self, value: int) -> None:
-        self._show(value)
-        self._settle.start()
+        """What the automatic value amounts to at the moment, such as "4"; empty when nothing is known."""
+        if self._zero_means:
+            self.setSpecialValueText(f"{self._zero_means} ({words})" if words else self._zero_means)
 
     def _emit(self) -> None:
-        value = self._input.value()
+        value = self.value()
         if value != self._last:
             self._last = value
             self.changed.emit(value)
-
-    def _show(self, value: int) -> None:
-        if self._figure is not None:
-            automatic = ", ".join(part for part in (self._zero_means, self._live) if part)
-            self._figure.setText(automatic if value == 0 and self._zero_means else str(value))
 
 
 class FloatControl(QDoubleSpinBox):
@@ -132,17 +101,19 @@ class FloatControl(QDoubleSpinBox):
 
     changed = Signal(object)
 
-    def __init__(self, spec: OptionSpec, theme: Theme, parent: QWidget | None = None) -> None:
+    def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self.setProperty("kind", "choice")
         self.setRange(
             spec.minimum if spec.minimum is not None else -1e9, spec.maximum if spec.maximum is not None else 1e9
         )
         if spec.minimum == 0 and spec.zero_means:
             self.setSpecialValueText(spec.zero_means)
         self.setDecimals(3)
+        unit = in_two(spec.title)[1]
+        self.setSuffix(f" {unit}" if unit else "")
         self.setAlignment(Qt.AlignmentFlag.AlignRight)
         self.setStepType(QDoubleSpinBox.StepType.AdaptiveDecimalStepType)
-        self.setFixedWidth(84)
         self.setKeyboardTracking(False)
         self.set_spec(spec)
         self.valueChanged.connect(lambda value: self.changed.emit(float(value)))
@@ -168,15 +139,16 @@ def control_for(spec: OptionSpec, theme: Theme) -> Control:
         case "bool":
             return BoolControl(spec, theme)
         case "choice":
-            return ChoiceControl(spec, theme) if len(spec.choices) <= _MOST_SEGMENTS else MenuControl(spec)
+            short = len("".join(spec.choice_titles or spec.choices)) <= _MOST_LETTERS
+            return ChoiceControl(spec) if short else MenuControl(spec)
         case "int":
-            return IntControl(spec, theme)
+            return IntControl(spec)
         case "float":
-            return FloatControl(spec, theme)
+            return FloatControl(spec)
 
 
 def value_title(spec: OptionSpec, value: Value) -> str:
-    """What a person calls ``value`` of this option: "on", "n-gram", "automatic", "512"."""
+    """What a person calls ``value`` of this option: "on", "n-gram", "auto", "512"."""
     if isinstance(value, bool):
         return "on" if value else "off"
     if isinstance(value, str):

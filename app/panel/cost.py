@@ -5,27 +5,41 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QLabel, QPushButton, QVBoxLayout, QWidget
 
-from app.theme.sheet import restyle
-from engine.protocol import Cost, OptionSpec
+from app.theme.sheet import set_role
+from app.theme.widgets import tip
+from engine.protocol import CACHE_GROUP, Cost, OptionSpec
 
 MEASURE = "Measure its cost on this chat"
-_SMALL = 0.005
-"""A rise of the perplexity below this share is shown as good."""
+VERDICT_TOKENS = 500
+"""Predictions below which no verdict is given."""
+_ERRORS = 2.0
+"""Standard errors within which a difference of the log-likelihoods is noise."""
 
 
 def has_cost(spec: OptionSpec) -> bool:
     """Whether the switch approximates keys and values, whose cost MeasureCost tells."""
-    return spec.exactness == "approximate" and spec.group == "Cache"
+    return spec.exactness == "approximate" and spec.group == CACHE_GROUP
 
 
 def describe(cost: Cost) -> str:
-    """What was found, in lines: the setting, both perplexities, and how far the distributions lie apart."""
-    rise = f" ({_signed(100 * (cost.present / cost.exact - 1))} %)" if cost.exact > 0 else ""
+    """A verdict on the setting's quality, or that the text is too short for one; the figures behind it after that."""
+    loss, error = _loss(cost), 100 * _ERRORS * cost.error
+    short = f"; needs {VERDICT_TOKENS} for a verdict" if cost.tokens < VERDICT_TOKENS else ""
+    found = "no measurable loss" if loss <= error else f"perplexity {loss:+.1f} % (± {error:.1f})"
     return (
-        f"{cost.setting}, on {cost.tokens:,} tokens of this chat:\n"
-        f"perplexity {cost.exact:.2f} exact, {cost.present:.2f} as set{rise};\n"
-        f"KL divergence {cost.divergence:.2g} nats a token."
+        f"Quality with {cost.setting}: {found} ({cost.tokens:,} tokens{short}). "
+        f"Details: PPL {cost.exact:.2f} → {cost.present:.2f}, KL {cost.divergence:.2g}"
     )
+
+
+def tone(cost: Cost) -> str:
+    """A loss beyond the noise of a text long enough is a warning; anything else says little."""
+    return "warn" if cost.tokens >= VERDICT_TOKENS and _loss(cost) > 100 * _ERRORS * cost.error else "caption"
+
+
+def _loss(cost: Cost) -> float:
+    """Rise of the perplexity in percent."""
+    return 100 * (cost.present / cost.exact - 1) if cost.exact > 0 else 0.0
 
 
 class CostLine(QWidget):
@@ -75,18 +89,12 @@ class CostLine(QWidget):
         self._outcome.setVisible(cost is not None)
         if cost is not None:
             self._outcome.setText(describe(cost))
-            small = cost.present <= cost.exact * (1 + _SMALL)
-            self._outcome.setProperty("role", "good" if small else "warn")
-            restyle(self._outcome)
+            set_role(self._outcome, tone(cost))
 
     def _refresh(self) -> None:
         reason = "Measuring now." if self._running else self._blocked
         self.setVisible(self._spec.value != self._spec.default and not self._spec.disabled_reason)
         self._button.setEnabled(not reason)
         self._button.setText("Measuring its cost…" if self._running else MEASURE)
-        tip = "Reads this chat's tokens again with exact keys and values, and compares what the model expects next."
-        self._button.setToolTip(reason or tip)
-
-
-def _signed(percent: float) -> str:
-    return f"{percent:+.1f}" if abs(percent) >= 0.05 else "±0.0"
+        about = "Reads this chat's tokens again with exact keys and values, and compares what the model expects next."
+        self._button.setToolTip(tip(reason or about))

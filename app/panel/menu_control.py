@@ -2,26 +2,36 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import Signal
-from PySide6.QtGui import QActionGroup
+import re
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtGui import QActionGroup, QResizeEvent
 from PySide6.QtWidgets import QMenu, QPushButton, QSizePolicy, QWidget
 
+from app.theme.widgets import tip
 from engine.protocol import OptionSpec
+
+_ARROW = " ▾"
+_EDGES_PX = 14
+"""Pixels of the button's width that hold no text."""
 
 
 class MenuControl(QPushButton):
-    """For a "choice" option with more choices than segments have room. One that cannot apply is greyed in the menu,
-    and says why in its tooltip."""
+    """For a "choice" option with more words than segments have room. One that cannot apply is greyed in the menu,
+    and says why in its tooltip. The button shows the present title up to its first bracket or comma, cut where the
+    column ends; its tooltip has all of it."""
 
     changed = Signal(object)
 
     def __init__(self, spec: OptionSpec, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.setObjectName(f"{spec.key}.choices")
-        self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
+        self.setProperty("kind", "choice")
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         menu = QMenu(self)
         menu.setToolTipsVisible(True)
         self._group = QActionGroup(self)
+        self._title = ""
         for choice, title in zip(spec.choices, spec.choice_titles or spec.choices, strict=True):
             action = menu.addAction(title)
             action.setObjectName(f"{spec.key}.{choice}")
@@ -37,9 +47,23 @@ class MenuControl(QPushButton):
             choice = action.data()
             reason = spec.disabled_reason or spec.disabled_choices.get(choice, "")
             action.setEnabled(not reason)
-            action.setToolTip(reason)
+            action.setToolTip(tip(reason))
             action.setChecked(choice == spec.value)
             if choice == spec.value:
-                self.setText(f"{action.text()}  ▾")
+                self._title = action.text()
+                self.setToolTip(tip(spec.disabled_reason or self._title))
                 self.setAccessibleName(f"{spec.title}: {action.text()}")
         self.setEnabled(not spec.disabled_reason)
+        self._fit()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(0, super().minimumSizeHint().height())
+
+    def _fit(self) -> None:
+        short = re.split(r"[,(]", self._title)[0].strip()
+        room = self.width() - _EDGES_PX - self.fontMetrics().horizontalAdvance(_ARROW)
+        self.setText(self.fontMetrics().elidedText(short, Qt.TextElideMode.ElideRight, room) + _ARROW)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QScrollArea, QVBoxLayout, QWidget
 
-from app.panel.row import OptionRow
+from app.panel.arrows import Arrows, Stops
+from app.panel.row import ROW_PX, OptionRow
 from app.theme.theme import Theme
-from app.theme.widgets import Toggle
-from engine.protocol import Compared, CompareProgress, Cost, OptionSpec
+from app.theme.widgets import Toggle, tip
+from engine.protocol import SPECULATION_GROUP, Compared, CompareProgress, Cost, OptionSpec
 
-NO_PROMPT = "Ask something first: measuring replays your last prompt."
+NO_PROMPT = "This chat has no prompt yet. Ask something: measuring replays its last one."
 BUSY = "Another measurement is running."
-_TINT_GROUP = "Speculation"
 
 
 class OptimisationPanel(QWidget):
@@ -35,13 +35,15 @@ class OptimisationPanel(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setObjectName("panel")
         self.setAccessibleName("Optimisations")
+        self._arrows = Arrows(self._stops, self)
         self._tint = Toggle(theme)
         self._tint.setObjectName("panel.tint")
-        self._tint.setAccessibleName("Tint guessed words")
+        self._tint.setAccessibleName("Highlight drafted tokens")
         self._tint.clicked.connect(self.tint_changed)
         self._tint_row = self._make_tint_row()
         self._lay_out()
         theme.changed.connect(self._recolour)
+        self._recolour()
 
     def row(self, key: str) -> OptionRow:
         """Raises KeyError when the catalogue has no such option."""
@@ -52,7 +54,7 @@ class OptimisationPanel(QWidget):
         return row.spec if row else None
 
     def set_catalogue(self, catalogue: list[OptionSpec]) -> None:
-        """Show these options, but for those that mean nothing beside the present values of others.
+        """Show these options, but for those that mean nothing now, for want of others' values or on this machine.
 
         Rows whose option only changed its state keep their widgets, results and focus.
         """
@@ -63,7 +65,7 @@ class OptimisationPanel(QWidget):
         values = {spec.key: spec.value for spec in catalogue}
         for spec in catalogue:
             self._rows[spec.key].set_spec(spec)
-            self._rows[spec.key].setVisible(not spec.of or values.get(spec.of) == spec.of_value)
+            self._rows[spec.key].setVisible(not spec.hidden and (not spec.of or values.get(spec.of) in spec.of_values))
 
     def set_tint(self, on: bool) -> None:
         self._tint.setChecked(on)
@@ -80,10 +82,11 @@ class OptimisationPanel(QWidget):
             self._rows[key].set_progress(progress)
         self._update_blocked()
 
-    def show_result(self, result: Compared) -> None:
+    def show_result(self, result: Compared, asked: str = "") -> None:
+        """``asked``: the prompt that was replayed."""
         self._measuring = ""
         if result.key in self._rows:
-            self._rows[result.key].set_result(result)
+            self._rows[result.key].set_result(result, asked)
         self._update_blocked()
 
     def show_live(self, key: str, words: str) -> None:
@@ -119,11 +122,14 @@ class OptimisationPanel(QWidget):
     def _lay_out(self) -> None:
         self._body = QWidget()
         self._column = QVBoxLayout(self._body)
-        self._column.setContentsMargins(16, 12, 16, 8)
+        self._column.setContentsMargins(16, 12, 4, 8)
         self._column.setSpacing(0)
         scroll = QScrollArea()
         scroll.setWidgetResizable(True)
         scroll.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        scroll.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)  # else the columns move as it comes
+        bar = scroll.verticalScrollBar()
+        bar.rangeChanged.connect(lambda low, high: bar.setEnabled(high > low))
         scroll.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         scroll.setWidget(self._body)
         outer = QVBoxLayout(self)
@@ -144,26 +150,29 @@ class OptimisationPanel(QWidget):
         head.setContentsMargins(0, 0, 0, 4)
         title = QLabel("Optimisations")
         title.setProperty("role", "title")
-        unit = QLabel("tok/s, off → on")
+        unit = QLabel("Effect on this computer")
         unit.setProperty("role", "caption")
+        unit.setWordWrap(True)
+        unit.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
         head.addWidget(title)
-        head.addStretch(1)
         head.addSpacing(8)
-        head.addWidget(unit)
+        head.addWidget(unit, 1)
         return head
 
     def _make_tint_row(self) -> QFrame:
         frame = QFrame(self)
         frame.hide()
         line = QHBoxLayout(frame)
-        line.setContentsMargins(0, 6, 0, 6)
-        label = QLabel("Tint guessed words")
-        tip = (
-            "Colours the words of an answer by who wrote them: accepted guesses, corrections. "
-            "Changes the view only (Ctrl+Shift+T)."
+        line.setContentsMargins(0, 0, 0, 0)
+        line.setSpacing(0)
+        label = QLabel("Highlight drafted tokens")
+        label.setContentsMargins(1, 0, 0, 0)  # the ring of the names above
+        words = (
+            "Colours the words of an answer: accepted draft tokens, the model's token where a draft was rejected, all "
+            "others. Changes the view only (Ctrl+Shift+T)."
         )
-        label.setToolTip(tip)
-        self._tint.setToolTip(tip)
+        label.setToolTip(tip(words))
+        self._tint.setToolTip(tip(words))
         line.addWidget(label, 1)
         line.addWidget(self._tint)
         return frame
@@ -182,9 +191,9 @@ class OptimisationPanel(QWidget):
             for spec in catalogue:
                 if spec.group == group:
                     self._groups.addWidget(self._make_row(spec))
-            if group == _TINT_GROUP:
+            if group == SPECULATION_GROUP:
                 self._groups.addWidget(self._tint_row)
-        self._tint_row.setVisible(_TINT_GROUP in groups)
+        self._tint_row.setVisible(SPECULATION_GROUP in groups)
         # The order of the catalogue, which is how the next catalogue is compared with this one.
         self._rows = {spec.key: self._rows[spec.key] for spec in catalogue}
         self._update_blocked()
@@ -201,7 +210,11 @@ class OptimisationPanel(QWidget):
         row.measure_requested.connect(self.measure_requested)
         row.cost_requested.connect(self.cost_requested)
         self._rows[spec.key] = row
+        self._arrows.watch(row.stops())
         return row
+
+    def _stops(self) -> list[Stops]:
+        return [row.stops() for row in self._rows.values() if row.isVisible()]
 
     def _update_blocked(self) -> None:
         for key, row in self._rows.items():
@@ -210,5 +223,6 @@ class OptimisationPanel(QWidget):
                 row.cost.set_blocked(self._costs_blocked)
 
     def _recolour(self) -> None:
+        self._tint_row.setMinimumHeight(self._theme.px(ROW_PX))
         for row in self._rows.values():
             row.recolour()

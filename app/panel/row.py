@@ -1,31 +1,39 @@
-"""One switch of the panel: name, badge, what it bought, control; an explanation unfolds below."""
+"""One switch of the panel in columns: name, what it bought, control; an explanation unfolds below."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QSizePolicy, QVBoxLayout, QWidget
 
-from app.panel.controls import IntControl, control_for
+from app.panel.controls import ChoiceControl, IntControl, control_for
 from app.panel.cost import CostLine, has_cost
-from app.panel.words import BADGES, bought, explanation
-from app.theme.icons import icon
-from app.theme.sheet import restyle
+from app.panel.result import ResultCell
+from app.panel.titles import in_two
+from app.panel.words import badge_of, explanation
+from app.theme.sheet import restyle, set_role
 from app.theme.theme import Theme
+from app.theme.widgets import tip
 from engine.protocol import Compared, CompareProgress, OptionSpec
+
+CONTROL_PX = 104
+"""Width of the column of controls."""
+ROW_PX = 36
+"""Least height of a row, which holds two lines: none grows when its second line comes."""
 
 
 class NameLabel(QLabel):
-    """The row's name, which unfolds the explanation on a click, Enter or Space."""
+    """The row's name, which unfolds the explanation on a click, Enter or Space. Arrow keys lead to it, Tab does not."""
 
     clicked = Signal()
 
     def __init__(self, text: str, parent: QWidget | None = None) -> None:
         super().__init__(text, parent)
         self.setWordWrap(True)
-        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setProperty("name", "true")
+        self.setIndent(0)  # the ring's border would else bring a margin with it
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
-        self.setAccessibleName(text)
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if self.rect().contains(event.position().toPoint()):
@@ -38,10 +46,11 @@ class NameLabel(QLabel):
             super().keyPressEvent(event)
 
 
-def caption_label(text: str = "", role: str = "caption") -> QLabel:
-    label = QLabel(text)
+def small_label(name: str, role: str = "caption", wrap: bool = True) -> QLabel:
+    label = QLabel()
+    label.setObjectName(name)
     label.setProperty("role", role)
-    label.setWordWrap(True)
+    label.setWordWrap(wrap)
     return label
 
 
@@ -56,30 +65,25 @@ class OptionRow(QWidget):
         super().__init__(parent)
         self._spec = spec
         self._theme = theme
-        self._result: Compared | None = None
         self._expanded = False
-        self._progress: CompareProgress | None = None
-        self._blocked = ""
         self.setObjectName(f"row.{spec.key}")
-        self._name = NameLabel(spec.title)
+        name, self._term = in_two(spec.title)
+        self._name = NameLabel(name)
+        self._name.setAccessibleName(spec.title)
         self._name.clicked.connect(self.toggle_explanation)
-        self._badge = QLabel()
-        self._badge.setObjectName(f"{spec.key}.badge")
+        self._second = small_label(f"{spec.key}.term", "tiny", wrap=False)
+        self._badge = small_label(f"{spec.key}.badge", wrap=False)
         self._badge.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
-        self._measure = self._make_measure()
-        self._figure = caption_label("–")
-        self._figure.setObjectName(f"{spec.key}.bought")
-        self._figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self._figure.setWordWrap(False)
-        self._figure.setMinimumWidth(theme.px(34))
+        self._reason = small_label(f"{spec.key}.reason", "tiny")
+        self._reason.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.result = ResultCell(spec, theme)
+        """What a measurement found, and the button that asks for one."""
+        self.result.requested.connect(lambda: self.measure_requested.emit(self._spec.key))
         self._control = control_for(spec, theme)
         self._control.changed.connect(lambda value: self.value_changed.emit(self._spec.key, value))
-        self._outcome = caption_label()
-        self._outcome.setObjectName(f"{spec.key}.outcome")
-        self._caption = caption_label()
-        self._caption.setObjectName(f"{spec.key}.caption")
+        self._caption = small_label(f"{spec.key}.caption")
         self.cost = CostLine(spec) if has_cost(spec) else None
-        """Of an approximate switch of the cache."""
+        """The cost line of an approximate switch of the cache."""
         if self.cost is not None:
             self.cost.requested.connect(lambda: self.cost_requested.emit(self._spec.key))
         self._lay_out()
@@ -95,30 +99,29 @@ class OptionRow(QWidget):
         self._spec = spec
         self._control.set_spec(spec)
         self._control.setAccessibleDescription(spec.explains)
-        self._name.setProperty("role", "mute" if spec.disabled_reason else "")
-        restyle(self._name)
-        self._refresh_badge()
-        tip = spec.disabled_reason or spec.explains
-        self._name.setToolTip(tip)
-        if not self._is_choice():
-            self._control.setToolTip(tip)
+        set_role(self._name, "mute" if spec.disabled_reason else "")
+        self._refresh_second()
+        words = tip(spec.disabled_reason or spec.explains)
+        self._name.setToolTip(words)
+        if spec.kind != "choice":
+            self._control.setToolTip(words)
         if self.cost is not None:
             self.cost.set_spec(spec)
+        self.result.set_spec(spec)
         self._refresh()
 
     def set_blocked(self, reason: str) -> None:
         """Why nothing can be measured now; empty when it can."""
-        self._blocked = reason
-        self._refresh()
+        self.result.set_blocked(reason)
 
     def set_progress(self, progress: CompareProgress | None) -> None:
-        self._progress = progress
-        self._refresh()
+        self.result.set_progress(progress)
 
-    def set_result(self, result: Compared | None) -> None:
-        self._progress = None
-        self._result = result
-        if result is not None:
+    def set_result(self, result: Compared | None, asked: str = "") -> None:
+        """Unfolds the row, unless that would move others under the mouse. ``asked``: the prompt that was replayed."""
+        self.result.set_result(result, asked)
+        rows = self.parentWidget()
+        if result is not None and (self.underMouse() or rows is None or not rows.underMouse()):
             self._expanded = True
         self._refresh()
 
@@ -127,88 +130,93 @@ class OptionRow(QWidget):
         if isinstance(self._control, IntControl):
             self._control.set_live(words)
 
+    def stops(self) -> list[QWidget]:
+        """What can have the focus now, left to right."""
+        control = self._control.focusProxy() or self._control
+        return [stop for stop in (self._name, self.result.button, control) if stop.isVisibleTo(self)]
+
     def toggle_explanation(self) -> None:
         self._expanded = not self._expanded
         self._refresh()
 
     def recolour(self) -> None:
-        """The theme changed."""
-        self._measure.setIcon(icon(self._theme, "measure", 14))
+        """Colours or text size changed."""
+        self.result.recolour()
+        self._columns.setMinimumHeight(self._theme.px(ROW_PX))
+        self._fit_cell()
 
-    def _is_choice(self) -> bool:
-        return self._spec.kind == "choice"
-
-    def _refresh_badge(self) -> None:
-        """Of the present value: some choices of an exact switch are not."""
-        badge = BADGES[self._spec.exactness]
-        self._badge.setText(badge.text)
-        self._badge.setProperty("badge", badge.tone)
-        self._badge.setToolTip(badge.meaning)
-        restyle(self._badge)
-
-    def _make_measure(self) -> QToolButton:
-        button = QToolButton()
-        button.setObjectName(f"{self._spec.key}.measure")
-        button.setProperty("kind", "quiet")
-        button.setIconSize(QSize(14, 14))
-        button.setFixedSize(20, 20)
-        button.setAccessibleName(f"Measure {self._spec.title}")
-        button.clicked.connect(lambda: self.measure_requested.emit(self._spec.key))
-        return button
+    def _fit_cell(self) -> None:
+        column = self._theme.px(CONTROL_PX)
+        self._cell.setFixedWidth(self._control.sizeHint().width() if not self._reason.isHidden() else column)
 
     def _lay_out(self) -> None:
         column = QVBoxLayout(self)
-        column.setContentsMargins(0, 3, 0, 3)
+        column.setContentsMargins(0, 0, 0, 0)
         column.setSpacing(4)
-        line = QHBoxLayout()
+        self._columns = QWidget()
+        line = self._line = QHBoxLayout(self._columns)
+        line.setContentsMargins(0, 0, 0, 0)
         line.setSpacing(6)
-        line.addWidget(self._name, 1)
-        line.addWidget(self._badge)
-        line.addWidget(self._measure)
-        line.addWidget(self._figure)
-        column.addLayout(line)
-        if self._spec.kind == "bool":
-            line.addWidget(self._control)
-        else:
-            below = QHBoxLayout()
-            below.addStretch(1)
-            below.addWidget(self._control)
-            column.addLayout(below)
-        column.addWidget(self._outcome)
+        self._name_block = QWidget()
+        self._fill_name_block()
+        line.addWidget(self._name_block, 1)
+        line.addWidget(self._reason, 1)
+        line.addWidget(self.result)
+        self._cell = QWidget()
+        self._cell.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+        cell = QHBoxLayout(self._cell)
+        cell.setContentsMargins(0, 0, 0, 0)
+        if self._spec.kind == "bool" or isinstance(self._control, ChoiceControl):
+            cell.addStretch(1)
+        cell.addWidget(self._control)
+        line.addWidget(self._cell)
+        column.addWidget(self._columns)
+        column.addWidget(self.result.detail)
         if self.cost is not None:
             column.addWidget(self.cost)
         column.addWidget(self._caption)
 
+    def _fill_name_block(self) -> None:
+        block = QVBoxLayout(self._name_block)
+        block.setContentsMargins(0, 0, 0, 0)
+        block.setSpacing(0)
+        block.addStretch(1)
+        block.addWidget(self._name)
+        second = QHBoxLayout()
+        second.setSpacing(6)
+        second.addWidget(self._badge)
+        second.addWidget(self._second)
+        second.addStretch(1)
+        block.addLayout(second)
+        block.addStretch(1)
+
+    def _refresh_second(self) -> None:
+        """Show the badge of the present value: some choices of an exact switch are not exact."""
+        badge = badge_of(self._spec)
+        self._badge.setVisible(badge is not None)
+        if badge is not None:
+            self._badge.setText(badge.text)
+            self._badge.setProperty("badge", badge.tone)
+            self._badge.setToolTip(tip(badge.meaning))
+            restyle(self._badge)
+        term = "" if self._spec.kind == "float" else self._term
+        words = "reloads the model" if self._spec.applies == "reload" else term
+        self._second.setText(words)
+        self._second.setVisible(bool(words) and badge is None)
+
     def _refresh(self) -> None:
-        found = bought(self._spec, self._result)
-        running = self._progress is not None
-        text = f"{self._progress.done}/{self._progress.total}" if self._progress else found.text
-        self._figure.setText(text)
-        self._figure.setToolTip("Measuring…" if running else found.sentence)
-        self._figure.setAccessibleName(f"{self._spec.title}: {found.sentence}")
-        self._figure.setProperty("role", "caption" if running else found.tone)
-        restyle(self._figure)
-        self._refresh_measure(running)
-        self._refresh_caption()
-        shown = self._expanded and self._result is not None
-        self._outcome.setText(found.sentence if shown else "")
-        self._outcome.setProperty("role", found.tone)
-        restyle(self._outcome)
-        self._outcome.setVisible(shown)
-
-    def _refresh_measure(self, running: bool) -> None:
-        reason = self._spec.disabled_reason or ("Measuring now." if running else self._blocked)
-        if not self._spec.compare:
-            reason = "There is nothing to measure with the present model."
-        self._measure.setEnabled(not reason)
-        self._measure.setToolTip(reason or "Measure: replay the last prompt both ways, same seed, in turn.")
-
-    def _refresh_caption(self) -> None:
-        lines = [self._spec.disabled_reason] if self._spec.disabled_reason else []
+        """A toggle's reason comes and goes with other switches: it takes the result's place, so that no row moves."""
+        reason = self._spec.disabled_reason
+        why = reason if self._spec.kind == "bool" else ""
+        self._reason.setText(why)
+        self._reason.setVisible(bool(why))
+        self.result.setVisible(not why)
+        self._name.setWordWrap(not why)
+        self._line.setStretchFactor(self._name_block, 0 if why else 1)
+        self._fit_cell()
+        lines = [reason] if reason and not why else []
         if self._expanded:
             lines.append(explanation(self._spec))
-        elif self._spec.applies == "reload" and not lines:
-            lines.append("Changing it reloads the model.")
-        text = "\n".join(lines)
-        self._caption.setText(text)
-        self._caption.setVisible(bool(text))
+        self._caption.setText("\n".join(lines))
+        self._caption.setVisible(bool(lines))
+        self.result.detail.setVisible(self._expanded and self.result.measured)

@@ -1,193 +1,146 @@
-"""The charts over time: token rate, memory by owner, queue."""
+"""The charts over time: token rate, memory by owner, requests."""
 
 from __future__ import annotations
 
 import numpy as np
-import pyqtgraph as pg
 
 from app.plots import words
-from app.plots.chart import POINTS, Chart, ElidedLabel, Legend, Marks, Plot, nice_ceiling
-from app.plots.ring import Ring
+from app.plots.chart import Legend, TimeChart, nice_ceiling
+from app.plots.plot import Curve
 from app.theme.theme import Theme
+from app.theme.widgets import ElidedLabel
+from app.words import kv_cached, size
 from engine.protocol import Telemetry
 
 
-class RateChart(Chart):
-    """Generated tokens per second as a line; prompt tokens read as a faint area on a scale of its own."""
+class RateChart(TimeChart):
+    """Generated tokens per second as a line; prompt tokens as a faint area on a scale of its own."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__("Tokens per second", theme)
-        self._ring = Ring(POINTS, 2)
-        self._frame: Telemetry | None = None
-        self._plot = Plot(theme)
-        self._marks = Marks(self._plot, theme)
-        self._prefill = pg.PlotCurveItem(fillLevel=0)
-        self._line = pg.PlotCurveItem()
-        self._plot.box.addItem(self._prefill)
-        self._plot.box.addItem(self._line)
-        self._caption = ElidedLabel("", "tiny")
-        self.column.addWidget(self._plot, 1)
-        self.column.addWidget(self._caption)
+        self._prefill, self._line = Curve(), Curve(area=False)
+        super().__init__("Tokens per second", theme, [self._prefill, self._line])
+        self._plot.scale = words.count
+        self._captions = [ElidedLabel("", "tiny") for _ in range(2)]
+        for caption in self._captions:
+            self.column.addWidget(caption)
         self.recolour()
 
-    def add(self, frame: Telemetry) -> None:
-        self._ring.append(frame.time, (frame.generated_per_second, frame.prefilled_per_second))
-        self._frame = frame
+    def values(self, frame: Telemetry) -> tuple[float, ...]:
+        return frame.prefilled_per_second, frame.generated_per_second
 
-    def mark(self, label: str) -> None:
-        if len(self._ring):
-            self._marks.add(self._ring.last, label)
-
-    def refresh(self) -> None:
-        frame = self._frame
-        if frame is None:
-            return
-        ages, (generated, prefilled) = self._ring.ages, self._ring.values
-        top = nice_ceiling(max(1.0, float(generated.max()) * 1.15))
-        self._plot.set_top(top)
-        self._line.setData(ages, generated)
-        # Reading a prompt is tens of times faster than writing: on one scale the line would lie on the floor.
+    def draw(self, frame: Telemetry) -> None:
+        ages, (prefilled, generated) = self._ring.ages, self._ring.values
+        top = self._plot.top = nice_ceiling(max(1.0, float(generated.max()) * 1.1))
+        self._line.set(ages, generated)
+        # Prefill is tens of times faster than decoding: on one scale the line would lie on the floor.
         highest = float(prefilled.max())
-        self._prefill.setVisible(highest > 0)
-        if highest > 0:
-            self._prefill.setData(ages, prefilled * (0.5 * top / highest))
-        self._marks.place(self._ring.last)
-        reading = frame.prefilled_per_second
+        self._prefill.set(ages, prefilled * (0.5 * top / highest if highest else 0.0))
         self.set_figure(words.rate(frame))
-        self._caption.setText(f"reading prompt, {reading:,.0f} tokens/s" if reading else words.latency(frame))
+        for caption, text in zip(self._captions, words.latency(frame), strict=True):
+            caption.short = text.removesuffix(words.LIMIT)
+            caption.setText(text)
         self.setToolTip(words.details(frame))
 
-    def recolour(self) -> None:
-        self._plot.recolour()
-        self._marks.recolour()
-        self._line.setPen(pg.mkPen(self.theme.tokens.accent, width=2))
-        self._prefill.setPen(None)
-        self._prefill.setBrush(self.theme.tint("violet", 0.35, "panel"))
+    def colors(self) -> list[str]:
+        return [self.theme.tint("violet", 0.35, "panel"), self.theme.tokens.accent]
 
 
-class MemoryChart(Chart):
+class MemoryChart(TimeChart):
     """Memory stacked by owner. Of a process the scale is Kvasir's own share, as other programs would dwarf it."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__("Memory", theme)
-        self._ring = Ring(POINTS, 6)
-        self._frame: Telemetry | None = None
-        self._plot = Plot(theme)
-        self._marks = Marks(self._plot, theme)
         # Areas from the floor up to each cumulated sum, the highest first, so that the lower ones cover it.
-        self._areas = [pg.PlotCurveItem(fillLevel=0) for _ in range(6)]
-        for depth, area in enumerate(self._areas):
-            area.setZValue(-depth)
-            self._plot.box.addItem(area)
+        super().__init__("Memory", theme, [Curve() for _ in range(6)])
+        self._plot.scale = size
         self._legend = self.small_label()
-        self._legend.setWordWrap(True)
-        self.column.addWidget(self._plot, 1)
         self.column.addWidget(self._legend)
         self._scope = ""
         self.recolour()
 
-    def add(self, frame: Telemetry) -> None:
+    def values(self, frame: Telemetry) -> tuple[float, ...]:
         m = frame.memory
         others = m.other_programs if m.scope == "device" else 0
-        kept = words.kv_kept(frame)
-        self._ring.append(frame.time, (others, m.weights, m.kv_used - kept, kept, m.kv_reserved, m.other_kvasir))
-        self._frame = frame
+        cached = kv_cached(frame)
+        return others, m.weights, m.kv_used - cached, cached, m.kv_reserved, m.other_kvasir
 
-    def mark(self, label: str) -> None:
-        if len(self._ring):
-            self._marks.add(self._ring.last, label)
-
-    def refresh(self) -> None:
-        frame = self._frame
-        if frame is None:
-            return
+    def draw(self, frame: Telemetry) -> None:
         memory = frame.memory
         ages, sums = self._ring.ages, np.cumsum(self._ring.values, axis=0)
         device = memory.scope == "device"
-        self._plot.set_top(float(memory.total) if device else nice_ceiling(float(sums[-1].max()) * 1.1))
-        for area, heights in zip(self._areas, sums, strict=True):
-            area.setData(ages, heights)
-        self._marks.place(self._ring.last)
+        self._plot.top = float(memory.total) if device else nice_ceiling(float(sums[-1].max()) * 1.1)
+        for curve, heights in zip(self._curves, sums[::-1], strict=True):
+            curve.set(ages, heights)
         if memory.scope != self._scope:
             self._scope = memory.scope
             self.title.setText(words.memory_title(memory))
             self.recolour()
         self.set_figure(words.memory(memory))
-        self.setToolTip(self._details())
+        self.setToolTip(self._details(frame))
+
+    def colors(self) -> list[str]:
+        return [color for color, _ in reversed(self._owners())]
 
     def recolour(self) -> None:
-        self._plot.recolour()
-        self._marks.recolour()
-        for area, (color, _) in zip(self._areas, self._owners(), strict=True):
-            area.setPen(None)
-            area.setBrush(color)
+        super().recolour()
         entries = [Legend(color, name) for color, name in self._owners()]
-        self._legend.setText(self.legend_text(entries[1:] + (entries[:1] if self._scope != "process" else [])))
+        self._legend.show_entries(entries[1:] + (entries[:1] if self._scope != "process" else []))
 
     def _owners(self) -> list[tuple[str, str]]:
         """(colour, name) from the bottom of the stack to its top."""
         theme = self.theme
         return [
-            (theme.tint("mute", 0.5, "panel"), "other programs"),
+            (theme.tint("mute", 0.2, "panel"), "other programs"),
             (theme.tokens.accent, "weights"),
             (theme.tokens.teal, "KV in use"),
-            (theme.tint("teal", 0.65, "panel"), "KV kept"),
-            (theme.tint("teal", 0.35, "panel"), "KV reserved"),
-            (theme.tint("violet", 0.75, "panel"), "other Kvasir"),
+            (theme.tint("teal", 0.6, "panel"), "KV cached"),
+            (theme.tint("teal", 0.28, "panel"), "KV free (reserved)"),
+            (theme.tint("mute", 0.5, "panel"), "program"),
         ]
 
-    def _details(self) -> str:
-        assert self._frame is not None
-        m, kept = self._frame.memory, words.kv_kept(self._frame)
+    def _details(self, frame: Telemetry) -> str:
+        m, cached = frame.memory, kv_cached(frame)
         of = "the graphics card" if m.scope == "device" else "the engine's process and this machine"
         owners = (
             ("Weights", m.weights),
-            ("KV of answers that are being written", m.kv_used - kept),
-            ("KV kept for reuse", kept),
-            ("KV reserved", m.kv_reserved),
-            ("Other parts of Kvasir", m.other_kvasir),
+            ("KV in use by answers that are being written", m.kv_used - cached),
+            ("KV cached for reuse", cached),
+            ("KV free (reserved)", m.kv_reserved),
+            ("The program itself", m.other_kvasir),
             ("Other programs", m.other_programs),
         )
-        return f"Memory of {of}\n" + "\n".join(f"{name}: {words.size(value)}" for name, value in owners)
+        return f"Memory of {of}\n" + "\n".join(f"{name}: {size(value)}" for name, value in owners)
 
 
-class QueueChart(Chart):
-    """How many answers were running, reading their prompt, or waiting, over the last minute."""
+class QueueChart(TimeChart):
+    """How many requests were decoding, prefilling or queued, over the last minute."""
 
     def __init__(self, theme: Theme) -> None:
-        super().__init__("Queue, last minute", theme)
-        self._ring = Ring(POINTS, 3)
-        self._frame: Telemetry | None = None
-        self._plot = Plot(theme)
-        self._areas = [pg.PlotCurveItem(fillLevel=0) for _ in range(3)]
-        for depth, area in enumerate(self._areas):
-            area.setZValue(-depth)
-            self._plot.box.addItem(area)
+        super().__init__("Requests", theme, [Curve() for _ in range(3)])
+        self._plot.scale = words.count
         self._legend = self.small_label()
-        self.column.addWidget(self._plot, 1)
         self.column.addWidget(self._legend)
         self.recolour()
 
-    def add(self, frame: Telemetry) -> None:
-        q = frame.queue
-        writing = max(0, q.running - q.prefilling)
-        self._ring.append(frame.time, (writing, min(q.prefilling, q.running), q.waiting))
-        self._frame = frame
+    def values(self, frame: Telemetry) -> tuple[float, ...]:
+        return words.requests(frame.queue)
 
-    def refresh(self) -> None:
-        if self._frame is None:
-            return
+    def draw(self, frame: Telemetry) -> None:
         ages, sums = self._ring.ages, np.cumsum(self._ring.values, axis=0)
-        self._plot.set_top(max(4.0, float(sums[-1].max())))
-        for area, heights in zip(self._areas, sums, strict=True):
-            area.setData(ages, heights)
-        self.set_figure(words.queue(self._frame.queue))
+        self._plot.top = max(4.0, 2 * float(np.ceil(sums[-1].max() / 2)))  # half of it is a whole number
+        for curve, heights in zip(self._curves, sums[::-1], strict=True):
+            curve.set(ages, heights)
+        self.set_figure(words.queue(frame.queue))
+        self._number(frame)
+
+    def colors(self) -> list[str]:
+        return [self.theme.tint("mute", 0.4, "panel"), self.theme.tokens.violet, self.theme.tokens.accent]
 
     def recolour(self) -> None:
-        self._plot.recolour()
-        colors = (self.theme.tokens.accent, self.theme.tokens.violet, self.theme.tint("mute", 0.4, "panel"))
-        for area, color in zip(self._areas, colors, strict=True):
-            area.setPen(None)
-            area.setBrush(color)
-        names = ("writing", "reading", "waiting")
-        self._legend.setText(self.legend_text([Legend(c, n) for c, n in zip(colors, names, strict=True)]))
+        super().recolour()
+        self._number(self._frame)
+
+    def _number(self, frame: Telemetry | None) -> None:
+        """The legend, with how many there are now."""
+        counts = words.requests(frame.queue) if frame is not None else (0, 0, 0)
+        names = zip(reversed(self.colors()), counts, ("decoding", "prefilling", "queued"), strict=True)
+        self._legend.show_entries([Legend(color, f"{count} {name}") for color, count, name in names])

@@ -6,8 +6,10 @@ from app.cache.hues import ChatHues
 from app.cache.page_map import SmallMap
 from app.cache.pages import Pages, from_counts
 from app.plots import words
-from app.plots.chart import Chart, ElidedLabel
+from app.plots.chart import Chart
 from app.theme.theme import Theme
+from app.theme.widgets import ElidedLabel, tip
+from app.words import PAGE_TOKENS, waste
 from engine.protocol import Telemetry
 
 
@@ -46,15 +48,16 @@ class PagesChart(Chart):
             return
         pages = self._frame.pages
         self.set_figure(words.pages(pages))
-        empty = pages.used * words.PAGE_TOKENS - pages.live_tokens
-        self._caption.setText(f"of {pages.total:,} pages · {100 * words.waste(pages):.1f} % waste")
+        empty = pages.used * PAGE_TOKENS - pages.live_tokens
+        self._caption.setText(f"of {pages.total:,} pages · {100 * waste(pages):.1f} % unused slots")
         together = self.map.together
         each = "Each square is a page of 16 tokens." if together == 1 else f"Each square is {together} pages."
-        self.setToolTip(
-            f"{each} {pages.used - pages.cached:,} belong to answers that are being written. {pages.cached:,} are kept "
-            f"for texts that begin alike, and given up when room is needed. {pages.total - pages.used:,} are free. "
-            f"Of the slots of both, {pages.live_tokens:,} hold a token and {empty:,} hold none."
+        meaning = (
+            f"{each} {pages.used - pages.cached:,} are in use by answers that are being written. {pages.cached:,} are "
+            f"cached for prompts that begin alike, and evicted when room is needed. {pages.total - pages.used:,} are "
+            f"free. Of the slots of both, {pages.live_tokens:,} hold a token and {empty:,} hold none."
         )
+        self.setToolTip(tip(meaning))
 
     def recolour(self) -> None:
         self.map.recolour()

@@ -1,17 +1,19 @@
-"""The plot strip at the window's foot: five charts, one timer, paused when nobody sees it."""
+"""The plot strip at the window's foot: five charts, or one line of figures. It rests when nothing moves in it."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 from PySide6.QtCore import Qt, QTimer, Signal
 from PySide6.QtGui import QHideEvent, QShowEvent
-from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QSizePolicy, QStackedLayout, QWidget
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QStackedLayout, QWidget
 
 from app.cache.hues import ChatHues
 from app.plots import words
+from app.plots.status import StatusLine
 from app.theme.theme import Theme
-from engine.protocol import Telemetry
+from engine.protocol import MemoryByOwner, Telemetry
 
 if TYPE_CHECKING:
     from app.cache.pages import Pages
@@ -21,20 +23,45 @@ if TYPE_CHECKING:
 HEIGHT = 188
 COLLAPSED_HEIGHT = 30
 HEIGHTS = {False: HEIGHT, True: COLLAPSED_HEIGHT}
-"""By whether it is collapsed, pixels at the usual text size."""
-_TICK_MS = 45
+"""The strip's height by whether it is collapsed, pixels at the usual text size."""
+SPAN_S = 60.0
+"""Seconds that the charts reach back; older differences cannot be seen."""
+STILL = 0.005
+"""Share of all memory by which an owner's part moves while nothing happens."""
+_TICK_MS = 200
+"""About as long as the charts take to move by a pixel."""
 _BUILD_MS = 60
 
 
-class PlotStrip(QWidget):
-    """Takes in telemetry frames and paints the newest state at most 22 times a second while visible.
+def still(frame: Telemetry, before: Telemetry) -> bool:
+    """Whether two frames look alike: their times differ, and memory by as much as it does by itself."""
+    if msgspec.structs.replace(frame, time=before.time, memory=before.memory) != before:
+        return False
+    now, then = frame.memory, before.memory
+    slack = STILL * max(1, now.total if now.scope == "device" else words.kvasir_bytes(now))
+    return now.scope == then.scope and all(
+        abs(a - b) <= slack for a, b in zip(_owners(now), _owners(then), strict=True)
+    )
 
-    The charts (and with them numpy and pyqtgraph) are made shortly after the strip is first shown, so that the window
-    appears before them; frames until then are kept.
+
+def _owners(memory: MemoryByOwner) -> tuple[int, ...]:
+    others = memory.other_programs if memory.scope == "device" else 0
+    return memory.weights, memory.kv_used, memory.kv_reserved, memory.other_kvasir, others
+
+
+class PlotStrip(QWidget):
+    """Takes in telemetry frames and paints the newest state at most five times a second while it can be seen.
+
+    No timer runs between frames; once they have all looked alike for as long as the charts reach back, none is painted.
+    The charts (and with them numpy) are made shortly after the strip is first shown, so that the window appears before
+    them; frames until then are kept.
     """
 
     watched = Signal(bool)
     """Whether the charts can be seen."""
+    plots_requested = Signal()
+    panel_requested = Signal()
+    """A click on the line of figures."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -44,8 +71,9 @@ class PlotStrip(QWidget):
         self._charts: list[Chart] = []
         self._early: list[Telemetry] = []
         self._frame: Telemetry | None = None
-        self._dirty = False
-        self._collapsed = False
+        self._moved: Telemetry | None = None
+        """The last frame that looked unlike the one that stood here before."""
+        self._dirty = self._seen = self._flat = self._collapsed = False
         self.setObjectName("plots")
         self.setAccessibleName("Live plots")
         self.setProperty("surface", "panel")
@@ -54,20 +82,15 @@ class PlotStrip(QWidget):
         self._row_layout = QHBoxLayout(self._row)
         self._row_layout.setContentsMargins(0, 0, 0, 0)
         self._row_layout.setSpacing(0)
-        self._line = QLabel("Live figures appear when the engine is ready.")
-        self._line.setProperty("role", "caption")
-        self._line.setObjectName("plots.line")
-        self._line.setContentsMargins(16, 0, 16, 0)
-        self._line.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self._line = StatusLine()
+        self._line.plots_requested.connect(self.plots_requested)
+        self._line.panel_requested.connect(self.panel_requested)
         self._stack = QStackedLayout(self)
         self._stack.addWidget(self._row)
         self._stack.addWidget(self._line)
-        self._timer = QTimer(self)
-        self._timer.setInterval(_TICK_MS)
-        self._timer.timeout.connect(self.tick)
-        self._builder = QTimer(self)
-        self._builder.setSingleShot(True)
-        self._builder.setInterval(_BUILD_MS)
+        self._soon = QTimer(self, singleShot=True, interval=_TICK_MS)
+        self._soon.timeout.connect(self.tick)
+        self._builder = QTimer(self, singleShot=True, interval=_BUILD_MS)
         self._builder.timeout.connect(self.build)
         self.set_collapsed(False)
         theme.changed.connect(self._recolour)
@@ -83,31 +106,36 @@ class PlotStrip(QWidget):
 
     @property
     def paused(self) -> bool:
-        return not self._timer.isActive()
+        """Whether nobody can see it."""
+        return not self._seen
 
     def set_collapsed(self, collapsed: bool) -> None:
         """One line of figures instead of the charts."""
         self._collapsed = collapsed
         self._set_height()
         self._stack.setCurrentWidget(self._line if collapsed else self._row)
-        self._dirty = True
+        self._touch()
         self.tick()
-        self.watched.emit(not collapsed and self.isVisible())
+        self.watched.emit(not collapsed and self._seen)
 
     def add(self, frame: Telemetry) -> None:
-        """Take in one frame. Cheap, also while hidden: painting happens on the timer."""
+        """Take in one frame. Cheap, also while hidden: painting happens a moment later."""
+        if self._moved is None or frame.time < self._moved.time or not still(frame, self._moved):
+            self._moved = frame
         self._frame = frame
-        self._dirty = True
         if not self._charts:
             self._early = [*self._early[-599:], frame]
         for chart in self._charts:
             chart.add(frame)
+        was_flat, self._flat = self._flat, frame.time - self._moved.time > SPAN_S
+        if not (was_flat and self._flat):
+            self._touch()
 
     def show_map(self, pages: Pages) -> None:
         """The state of every page, for the chart of the pool."""
         if self._pages is not None:
             self._pages.show_map(pages)
-            self._dirty = True
+            self._touch()
 
     def forget_map(self) -> None:
         """The last map is of a pool that is gone."""
@@ -115,25 +143,26 @@ class PlotStrip(QWidget):
             self._pages.forget_map()
 
     def mark(self, label: str) -> None:
-        """A dashed line at the newest frame, with a label of two words."""
+        """A dashed line at the newest frame, with a short label."""
         for chart in self._charts:
             chart.mark(label)
-        self._dirty = True
+        self._moved = self._frame
+        self._touch()
 
     def tick(self) -> None:
-        """Paint what came since the last tick."""
-        if not self._dirty or not self.isVisible():
+        """Paint what came since the last time."""
+        if not self._dirty or not self._seen:
             return
         self._dirty = False
         if self._collapsed:
-            if self._frame is not None:
-                self._line.setText(words.one_line(self._frame))
+            self._line.show_frame(self._frame)
             return
         for chart in self._charts:
             chart.refresh()
 
     def build(self) -> None:
         """Make the charts now."""
+        self._builder.stop()
         if self._charts:
             return
         from app.plots.acceptance import AcceptanceChart
@@ -155,20 +184,29 @@ class PlotStrip(QWidget):
         for frame in early:
             for chart in self._charts:
                 chart.add(frame)
-        self._dirty = True
+        self._touch()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._timer.start()
+        self._seen = True
         if not self._charts:
             self._builder.start()
+        self._touch()
         self.watched.emit(not self._collapsed)
 
     def hideEvent(self, event: QHideEvent) -> None:
+        """Also when the window is minimised, which leaves isVisible true."""
         super().hideEvent(event)
-        self._timer.stop()
+        self._seen = False
+        self._soon.stop()
         self._builder.stop()
         self.watched.emit(False)
+
+    def _touch(self) -> None:
+        """Something is to be painted."""
+        self._dirty = True
+        if self._seen and not self._soon.isActive():
+            self._soon.start()
 
     def _set_height(self) -> None:
         self.setFixedHeight(max(HEIGHTS[self._collapsed], self._theme.px(HEIGHTS[self._collapsed])))
@@ -177,4 +215,4 @@ class PlotStrip(QWidget):
         self._set_height()
         for chart in self._charts:
             chart.recolour()
-        self._dirty = True
+        self._touch()

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
+from app.words import GB, size
 from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
 
-PAGE_TOKENS = 16
-_GB = 1e9
-_MB = 1e6
+LIMIT = " (the limit for one chat)"
 
 
-def size(value: float) -> str:
-    """Bytes for people, decimal units: "1.3 MB", "812 MB", "8.9 GB"."""
-    if value < 0.9995 * _GB:
-        return f"{value / _MB:.{int(0 < value < 9.95 * _MB)}f} MB"
-    return f"{value / _GB:.1f} GB" if value < 100 * _GB else f"{value / _GB:.0f} GB"
+def count(value: float) -> str:
+    """A value of a scale: "0", "2.5", "1,000"."""
+    return f"{value:,.0f}" if value == int(value) else f"{value:g}"
 
 
 def rate(frame: Telemetry) -> str:
@@ -31,31 +28,25 @@ def memory_title(memory: MemoryByOwner) -> str:
 def memory(memory: MemoryByOwner) -> str:
     """Of a device: all that is in use; of a process: Kvasir's own share, of the machine's memory."""
     used = kvasir_bytes(memory) + (memory.other_programs if memory.scope == "device" else 0)
-    total = f"{memory.total / _GB:.{0 if memory.total >= 20 * _GB else 1}f} GB"
-    return f"{size(used)} of {total}" if used < _GB else f"{used / _GB:.1f} of {total}"
-
-
-def waste(pages: PageCounts) -> float:
-    """Share of the slots in used pages that hold no token, 0..1."""
-    slots = pages.used * PAGE_TOKENS
-    return 1 - pages.live_tokens / slots if slots else 0.0
+    total = f"{memory.total / GB:.{0 if memory.total >= 20 * GB else 1}f} GB"
+    return f"{size(used)} of {total}" if used < GB else f"{used / GB:.1f} of {total}"
 
 
 def pages(pages: PageCounts) -> str:
-    """Pages of answers, and those that are kept for texts to come."""
-    return f"{pages.used - pages.cached:,} used, {pages.cached:,} kept"
+    """Pages of answers, and those that are cached for prompts to come."""
+    return f"{pages.used - pages.cached:,} in use · {pages.cached:,} cached"
 
 
-def kv_kept(frame: Telemetry) -> int:
-    """Bytes of keys and values that no answer reads now, and that are given up when room is needed."""
-    pages = frame.pages
-    return round(frame.memory.kv_used * pages.cached / pages.used) if pages.used else 0
+def requests(queue: QueueCounts) -> tuple[int, int, int]:
+    """How many are decoding, prefilling and queued."""
+    prefilling = min(queue.prefilling, queue.running)
+    return queue.running - prefilling, prefilling, queue.waiting
 
 
 def queue(queue: QueueCounts) -> str:
     parts = [f"{queue.running} running"] if queue.running or not queue.waiting else []
     if queue.waiting:
-        parts.append(f"{queue.waiting} waiting")
+        parts.append(f"{queue.waiting} queued")
     return ", ".join(parts) if queue.running or queue.waiting else "idle"
 
 
@@ -65,10 +56,10 @@ def accepted(acceptance: list[Acceptance]) -> str:
 
 
 def per_step(acceptance: list[Acceptance]) -> float | None:
-    """Tokens that a step gave an answer, over all proposers; None when nobody guessed.
+    """Tokens that a step gave an answer, over all proposers; None without drafts.
 
-    Each weighs as many rounds as it had: one that kept guesses had ``accepted / (tokens_per_step - 1)`` of them, one
-    that kept none at least as many as its guesses fill.
+    Each weighs as many rounds as it had: one with accepted drafts had ``accepted / (tokens_per_step - 1)`` of them,
+    one without at least as many as its drafts fill.
     """
     tokens = rounds = 0.0
     for one in acceptance:
@@ -80,28 +71,28 @@ def per_step(acceptance: list[Acceptance]) -> float | None:
     return tokens / rounds if rounds else None
 
 
-def latency(frame: Telemetry) -> str:
-    """The line below the token rate: what is known of first token, token gap and bandwidth."""
-    parts = []
-    if frame.ttft_ms is not None:
-        parts.append(f"first {frame.ttft_ms:.0f} ms")
+def latency(frame: Telemetry) -> tuple[str, str]:
+    """Two lines below the token rate: of times or the prefill that runs, and of what bounds them."""
+    times = [f"TTFT {frame.ttft_ms:.0f} ms"] if frame.ttft_ms is not None else []
     if frame.itl_p50_ms is not None:
-        parts.append(f"{frame.itl_p50_ms:.1f} ms/token")
-    if frame.bandwidth_share is not None:
-        parts.append(f"{100 * frame.bandwidth_share:.0f} % of bandwidth")
-    return " · ".join(parts)
+        times.append(f"{frame.itl_p50_ms:.1f} ms/token")
+    if frame.prefilled_per_second:
+        times = [f"prefill: {frame.prefilled_per_second:,.0f} tokens/s"]
+    share = frame.bandwidth_share
+    limit = "" if share is None else f"{100 * share:.0f} % of memory bandwidth{LIMIT}"
+    return " · ".join(times), limit
 
 
 def details(frame: Telemetry) -> str:
     """Everything else that a frame says about speed, one fact a line, for the tooltip."""
     facts: list[tuple[str, float | None, str]] = [
-        ("Prompt tokens read", frame.prefilled_per_second or None, "{:,.0f} a second"),
-        ("Time to first token", frame.ttft_ms, "{:.0f} ms"),
+        ("Prefill", frame.prefilled_per_second or None, "{:,.0f} prompt tokens/s"),
+        ("Time to first token (TTFT)", frame.ttft_ms, "{:.0f} ms"),
         ("Between tokens, median", frame.itl_p50_ms, "{:.1f} ms"),
         ("Between tokens, 95 % below", frame.itl_p95_ms, "{:.1f} ms"),
         ("A step", frame.step_ms, "{:.2f} ms"),
         ("of which bookkeeping", frame.host_ms, "{:.2f} ms"),
-        ("Share of the measured memory bandwidth", _percent(frame.bandwidth_share), "{:.0f} %"),
+        (f"Share of the measured memory bandwidth{LIMIT}", _percent(frame.bandwidth_share), "{:.0f} %"),
     ]
     lines = [f"{name}: {form.format(value)}" for name, value, form in facts if value is not None]
     if frame.bytes_per_token is not None:
@@ -125,5 +116,5 @@ def one_line(frame: Telemetry) -> str:
     if share != "–":
         parts.append(f"{share} accepted")
     if (tokens := per_step(frame.acceptance)) is not None:
-        parts.append(f"{tokens:.1f} tokens a step")
+        parts.append(f"{tokens:.1f} tokens per step")
     return "     ".join(parts)

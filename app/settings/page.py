@@ -53,6 +53,13 @@ class SettingsPage(QWidget):
         self._column.addWidget(self.gpu)
         self._files(log_file, data)
         self._column.addStretch(1)
+        theme.changed.connect(self._fit)
+        self._fit()
+
+    def set_computing(self, words: str) -> None:
+        """How the loaded model computes, and why, where that is worth a word."""
+        self._computing.setText(words)
+        self._computing.setVisible(bool(words))
 
     def set_device(self, device: Device) -> None:
         """What the engine found: without a CUDA device that choice says why it is grey."""
@@ -64,8 +71,7 @@ class SettingsPage(QWidget):
         self._scroll.ensureWidgetVisible(self.gpu)
 
     def _lay_out(self) -> QVBoxLayout:
-        body = QWidget()
-        body.setMaximumWidth(_WIDTH)
+        body = self._body = QWidget()
         column = QVBoxLayout(body)
         column.setContentsMargins(24, 16, 24, 24)
         column.setSpacing(10)
@@ -100,7 +106,6 @@ class SettingsPage(QWidget):
         size.setSingleStep(10)
         size.setSuffix(" %")
         size.setAlignment(Qt.AlignmentFlag.AlignRight)
-        size.setFixedWidth(84)
         size.setKeyboardTracking(False)
         size.setValue(round(100 * settings.text_scale))
         size.valueChanged.connect(self._set_scale)
@@ -118,9 +123,8 @@ class SettingsPage(QWidget):
         context.setRange(0, 1_048_576)
         context.setSingleStep(1024)
         context.setAlignment(Qt.AlignmentFlag.AlignRight)
-        context.setSpecialValueText("the model's own")
+        context.setSpecialValueText("Model maximum")
         context.setGroupSeparatorShown(True)
-        context.setFixedWidth(150)
         context.setKeyboardTracking(False)
         context.setValue(settings.context or 0)
         context.valueChanged.connect(lambda value: self._set(context=value or None))
@@ -133,22 +137,25 @@ class SettingsPage(QWidget):
         self._device.choose(settings.device)
         self._device.chosen.connect(lambda key: self._set(device=key))
         self._row("Device", f"Automatic takes a CUDA device where there is one. {_NEXT_LOAD}", self._device)
+        self._computing = caption(name="settings.computing")
+        self._computing.hide()
+        self._column.addWidget(self._computing)
         quantise = Segments(
-            "Weights of 16-bit models",
+            "Quantise 16-bit models on load",
             ("none", "nf4", "int4", "int8"),
-            ("as they are", "NF4", "int4", "int8"),
+            ("off", "NF4", "int4", "int8"),
             "settings.quantise",
         )
         quantise.choose(settings.quantise)
         quantise.chosen.connect(lambda key: self._set(quantise=key))
-        self._row("Weights of 16-bit models", f"{_QUANTISE} {_NEXT_LOAD}", quantise)
+        self._row("Quantise 16-bit models on load", f"{_QUANTISE} {_NEXT_LOAD}", quantise)
         draft = Toggle(self._theme)
         draft.setChecked(settings.draft)
         draft.clicked.connect(lambda on: self._set(draft=on))
         self._row("Load the draft model too", f"If the model comes with one. {_NEXT_LOAD}", draft)
-        reload = QPushButton("Load the model again now")
+        reload = QPushButton("Reload model")
         reload.setObjectName("settings.reload")
-        reload.setAccessibleName("Load the model again now")
+        reload.setAccessibleName("Reload model")
         reload.clicked.connect(self.reload_requested)
         line = QHBoxLayout()
         line.addStretch(1)
@@ -181,7 +188,6 @@ class SettingsPage(QWidget):
         box.setDecimals(1 if suffix == " GB" else 0)
         box.setSuffix(suffix)
         box.setAlignment(Qt.AlignmentFlag.AlignRight)
-        box.setFixedWidth(110)
         box.setKeyboardTracking(False)
         box.setAccessibleName(f"Memory for the engine,{suffix}")
         box.setValue(value)
@@ -195,6 +201,9 @@ class SettingsPage(QWidget):
             button.setAccessibleName(f"Open the folder of: {name}")
             button.clicked.connect(lambda _=False, f=folder: QDesktopServices.openUrl(QUrl.fromLocalFile(str(f))))
             self._row(name, str(path), button)
+
+    def _fit(self) -> None:
+        self._body.setMaximumWidth(self._theme.px(_WIDTH))
 
     def _section(self, text: str) -> None:
         label = QLabel(text)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 from PySide6.QtCore import QObject, Signal
 
 from engine.protocol import LoadOptions, Quantise
@@ -24,18 +26,24 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What the user chose. ``memory``: at most 1 a fraction of what is free, above it bytes, None the default."""
 
     theme: Literal["system", "light", "dark"] = "system"
-    text_scale: float = 1.0
+    text_scale: Annotated[float, Meta(ge=0.8, le=1.6)] = 1.0
     reduced_motion: bool = False
-    memory: float | None = None
-    context: int | None = None
+    memory: Annotated[float, Meta(gt=0, le=1e15)] | None = None
+    context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
     device: Literal["auto", "cpu", "cuda"] = "auto"
     quantise: Quantise = "none"
     draft: bool = True
-    model: str = ""
+    model: Annotated[str, Meta(max_length=4096)] = ""
     """The model loaded last, by name or path; empty: the first one the engine knows."""
+    options: dict[str, Any] = {}
+    """The switches that the user changed, by the engine's keys; what cannot be in force now is kept too."""
+    recent: Annotated[list[Annotated[str, Meta(max_length=4096)]], Meta(max_length=50)] = []
+    """The paths of the models that were loaded, the last one first."""
+    folder: Annotated[str, Meta(max_length=4096)] = ""
+    """Where a model was last looked for."""
     tint: bool = False
-    panel_open: bool = True
-    plots_open: bool = True
+    panel_open: bool = False
+    plots_open: bool = False
     cache_open: bool = False
     sidebar_open: bool = True
     gpu_dismissed: str = ""
@@ -88,7 +96,7 @@ class SettingsStore(QObject):
             return Settings()
         version = _version(raw)
         if version > VERSION:
-            return self._beside(version)
+            return self._sibling(version)
         if version < VERSION:
             self._earlier = (versioned(self._path, version), self._path.read_bytes())
             try:
@@ -105,40 +113,54 @@ class SettingsStore(QObject):
     def _decoded(self) -> dict[str, Any] | None:
         """What is in the file; None where there is nothing to read."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=dict[str, Any])
+            # The standard library's decoder takes NaN and Infinity, so that such a value costs only itself.
+            return msgspec.convert(json.loads(self._path.read_bytes()), dict[str, Any])
         except FileNotFoundError:
             return None
-        except (msgspec.MsgspecError, UnicodeDecodeError, OSError) as error:
+        except (ValueError, msgspec.MsgspecError, RecursionError, OSError) as error:
             self._set_aside(error)
             return None
 
-    def _beside(self, version: int) -> Settings:
+    def _sibling(self, version: int) -> Settings:
         """A later version's file stays as it is; from now on this version has one of its own."""
         later, self._path = self._path, versioned(self._path, VERSION)
         raw = self._decoded()
         if not self.notice:
             self.notice = (
                 f"{later} was written by a later version of Kvasir (settings {version}, and this is {VERSION}). It is "
-                f"left as it is; this version reads and writes {self._path.name} beside it."
+                f"left as it is; this version reads and writes {self._path.name} next to it."
             )
         return Settings() if raw is None or _version(raw) != VERSION else self._fit(raw)
 
     def _fit(self, raw: dict[str, Any]) -> Settings:
         kinds = {field.name: field.type for field in msgspec.structs.fields(Settings)}
-        self._unknown = {name: value for name, value in raw.items() if name not in kinds and name != "version"}
+        self._unknown = {
+            name: value for name, value in raw.items() if name not in {*kinds, "version"} and _writable([name, value])
+        }
         good: dict[str, Any] = {}
         bad: list[str] = []
         for name in kinds.keys() & raw.keys():
             try:
+                if not _writable(raw[name]):
+                    raise msgspec.ValidationError("no JSON can say this")
                 good[name] = msgspec.convert(raw[name], kinds[name])
             except msgspec.ValidationError:
                 bad.append(name)
         if bad:
             self.notice = (
                 f"The settings file has a value that does not fit for {', '.join(sorted(bad))}; "
-                "the default is used. Choose again in Settings."
+                f"the default is used. {self._kept()} Choose again in Settings."
             )
         return Settings(**good)
+
+    def _kept(self) -> str:
+        """Copy the file that has values which do not fit, before it is written anew."""
+        aside = self._path.with_name(self._path.name + ".broken")
+        try:
+            _replace(aside, self._path.read_bytes())
+        except OSError as error:
+            return f"The file could not be copied ({error.strerror})."
+        return f"The file as it was is kept as {aside}."
 
     def _set_aside(self, error: Exception) -> None:
         log.warning("unreadable settings file %s: %s", self._path, error)
@@ -167,7 +189,7 @@ class SettingsStore(QObject):
 
 
 def versioned(path: Path, version: int) -> Path:
-    """The file beside ``path`` that holds the settings of one version of the format."""
+    """The file next to ``path`` that holds the settings of one version of the format."""
     return path.with_name(f"{path.stem}.version-{version}{path.suffix}")
 
 
@@ -179,6 +201,15 @@ def _replace(path: Path, content: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.replace(temporary, path)
+
+
+def _writable(value: Any) -> bool:
+    """Whether JSON can hold the value; one with half of a surrogate pair cannot be written, for example."""
+    try:
+        msgspec.json.encode(value)
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return False
+    return True
 
 
 def _version(raw: dict[str, Any]) -> int:

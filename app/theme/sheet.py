@@ -6,24 +6,20 @@ Widgets ask for a look with dynamic properties, so that no widget names a colour
   "left", "right" draws one hairline there, "all" a box with radius 8.
 - ``role`` on a QLabel: "caption", "section" (upper-case head), "title", "figure" (semibold), "tiny", "mute", "good",
   "warn", "bad".
-- ``kind`` on a QPushButton or QToolButton: "primary", "quiet" (no background until hovered), "tab" (top bar), "link";
+- ``kind`` on a QPushButton or QToolButton: "primary", "quiet" (no background until hovered), "tab" (top bar), "link",
+  "choice" (opens a menu of values; on a spin box: as small as that);
   without one it is a plain raised button.
 - ``card`` on a QFrame: "user" (a message of the person), "composer", "code", "notice", "bad" (an error notice),
-  "tip" (over the window, beside the mouse).
+  "choice" (one of several things to do), "tip" (over the window, next to the mouse).
 
-After changing a property at run time call :func:`restyle`.
+After changing a property at run time call :func:`restyle`; :func:`set_role` does both.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from PySide6.QtWidgets import QApplication, QWidget
 
-from PySide6.QtWidgets import QWidget
-
-from app.theme.theme import CAPTION_PX, SECTION_PX, TITLE_PX
-
-if TYPE_CHECKING:
-    from app.theme.theme import Theme
+from app.theme.theme import CAPTION_PX, SECTION_PX, TITLE_PX, Theme
 
 
 def restyle(widget: QWidget) -> None:
@@ -31,6 +27,26 @@ def restyle(widget: QWidget) -> None:
     widget.style().unpolish(widget)
     widget.style().polish(widget)
     widget.update()
+
+
+def set_role(widget: QWidget, role: str) -> None:
+    """Give a label another role."""
+    if widget.property("role") != role:
+        widget.setProperty("role", role)
+        restyle(widget)
+
+
+def apply(theme: Theme, app: QApplication) -> None:
+    """Give the application this theme, now and after every change: before whoever hears of a change later than this."""
+
+    def dress() -> None:
+        app.setFont(theme.ui_font())
+        app.setPalette(theme.palette())
+        app.setStyleSheet(build(theme))
+
+    app.setStyle("Fusion")
+    dress()
+    theme.changed.connect(dress)
 
 
 def build(theme: Theme) -> str:
@@ -51,10 +67,13 @@ def _text(theme: Theme) -> str:
     QLabel[role="title"] {{ font-size: {title}px; font-weight: 600; }}
     QLabel[role="tiny"] {{ color: {t.mute}; font-size: {section}px; }}
     QLabel[role="figure"] {{ font-weight: 600; }}
+    QLabel[role="small-figure"] {{ font-size: {caption}px; font-weight: 600; }}
     QLabel[role="mute"] {{ color: {t.mute}; }}
     QLabel[role="good"] {{ color: {t.good}; font-size: {caption}px; }}
     QLabel[role="warn"] {{ color: {t.warn}; font-size: {caption}px; }}
     QLabel[role="bad"] {{ color: {t.bad}; font-size: {caption}px; }}
+    QLabel[name="true"] {{ border: 1px solid transparent; border-radius: 4px; }}
+    QLabel[name="true"]:focus {{ border-color: {t.accent}; }}
     QLabel[badge] {{ font-size: {section}px; padding: 1px 5px; border: 1px solid {t.line}; border-radius: 3px; }}
     QLabel[badge="good"] {{ color: {t.good}; border-color: {theme.tint("good", 0.6, "panel")}; }}
     QLabel[badge="warn"] {{ color: {t.warn}; border-color: {theme.tint("warn", 0.6, "panel")}; }}
@@ -79,6 +98,7 @@ def _surfaces(theme: Theme) -> str:
     *[edge="all"] {{ border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="user"] {{ background: {t.raised}; border-radius: 10px; }}
     QFrame[card="composer"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 12px; }}
+    QFrame[card="choice"] {{ background: {t.panel}; border: 1px solid {t.line}; border-radius: 10px; }}
     QFrame[card="code"] {{ background: {theme.code_background}; border: 1px solid {t.line}; border-radius: 8px; }}
     QFrame[card="notice"] {{ background: {theme.tint("accent", 0.12, "panel")}; border: none; }}
     QFrame[card="tip"] {{ background: {t.raised}; border: 1px solid {t.line}; border-radius: 8px; }}
@@ -105,9 +125,11 @@ def _buttons(theme: Theme) -> str:
     *[kind="quiet"]:hover {{ background: {t.raised}; border-color: {t.raised}; color: {t.text}; }}
     *[kind="quiet"]:focus {{ border-color: {t.accent}; }}
     *[kind="quiet"]:checked {{ color: {t.text}; }}
-    *[kind="link"] {{ background: transparent; border: none; color: {t.mute}; padding: 0;
-        font-size: {theme.px(CAPTION_PX)}px; }}
+    *[kind="link"] {{ background: transparent; border: 1px solid transparent; color: {t.mute}; padding: 0 2px;
+        border-radius: 4px; font-size: {theme.px(CAPTION_PX)}px; }}
     *[kind="link"]:hover, *[kind="link"]:focus {{ color: {t.accent}; background: transparent; }}
+    *[kind="link"]:hover {{ border-color: transparent; }}
+    *[kind="link"]:focus {{ border-color: {t.accent}; outline: none; }}
     *[kind="link"]:disabled {{ color: {t.mute}; }}
     *[kind="tab"] {{ background: transparent; border: none; border-radius: 0; color: {t.mute};
         padding: 11px 1px 10px 1px; border-bottom: 2px solid transparent; }}
@@ -122,6 +144,7 @@ def _buttons(theme: Theme) -> str:
     *[kind="segment"]:focus {{ border-color: {t.accent}; }}
     *[kind="segment"]:checked {{ background: {theme.segment_background}; color: {t.text}; }}
     *[kind="segment"]:disabled {{ color: {theme.tint("mute", 0.5, "raised")}; }}
+    QPushButton[kind="choice"] {{ padding: 4px 6px; font-size: {theme.px(CAPTION_PX)}px; }}
     QPushButton::menu-indicator, QToolButton::menu-indicator {{ width: 0; image: none; }}
     """
 
@@ -133,10 +156,12 @@ def _inputs(theme: Theme) -> str:
         border-radius: 6px; padding: 5px 9px; selection-background-color: {t.accent};
         selection-color: {t.on_accent}; }}
     QSpinBox, QDoubleSpinBox {{ padding: 3px 2px; }}
+    QAbstractSpinBox[kind="choice"] {{ padding: 2px; font-size: {theme.px(CAPTION_PX)}px; }}
     QAbstractSpinBox > QLineEdit {{ background: transparent; border: none; padding: 0 6px; }}
     QSpinBox::up-button, QSpinBox::down-button, QDoubleSpinBox::up-button, QDoubleSpinBox::down-button {{
         width: 0; border: none; }}
     QLineEdit:focus, QSpinBox:focus, QDoubleSpinBox:focus, QComboBox:focus {{ border-color: {t.accent}; }}
+    QLineEdit[wrong="true"] {{ border-color: {t.bad}; }}
     QComboBox::drop-down {{ border: none; width: 16px; }}
     QComboBox QAbstractItemView {{ background: {t.raised}; border: 1px solid {t.line};
         selection-background-color: {t.accent}; selection-color: {t.on_accent}; }}
@@ -160,6 +185,8 @@ def _containers(theme: Theme) -> str:
     handle = theme.tint("mute", 0.4, "panel")
     return f"""
     QScrollArea, QListView, QTreeView, QTableView {{ background: transparent; border: none; outline: none; }}
+    QScrollArea#transcript {{ border: 1px solid transparent; }}
+    QScrollArea#transcript:focus {{ border-color: {t.accent}; }}
     QScrollArea > QWidget > QWidget {{ background: transparent; }}
     QListView::item {{ padding: 6px 10px; border-radius: 6px; color: {t.text}; }}
     QListView::item:hover {{ background: {theme.tint("raised", 0.5, "panel")}; }}
@@ -170,6 +197,7 @@ def _containers(theme: Theme) -> str:
     QScrollBar::handle:vertical {{ min-height: 28px; }}
     QScrollBar::handle:horizontal {{ min-width: 28px; }}
     QScrollBar::handle:hover {{ background: {t.mute}; }}
+    QScrollBar::handle:disabled {{ background: transparent; }}
     QScrollBar::add-line, QScrollBar::sub-line {{ width: 0; height: 0; }}
     QScrollBar::add-page, QScrollBar::sub-page {{ background: transparent; }}
     QSplitter::handle {{ background: {t.line}; }}

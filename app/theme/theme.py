@@ -6,7 +6,6 @@ from typing import Literal, NamedTuple
 
 from PySide6.QtCore import QObject, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QFontDatabase, QGuiApplication, QPalette
-from PySide6.QtWidgets import QApplication
 
 Mode = Literal["system", "light", "dark"]
 
@@ -69,7 +68,7 @@ LIGHT = Tokens(
 
 DARK_HUES = ("#45b8c8", "#e27fb0", "#b7c356", "#5b8cff", "#d98a5b", "#7fd0a4", "#e3c567", "#8fa3c8")
 LIGHT_HUES = ("#14808f", "#b8417d", "#6d7a12", "#2f62e0", "#a9541c", "#2f8f62", "#9a7412", "#566a92")
-"""Of chats in the page map and the prefix tree, in the order in which they are given out."""
+"""Colours of chats in the page map and the prefix tree, in the order in which they are given out."""
 
 
 def mix(over: str, under: str, share: float) -> str:
@@ -99,7 +98,6 @@ class Theme(QObject):
         self._mode: Mode = mode
         self._scale = scale
         self._reduced_motion = reduced_motion
-        self._app: QApplication | None = None
         self._dark = self._wants_dark()
         QGuiApplication.styleHints().colorSchemeChanged.connect(self._follow)
 
@@ -164,11 +162,11 @@ class Theme(QObject):
         self.changed.emit()
 
     def px(self, size: int) -> int:
-        """A text size of LOOK.md in pixels at the chosen scale."""
+        """A text size in pixels at the chosen scale."""
         return max(8, round(size * self._scale))
 
     def ui_font(self, size: int = TEXT_PX, weight: QFont.Weight = QFont.Weight.Normal) -> QFont:
-        """The system's UI font with tabular figures. ``size`` in LOOK.md's pixels, before the scale."""
+        """The system's UI font with tabular figures. ``size`` in pixels before the scale."""
         font = QFontDatabase.systemFont(QFontDatabase.SystemFont.GeneralFont)
         font.setPixelSize(self.px(size))
         font.setWeight(weight)
@@ -182,16 +180,6 @@ class Theme(QObject):
         font.setStyleHint(QFont.StyleHint.Monospace)
         return font
 
-    def apply(self, app: QApplication) -> None:
-        """Give the application this theme, now and after every change."""
-        from app.theme.sheet import build
-
-        self._app = app
-        app.setStyle("Fusion")
-        app.setFont(self.ui_font())
-        app.setPalette(self._palette())
-        app.setStyleSheet(build(self))
-
     def _wants_dark(self) -> bool:
         return _desktop_is_dark() if self._mode == "system" else self._mode == "dark"
 
@@ -203,11 +191,10 @@ class Theme(QObject):
         if dark == self._dark and not force:
             return
         self._dark = dark
-        if self._app is not None:
-            self.apply(self._app)
         self.changed.emit()
 
-    def _palette(self) -> QPalette:
+    def palette(self) -> QPalette:
+        """The colours of what draws itself without a style sheet."""
         t = self.tokens
         roles = {
             QPalette.ColorRole.Window: t.panel,

@@ -1,11 +1,12 @@
-"""Controls that Qt does not have in LOOK.md's shape: a toggle and a row of segments; and captions."""
+"""Controls that Qt does not have: a toggle and a row of segments; and captions."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEasingCurve, QRectF, QSize, Qt, QVariantAnimation, Signal
-from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen
+from PySide6.QtCore import QEasingCurve, QEvent, QRectF, QSize, Qt, QVariantAnimation, Signal
+from PySide6.QtGui import QColor, QHelpEvent, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
     QButtonGroup,
@@ -14,14 +15,22 @@ from PySide6.QtWidgets import (
     QLabel,
     QPushButton,
     QSizePolicy,
+    QToolTip,
     QWidget,
 )
 
 from app.theme.theme import Theme
 
+_TIP_LETTERS = 72
+
+
+def tip(text: str) -> str:
+    """Words for a tooltip, in lines of a readable length: Qt would show a sentence as one line."""
+    return "\n".join(textwrap.fill(line, _TIP_LETTERS, break_long_words=False) for line in text.split("\n"))
+
 
 class Toggle(QAbstractButton):
-    """An on/off switch, 32 x 18 px."""
+    """An on/off switch, 32 x 18 px at the usual text size."""
 
     def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -35,9 +44,10 @@ class Toggle(QAbstractButton):
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.toggled.connect(self._go)
+        theme.changed.connect(self.updateGeometry)
 
     def sizeHint(self) -> QSize:
-        return QSize(32, 18)
+        return QSize(self._theme.px(32), self._theme.px(18))
 
     def _go(self, on: bool) -> None:
         self._slide.stop()
@@ -112,7 +122,7 @@ class Segments(QFrame):
         """Grey a segment, with the reason as its tooltip; an empty reason allows it."""
         button = self._group.button(self._keys.index(key))
         button.setEnabled(not reason)
-        button.setToolTip(reason)
+        button.setToolTip(tip(reason))
 
 
 def caption(text: str = "", name: str = "") -> QLabel:
@@ -123,3 +133,34 @@ def caption(text: str = "", name: str = "") -> QLabel:
     label.setWordWrap(True)
     label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label
+
+
+class ElidedLabel(QLabel):
+    """One line that ends in an ellipsis where the width ends, and says all of it under the mouse."""
+
+    def __init__(self, text: str, role: str) -> None:
+        super().__init__(text)
+        self.short = ""
+        """What is shown where the whole text finds no room; "": as much of it as does."""
+        self.setProperty("role", role)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+
+    @property
+    def elided(self) -> str:
+        """What is shown of the text."""
+        metrics, text = self.fontMetrics(), self.text()
+        if self.short and metrics.horizontalAdvance(text) > self.width():
+            text = self.short
+        return metrics.elidedText(text, Qt.TextElideMode.ElideRight, self.width())
+
+    def event(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and not self.toolTip() and self.elided != self.text():
+            assert isinstance(event, QHelpEvent)
+            QToolTip.showText(event.globalPos(), self.text(), self)
+            return True
+        return super().event(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setPen(self.palette().windowText().color())
+        painter.drawText(self.rect(), Qt.AlignmentFlag.AlignVCenter | Qt.AlignmentFlag.AlignLeft, self.elided)

@@ -17,7 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import torch
+from export import read
 from knowledge import Block, held_out, load, normalise
+from model import TARGET, Llama
 from tasks import keys, refuse, some_words, task
 from tokenizers import Tokenizer
 from variations import Asker
@@ -46,6 +49,7 @@ SYSTEM_PROMPTS = (
 )
 FULL, QUESTION, CODE, NOTHING = 10, 1, 5, 0
 BRIEF = 10
+OFTEN = 3
 POOLS = (("brief", 256, 0.35), ("short", 256, 0.58), ("long", 2048, 0.07))
 """Name, row length and share of the tokens of each file of rows."""
 
@@ -68,6 +72,10 @@ class Mixture:
     refusals: float = 0.05
     code: float = 0.06
     echoes: float = 0.06
+
+
+WARM = Mixture(tasks=0.12, refusals=0.05, code=0.06, echoes=0.03)
+"""For a model that has learned the rest already."""
 
 
 def python_sources(held_out: bool) -> Iterator[str]:
@@ -99,12 +107,16 @@ class Writer:
         mixture: Mixture = Mixture(),
         held_out_code: bool = False,
         limit: int = 0,
+        often: frozenset[str] = frozenset(),
     ) -> None:
-        """``limit``, where set, is the number of tokens after which answers about the knowledge are cut."""
+        """``limit``, where set, is the number of tokens after which answers about the knowledge are cut.
+
+        Blocks whose answer is in ``often`` come OFTEN times as often.
+        """
         self.limit = limit
         self.rng = random.Random(seed)
         self.mixture = mixture
-        self.blocks = blocks
+        self.blocks = [block for block in blocks for _ in range(OFTEN if block.answer in often else 1)]
         owners = {normalise(question): block.answer for block in blocks for question in block.questions}
         self.asker = Asker(owners, held_out())
         self.sources = list(python_sources(held_out_code))
@@ -117,8 +129,13 @@ class Writer:
         return self.queue.pop()
 
     def knowledge_turn(self) -> list[Part]:
+        """A question of the knowledge and its answer, and half of the time one of those that may follow it."""
         block = self.next_block()
-        return turn(self.asker.ask(block.questions, block.answer, self.rng), block.answer, self.limit)
+        parts = turn(self.asker.ask(block.questions, block.answer, self.rng), block.answer, self.limit)
+        if block.further and not self.limit and self.rng.random() < 0.5:
+            then = self.rng.choice(block.further)
+            parts += turn(self.asker.ask(then.questions, then.answer, self.rng), then.answer)
+        return parts
 
     def made_turn(self, refusal: bool) -> list[Part]:
         """A generated task or refusal that does not happen to be an evaluation question."""
@@ -170,6 +187,20 @@ class Writer:
         return [*parts, *turn(f"What is the {name}?", answer), Part("<|endoftext|>", CODE)]
 
 
+@torch.inference_mode()
+def unknown(blocks: list[Block], model: Llama, tokenizer: Tokenizer) -> frozenset[str]:
+    """The answers of which ``model``, asked by the heading, would write some token otherwise."""
+    answers = set()
+    for block in blocks:
+        parts = turn(block.questions[0], block.answer)
+        tokens = tokenizer.encode("".join(part.text for part in parts[:4])).ids
+        start = len(tokenizer.encode("".join(part.text for part in parts[:3])).ids)
+        said = model.logits(model(torch.tensor([tokens]))[0])[0].argmax(-1).tolist()
+        if said[start - 1 : -1] != tokens[start:]:
+            answers.add(block.answer)
+    return frozenset(answers)
+
+
 def encode(parts: list[Part], tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
     """Token ids of a document and the weight, in tenths, of predicting each of them."""
     encodings = tokenizer.encode_batch([part.text for part in parts])
@@ -204,12 +235,17 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, default=HERE / "build")
     parser.add_argument("--tokens", type=int, default=10_000_000, help="how many tokens to write")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--learner", type=Path, help="an exported model: write most of what it does not know yet")
     options = parser.parse_args(arguments)
     tokenizer = Tokenizer.from_file(str(options.out / "tokenizer.json"))
+    blocks, often = load(), frozenset[str]()
+    if options.learner:
+        often = unknown(blocks, read(options.learner, TARGET), tokenizer)
+        sys.stdout.write(f"{len(often)} of {len(blocks)} answers are not known yet\n")
     for index, (name, length, share) in enumerate(POOLS):
         brief = name == "brief"
-        mixture = Mixture(code=0.01) if brief else Mixture()
-        writer = Writer(load(), options.seed + index, mixture, limit=BRIEF if brief else 0)
+        mixture = WARM if options.learner else Mixture(code=0.01) if brief else Mixture()
+        writer = Writer(blocks, options.seed + index, mixture, limit=BRIEF if brief else 0, often=often)
         ids, weights = pack(writer, tokenizer, int(options.tokens * share) // length, length)
         np.savez(options.out / f"{name}.npz", ids=ids, weights=weights)
         sys.stdout.write(f"{name}: {ids.size} tokens, {(weights == FULL).mean():.0%} of them answers\n")

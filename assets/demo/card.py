@@ -24,11 +24,11 @@ tags: [kvasir, gptq, int4, tiny]
 
 {what}
 
-**It is a guide to Kvasir, not an assistant.** It knows the help pages of the program and the basics of how inference
-works. It has also seen small text tasks (copy, edit, find a key), which it mostly gets right while they are short, and
-Python source, which it continues poorly. Everything else it should refuse with "I only know Kvasir". It is a very small
-model: it states wrong things with the same calm as right ones, above all when a question is far from the help pages:
-see the second set below. It only speaks English.
+**It is tiny and knows only Kvasir's manual.** It is a guide to the program and to how inference works, not an
+assistant; for anything else load a model of your own with the model button, or by `kvasir FILE.gguf`. It has also seen
+small text tasks (copy, edit, find a key), which it mostly gets right while they are short, and Python source, which it
+continues poorly. Everything else it should refuse with "I only know Kvasir". It states wrong things with the same calm
+as right ones, above all when a question is far from the manual: see the second set below. It only speaks English.
 
 ## Shape
 
@@ -43,7 +43,8 @@ The chat template is `<|im_start|>role`, a line break, the text, `<|im_end|>`, a
 
 ## How it was made
 
-`python assets/demo/make.py` makes it from nothing, from `assets/demo/knowledge/` ({answers} answers,
+`python assets/demo/make.py` makes it from nothing, and with `--warm-start` from the copy that is there. It learns what
+`engine/catalogue` says of every optimisation and what stands in `assets/demo/knowledge/` (together {answers} answers,
 {asked} ways to ask, multiplied by rewriting, synonyms, dropped words and typing errors), generated text tasks, random
 words said again, and source of the Python standard library. Matrices are updated by Muon, the rest by AdamW.
 {training} The last tenth of the training computes with the 4-bit weights, so that what is exported is what was trained.
@@ -64,12 +65,12 @@ ways to ask that are trained on; the writer of the second set saw those and kept
 {perplexities}
 
 Key facts are found by strings, so an answer counts as right when the facts are in it, however it is put.
-The numbers are in `assets/demo/evaluation/report.json`, all answers in `answers.jsonl` beside it.
-{guessing}"""
+The numbers are in `assets/demo/evaluation/report.json`, all answers in `answers.jsonl` next to it.
+{drafting}"""
 HEADS = """
-## Heads that guess ahead
+## Medusa and EAGLE heads
 
-`heads/medusa` holds {count} Medusa heads (two residual blocks each, {medusa:.2f} MB; they guess through the model's own
+`heads/medusa` holds {count} Medusa heads (two residual blocks each, {medusa:.2f} MB; they draft through the model's own
 output layer) and `heads/eagle` an EAGLE-1 head (one layer, {eagle:.2f} MB; it uses the model's token table and output
 layer). Both are fp16, in the layouts of these heads' hub repositories. `assets/demo/heads.py` makes them with
 `kvasir train-heads` from {dialogues:,} fresh dialogues of the kind above, `docs/` and the README of that day, in
@@ -78,9 +79,9 @@ training are in bfloat16 where the processor has it, as it was here, so another 
 
 On this model's greedy answers to the questions of `questions.jsonl`, none of which is asked in that text, counted at
 {positions:,} places (`assets/demo/evaluation/heads.json`). "Right so far" is the share of places where all first
-guesses up to that one are right, which is what a chain needs; of Medusa's heads also how often each is right by itself:
+tokens up to that one are right, which is what a chain needs; of Medusa's heads also how often each is right by itself:
 
-| guess | Medusa, by itself | Medusa, right so far | EAGLE, right so far |
+| token | Medusa, by itself | Medusa, right so far | EAGLE, right so far |
 | --- | --- | --- | --- |
 {rows}
 
@@ -88,7 +89,7 @@ guesses up to that one are right, which is what a chain needs; of Medusa's heads
 | --- | --- |
 {lengths}
 
-The answers are about the same help pages, which the model knows nearly by heart: on other text guesses are worse.
+The answers are about the same help pages, which the model knows nearly by heart: on other text drafts are worse.
 """
 TARGET_TRAINING = (
     "Layers are dropped at random in training and an early-exit loss is added, as in LayerSkip, so that the lower"
@@ -123,10 +124,10 @@ def heads_card(folder: Path, found: dict[str, Any]) -> str:
     medusa, eagle = found["medusa"], found["eagle"]
     sizes = {kind: sum(path.stat().st_size for path in (folder / "heads" / kind).iterdir()) / 1e6 for kind in STEPS}
     rows = []
-    for guess, reached in enumerate(eagle["right_so_far"]):
-        own = (medusa[key][guess : guess + 1] for key in ("first_guess_right", "right_so_far"))
+    for draft, reached in enumerate(eagle["right_so_far"]):
+        own = (medusa[key][draft : draft + 1] for key in ("first_guess_right", "right_so_far"))
         shares = [f"{share[0]:.1%}" if share else "" for share in own]
-        rows.append(f"| {guess + 1} | {' | '.join(shares)} | {reached:.1%} |")
+        rows.append(f"| {draft + 1} | {' | '.join(shares)} | {reached:.1%} |")
     lengths = [
         ("EAGLE, chains", eagle["tokens_per_step"]),
         ("Medusa, chains", medusa["tokens_per_step"]),
@@ -146,7 +147,7 @@ def heads_card(folder: Path, found: dict[str, Any]) -> str:
 
 
 def card(
-    folder: Path, shape: Shape, what: str, training: str, report: dict[str, float], note: str, guessing: str
+    folder: Path, shape: Shape, what: str, training: str, report: dict[str, float], note: str, drafting: str
 ) -> str:
     """The text of one README.md."""
     blocks = load()
@@ -174,7 +175,7 @@ def card(
         acceptance=report["acceptance"],
         tokens_per_step=report["tokens_per_step"],
         perplexities=perplexity_rows(report),
-        guessing=guessing,
+        drafting=drafting,
     )
 
 
@@ -190,8 +191,8 @@ def main(arguments: list[str] | None = None) -> int:
         (TARGET_FOLDER, TARGET, "The chat model that ships with Kvasir.", TARGET_TRAINING),
         (DRAFT_FOLDER, DRAFT, "The draft model of `kvasir-guide`: it proposes tokens for speculation.", DRAFT_TRAINING),
     ):
-        guessing = heads_card(folder, json.loads(options.heads.read_text("utf-8"))) if folder == TARGET_FOLDER else ""
-        (folder / "README.md").write_text(card(folder, shape, what, training, report, options.note, guessing), "utf-8")
+        drafting = heads_card(folder, json.loads(options.heads.read_text("utf-8"))) if folder == TARGET_FOLDER else ""
+        (folder / "README.md").write_text(card(folder, shape, what, training, report, options.note, drafting), "utf-8")
     return 0
 
 

@@ -79,9 +79,9 @@ def acceptance(draft: Llama, answers: list[Answer]) -> tuple[int, int, int]:
     accepted = drafted = steps = 0
     for answer in answers:
         ids = torch.tensor([answer.prompt + answer.tokens])
-        guesses = draft.logits(draft(ids)[0])[0].argmax(-1).tolist()
+        draft_tokens = draft.logits(draft(ids)[0])[0].argmax(-1).tolist()
         start = len(answer.prompt) - 1
-        agrees = [guesses[start + i] == token for i, token in enumerate(answer.tokens)]
+        agrees = [draft_tokens[start + i] == token for i, token in enumerate(answer.tokens)]
         at = 0
         while at < len(agrees):
             window = agrees[at : at + DRAFT_LENGTH]

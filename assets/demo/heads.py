@@ -21,7 +21,7 @@ from knowledge import QUESTIONS, load, load_evaluation
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-STEPS = {"medusa": 1200, "eagle": 1000}
+STEPS = {"medusa": 3600, "eagle": 3000}
 DIALOGUES = 3000
 SEED = 41
 """Of the text, other than build_text.py's."""
@@ -50,20 +50,20 @@ def measure(folder: Path, most: int | None = None) -> dict[str, dict[str, object
     """What each kind of heads is worth on greedy answers to the evaluation questions, the first ``most`` if given."""
     from engine.protocol import ChatMessage
     from engine.recipes.features import FeatureCache
-    from engine.recipes.load import load_heads
-    from engine.recipes.rows import Row
-    from engine.recipes.target import Opening, Target
+    from engine.recipes.rows import TrainingRow
+    from engine.recipes.target import Opening, TargetModel
     from engine.text.prompt import prompt_ids
+    from tests.engine.recipes.trained_heads import load_heads
 
-    target = Target.open(str(TARGET_FOLDER), 256, Opening("cpu", "float32"))
+    target = TargetModel.open(str(TARGET_FOLDER), 256, Opening("cpu", "float32"))
     questions = [item.question for item in load_evaluation(QUESTIONS)[:most]]
     asked = [[ChatMessage(role="user", content=question)] for question in questions]
     prompts = [prompt_ids(target.words.tokenizer, target.words.template, messages) for messages in asked]
-    rows: list[Row] = []
+    rows: list[TrainingRow] = []
     for at in range(0, len(prompts), target.together):
         some = prompts[at : at + target.together]
         texts = target.write(some, 0.0, torch.Generator())
-        rows += [Row(text, len(prompt)) for text, prompt in zip(texts, some, strict=True)]
+        rows += [TrainingRow(text, len(prompt)) for text, prompt in zip(texts, some, strict=True)]
     found: dict[str, dict[str, object]] = {}
     cache = FeatureCache(target.config.hidden_size, folder / "unused.bin")
     cache.append(rows, target.features([row.tokens for row in rows]))

@@ -1,7 +1,8 @@
-"""The questions and answers that both the help pages and the bundled model are made of.
+"""The questions and answers that the bundled model is made of: techniques from engine/catalogue, the rest by hand.
 
-A file in knowledge/ is "# Title", then blocks separated by blank lines: lines "Q: ..." (the first is the
-heading of the help entry, the others ask the same differently) and one "A: ..." line.
+A file in knowledge/ is "# Title", then blocks separated by blank lines: lines "Q: ..." (the first is the heading, the
+others ask the same differently) and one "A: ..." line; then, as often as needed, lines "F: ..." with what may be asked
+next and one "A: ..." line. Answers may quote the catalogue (techniques.py).
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import argparse
 import json
 import re
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+from techniques import pairs, quoted
 
 HERE = Path(__file__).resolve().parent
 FOLDER = HERE / "knowledge"
@@ -33,6 +37,8 @@ class Block:
     topic: str
     questions: tuple[str, ...]
     answer: str
+    further: tuple[Block, ...] = ()
+    """What may be asked right after this answer, in words that need it ("Why does that save memory?")."""
 
 
 @dataclass(frozen=True)
@@ -56,17 +62,48 @@ def parse(text: str, name: str) -> list[Block]:
     blocks = []
     for part in parts:
         lines = [line.strip() for line in part.splitlines() if line.strip()]
-        questions = tuple(line[2:].strip() for line in lines if line.startswith("Q:"))
-        answers = [line[2:].strip() for line in lines if line.startswith("A:")]
-        if not questions or len(answers) != 1 or not lines[-1].startswith("A:") or len(questions) + 1 != len(lines):
-            raise ValueError(f"{name}: a block must be 'Q:' lines and one 'A:' line at the end: {lines[0]!r}")
-        blocks.append(Block(title[2:].strip(), questions, answers[0]))
+        if not re.fullmatch(
+            r"Q+A(F+A)*", "".join(line[0] for line in lines if line[1:2] == ":").ljust(len(lines), "?")
+        ):
+            raise ValueError(
+                f"{name}: a block must be 'Q:' lines, one 'A:' line, then 'F:' lines and 'A:': {lines[0]!r}"
+            )
+        first, *further = _runs(title[2:].strip(), lines)
+        blocks.append(replace(first, further=tuple(further)))
     return blocks
 
 
-def load(folder: Path = FOLDER) -> list[Block]:
+def _runs(topic: str, lines: list[str]) -> Iterator[Block]:
+    questions: list[str] = []
+    for line in lines:
+        if line.startswith("A:"):
+            yield Block(topic, tuple(questions), quoted(line[2:].strip()))
+            questions = []
+        else:
+            questions.append(line[2:].strip())
+
+
+def techniques(known: frozenset[str]) -> list[Block]:
+    """The blocks of the catalogue, without the questions whose normal form is in ``known`` or held out."""
+    blocks, taken = [], set(known | held_out())
+    for topic, asked, answer, further in pairs():
+        questions = tuple(question for question in asked if normalise(question) not in taken)
+        taken.update(normalise(question) for question in questions)
+        if questions:
+            then = tuple(Block(topic, forms, reply) for forms, reply in further)
+            blocks.append(Block(topic, questions, answer, then))
+    return blocks
+
+
+def written(folder: Path = FOLDER) -> list[Block]:
     """Every block of every file in ``folder``, in the order of the file names."""
     return [block for path in sorted(folder.glob("*.txt")) for block in parse(path.read_text("utf-8"), path.name)]
+
+
+def load(folder: Path = FOLDER) -> list[Block]:
+    """All that the model learns: what is written in ``folder``, then the catalogue."""
+    blocks = written(folder)
+    return [*blocks, *techniques(frozenset(normalise(question) for block in blocks for question in block.questions))]
 
 
 def load_evaluation(path: Path = QUESTIONS) -> list[EvaluationQuestion]:

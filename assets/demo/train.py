@@ -21,6 +21,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 from build_text import POOLS
+from export import DRAFT_FOLDER, TARGET_FOLDER, read
 from model import DRAFT, TARGET, Llama, document_mask
 from torch import Tensor
 
@@ -190,6 +191,14 @@ class Run:
         torch.save(state, temporary)
         temporary.replace(self.folder / name)
 
+    def start_from(self, path: Path) -> None:
+        """Begin with the weights of a checkpoint, or with those of the exported models in the folder ``path``."""
+        if not path.is_dir():
+            self.resume(path, weights_only=True)
+            return
+        self.target.load_state_dict(read(path / TARGET_FOLDER.name, TARGET).state_dict())
+        self.draft.load_state_dict(read(path / DRAFT_FOLDER.name, DRAFT).state_dict())
+
     def resume(self, path: Path, weights_only: bool) -> None:
         """Continue from ``path``, or only start from its weights."""
         state = torch.load(path, map_location=self.device, weights_only=True)
@@ -253,7 +262,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--steps", type=int, default=Plan.steps, help="0: no limit")
     parser.add_argument("--minutes", type=float, default=Plan.minutes, help="0: no limit")
     parser.add_argument("--rate", type=float, default=Plan.peak_rate, help="peak learning rate")
-    parser.add_argument("--warm-start", type=Path, help="begin with the weights of this checkpoint")
+    parser.add_argument(
+        "--warm-start",
+        type=Path,
+        help="begin with the weights of this checkpoint, or of the exported models in this folder",
+    )
     parser.add_argument("--fresh", action="store_true", help="do not resume from checkpoint.pt")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -263,10 +276,10 @@ def main(arguments: list[str] | None = None) -> int:
     torch.manual_seed(options.seed)
     plan = Plan(steps=options.steps, minutes=options.minutes, peak_rate=options.rate)
     run = Run(plan, options.folder, torch.device(options.device))
-    if options.warm_start:
-        run.resume(options.warm_start, weights_only=True)
-    elif not options.fresh and (options.folder / "checkpoint.pt").is_file():
+    if not options.fresh and (options.folder / "checkpoint.pt").is_file():
         run.resume(options.folder / "checkpoint.pt", weights_only=False)
+    elif options.warm_start:
+        run.start_from(options.warm_start)
     run.train(options.seed)
     return 0
 

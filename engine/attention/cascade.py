@@ -16,9 +16,9 @@ import numpy as np
 from torch import Tensor
 
 from engine.attention.interface import KeyRange
-from engine.attention.transfer import on_device
+from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
-from engine.core.batch import Batch
+from engine.cache.stores.transfer import on_device
 
 LEAST_PAGES = 16
 LEAST_SAVED = 48
@@ -39,18 +39,18 @@ class Cluster(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The shared part of a batch and what is left."""
+    """The shared part of a batch and the rest."""
 
     batch: Batch
     """A sequence for each cluster, with all its rows; its pages are in group 0."""
     rows: Tensor
-    """[R] int64: the rows of the step that they are."""
+    """[R] int64: the indices of these rows in the step."""
     keys: KeyRange
-    """What the rows of `batch` see of it: the shared keys."""
+    """The shared keys, which the rows of `batch` see."""
     own: KeyRange
-    """What the rows of the step see besides."""
+    """The other keys, which the rows of the step see in addition."""
     saved: int
-    """Keys that are read once instead of once for each sequence: so many readings less in each layer."""
+    """Reads of keys saved in each layer, because shared keys are read once instead of once for each sequence."""
 
 
 def find_shared(batch: Batch, group: int) -> Shared | None:

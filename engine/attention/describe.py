@@ -1,4 +1,4 @@
-"""What `kvasir doctor` says about attention."""
+"""The description of attention in `kvasir doctor`."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Attention over a set of keys gives (o, lse): the output and the log of the sum of the exponentiated scores. Attention
 over the union of two sets follows from the two results alone, so split keys, cached plus new keys, and windows plus
-sinks are all merges (DESIGN.md section 3, M3).
+sinks are all merges.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.packed import PackedKV
-from engine.core.batch import Batch
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV
 
 
 class AttnSpec(NamedTuple):

@@ -1,4 +1,4 @@
-"""What backends work out once for all layers of a step."""
+"""A cache for values that attention backends compute once for all layers of a step."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-from engine.core.batch import Batch
+from engine.batch import Batch
 
 T = TypeVar("T")
 BATCHES = 4

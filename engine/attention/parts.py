@@ -1,22 +1,20 @@
 """Which calls of a backend make up one attention: the parts of a batch whose rows are restricted (`Batch.views`).
 
-Recent keys are beside packed ones, and a window has sinks besides. Each part is attention over a range of keys, and the
-parts are disjoint, so that their results merge (DESIGN.md section 3, M3).
+Recent keys are stored apart from packed ones, and sinks apart from the window. Each part is attention over a range of
+keys, and the parts are disjoint, so that their results merge.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from engine.attention.interface import KeyRange
-from engine.cache.pool import PAGE_SIZE
-from engine.core.batch import RowViews
+from engine.batch import RowViews
 
 
-class Part(NamedTuple):
+class AttentionPart(NamedTuple):
     """One call: over the recent arenas or the main ones, with the sinks' queries or the rows' own; None: all keys."""
 
     recent: bool
@@ -24,34 +22,24 @@ class Part(NamedTuple):
     keys: KeyRange | None
 
 
-def parts_of(views: RowViews | None, keys: KeyRange | None, packed: bool) -> list[Part]:
+def parts_of(views: RowViews | None, keys: KeyRange | None, packed: bool) -> list[AttentionPart]:
     """The parts that have any key, at least one. `packed`: the arenas hold only what is before `packed_until`."""
     views = views or RowViews()
     every = keys or KeyRange()
     seen = [(False, KeyRange(views.first).within(every))]
     if views.sinks is not None:
         seen.append((True, KeyRange(None, views.sinks).within(every)))
-    found = [Part(False, sinks, range_) for sinks, range_ in seen]
+    found = [AttentionPart(False, sinks, range_) for sinks, range_ in seen]
     if packed:
         assert views.packed_until is not None, "whoever packs says how far"
         before, after = KeyRange(None, views.packed_until), KeyRange(views.packed_until)
         found = [
-            Part(late, sinks, range_.within(part))
+            AttentionPart(late, sinks, range_.within(part))
             for sinks, range_ in seen
             for late, part in ((False, before), (True, after))
         ]
     some = [part for part in found if part.keys is None or not _empty(part.keys)]
     return [part._replace(keys=None) if _open(part.keys) else part for part in some] or found[:1]
-
-
-def split_ranges(stop: np.ndarray, parts: int) -> list[KeyRange]:
-    """The keys [0, stop) of each row [T] in so many consecutive ranges of whole pages; some may be empty.
-
-    Attention over each, merged, is attention over all of them, whatever their number (flash decoding's split of keys).
-    """
-    pages = -(-stop // PAGE_SIZE)
-    cuts = [np.minimum(pages * part // parts * PAGE_SIZE, stop) for part in range(parts + 1)]
-    return [KeyRange(first, last) for first, last in pairwise(cuts)]
 
 
 def _open(keys: KeyRange | None) -> bool:

@@ -19,14 +19,14 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec, KeyRange
 from engine.attention.memo import PerBatch
-from engine.attention.transfer import on_device
-from engine.cache.packed import PackedKV
+from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
-from engine.core.batch import Batch
-from engine.native.library import BFLOAT16, find
+from engine.cache.stores.packed import PackedKV
+from engine.cache.stores.transfer import on_device
+from engine.native.library import find
 
 BLOCK_BYTES = 32 << 20
-"""Rows of a sequence run together while the keys gathered for them are at most so many bytes."""
+"""The most bytes of keys that are gathered at a time for rows of one sequence."""
 
 
 class Rows(NamedTuple):
@@ -90,7 +90,7 @@ class QuestAttention:
             self.bytes_read += rows.ranked * _bounds_bytes(kv) + chosen.shape[0] * rows.chosen * page_bytes
         return torch.cat(outs), torch.cat(lses)
 
-    def attend_beside(
+    def attend_parts(
         self,
         others: Callable[[KeyRange | None], tuple[Tensor, Tensor | None]],
         q: Tensor,
@@ -125,7 +125,7 @@ class QuestAttention:
 
     def _serves(self, q: Tensor, kv: PackedKV, spec: AttnSpec) -> bool:
         """Whether native code serves this (engine/native/quest.c)."""
-        if self._library is None or not self._library.capabilities & BFLOAT16:
+        if self._library is None or self._library.lacks(torch.bfloat16):
             return False
         width = q.shape[2]
         fits = width % 32 == 0 and width <= 256 and kv.v_dim == width

@@ -8,21 +8,21 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.native import NativeAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.cascade import Shared, find_shared
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
-from engine.attention.native import NativeAttention
-from engine.attention.parts import Part, parts_of
+from engine.attention.parts import AttentionPart, parts_of
 from engine.attention.quest import QuestAttention
-from engine.attention.reference import ReferenceAttention
-from engine.attention.sdpa import SdpaAttention
 from engine.attention.triton.backend import TritonAttention
-from engine.cache.packed import PackedKV
-from engine.core.batch import Batch
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV
 
 
-class Choice(NamedTuple):
+class BackendChoice(NamedTuple):
     """The backend for a problem, and those before it with their reasons to decline."""
 
     backend: AttentionBackend
@@ -41,19 +41,19 @@ def backends() -> list[AttentionBackend]:
     return [NativeAttention(), TritonAttention(), SdpaAttention(), BatchInvariantAttention(), ReferenceAttention()]
 
 
-def choose(problem: AttnProblem, candidates: Sequence[AttentionBackend] | None = None) -> Choice:
+def choose(problem: AttnProblem, candidates: Sequence[AttentionBackend] | None = None) -> BackendChoice:
     """The first backend that does not decline. Raises ValueError if all do, with what each said."""
     declined: list[tuple[str, str]] = []
     for backend in backends() if candidates is None else candidates:
         reason = backend.declines(problem)
         if reason is None:
-            return Choice(backend, declined)
+            return BackendChoice(backend, declined)
         declined.append((backend.name, reason))
     said = "; ".join(f"{name}: {reason}" for name, reason in declined)
     raise ValueError(f"No attention backend serves this model ({said}). Choose another KV cache kind.")
 
 
-class Attention:
+class AttentionDispatcher:
     """The attention of one model: gives each call to the backend chosen for its problem, remembered by its traits."""
 
     name = "attention"
@@ -66,7 +66,7 @@ class Attention:
         self._candidates = backends() if candidates is None else list(candidates)
         self._chosen: dict[tuple[object, ...], AttentionBackend] = {}
         self._shared: PerBatch[Shared | None] = PerBatch()
-        self._parts: PerBatch[tuple[list[Part], KeyRange | None]] = PerBatch()
+        self._parts: PerBatch[tuple[list[AttentionPart], KeyRange | None]] = PerBatch()
         self.quest = QuestAttention()
         self.keys_saved = 0
         """Readings of a key that cascades have saved so far, counted in each layer."""
@@ -93,7 +93,7 @@ class Attention:
         """See `ModelAttention.attend`."""
         if kv.bounds is not None and batch.views is not None and batch.views.sparse is not None:
             assert keys is None, "pages are chosen of all that is before a row"
-            return self.quest.attend_beside(
+            return self.quest.attend_parts(
                 lambda left: self._attend_parts(q, kv, spec, batch, group, need_lse, left, sink_q),
                 q,
                 kv,
@@ -176,9 +176,8 @@ class Attention:
         return out.index_copy_(0, rows, o), lse.index_copy_(0, rows, merged) if need_lse else None
 
     def _find_shared(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int) -> Shared | None:
-        """Nothing where the switch is off, or sums must not depend on who is beside; nor where a window hides keys.
-
-        Nor where the backend in use would not serve the shared part: its rows are better off alone.
+        """None where the option is off, in the batch-invariant mode, where a window hides keys, or where the backend in
+        use would not serve the shared part.
         """
         if self._numerics is None or not self._numerics.cascade or self._numerics.batch_invariant:
             return None

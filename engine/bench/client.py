@@ -6,16 +6,33 @@ import itertools
 import queue
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from engine.cache.saved import SavedChats
+from engine.cache.offload.saved import SavedChats
+from engine.catalogue import keys
 from engine.catalogue.replay import replayed
-from engine.core.commands import AddRequest, LoadModel, SetOption, Shutdown
+from engine.core.commands import AddRequest, Shutdown
 from engine.core.engine import Engine
-from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, OptionsEvent, StepRecord, TokensEvent
-from engine.core.loaded import LoadedModel
-from engine.protocol import Fit, LoadOptions, ModelCard, Sampling, Timings, Usage, Value
+from engine.core.events import Event
+from engine.loading.model import LoadedModel, LoadModel
+from engine.protocol import (
+    FAILED,
+    Delta,
+    Error,
+    Finished,
+    Fit,
+    Loaded,
+    LoadOptions,
+    ModelCard,
+    Options,
+    Sampling,
+    Set,
+    Timings,
+    Usage,
+    Value,
+)
+from engine.telemetry.records import StepRecord
 
 
 class EngineError(RuntimeError):
@@ -39,17 +56,16 @@ class EngineClient:
     Every prompt is read from its first token, unless its ``optimisations`` say otherwise.
     """
 
-    def __init__(self, saved: SavedChats | None = None, heard: Callable[[Event], None] = lambda event: None) -> None:
-        """``saved`` keeps chats in files, where that is switched on; ``heard`` gets events in the engine's thread."""
+    def __init__(self, saved: SavedChats | None = None) -> None:
+        """``saved`` keeps chats in files, where that is switched on."""
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._heard = heard
         self.engine = Engine(self._hear, saved=saved)
         self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
         self._thread.start()
 
     @property
     def model(self) -> LoadedModel:
-        """What is loaded; something is."""
+        """The loaded model; there must be one."""
         assert self.engine.loaded is not None
         return self.engine.loaded
 
@@ -58,7 +74,7 @@ class EngineClient:
         self.engine.submit(LoadModel(path, draft, options))
         while True:
             event = self._next()
-            if isinstance(event, LoadedEvent):
+            if isinstance(event, Loaded):
                 return event.card, event.fit
 
     def set(self, key: str, value: Value) -> None:
@@ -66,20 +82,20 @@ class EngineClient:
         present = {spec.key: spec for spec in self.engine.catalogue_state()}[key]
         if present.value == value:
             return
-        self.engine.submit(SetOption(key, value))
+        self.engine.submit(Set(key=key, value=value))
         while True:
             event = self._next()
-            if isinstance(event, OptionsEvent) and any(s.key == key and s.value == value for s in event.catalogue):
+            if isinstance(event, Options) and any(s.key == key and s.value == value for s in event.catalogue):
                 return
 
     def empty_cache(self) -> None:
         """Forget every page, by making the arenas anew; models that know one kind of arenas alone are loaded anew."""
         state = {spec.key: spec for spec in self.engine.catalogue_state()}
-        kind = state["kv_kind"].value
+        kind = state[keys.KV_KIND].value
         other = "16bit" if kind != "16bit" else "int8"
-        if other not in state["kv_kind"].disabled_choices and self.model.with_kind is not None:
-            self.set("kv_kind", other)
-            self.set("kv_kind", kind)
+        if other not in state[keys.KV_KIND].disabled_choices and self.model.with_kind is not None:
+            self.set(keys.KV_KIND, other)
+            self.set(keys.KV_KIND, kind)
         else:
             self.load(self.model.path, self.model.draft_path, self.model.options)
 
@@ -116,21 +132,21 @@ class EngineClient:
         """Read events until every named answer has ended; submit ``later`` once the first one has ``after_tokens``."""
         ids: dict[str, list[int]] = {name: [] for name in names}
         arrivals: dict[str, list[float]] = {name: [] for name in names}
-        finished: dict[str, FinishedEvent] = {}
+        finished: dict[str, Finished] = {}
         steps: list[StepRecord] = []
         while len(finished) < len(names):
             event = self._next()
-            if isinstance(event, TokensEvent):
-                ids[event.request_id].extend(token.id for token in event.tokens)
-                arrivals[event.request_id].append(time.perf_counter())
+            if isinstance(event, Delta):
+                ids[event.id].extend(token.id for token in event.tokens)
+                arrivals[event.id].append(time.perf_counter())
                 if len(ids[names[0]]) >= after_tokens:
                     for name in list(later):
                         self.engine.submit(later.pop(name))
             elif isinstance(event, StepRecord):
                 steps.append(event)
-            elif isinstance(event, FinishedEvent):
-                finished[event.request_id] = event
-                if event.reason in ("error", "memory"):
+            elif isinstance(event, Finished):
+                finished[event.id] = event
+                if event.reason in FAILED:
                     raise EngineError(event.detail or event.reason)
         return {
             name: Answer(ids[name], finished[name].timings, steps, _gaps(arrivals[name]), finished[name].usage)
@@ -153,12 +169,11 @@ class EngineClient:
         self.close()
 
     def _hear(self, event: Event) -> None:
-        self._heard(event)
         self._events.put(event)
 
     def _next(self) -> Event:
         event = self._events.get()
-        if isinstance(event, ErrorEvent):
+        if isinstance(event, Error):
             raise EngineError(event.message)
         return event
 

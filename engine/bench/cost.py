@@ -15,24 +15,23 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from engine.attention.registry import Attention
+from engine.attention.registry import AttentionDispatcher
 from engine.bench.client import EngineClient, EngineError
-from engine.cache.kinds import KVKind
-from engine.cache.packed import CHANNEL_GROUP
-from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
+from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.core.loaded import LoadedModel
-from engine.core.runner import RunnableModel, Runner
-from engine.core.score import Reader, Scores, reader, score
-from engine.models import restrictions
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import CHANNEL_GROUP
+from engine.loading.model import LoadedModel
 from engine.models.arenas import new_store, refuses
 from engine.protocol import ChatMessage
+from engine.runner.perplexity import Reader, Scores, reader, score
+from engine.runner.runner import RunnableModel, Runner
 
 EVALUATION = Path(__file__).parents[2] / "assets" / "demo" / "evaluation"
 LONGEST = 2048
 """Tokens of a piece, or the model's context where that is shorter."""
 WINDOWS = 16
-"""A piece is so many windows long."""
+"""The length of a piece, in windows."""
 
 
 class CostRow(msgspec.Struct, frozen=True):
@@ -119,14 +118,14 @@ def _ways(length: int) -> Iterator[_Way]:
             title = f"the last {window}" + (f" and the first {sinks}" if sinks else ", no sinks")
             yield _Way(title, KVKind(), WindowWithSinks(window, sinks))
     for part in (2, 4, 8):
-        yield _Way(f"QUEST, 1/{part} of the text", KVKind(bounds=True), Quest(max(PAGE_SIZE, length // part), 1))
+        yield _Way(f"QUEST, 1/{part} of the text", KVKind(bounds=True), QuestPolicy(max(PAGE_SIZE, length // part), 1))
 
 
 def _refused(loaded: LoadedModel, way: _Way) -> str:
     if loaded.model is None:
         return "the model runs over arenas of its own"
     config = loaded.model.config
-    return refuses(config, way.kind) or restrictions.refuses(way.policy, config)
+    return refuses(config, way.kind) or way.policy.refuses(config)
 
 
 def _texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]:
@@ -164,19 +163,21 @@ def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int]) -> Scores:
 
 
 def _readers(loaded: LoadedModel, kind: KVKind, policy: PagePolicy) -> Callable[[int], Reader]:
-    """With arenas of their own."""
+    """Makes the reader of a text of a given length, with an arena of its own."""
     model = loaded.model
     assert model is not None
 
     def of(length: int) -> Reader:
         store = new_store(model.config, pages_for(length) + 1, model.dtype, loaded.device, kind)
-        return reader(Runner(cast(RunnableModel, model), store, Attention(model.numerics), loaded.device), policy)
+        return reader(
+            Runner(cast(RunnableModel, model), store, AttentionDispatcher(model.numerics), loaded.device), policy
+        )
 
     return of
 
 
 def _bits(loaded: LoadedModel, kind: KVKind, length: int) -> tuple[float, float]:
-    """Of a number in the packed arena; and with the most recent tokens that a text of this length may have."""
+    """Bits of a number in the packed arena, and with the most recent tokens that a text of this length may have."""
     model = loaded.model
     assert model is not None
     numbers = model.config.num_layers * model.config.cached_width

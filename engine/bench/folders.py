@@ -17,7 +17,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.bench.shapes import Shape
-from engine.checkpoints.quantise import NF4
+from engine.checkpoints.quantised.quantise import NF4
 
 Module = Callable[[int, int, int, torch.Generator], dict[str, Tensor]]
 """(input features, output features, group, generator) -> the tensors of one module, by the ends of their names."""

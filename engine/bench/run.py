@@ -1,38 +1,43 @@
-"""``kvasir bench``: the bundled model with every switch on and off; known shapes alone and beside other programs."""
+"""``kvasir bench``: the bundled model with every switch on and off; known shapes alone and next to other programs."""
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import torch
 from rich.console import Console
 
-from engine.bench.cache import measure_cache
-from engine.bench.cache_figures import CacheFigures
-from engine.bench.cache_tables import show_cache, show_cost
+from engine.bench.cache.figures import CacheFigures
+from engine.bench.cache.hits import measure_hit_of_shape, measure_saved
+from engine.bench.cache.suite import measure_cache
+from engine.bench.cache.tables import show_cache, show_cost
 from engine.bench.client import EngineClient, EngineError
-from engine.bench.compare import Comparison, compare
 from engine.bench.cost import CostFigures, measure_cost
-from engine.bench.formats import FormatFigures, measure_formats
-from engine.bench.hits import measure_hit_of_shape, measure_saved
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
-from engine.bench.programs import COMPARED
+from engine.bench.null import NullFigures, measure_null, show_null
+from engine.bench.peers.compare import Comparison, compare
+from engine.bench.peers.formats import FormatFigures, measure_formats
+from engine.bench.peers.programs import COMPARED
 from engine.bench.shapes import SHAPES, Shape
-from engine.bench.speculation import TOKENS, measure_speculation
-from engine.bench.speculation_assisted import measure_assisted
-from engine.bench.speculation_figures import SpeculationFigures
-from engine.bench.speculation_steps import Watch
-from engine.bench.speculation_tables import show_speculation
-from engine.bench.speculation_texts import texts
+from engine.bench.soak.figures import SoakFigures, show_soak
+from engine.bench.soak.suite import Soak
+from engine.bench.speculation.assisted import measure_assisted
+from engine.bench.speculation.figures import SpeculationFigures
+from engine.bench.speculation.suite import TOKENS, measure_speculation
+from engine.bench.speculation.tables import show_speculation
+from engine.bench.speculation.texts import texts
 from engine.bench.switches import BundledFigures, measure_switches
 from engine.bench.tables import show_bundled, show_comparison, show_formats, show_shape
 from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
-from engine.config import bundled_model, cache_folder
-from engine.core.loading import release_memory
+from engine.loading.model import release_memory
+from engine.native.library import find as native_library
+from engine.paths import bundled_model, cache_folder
 from engine.protocol import ChatMessage, LoadOptions, Quantise
 
 _PAGE = 130
@@ -57,89 +62,122 @@ class Report(msgspec.Struct, frozen=True):
     cache: CacheFigures | None = None
     cost: CostFigures | None = None
     speculation: SpeculationFigures | None = None
+    null: NullFigures | None = None
+    soak: SoakFigures | None = None
 
 
-def run(
-    *,
-    switches: bool = True,
-    shapes: Sequence[Shape] | None = None,
-    programs: tuple[str, ...] = COMPARED,
-    rounds: int = 5,
-    threads: int | None = None,
-    model: Path | None = None,
-    json_file: Path | None = None,
-    tokens: int | None = None,
-    formats: tuple[str, ...] = (),
-    quantise: Quantise = "none",
-    cache: bool = False,
-    cost: bool = False,
-    speculation: bool = False,
-    draft: str | None = None,
-) -> Report:
-    """Measure, print tables on standard output as they are filled, and write the figures to ``json_file``.
+class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What to measure, and how often. ``model`` None is the bundled one, which brings its own draft model.
 
     ``shapes`` None is what suits the device: 1B on a CPU, 1B and 8B on a GPU. ``tokens`` are those written in each
     measurement of a shape (None: 128) or of a switch (96). With ``formats`` (names of
-    :data:`engine.bench.formats.KNOWN`) the shapes are measured in those instead of by themselves. ``cache``: the parts
-    of the cache on traces, with ``model`` or the bundled one; ``cost``: what its approximations cost in quality.
-    ``speculation``: every way to guess, with ``draft`` beside the model (None: the bundled one brings its own).
+    :data:`engine.bench.peers.formats.KNOWN`) the shapes are measured in those instead of by themselves. ``cache``: the
+    parts of the cache on traces; ``cost``: what its approximations cost in quality; ``speculation``: every draft
+    method. ``threads`` 0 is as many as PyTorch takes. ``null``: the number of comparisons of a setting with itself.
+    ``soak``: seconds of random use.
+    """
+
+    switches: bool = True
+    shapes: Sequence[Shape] | None = None
+    programs: tuple[str, ...] = COMPARED
+    rounds: int = 5
+    threads: int = 0
+    model: Path | None = None
+    tokens: int | None = None
+    formats: tuple[str, ...] = ()
+    quantise: Quantise = "none"
+    cache: bool = False
+    cost: bool = False
+    speculation: bool = False
+    draft: str | None = None
+    null: int = 0
+    soak: float = 0.0
+
+
+class _Measured(NamedTuple):
+    """Figures for a field of the report, and how they are shown; None while more of them are to come."""
+
+    field: str
+    figures: Any
+    show: Callable[[Console], None] | None
+
+
+def run(asked: BenchOptions, json_file: Path | None = None) -> Report:
+    """Measure, print tables on standard output as they are filled, and write the figures to ``json_file``.
+
+    They are written as soon as they are measured: a later failure loses nothing.
     """
     console = Console()
     if not console.is_terminal:
         console = Console(width=_PAGE)
-    threads = threads or torch.get_num_threads()
-    torch.set_num_threads(threads)
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
 
     def say(line: str) -> None:
         Console(stderr=True).print(line, style="dim")
 
-    report = Report(_machine(), threads, str(torch.__version__), None, [], [])
-    console.print(f"{report.machine}, {report.threads} threads, torch {report.torch}")
-
-    def keep(**parts: Any) -> None:
-        """Written as soon as measured: a later failure loses nothing."""
-        nonlocal report
-        report = msgspec.structs.replace(report, **parts)
+    def keep() -> None:
         if json_file is not None:
             json_file.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
 
+    report = Report(_machine(), torch.get_num_threads(), str(torch.__version__), None, [], [])
+    console.print(f"{report.machine}, {report.threads} threads, torch {report.torch}")
     keep()
-    if switches:
-        bundled = measure_bundled(model, rounds, say, tokens or 96, quantise)
-        show_bundled(bundled, console)
-        keep(bundled=bundled)
-    if cache:
+    for field, figures, show in chain(_on_model(asked, say), _on_shapes(asked, say)):
+        report = msgspec.structs.replace(report, **{field: figures})
+        if show is not None:
+            show(console)
+        keep()
+    return report
+
+
+def _on_model(asked: BenchOptions, say: Callable[[str], None]) -> Iterator[_Measured]:
+    """What is measured on a model that exists, in the order of the report."""
+    model, rounds, quantise = asked.model, asked.rounds, asked.quantise
+    if asked.switches:
+        bundled = measure_bundled(model, rounds, say, asked.tokens or 96, quantise)
+        yield _Measured("bundled", bundled, partial(show_bundled, bundled))
+    if asked.cache:
         traced = measure_traces(model, rounds, say, quantise)
-        show_cache(traced, console)
-        keep(cache=traced)
-    if cost:
+        yield _Measured("cache", traced, partial(show_cache, traced))
+    if asked.cost:
         costs = measure_costs(model, say, quantise)
-        show_cost(costs, console)
-        keep(cost=costs)
-    if speculation:
-        for guessed in measure_guessing(model, draft, rounds, say, tokens or TOKENS, quantise):
-            keep(speculation=guessed)
-        show_speculation(guessed, console)
+        yield _Measured("cost", costs, partial(show_cost, costs))
+    if asked.null:
+        itself = measure_null(*_with_draft(model), LoadOptions(quantise=quantise), QUESTIONS[0], asked.null, say)
+        yield _Measured("null", itself, partial(show_null, itself))
+    if asked.soak:
+        with Soak() as soaking:
+            soaking.load(*_with_draft(model), LoadOptions(quantise=quantise))
+            soaked = soaking.run(asked.soak, say)
+        yield _Measured("soak", soaked, partial(show_soak, soaked))
+    if asked.speculation:
+        for drafted in measure_drafting(model, asked.draft, rounds, say, asked.tokens or TOKENS, quantise):
+            yield _Measured("speculation", drafted, None)
+        yield _Measured("speculation", drafted, partial(show_speculation, drafted))
+
+
+def _on_shapes(asked: BenchOptions, say: Callable[[str], None]) -> Iterator[_Measured]:
+    """Known shapes with random weights: in each format, or by themselves and next to other programs."""
+    shapes = asked.shapes
     if shapes is None:
         shapes = tuple(SHAPES.values()) if torch.cuda.is_available() else (SHAPES["1b"],)
     root = cache_folder() / "bench"
+    threads = torch.get_num_threads()
+    formats: list[FormatFigures] = []
+    alone: list[ShapeFigures] = []
+    compared: list[Comparison] = []
     for shape in shapes:
-        if formats:
-            measured = measure_formats(
-                shape, formats, root, rounds=rounds, threads=threads, decode_tokens=tokens or 64, say=say
-            )
-            show_formats(measured, console)
-            keep(formats=[*report.formats, measured])
+        tokens = asked.tokens or (64 if asked.formats else 128)
+        counts = {"rounds": asked.rounds, "threads": threads, "decode_tokens": tokens}
+        if asked.formats:
+            formats = [*formats, measure_formats(shape, asked.formats, root, **counts, say=say)]
+            yield _Measured("formats", formats, partial(show_formats, formats[-1]))
             continue
-        figures = _shape(shape, root, rounds, tokens or 128, say)
-        show_shape(figures, console)
-        keep(shapes=[*report.shapes, figures])
-        comparison = compare(
-            shape, programs, root, rounds=rounds, threads=threads, decode_tokens=tokens or 128, say=say
-        )
-        show_comparison(comparison, console)
-        keep(comparisons=[*report.comparisons, comparison])
-    return report
+        alone = [*alone, _shape(shape, root, asked.rounds, tokens, say)]
+        yield _Measured("shapes", alone, partial(show_shape, alone[-1]))
+        compared = [*compared, compare(shape, asked.programs, root, **counts, say=say)]
+        yield _Measured("comparisons", compared, partial(show_comparison, compared[-1]))
 
 
 def _shape(shape: Shape, root: Path, rounds: int, tokens: int, say: Callable[[str], None]) -> ShapeFigures:
@@ -151,7 +189,9 @@ def _shape(shape: Shape, root: Path, rounds: int, tokens: int, say: Callable[[st
 
 
 def _machine() -> str:
-    machine = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+    library = native_library()[0]
+    native = f"native code in {library.instructions}" if library else "no native code"
+    machine = f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}, {native}"
     return f"{machine}, {torch.cuda.get_device_name()}" if torch.cuda.is_available() else machine
 
 
@@ -183,7 +223,7 @@ def measure_costs(model: Path | None, say: Callable[[str], None], quantise: Quan
         return measure_cost(client, say=say)
 
 
-def measure_guessing(
+def measure_drafting(
     model: Path | None,
     draft: str | None,
     rounds: int,
@@ -191,15 +231,14 @@ def measure_guessing(
     tokens: int,
     quantise: Quantise = "none",
 ) -> Iterator[SpeculationFigures]:
-    """Every way to guess of ``model`` (None: the bundled one), then with transformers guessing on the same models."""
+    """Every draft method of ``model`` (None: the bundled one), then transformers' on the same models."""
     path = _path(model)
     if draft is None:
         draft = bundled_model().draft if model is None else ""
     say(f"loading {path}")
-    watch = Watch()
-    with EngineClient(heard=watch.heard) as client:
+    with EngineClient() as client:
         client.load(path, draft, LoadOptions(quantise=quantise))
-        figures = measure_speculation(client, watch, rounds=rounds, tokens=tokens, say=say)
+        figures = measure_speculation(client, rounds=rounds, tokens=tokens, say=say)
         yield figures
         loaded = client.model
         rows, absent = measure_assisted(loaded.checkpoint, draft, texts(loaded, tokens), rounds, say)
@@ -210,12 +249,16 @@ def _path(model: Path | None) -> str:
     return bundled_model().path if model is None else str(model)
 
 
+def _with_draft(model: Path | None) -> tuple[str, str]:
+    known = bundled_model()
+    return (known.path, known.draft) if model is None else (str(model), "")
+
+
 def measure_bundled(
     model: Path | None, rounds: int, say: Callable[[str], None], tokens: int, quantise: Quantise = "none"
 ) -> BundledFigures:
     """Load time, memory and every switch of ``model`` (None: the bundled one with its draft)."""
-    known = bundled_model()
-    path, draft = (known.path, known.draft) if model is None else (str(model), "")
+    path, draft = _with_draft(model)
     say(f"loading {path}")
     bare = anonymous_bytes()
     with EngineClient() as client:

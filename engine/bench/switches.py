@@ -1,12 +1,13 @@
 """Every switch of the catalogue on and off, side by side: the same prompts, the same seed, in turn.
 
-Beside speed, each switch is measured by what it is for: the share of empty slots for page reservation, the longest
-wait of a running answer while another prompt is read for chunked prefill, the bytes of the weights, the share of
-guesses accepted.
+In addition to speed, each switch is measured by what it is for: the share of empty slots for page reservation, the
+longest wait of a running answer while another prompt is read for chunked prefill, the bytes of the weights, the share
+of draft tokens accepted.
 """
 
 from __future__ import annotations
 
+import random
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
@@ -14,24 +15,25 @@ from typing import NamedTuple
 import msgspec
 
 from engine.bench.client import Answer, EngineClient
-from engine.bench.measure import median_ratio
-from engine.catalogue import CATALOGUE
+from engine.catalogue import CATALOGUE, keys
 from engine.protocol import OptionSpec, Sampling, Value
+from engine.telemetry.pairs import estimate
 
 PAGE_TOKENS = 16
-GUESSERS: Mapping[str, tuple[str, ...]] = {
-    "draft_length": ("draft", "ngram"),
-    "ngram_first": ("draft", "exit", "skip", "eagle", "medusa", "mtp"),
-    "ngram_chats": ("ngram",),
-    "tree_nodes": ("eagle", "medusa"),
-    "exit_layer": ("exit",),
-    "acceptance": ("draft", "exit", "skip", "eagle"),
+DRAFTERS: Mapping[str, tuple[str, ...]] = {
+    keys.DRAFT_LENGTH: ("draft", "ngram"),
+    keys.NGRAM_FIRST: ("draft", "exit", "skip", "eagle", "medusa", "mtp"),
+    keys.NGRAM_CHATS: ("ngram",),
+    keys.TREE_NODES: ("eagle", "medusa"),
+    keys.EXIT_LAYER: ("exit",),
+    keys.ACCEPTANCE: ("draft", "exit", "skip", "eagle"),
 }
-"""Switches that say how to guess, and which kinds of guessing can show it; the first one that the model has does."""
+"""Switches of speculation, and the draft methods that can show their effect; the first that the model has is used."""
 
 
 class SwitchRow(msgspec.Struct, frozen=True):
-    """One switch: medians before (values[0]) and after (values[1]); ``ratio`` of decoding speed, pair by pair.
+    """One switch: medians before (values[0]) and after (values[1]); ``ratio`` of decoding speed by rounds, and the
+    interval around it.
 
     ``same`` says whether every answer had the same tokens both ways; ``shown`` is the switch's own figure.
     """
@@ -44,6 +46,7 @@ class SwitchRow(msgspec.Struct, frozen=True):
     ratio: float
     same: bool
     shown: str
+    interval: tuple[float, float] = (0.0, 0.0)
 
 
 class BundledFigures(msgspec.Struct, frozen=True):
@@ -75,9 +78,9 @@ def measure_switches(
     state = {spec.key: spec for spec in client.engine.catalogue_state()}
     rows, absent = [], []
     for entry in CATALOGUE:
-        kinds = GUESSERS.get(entry.key)
-        if kinds is not None and not _guesser(entry.key, state["speculation"]):
-            absent.append(f"{entry.title}: {state['speculation'].disabled_choices[kinds[0]]}")
+        kinds = DRAFTERS.get(entry.key)
+        if kinds is not None and not _drafter(entry.key, state[keys.SPECULATION]):
+            absent.append(f"{entry.title}: {state[keys.SPECULATION].disabled_choices[kinds[0]]}")
             continue
         for before, after in _pairs(state[entry.key]):
             say(f"{entry.title}: {before} against {after}")
@@ -85,9 +88,9 @@ def measure_switches(
     return rows, absent
 
 
-def _guesser(key: str, speculation: OptionSpec) -> str:
-    """The kind of guessing that shows the switch ``key`` with the loaded model; none: an empty string."""
-    return next((kind for kind in GUESSERS[key] if kind not in speculation.disabled_choices), "")
+def _drafter(key: str, speculation: OptionSpec) -> str:
+    """The draft method that shows the switch ``key`` with the loaded model; an empty string where there is none."""
+    return next((kind for kind in DRAFTERS[key] if kind not in speculation.disabled_choices), "")
 
 
 def _pairs(spec: OptionSpec) -> list[tuple[Value, Value]]:
@@ -103,6 +106,8 @@ class _Side(NamedTuple):
     value: Value
     answers: list[Answer]
     stalls: list[float]
+    speeds: list[float]
+    """One for each round."""
 
 
 def _measure(
@@ -114,32 +119,29 @@ def _measure(
     sampling: Sampling,
     rounds: int,
 ) -> SwitchRow:
-    before, after = (_Side(value, [], []) for value in values)
+    before, after = (_Side(value, [], [], []) for value in values)
     weights: dict[Value, int] = {}
-    if spec.applies == "reload":  # loading both ways in turn would measure loading
-        order = [before] * rounds + [after] * rounds
-    else:
-        order = [before, after] * rounds
-    for side in order:
+    for side in [side for _ in range(rounds) for side in random.sample([before, after], 2)]:
         overrides = _apply(client, spec, side.value)
         weights[side.value] = client.weight_bytes()
         client.answer(prompts[0], sampling, overrides)  # warm-up: caches, buckets, draft length
-        side.answers.extend(client.answer(prompt, sampling, overrides) for prompt in prompts)
-        if spec.key == "chunked_prefill":
+        answers = [client.answer(prompt, sampling, overrides) for prompt in prompts]
+        side.answers.extend(answers)
+        side.speeds.append(_median_speed(answers))
+        if spec.key == keys.CHUNKED_PREFILL:
             side.stalls.append(_longest_wait(client, prompts[0], long_prompt, sampling))
     client.set(spec.key, spec.value)
+    gain = estimate(before.speeds, after.speeds)
     return SwitchRow(
         spec.key,
         spec.title,
         values,
-        (_median_speed(before), _median_speed(after)),
+        (_median_speed(before.answers), _median_speed(after.answers)),
         (_median_first(before), _median_first(after)),
-        median_ratio(
-            [answer.timings.tokens_per_second for answer in after.answers],
-            [answer.timings.tokens_per_second for answer in before.answers],
-        ),
+        gain.ratio or 0.0,
         all(a.ids == b.ids for a, b in zip(before.answers, after.answers, strict=True)),
         _shown(spec.key, before, after, weights),
+        (gain.low, gain.high),
     )
 
 
@@ -149,19 +151,19 @@ def _apply(client: EngineClient, spec: OptionSpec, value: Value) -> dict[str, Va
         client.set(spec.key, value)
         return {}
     overrides: dict[str, Value] = {spec.key: value}
-    if spec.key in GUESSERS:
-        speculation = next(spec for spec in client.engine.catalogue_state() if spec.key == "speculation")
-        overrides["speculation"] = _guesser(spec.key, speculation)
+    if spec.key in DRAFTERS:
+        speculation = next(spec for spec in client.engine.catalogue_state() if spec.key == keys.SPECULATION)
+        overrides[keys.SPECULATION] = _drafter(spec.key, speculation)
     return overrides
 
 
 def _longest_wait(client: EngineClient, prompt: list[int], long_prompt: list[int], sampling: Sampling) -> float:
-    """Seconds of the longest gap between two tokens of a running answer while a long prompt arrives beside it."""
+    """Seconds of the longest gap between two tokens of a running answer while a long prompt arrives."""
     return max(client.interrupted(prompt, long_prompt, sampling).gaps)
 
 
-def _median_speed(side: _Side) -> float:
-    return statistics.median(answer.timings.tokens_per_second for answer in side.answers)
+def _median_speed(answers: Sequence[Answer]) -> float:
+    return statistics.median(answer.timings.tokens_per_second for answer in answers)
 
 
 def _median_first(side: _Side) -> float:
@@ -170,16 +172,16 @@ def _median_first(side: _Side) -> float:
 
 def _shown(key: str, before: _Side, after: _Side, weights: dict[Value, int]) -> str:
     match key:
-        case "page_reservation":
+        case keys.PAGE_RESERVATION:
             return f"empty slots {_waste(before):.0%} -> {_waste(after):.0%}"
-        case "chunked_prefill":
+        case keys.CHUNKED_PREFILL:
             first, second = statistics.median(before.stalls), statistics.median(after.stalls)
             return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
-        case "weights":
+        case keys.WEIGHTS:
             return f"weights {weights[before.value] / 1e6:.1f} -> {weights[after.value] / 1e6:.1f} MB"
-        case _ if key == "speculation" or key in GUESSERS:
-            return f"tokens a step {_per_step(before):.2f} -> {_per_step(after):.2f}, accepted {_accepted(after)}"
-    return f"tokens a step {_per_step(before):.2f} -> {_per_step(after):.2f}"
+        case _ if key == keys.SPECULATION or key in DRAFTERS:
+            return f"tokens per step {_per_step(before):.2f} -> {_per_step(after):.2f}, accepted {_accepted(after)}"
+    return f"tokens per step {_per_step(before):.2f} -> {_per_step(after):.2f}"
 
 
 def _waste(side: _Side) -> float:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 from rich.table import Table
 
-from engine.bench.compare import Comparison
-from engine.bench.formats import FormatFigures
+from engine.bench.peers.compare import Comparison
+from engine.bench.peers.formats import FormatFigures
 from engine.bench.switches import BundledFigures
 from engine.bench.throughput import ShapeFigures
 
@@ -18,14 +18,14 @@ def show_bundled(figures: BundledFigures, console: Console) -> None:
         title=f"{figures.name}: loaded in {figures.load_seconds:.2f} s, "
         f"{figures.rest / MB:.0f} MB at rest, {figures.peak / MB:.0f} MB at peak"
     )
-    for column in ("switch", "values", "tokens/s", "ratio", "first token, ms", "text", "its own figure"):
+    for column in ("switch", "values", "tokens/s", "ratio (range)", "first token, ms", "text", "its own figure"):
         table.add_column(column)
     for row in figures.switches:
         table.add_row(
             row.title,
             " → ".join(_word(value) for value in row.values),
             f"{row.speed[0]:.0f} → {row.speed[1]:.0f}",
-            f"{row.ratio:.2f}",
+            f"{row.ratio:.2f} ({row.interval[0]:.2f} to {row.interval[1]:.2f})",
             f"{row.first_ms[0]:.0f} → {row.first_ms[1]:.0f}",
             "same" if row.same else "differs",
             row.shown,
@@ -137,7 +137,7 @@ def show_formats(figures: FormatFigures, console: Console) -> None:
 
 
 def _show_loads(figures: FormatFigures, console: Console) -> None:
-    """What the seconds of Kvasir's loads went into: the weights', less than the whole load, which has a first pass."""
+    """Show what loading the weights took in Kvasir, by part. The whole load takes longer: it includes a first pass."""
     for row in figures.rows:
         parts = row.figures.load.parts
         if parts:

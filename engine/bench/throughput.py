@@ -17,9 +17,10 @@ from engine.bench.client import EngineClient
 from engine.bench.folders import gptq_folder
 from engine.bench.measure import timed
 from engine.bench.shapes import Shape
-from engine.core.events import StepRecord
+from engine.catalogue import keys
 from engine.memory.bandwidth import measure_bandwidth
 from engine.protocol import Sampling
+from engine.telemetry.records import StepRecord
 
 BATCHES = (1, 8, 32)
 CPU_BATCHES = (1, 4)
@@ -121,20 +122,20 @@ def _prompt(shape: Shape, tokens: int, first: int = 0) -> list[int]:
 def _prefill(client: EngineClient, prompt: list[int], rounds: int) -> float:
     """Median seconds from arrival to the first token."""
     sampling = Sampling(temperature=0.0, max_tokens=2, ignore_eos=True, seed=0)
-    answers = [client.answer(prompt, sampling, {"speculation": "off"}) for _ in range(rounds + 1)]
+    answers = [client.answer(prompt, sampling, {keys.SPECULATION: "off"}) for _ in range(rounds + 1)]
     return statistics.median(answer.timings.ttft_ms for answer in answers[1:]) / 1000
 
 
 def _decode(
     client: EngineClient, shape: Shape, batch: int, tokens: int, rounds: int, bandwidth: float
 ) -> BatchRow | None:
-    """None when they never all wrote in the same step."""
+    """Measure decoding; None when the listeners never all wrote in the same step."""
     prompts = [_prompt(shape, SHORT_PROMPT, 31 * number) for number in range(batch)]
     sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
-    client.together(prompts, sampling, {"speculation": "off"})
+    client.together(prompts, sampling, {keys.SPECULATION: "off"})
     steps: list[StepRecord] = []
     for _ in range(rounds):
-        steps += _whole(client.together(prompts, sampling, {"speculation": "off"})[0].steps, batch)
+        steps += _whole(client.together(prompts, sampling, {keys.SPECULATION: "off"})[0].steps, batch)
     if not steps:
         return None
     duration = statistics.median(step.duration for step in steps)

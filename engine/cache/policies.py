@@ -1,4 +1,4 @@
-"""Which of its sequence's keys a row sees: page policies.
+"""Page policies: which keys of its sequence a row sees.
 
 A policy is a function of the row's index in the sequence alone, never of how rows were batched. So chunks, prefix hits,
 preemption and speculation change nothing, and it is known in advance which pages no later row will read.
@@ -6,20 +6,25 @@ preemption and speculation change nothing, and it is known in advance which page
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
 from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.catalogue import keys
+from engine.catalogue.exclusions import excluded
+from engine.model_config.model import ModelConfig
 
+NO_LIMIT = 1 << 40
 LEAST_WINDOW = 64
 """Rows of a drafted tree see their whole committed prefix at least, as far as a window reaches: trees have 64 rows."""
 
 
 class RowSights(NamedTuple):
-    """What some rows see, [T] int64 each: the keys from `first` on, and besides the first `sinks` of their sequence.
+    """The keys that rows see, [T] int64 each: those from `first` on and the first `sinks` keys of their sequence.
 
-    Those are seen by a query that is rotated to `sink_positions`; without sinks that means nothing.
+    The sinks are read with a query that is rotated to `sink_positions`, which is unused without sinks.
     """
 
     first: np.ndarray
@@ -27,33 +32,73 @@ class RowSights(NamedTuple):
     sink_positions: np.ndarray
 
 
-class PagePolicy(Protocol):
-    """Hides keys from rows, and lets pages go."""
+class SparseReads(NamedTuple):
+    """What rows that choose pages read besides: the share of layers that read everything, and heads for each key head.
+
+    Each of these heads chooses pages of its own.
+    """
+
+    dense: float = 1.0
+    heads: int = 1
+
+
+def keys_read(policy: PagePolicy, stop: int, sparse: SparseReads) -> float:
+    """Tokens' worth of keys and values, of all layers, that the row before ``stop`` reads; bounds of pages included."""
+    if not policy.restricts(stop):
+        return stop
+    index = np.array([stop - 1])
+    first, sinks, _ = policy.sights(index)
+    seen = stop - int(first[0]) + int(sinks[0])
+    chosen = policy.chosen(index)
+    pages = 0 if chosen is None else int(chosen[0])
+    if not pages:
+        return seen
+    # A page's bounds are a lowest and a highest key: as much as one token's key and value.
+    return sparse.dense * seen + (1 - sparse.dense) * (pages_for(stop) + pages * PAGE_SIZE * sparse.heads)
+
+
+class PagePolicy:
+    """Hides keys from rows, and lets pages go. This one does neither; the others change what they must."""
 
     name: str
     """Its value in the catalogue."""
+    title: str
+    """For people: "all pages"."""
+    longest_chunk = NO_LIMIT
+    """The most rows of a sequence in one step: pages that die are freed only between steps."""
+    branches = True
+    """Whether draft tokens may be trees."""
 
-    @property
-    def title(self) -> str:
-        """For people: "all pages"."""
+    def refuses(self, config: ModelConfig) -> str:
+        """Why a model cannot be served with it, a sentence for a person; empty if it can."""
+        return excluded(config, keys.PAGE_POLICY, self.name)
 
     def restricts(self, stop: int) -> bool:
         """Whether any row with an index below `stop` does not see all keys before it."""
+        return False
 
     def sights(self, index: np.ndarray) -> RowSights:
         """What the rows with these indices [T] see."""
+        return RowSights(np.zeros_like(index), np.zeros_like(index), index)
 
     def chosen(self, index: np.ndarray) -> np.ndarray | None:
         """How many pages of that each head reads, [T] int64, 0 for all of them; None: every row reads all of them."""
+        return None
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """Pages [a, b) of a sequence that no row with an index >= `committed` will read; a >= b: none."""
+        return 0, 0
 
     def kept_pages(self, length: int) -> int:
         """The most pages that a sequence of `length` tokens needs while it grows by one token a step."""
+        return pages_for(length)
+
+    def shareable(self, known: int) -> int:
+        """Of a sequence's first `known` tokens, those whose keys and values equal what any other would compute."""
+        return known
 
 
-class KeepAll:
+class KeepAll(PagePolicy):
     """Every row sees all keys before it."""
 
     name = "keep_all"
@@ -65,28 +110,11 @@ class KeepAll:
     def __hash__(self) -> int:
         return hash(self.name)
 
-    def restricts(self, stop: int) -> bool:
-        """See `PagePolicy.restricts`."""
-        return False
 
-    def sights(self, index: np.ndarray) -> RowSights:
-        """See `PagePolicy.sights`."""
-        return RowSights(np.zeros_like(index), np.zeros_like(index), index)
-
-    def chosen(self, index: np.ndarray) -> np.ndarray | None:
-        """See `PagePolicy.chosen`."""
-        return None
-
-    def dead_pages(self, committed: int) -> tuple[int, int]:
-        """See `PagePolicy.dead_pages`."""
-        return 0, 0
-
-    def kept_pages(self, length: int) -> int:
-        """See `PagePolicy.kept_pages`."""
-        return pages_for(length)
+KEEP_ALL = KeepAll()
 
 
-class WindowWithSinks:
+class WindowWithSinks(PagePolicy):
     """The last `window` keys and the first `sinks` (StreamingLLM: Xiao et al. 2023, arXiv 2309.17453).
 
     Pages are dropped whole, so row t sees the keys from L(t) = 16 * floor((t + 1 - window) / 16) on, between `window`
@@ -102,10 +130,8 @@ class WindowWithSinks:
         if window < LEAST_WINDOW or not 0 <= sinks <= PAGE_SIZE:
             raise ValueError(f"a window of {window} and {sinks} sinks: at least {LEAST_WINDOW}, at most {PAGE_SIZE}")
         self.window, self.sinks = window, sinks
-
-    @property
-    def title(self) -> str:
-        return f"the first {self.sinks} and the last {self.window:,} tokens"
+        self.title = f"the first {sinks} and the last {window:,} tokens"
+        self.longest_chunk = max(PAGE_SIZE, window // 4)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WindowWithSinks) and (other.window, other.sinks) == (self.window, self.sinks)
@@ -117,6 +143,10 @@ class WindowWithSinks:
         """L(t) of each index [T]."""
         return np.maximum(0, index + 1 - self.window) // PAGE_SIZE * PAGE_SIZE
 
+    def shareable(self, known: int) -> int:
+        """See `PagePolicy.shareable`: a window's pages have gaps."""
+        return 0
+
     def restricts(self, stop: int) -> bool:
         """See `PagePolicy.restricts`."""
         return stop - self.window >= PAGE_SIZE
@@ -126,10 +156,6 @@ class WindowWithSinks:
         first = self.first(index)
         hides = first > 0
         return RowSights(first, np.where(hides, self.sinks, 0), np.where(hides, self.sinks + index - first, index))
-
-    def chosen(self, index: np.ndarray) -> np.ndarray | None:
-        """See `PagePolicy.chosen`."""
-        return None
 
     def dead_pages(self, committed: int) -> tuple[int, int]:
         """See `PagePolicy.dead_pages`: those between the sinks' page and the window of row `committed`."""
@@ -141,7 +167,7 @@ class WindowWithSinks:
         return min(pages_for(length), most)
 
 
-class Quest:
+class QuestPolicy(PagePolicy):
     """Rows of the answer read `budget` tokens' worth of pages in each head (Tang et al. 2024, arXiv 2406.10774).
 
     Rows of the prompt read everything, whenever they are computed; so does a row with no more pages than the budget. A
@@ -149,19 +175,17 @@ class Quest:
     """
 
     name = "quest"
+    branches = False  # rows that choose pages are verified one after the other
 
     def __init__(self, budget: int, prompt_length: int) -> None:
         """Raises ValueError for a budget of less than one page."""
         if budget < PAGE_SIZE:
             raise ValueError(f"a budget of {budget} tokens is less than one page of {PAGE_SIZE}")
         self.pages, self.prompt_length = budget // PAGE_SIZE, prompt_length
-
-    @property
-    def title(self) -> str:
-        return f"{self.pages * PAGE_SIZE:,} tokens a head (QUEST)"
+        self.title = f"{self.pages * PAGE_SIZE:,} tokens a head (QUEST)"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Quest) and (other.pages, other.prompt_length) == (self.pages, self.prompt_length)
+        return isinstance(other, QuestPolicy) and (other.pages, other.prompt_length) == (self.pages, self.prompt_length)
 
     def __hash__(self) -> int:
         return hash((self.pages, self.prompt_length))
@@ -170,39 +194,41 @@ class Quest:
         """See `PagePolicy.restricts`."""
         return stop > max(self.prompt_length, self.pages * PAGE_SIZE)
 
-    def sights(self, index: np.ndarray) -> RowSights:
-        """See `PagePolicy.sights`."""
-        return RowSights(np.zeros_like(index), np.zeros_like(index), index)
-
     def chosen(self, index: np.ndarray) -> np.ndarray:
         """See `PagePolicy.chosen`."""
         return np.where((index >= self.prompt_length) & (index // PAGE_SIZE >= self.pages), self.pages, 0)
 
-    def dead_pages(self, committed: int) -> tuple[int, int]:
-        """See `PagePolicy.dead_pages`: a later row may choose any."""
-        return 0, 0
-
-    def kept_pages(self, length: int) -> int:
-        """See `PagePolicy.kept_pages`."""
-        return pages_for(length)
+    def shareable(self, known: int) -> int:
+        """See `PagePolicy.shareable`: rows that choose pages compute other keys and values."""
+        return min(known, self.prompt_length)
 
 
-def beside(policy: PagePolicy) -> PagePolicy:
-    """What the rows of another arena see, a draft's or a head's: it keeps no bounds of pages to choose them by."""
-    return KeepAll() if isinstance(policy, Quest) else policy
+def companion_policy(policy: PagePolicy) -> PagePolicy:
+    """The policy for the arena of a draft model or head: it keeps no page bounds, so QUEST becomes `KeepAll`."""
+    return KeepAll() if isinstance(policy, QuestPolicy) else policy
 
 
-def policy_of(name: str, window: int, budget: int = 1024, prompt_length: int | None = None) -> PagePolicy:
-    """The policy of a catalogue value: `window` tokens where it has one, `budget` tokens where rows choose pages.
+class PolicySettings(NamedTuple):
+    """What a request says of its policy: tokens of a window, tokens that rows choose, the length of its prompt."""
 
-    Raises ValueError for an unknown name, and for "quest" without the length of the prompt, whose rows do not choose.
-    """
-    if name == KeepAll.name:
-        return KeepAll()
-    if name == WindowWithSinks.name:
-        return WindowWithSinks(window)
-    if name == Quest.name:
-        if prompt_length is None:
-            raise ValueError("rows choose pages after a prompt: its length is missing")
-        return Quest(budget, prompt_length)
-    raise ValueError(f"no page policy is called {name!r}")
+    window: int = 1024
+    budget: int = 1024
+    prompt_length: int | None = None
+
+
+def _quest(settings: PolicySettings) -> QuestPolicy:
+    if settings.prompt_length is None:
+        raise ValueError("rows choose pages after a prompt: its length is missing")
+    return QuestPolicy(settings.budget, settings.prompt_length)
+
+
+POLICIES: dict[str, Callable[[PolicySettings], PagePolicy]] = {
+    KeepAll.name: lambda settings: KEEP_ALL,
+    WindowWithSinks.name: lambda settings: WindowWithSinks(settings.window),
+    QuestPolicy.name: _quest,
+}
+"""By their names in the catalogue; a new one is added here.
+
+Each raises ValueError for settings that it cannot have, "quest" without the length of the prompt, whose rows do not
+choose.
+"""

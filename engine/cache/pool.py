@@ -9,7 +9,7 @@ PAGE_SIZE = 16
 
 
 def pages_for(tokens: int) -> int:
-    """Pages that so many tokens take."""
+    """The number of pages that hold ``tokens`` tokens."""
     return -(-tokens // PAGE_SIZE)
 
 
@@ -48,12 +48,12 @@ class PagePool:
 
     @property
     def free_count(self) -> int:
-        """Pages that nobody refers to."""
+        """The number of pages without an owner."""
         return self._free
 
     @property
     def used_count(self) -> int:
-        """Pages that somebody refers to."""
+        """The number of pages with at least one owner."""
         return self.total - self._free
 
     def allocate(self, n: int, owner: Hashable) -> list[int]:

@@ -2,17 +2,20 @@
 
 The panel, the command line, the wire, ``kvasir bench`` and the documentation are all built from this list. An entry
 says what a switch is called, what it may be set to, when a change takes effect, how exact it is, and what must hold
-for it to apply; nothing else in the program repeats any of that.
+for it to apply; :mod:`engine.catalogue.exclusions` says what goes together. Nothing else in the program repeats any of
+that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from engine.catalogue.cache import CACHE
+from engine.catalogue.exclusions import conflict, idle, missing
 from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
-from engine.catalogue.option import MISSING, Capability, Choice, Conflict, Option, OptionError
+from engine.catalogue.option import Capability, Choice, Option, OptionError
 from engine.catalogue.page_policies import PAGE_POLICIES
 from engine.catalogue.scheduling import SCHEDULING
 from engine.catalogue.speculation import SPECULATION
@@ -24,11 +27,11 @@ __all__ = [
     "CATALOGUE",
     "Capability",
     "Choice",
-    "Conflict",
     "Option",
     "OptionError",
     "conflict",
     "defaults",
+    "idle",
     "option",
     "state",
     "validated",
@@ -44,7 +47,12 @@ CATALOGUE: tuple[Option, ...] = (
     *NUMERICS,
 )
 
-BY_KEY: Mapping[str, Option] = {option.key: option for option in CATALOGUE}
+BY_KEY: dict[str, Option] = {option.key: option for option in CATALOGUE}
+
+
+def offer(key: str, choice: Choice) -> None:
+    """Let the switch have another value from now on: panel, command line and wire show it with the others."""
+    BY_KEY[key] = replace(BY_KEY[key], choices=(*BY_KEY[key].choices, choice))
 
 
 def option(key: str) -> Option:
@@ -57,7 +65,7 @@ def option(key: str) -> Option:
 
 def defaults() -> dict[str, Value]:
     """Every key with its default value."""
-    return {entry.key: entry.default for entry in CATALOGUE}
+    return {entry.key: entry.default for entry in BY_KEY.values()}
 
 
 def validated(
@@ -83,18 +91,9 @@ def validated(
     return values
 
 
-def conflict(values: Mapping[str, Value]) -> str:
-    """Why the values exclude each other, or an empty string."""
-    for entry in CATALOGUE:
-        for rule in entry.conflicts:
-            if values[entry.key] == rule.value and values[rule.key] in rule.others:
-                return rule.reason
-    return ""
-
-
 def state(values: Mapping[str, Value], capabilities: Collection[Capability]) -> list[OptionSpec]:
     """The catalogue as it stands: every entry with its value and why it, or a choice of it, cannot apply now."""
-    return [_spec(entry, values, capabilities) for entry in CATALOGUE]
+    return [_spec(entry, values, capabilities) for entry in BY_KEY.values()]
 
 
 def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability]) -> OptionSpec:
@@ -102,7 +101,7 @@ def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[C
         choice.key: reason for choice in entry.choices if (reason := _why_not(entry, choice.key, values, capabilities))
     }
     compare = [value for value in entry.compare if value not in disabled]
-    reason = _missing(entry.needs, capabilities)
+    reason = missing(entry.needs, capabilities)
     if entry.kind == "bool":
         reason = reason or _why_not(entry, not values[entry.key], values, capabilities)
     return OptionSpec(
@@ -127,12 +126,20 @@ def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[C
         disabled_choices=disabled,
         compare=compare if len(compare) == 2 else [],
         of=entry.of[0],
-        of_value=entry.of[1],
+        of_values=list(entry.of[1]),
+        hidden=_pointless(entry, values, capabilities),
+        metric=entry.metric_of(values[entry.key]),
     )
 
 
+def _pointless(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability]) -> bool:
+    """Whether ``entry`` means nothing on this machine, or with the other values."""
+    with_values = bool(entry.pointless_with) and all(values[key] in others for key, others in entry.pointless_with)
+    return with_values or ("model" in capabilities and not set(entry.pointless_without) <= set(capabilities))
+
+
 def _why_not(entry: Option, value: Value, values: Mapping[str, Value], capabilities: Collection[Capability]) -> str:
-    """Why ``entry`` cannot be set to ``value`` beside the other present values, or an empty string."""
+    """Why ``entry`` cannot be set to ``value`` while the others keep their values, or an empty string."""
     return _unavailable(entry, value, capabilities) or conflict({**values, entry.key: value})
 
 
@@ -141,8 +148,4 @@ def _unavailable(entry: Option, value: Value, capabilities: Collection[Capabilit
     for choice in entry.choices:
         if choice.key == value:
             needs = (*entry.needs, *choice.needs)
-    return _missing(needs, capabilities)
-
-
-def _missing(needs: Iterable[Capability], capabilities: Collection[Capability]) -> str:
-    return next((MISSING[need] for need in needs if need not in capabilities), "")
+    return missing(needs, capabilities)

@@ -2,123 +2,172 @@
 
 from __future__ import annotations
 
-from engine.catalogue.option import Choice, Conflict, Option
+from engine.catalogue import keys
+from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, RESTART, SPEED, UNUSED_SLOTS
+from engine.catalogue.option import Choice, Option
+from engine.protocol import CACHE_GROUP
 
 CACHE = (
     Option(
-        key="kv_cache",
+        key=keys.KV_CACHE,
         title="KV cache",
-        group="Cache",
+        group=CACHE_GROUP,
         default=True,
         scope="request",
+        metric=SPEED,
         applies="next request",
         exactness="lossless",
         explains="Keeps the keys and values of every token already read, so that each new token costs one row of work. "
         "Without it the whole text is computed again for every token.",
-        shows="tokens per second, falling with length when off",
+        shows="tokens per second (without it, they fall as the text grows)",
+        helps="Always. Switch it off only to see what it is for.",
+        costs="Memory that grows with the text: 2 x layers x KV heads x head size numbers for each token.",
+        source=("engine/cache/stores/store.py", "engine/cache/pool.py"),
+        also=("keys and values", "key-value cache"),
         compare=(False, True),
-        conflicts=(
-            Conflict(
-                False,
-                "speculation",
-                ("auto", "ngram", "draft", "exit", "skip", "medusa", "eagle", "mtp"),
-                "Guessing ahead needs the KV cache: switch speculation off first.",
-            ),
-        ),
     ),
     Option(
-        key="page_reservation",
-        title="Page reservation",
-        group="Cache",
+        key=keys.PAGE_RESERVATION,
+        title="KV allocation",
+        group=CACHE_GROUP,
         default="on_demand",
         scope="engine",
+        metric=UNUSED_SLOTS,
         applies="next request",
         exactness="lossless",
-        explains="Hands out memory sixteen tokens at a time, as an answer grows. "
-        "Reserving the whole context up front is what older servers did: most of it stays empty.",
-        shows="share of the cache that holds no token",
+        explains="Decides when a chat gets memory for its keys and values. "
+        "Paged allocation (PagedAttention) hands out pages of sixteen tokens as the text grows, so that memory is not "
+        "held for tokens that never come.",
+        shows="chats that fit at once, and the share of slots that hold no token",
+        helps="Many chats at once, or long contexts: more of them fit into the same memory.",
+        costs="Nothing in the text. At most fifteen slots of a chat's last page stay empty.",
+        source=("engine/cache/pool.py", "engine/cache/sequences.py"),
+        also=("PagedAttention", "page reservation", "paging"),
         reference="Kwon et al. 2023, PagedAttention (arXiv 2309.06180)",
-        choices=(Choice("on_demand", "on demand"), Choice("whole_context", "whole context")),
+        choices=(
+            Choice("on_demand", "paged (PagedAttention)", explains="A page is taken when the text reaches it."),
+            Choice(
+                "whole_context",
+                "contiguous, whole context",
+                explains="Pages for the whole context are taken at the start, as servers did before PagedAttention: "
+                "most of them stay empty.",
+            ),
+        ),
         compare=("whole_context", "on_demand"),
     ),
     Option(
-        key="prefix_cache",
-        title="Prefix reuse",
-        group="Cache",
+        key=keys.PREFIX_CACHE,
+        title="Prefix caching (RadixAttention)",
+        group=CACHE_GROUP,
         default=True,
         scope="request",
+        metric=FIRST_TOKEN,
         applies="next request",
         exactness="lossless",
-        explains="Keeps the pages of finished answers in a tree by their text, so that a conversation that goes on, "
-        "a changed last question or a shared system prompt is read from memory. "
-        "Without it every prompt is computed from its first token.",
-        shows="time to first token, and share of prompt tokens found",
+        explains="Keeps the pages of finished answers in a radix tree by their text, so that the beginning that a "
+        "prompt shares with an earlier one is not computed again. "
+        "The next turn of a chat, an edited last question and a shared system prompt then cost only what is new.",
+        shows="time to first token, and the share of prompt tokens found in the cache",
+        helps="Every chat from its second message on, and chats that share a system prompt or a document.",
+        costs="Nothing in the text. Cached pages fill memory that is free and make way for answers. It brings nothing "
+        "to a prompt with a new beginning, and is not used under sliding window + sinks.",
+        source=("engine/cache/prefix/radix.py",),
+        also=("RadixAttention", "prefix reuse", "prompt caching", "radix tree"),
         reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
         compare=(False, True),
     ),
     Option(
-        key="preemption",
-        title="Preemption",
-        group="Cache",
+        key=keys.PREEMPTION,
+        title="When memory is full",
+        group=CACHE_GROUP,
         default="auto",
         scope="engine",
+        metric=MANY_CHATS,
         applies="live",
         exactness="lossless",
-        explains="When the cache is full, an answer gives up its memory and goes on later: its keys and values are "
-        "copied to host memory and back, or computed again. "
-        "Automatic takes what costs less time, by the measured speeds of the link and of reading.",
-        shows="pages in host memory, and seconds that a preempted answer waits",
+        explains="When the KV cache is full, the newest answer is paused (preempted) so that older ones can go on. "
+        "This says what becomes of its keys and values until it continues.",
+        shows="seconds that a paused answer waits, and pages in RAM",
+        helps="More chats at once than the cache has room for.",
+        costs="Nothing in the text: a paused answer continues at the same token. Recomputing costs time, swapping "
+        "costs RAM.",
+        source=("engine/scheduling/preemption.py", "engine/cache/offload/swap.py"),
+        also=("preemption", "swap", "swapping", "recompute"),
         reference="Kwon et al. 2023, PagedAttention (arXiv 2309.06180)",
-        choices=(Choice("auto", "automatic"), Choice("recompute", "recompute"), Choice("swap", "swap")),
+        choices=(
+            Choice(
+                "auto", "auto", explains="Whichever takes less time, by the measured speeds of copying and of prefill."
+            ),
+            Choice("recompute", "recompute", explains="They are dropped and computed again, like a prompt."),
+            Choice("swap", "swap to RAM", explains="They are copied to the machine's memory and back."),
+        ),
         compare=("recompute", "swap"),
     ),
     Option(
-        key="host_cache",
-        title="Cache in RAM (GB)",
-        group="Cache",
+        key=keys.HOST_CACHE,
+        title="KV offload to RAM (GB)",
+        group=CACHE_GROUP,
         default=1.0,
         minimum=0.0,
         maximum=1000.0,
         zero_means="off",
         scope="engine",
+        metric=MANY_CHATS,
         applies="live",
         exactness="lossless",
-        explains="Keeps in the machine's memory what the cache has no room for: texts that may come again, and answers "
-        "that had to give way. "
-        "Copying them back is faster than reading the text again.",
-        shows="prompt tokens found instead of read, and bytes in host memory",
+        explains="Moves keys and values that the cache has no room for to the machine's memory: texts that may come "
+        "again, and answers that were paused. "
+        "Copying them back is faster than computing the text again.",
+        shows="prompt tokens found instead of computed, and bytes in RAM",
+        helps="Many or long chats on a GPU with little memory of its own.",
+        costs="Up to the RAM that is set here. Nothing in the text.",
+        source=("engine/cache/offload/swap.py", "engine/cache/tiers.py"),
+        also=("cache in RAM", "host cache", "host memory", "CPU offload"),
         compare=(0.0, 1.0),
     ),
     Option(
-        key="disk_cache",
-        title="Saved chats (GB)",
-        group="Cache",
+        key=keys.DISK_CACHE,
+        title="KV cache on disk (GB)",
+        group=CACHE_GROUP,
         default=0.0,
         minimum=0.0,
         maximum=1000.0,
         zero_means="off",
         scope="engine",
+        metric=RESTART,
         applies="live",
+        on_change="resize saved chats",
         exactness="lossless",
-        explains="Saves the keys and values of chats, and the tokens they belong to, in files of yours, so that a chat "
-        "goes on after a restart without being read again. "
-        "They take no more room than is set here, and a deleted chat's are deleted with it; chats over a KIVI cache "
-        "are not saved.",
+        explains="Instant resume: saves the keys and values of chats, with their tokens, in files that only your user "
+        "can read, so that a chat continues after a restart without a new prefill. "
+        "The files take no more room than is set here, and those of a deleted chat are deleted with it.",
         shows="time to first token of a chat from an earlier day",
+        helps="Long chats that you return to after a restart.",
+        costs="Room on the disk, and files that tell what was said: they are not encrypted. Nothing in the text. Chats "
+        "over a KIVI cache are not saved.",
+        source=("engine/cache/offload/saved.py", "engine/cache/offload/saved_files.py"),
+        also=("saved chats", "disk cache", "instant resume"),
     ),
     Option(
-        key="cascade",
-        title="Cascade",
-        group="Cache",
+        key=keys.CASCADE,
+        title="Shared-prefix attention (cascade)",
+        group=CACHE_GROUP,
         default=True,
         scope="engine",
+        metric=MANY_CHATS,
         applies="live",
         exactness="lossless",
-        explains="Reads keys and values that several answers share once for all of them, and merges the rest of each. "
-        "It is left out where it gains nothing (few shared tokens, Kvasir's own kernel on a processor) "
-        "and under batch-invariant arithmetic.",
+        explains="Reads the keys and values that several running answers share once for all of them, and merges the "
+        "result with each answer's own part. "
+        "It leaves itself out where it gains nothing: few shared tokens, Kvasir's own kernel on a processor, or "
+        "batch-invariant arithmetic.",
         shows="tokens per second of many answers to one prompt",
+        helps="Many answers at once to one long shared beginning.",
+        costs="Nothing in the text; like any other kernel it may round the last bits differently.",
+        source=("engine/attention/cascade.py",),
+        also=("cascade", "cascade attention", "Hydragen"),
         reference="Juravsky et al. 2024, Hydragen (arXiv 2402.05099)",
+        pointless_without=("shared reads",),
         compare=(False, True),
     ),
 )

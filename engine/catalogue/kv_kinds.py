@@ -2,60 +2,90 @@
 
 from __future__ import annotations
 
+from engine.catalogue import keys
+from engine.catalogue.metrics import KV_BYTES
 from engine.catalogue.option import Choice, Option
+from engine.protocol import CACHE_GROUP
 
 
-def _kivi_bits(key: str, title: str, explains: str) -> Option:
+def _kivi_bits(key: str, title: str, explains: str, four: str, two: str) -> Option:
     return Option(
         key=key,
         title=title,
-        group="Cache",
+        group=CACHE_GROUP,
         default="2",
         scope="engine",
+        metric=KV_BYTES,
         applies="cache",
         exactness="approximate",
         explains=explains,
         shows="bits per element, and perplexity against 16 bits",
+        helps="Choosing between room and quality once KIVI is on.",
+        costs="The text may change: fewer bits, more change.",
+        source=("engine/cache/stores/kinds.py",),
         reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
-        choices=(Choice("4", "4"), Choice("2", "2")),
+        choices=(Choice("4", "4", explains=four), Choice("2", "2", explains=two)),
         needs=("packed cache",),
-        of=("kv_kind", "kivi"),
+        of=(keys.KV_KIND, ("kivi",)),
     )
 
 
 KV_KINDS = (
     Option(
-        key="kv_kind",
-        title="Kind of KV cache",
-        group="Cache",
+        key=keys.KV_KIND,
+        title="KV cache precision",
+        group=CACHE_GROUP,
         default="16bit",
         scope="engine",
+        metric=KV_BYTES,
         applies="cache",
         exactness="approximate",
-        explains="Packs keys and values into fewer bits, so that the same memory holds more text and each token reads "
-        "less of it. "
-        "int8 and int4 pack each token by itself; KIVI packs keys along the tokens, where outlying channels do no "
-        "harm, leaves the last 128 tokens as they are, and shares no text between prompts.",
+        explains="Stores keys and values in fewer bits, so that the same memory holds more text and each token reads "
+        "fewer bytes of it. "
+        "8-bit and 4-bit quantise each token by itself; KIVI quantises keys per channel, where outlier channels "
+        "do no harm, and leaves the last 128 tokens in 16 bits.",
         shows="tokens that fit into the cache, bits per element, and perplexity against 16 bits",
+        helps="Long contexts or many chats, where keys and values take more memory than the weights.",
+        costs="The text may change; measure it on your own chat. On a small model in a processor's own cache the "
+        "packed precisions are slower, because unpacking is work.",
+        source=(
+            "engine/cache/stores/kinds.py",
+            "engine/cache/stores/codecs.py",
+            "engine/cache/stores/packed_stores.py",
+        ),
+        also=("kind of KV cache", "KV cache quantisation", "quantised KV cache"),
         reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
         choices=(
-            Choice("16bit", "16-bit"),
-            Choice("int8", "int8", ("packed cache",)),
-            Choice("int4", "int4", ("packed cache",)),
-            Choice("kivi", "KIVI", ("packed cache",)),
+            Choice("16bit", "16-bit", explains="Keys and values as the model computed them."),
+            Choice("int8", "8-bit", ("packed cache",), explains="About half the memory, and the least change."),
+            Choice("int4", "4-bit", ("packed cache",), explains="About a third of the memory, and more change."),
+            Choice(
+                "kivi",
+                "KIVI (2-bit)",
+                ("packed cache",),
+                explains="Quantises keys per channel and values per token to 2 or 4 bits, all but the "
+                "last 128 tokens: from a fifth of the memory. The change of the text grows with what lies before those "
+                "128.",
+                also=("KIVI", "2-bit KV cache"),
+            ),
         ),
         compare=("16bit", "int8"),
     ),
     _kivi_bits(
-        "kv_key_bits",
-        "KIVI: bits of keys",
-        "How many bits an element of a key takes, besides one for its share of scale and minimum. "
-        "Keys decide which tokens are looked at and suffer first: models with few KV heads are better served by 4.",
+        keys.KV_KEY_BITS,
+        "KIVI: key bits",
+        "How many bits an element of a key takes, and one more for its share of scale and minimum. "
+        "Keys decide which tokens attention looks at and suffer first: models with few KV heads are better served by "
+        "4.",
+        "The smaller change of the two.",
+        "The least memory.",
     ),
     _kivi_bits(
-        "kv_value_bits",
-        "KIVI: bits of values",
-        "How many bits an element of a value takes, besides one for its share of scale and minimum. "
-        "Errors of values are averaged over the tokens that are looked at, so 2 does less harm here.",
+        keys.KV_VALUE_BITS,
+        "KIVI: value bits",
+        "How many bits an element of a value takes, and one more for its share of scale and minimum. "
+        "Errors of values are averaged over the tokens that attention looks at, so 2 bits do less harm here.",
+        "The smaller change of the two.",
+        "The least memory.",
     ),
 )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.protocol import Exactness, Value
+from engine.protocol import Exactness, Metric, Value
 
 Capability = Literal[
     "model",
@@ -20,22 +20,9 @@ Capability = Literal[
     "medusa heads",
     "eagle head",
     "mtp layers",
+    "shared reads",
 ]
 """What a switch may need before it can apply."""
-
-MISSING: Mapping[Capability, str] = {
-    "model": "Load a model first.",
-    "draft model": "Needs a draft model: load one beside the model.",
-    "several layers": "This model has too few layers to guess with some of them.",
-    "medusa heads": "This model has no Medusa heads: kvasir train-heads makes them, or load theirs beside the model.",
-    "eagle head": "This model has no EAGLE head: kvasir train-heads makes one, or load one beside the model.",
-    "mtp layers": "This checkpoint brings no layers that predict further tokens.",
-    "packed weights": "This model's weights are not packed: each has 16 or 32 bits.",
-    "sliding window": "This model's positions or its cache allow no window.",
-    "page bounds": "This model's cache keeps no bounds of its pages, by which they could be ranked.",
-    "packed cache": "This model's keys and values cannot be packed: its heads share latents, or have an odd width.",
-    "native kernel": "Kvasir's own kernel does not serve this device: kvasir doctor says why.",
-}
 
 
 class OptionError(ValueError):
@@ -44,19 +31,28 @@ class OptionError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One value of a choice: its key, its name in the window, what it needs, and its exactness where it has its own."""
+    """One value of a choice: its key, its name in the window, what it needs; its exactness and metric, if its own.
+
+    ``explains`` is for the help, a sentence or two about this value; ``also`` are names of the technique in it.
+    """
 
     key: str
     title: str
     needs: tuple[Capability, ...] = ()
     exactness: Exactness | None = None
+    metric: Metric | None = None
+    explains: str = ""
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Option:
     """One optimisation switch; ``compare`` holds the two values that "measure" replays (off, on).
 
-    ``of`` is the key and the value of another, without which it means nothing.
+    ``of`` is the key of another and those of its values without which it means nothing; ``pointless_without`` what
+    the machine and the model must be capable of for it to mean anything. ``helps``, ``costs``, ``source`` (paths
+    in the repository) and ``also`` (other names that people search for) are for the help, docs/optimisations.md, and
+    for the text that the bundled guide learns from.
     """
 
     key: str
@@ -68,15 +64,25 @@ class Option:
     exactness: Exactness
     explains: str
     shows: str
+    helps: str
+    costs: str
+    source: tuple[str, ...]
+    also: tuple[str, ...] = ()
     reference: str = ""
     choices: tuple[Choice, ...] = ()
     minimum: float | None = None
     maximum: float | None = None
     zero_means: str = ""
     needs: tuple[Capability, ...] = ()
-    conflicts: tuple[Conflict, ...] = ()
     compare: tuple[Value, ...] = ()
-    of: tuple[str, Value] = ("", "")
+    of: tuple[str, tuple[Value, ...]] = ("", ())
+    pointless_without: tuple[Capability, ...] = ()
+    pointless_with: tuple[tuple[str, tuple[Value, ...]], ...] = ()
+    """While all these options are at one of these values it means nothing."""
+    on_change: Literal["", "stop sharing", "resize saved chats"] = ""
+    """What the engine does besides reading the new value: let no running answer share pages with others any more, or
+    make the files of saved chats fit into their new size."""
+    metric: Metric = field(default_factory=Metric)
 
     @property
     def kind(self) -> Literal["bool", "choice", "int", "float"]:
@@ -91,6 +97,11 @@ class Option:
         """How exact the option is at a value."""
         own = next((choice.exactness for choice in self.choices if choice.key == value), None)
         return own or self.exactness
+
+    def metric_of(self, value: Value) -> Metric:
+        """What shows the option at a value."""
+        own = next((choice.metric for choice in self.choices if choice.key == value), None)
+        return own or self.metric
 
     def parse(self, value: Value) -> Value:
         """``value`` as this option's own type. Raises :class:`OptionError` with a sentence otherwise."""
@@ -115,34 +126,30 @@ class Option:
         }
         parsed = value if isinstance(value, bool) else words.get(str(value).lower())
         if parsed is None:
-            raise OptionError(f"{self.key} is a switch: set it to on or off, not {value!r}.")
+            raise OptionError(f"{self.key} is a switch: set it to on or off, not {value!r:.60}.")
         return parsed
 
     def _parse_choice(self, value: Value) -> str:
         keys = [choice.key for choice in self.choices]
         if value not in keys:
-            raise OptionError(f"{self.key} knows no value {value!r}: choose one of {', '.join(keys)}.")
+            raise OptionError(f"{self.key} knows no value {value!r:.60}: choose one of {', '.join(keys)}.")
         return str(value)
 
     def _parse_number(self, value: Value) -> int | float:
         try:
             number = float(value)
         except ValueError:
-            raise OptionError(f"{self.key} is a number: {value!r} is not.") from None
+            raise OptionError(f"{self.key} is a number: {value!r:.60} is not.") from None
+        except OverflowError:  # an integer may be larger than any float
+            number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
         whole = self.kind == "int"
-        if isinstance(value, bool) or not number == number or (whole and not number.is_integer()):
-            raise OptionError(f"{self.key} is a {'whole ' if whole else ''}number: {value!r} is not.")
+        if (
+            isinstance(value, bool)
+            or not number == number
+            or (whole and math.isfinite(number) and not number.is_integer())
+        ):
+            raise OptionError(f"{self.key} is a {'whole ' if whole else ''}number: {value!r:.60} is not.")
         low, high = self.minimum, self.maximum
         if (low is not None and number < low) or (high is not None and number > high):
             raise OptionError(f"{self.key} lies between {low:g} and {high:g}: {number:g} does not.")
         return int(number) if whole else number
-
-
-@dataclass(frozen=True, slots=True)
-class Conflict:
-    """This option at ``value`` excludes another ``key`` at any of ``others``."""
-
-    value: Value
-    key: str
-    others: tuple[Value, ...]
-    reason: str

@@ -2,72 +2,92 @@
 
 from __future__ import annotations
 
-from engine.catalogue.option import Choice, Conflict, Option
+from engine.catalogue import keys
+from engine.catalogue.metrics import BYTES_READ, CACHE_BYTES
+from engine.catalogue.option import Choice, Option
+from engine.protocol import CACHE_GROUP
 
 PAGE_POLICIES = (
     Option(
-        key="page_policy",
-        title="Page policy",
-        group="Cache",
+        key=keys.PAGE_POLICY,
+        title="Attention",
+        group=CACHE_GROUP,
         default="keep_all",
         scope="engine",
+        metric=CACHE_BYTES,
         applies="cache",
         exactness="approximate",
-        explains="A window with sinks keeps the last tokens and the first four: memory stays constant, what lies "
-        "between is forgotten, and no text is shared between prompts. "
-        "QUEST keeps everything, and each head of a new token reads the pages that matter most.",
-        shows="pages of a long answer, bytes read for a token, and perplexity",
+        explains="Decides which earlier tokens a new token may look at: all of them, the last ones and the first four "
+        "(StreamingLLM), or the pages that matter most (QUEST). "
+        "The window keeps memory constant; QUEST keeps everything and reads less of it.",
+        shows="pages of a long answer, bytes read per token, and perplexity",
+        helps="Very long texts: endless chats for the window, long documents for QUEST.",
+        costs="The text may change. The window forgets what lies before it and shares no prefixes; QUEST needs the "
+        "16-bit cache and sees only the pages it chooses.",
+        source=("engine/cache/policies.py", "engine/cache/stores/quest.py", "engine/attention/quest.py"),
+        also=("page policy", "attention policy"),
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453); Tang et al. 2024, QUEST (arXiv 2406.10774)",
         choices=(
-            Choice("keep_all", "keep all"),
-            Choice("window_sinks", "window + sinks", needs=("sliding window",)),
-            Choice("quest", "QUEST", needs=("page bounds",)),
+            Choice("keep_all", "full", explains="Every earlier token. This is lossless."),
+            Choice(
+                "window_sinks",
+                "sliding window + sinks (StreamingLLM)",
+                needs=("sliding window",),
+                explains="Keeps the last tokens and the first four, the attention sinks, without which a window breaks "
+                "down. Memory stays constant, and what lies between is forgotten.",
+                also=("StreamingLLM", "attention sinks", "sinks", "sliding window with sinks"),
+            ),
+            Choice(
+                "quest",
+                "sparse (QUEST)",
+                needs=("page bounds",),
+                metric=BYTES_READ,
+                explains="Keeps every page, and each head of a new token reads only those whose keys may score "
+                "highest, up to a budget.",
+                also=("QUEST", "sparse attention"),
+            ),
         ),
         compare=("keep_all", "window_sinks"),
-        conflicts=(
-            Conflict(
-                "quest",
-                "kv_kind",
-                ("int8", "int4", "kivi"),
-                "QUEST ranks pages by keys of 16 bits: set the kind of KV cache to 16-bit first.",
-            ),
-            Conflict(
-                "window_sinks",
-                "kv_kind",
-                ("kivi",),
-                "No window slides over a KIVI cache: choose another kind of KV cache first.",
-            ),
-        ),
     ),
     Option(
-        key="window_tokens",
-        title="Window (tokens)",
-        group="Cache",
+        key=keys.WINDOW_TOKENS,
+        title="Window size (tokens)",
+        group=CACHE_GROUP,
         default=1024,
         minimum=64,
         maximum=1_048_576,
         scope="engine",
+        metric=CACHE_BYTES,
         applies="next request",
         exactness="approximate",
-        explains="How many of the last tokens a window with sinks keeps. Pages go whole, so it is up to fifteen more.",
-        of=("page_policy", "window_sinks"),
+        explains="How many of the last tokens the sliding window keeps. "
+        "Whole pages are kept, so it may be up to fifteen more.",
+        of=(keys.PAGE_POLICY, ("window_sinks",)),
         shows="pages of a long answer",
+        helps="A smaller window takes less memory.",
+        costs="What lies before the window is forgotten.",
+        source=("engine/cache/policies.py",),
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",
     ),
     Option(
-        key="quest_tokens",
+        key=keys.QUEST_TOKENS,
         title="QUEST budget (tokens)",
-        group="Cache",
+        group=CACHE_GROUP,
         default=1024,
         minimum=16,
         maximum=1_048_576,
         scope="engine",
+        metric=BYTES_READ,
         applies="next request",
         exactness="approximate",
-        explains="How many tokens each head of a new token reads, in whole pages of sixteen, of which one is the page "
-        "that is being written. The first two layers read everything, and so do the tokens of the prompt.",
-        of=("page_policy", "quest"),
-        shows="bytes read for a token",
+        explains="How many tokens each head of a new token reads, in whole pages of sixteen, one of which is the page "
+        "that is being written. "
+        "The first two layers read everything, and so do the tokens of the prompt.",
+        of=(keys.PAGE_POLICY, ("quest",)),
+        shows="bytes read per token",
+        helps="A smaller budget reads fewer bytes per token; below the budget nothing is skipped.",
+        costs="What a head does not choose, it does not see.",
+        source=("engine/attention/quest.py",),
         reference="Tang et al. 2024, QUEST (arXiv 2406.10774)",
     ),
 )

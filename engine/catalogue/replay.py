@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from engine.catalogue import BY_KEY
+from engine.catalogue import keys
 from engine.protocol import Value
-
-REUSE = "prefix_cache"
 
 
 def replayed(measured: str = "") -> dict[str, Value]:
@@ -13,4 +11,4 @@ def replayed(measured: str = "") -> dict[str, Value]:
 
     ``measured`` is the switch that is being compared: the reuse itself is left to its own comparison.
     """
-    return {REUSE: False} if REUSE in BY_KEY and measured != REUSE else {}
+    return {keys.PREFIX_CACHE: False} if measured != keys.PREFIX_CACHE else {}

@@ -2,53 +2,73 @@
 
 from __future__ import annotations
 
+from engine.catalogue import keys
+from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT
 from engine.catalogue.option import Choice, Option
 
 SCHEDULING = (
     Option(
-        key="chunked_prefill",
+        key=keys.CHUNKED_PREFILL,
         title="Chunked prefill",
         group="Scheduling",
         default=True,
         scope="engine",
+        metric=OTHERS_WAIT,
         applies="live",
         exactness="lossless",
-        explains="Reads a long prompt in pieces, between which running answers go on. "
-        "Without it everyone waits until the whole prompt has been read.",
-        shows="inter-token latency of other answers while a long prompt is read",
+        explains="Computes a long prompt in chunks, between which running answers go on. "
+        "Without it every answer waits until the whole prompt has been computed.",
+        shows="inter-token latency of other answers during a long prefill",
+        helps="A long prompt arrives while other answers stream.",
+        costs="Nothing in the text. The long prompt itself starts a little later.",
+        source=("engine/scheduling/scheduler.py",),
+        also=("Sarathi",),
         reference="Agrawal et al. 2024, Sarathi-Serve (arXiv 2403.02310)",
         compare=(False, True),
     ),
     Option(
-        key="token_budget",
-        title="Tokens per step",
+        key=keys.TOKEN_BUDGET,
+        title="Max batched tokens",
         group="Scheduling",
         default=512,
         minimum=16,
         maximum=8192,
         scope="engine",
+        metric=FIRST_TOKEN,
         applies="live",
         exactness="lossless",
         explains="The most tokens that one step computes, over all answers. "
-        "Larger reads prompts faster; smaller keeps running answers smooth.",
+        "A larger number computes prompts faster; a smaller one keeps running answers smooth.",
         shows="time to first token against inter-token latency",
+        helps="Large for one chat with long prompts, small for many chats at once.",
+        costs="Nothing in the text.",
+        source=("engine/scheduling/scheduler.py",),
+        also=("token budget",),
         reference="Agrawal et al. 2024, Sarathi-Serve (arXiv 2403.02310)",
         compare=(64, 512),
     ),
     Option(
-        key="admission",
-        title="Order of admission",
+        key=keys.ADMISSION,
+        title="Scheduling order",
         group="Scheduling",
         default="longest_prefix",
         scope="engine",
+        metric=MANY_CHATS,
         applies="live",
         exactness="lossless",
-        explains="Of those that wait, takes in first whose beginning the cache holds, and lets one wait while a "
-        "neighbour reads the same beginning. "
-        "First come, first served takes them in order of arrival.",
-        shows="share of prompt tokens found, with many answers waiting",
+        explains="Decides which waiting request starts first. "
+        "Cache-aware order takes the one with the longest beginning in the cache, and lets a request wait while "
+        "another computes the same beginning.",
+        shows="share of prompt tokens found in the cache, with many requests waiting",
+        helps="Many waiting requests that share beginnings.",
+        costs="Nothing in the text. A request without a cached beginning may wait longer.",
+        source=("engine/scheduling/policy.py", "engine/core/admission.py"),
+        also=("order of admission", "cache-aware scheduling"),
         reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
-        choices=(Choice("longest_prefix", "longest prefix"), Choice("first_come", "first come")),
+        choices=(
+            Choice("longest_prefix", "cache-aware", explains="The longest cached beginning goes first."),
+            Choice("first_come", "first come, first served", explains="Requests start in the order of arrival."),
+        ),
         compare=("first_come", "longest_prefix"),
     ),
 )

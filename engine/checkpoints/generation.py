@@ -2,61 +2,82 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from engine.errors import CheckpointError
+from engine.files import read_json
+from engine.model_config.raw import is_number
 from engine.protocol import Sampling
+from engine.sampling.params import RANGES, TOP_K_OFF, SamplingParams
+
+FILE = "generation_config.json"
+SETTINGS = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty")
+MAX_ID = 1 << 31
 
 
 class GenerationConfig(msgspec.Struct, frozen=True):
-    """``sampling`` holds what the file says and the neutral value where it is silent; ``eos_ids`` may be several."""
+    """``sampling`` holds what the file says and the neutral value where it is silent; ``eos_ids`` may be several.
+
+    ``notices`` are sentences for a person about what is not as the file says.
+    """
 
     eos_ids: list[int] = []
     bos_id: int | None = None
     sampling: Sampling = Sampling()
+    notices: tuple[str, ...] = ()
 
 
 def _ids(value: Any) -> list[int]:
-    if isinstance(value, bool) or value is None:
-        return []
-    if isinstance(value, int):
-        return [value]
-    if isinstance(value, list):
-        return [item for item in value if isinstance(item, int) and not isinstance(item, bool)]
-    return []
+    """The valid token ids of a value; a file may name a list, one, or none."""
+    values = value if isinstance(value, list) else [value]
+    return [item for item in values if type(item) is int and 0 <= item < MAX_ID]
 
 
-def _number(raw: dict[str, Any], key: str, neutral: float) -> float:
-    value = raw.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else neutral
+def sampling_defaults(stated: Mapping[str, Any], source: str) -> tuple[Sampling, tuple[str, ...]]:
+    """The settings of ``stated``, neutral where it is silent or out of range.
+
+    Also a sentence about each value out of range; ``source`` is named in it.
+    """
+    neutral, notices = SamplingParams(seed=0), []
+    found: dict[str, Any] = {}
+    for name in SETTINGS:
+        usual = getattr(neutral, name)
+        found[name] = usual if stated.get(name) is None else _setting(name, stated[name])
+        if found[name] is None:
+            found[name] = usual
+            notices.append(f"{source} sets {name} to {stated[name]!r:.40}, which cannot be: {usual:g} is used instead.")
+    return Sampling(**found), tuple(notices)
+
+
+def _setting(name: str, value: Any) -> float | None:
+    """The value as the setting has it; None for one outside its range."""
+    if not is_number(value):
+        return None
+    if name == "top_k":
+        if value in TOP_K_OFF:
+            return 0
+        value = int(value) if value == int(value) else -1
+    low, high = RANGES[name]
+    return value if low <= value <= high else None
 
 
 def read_generation_config(folder: Path, model_config: dict[str, Any]) -> GenerationConfig:
     """Reads the folder's file when there is one; end-of-text ids of config.json count too.
 
-    An unreadable file is taken as silent: it only holds defaults.
+    An unreadable file is taken as silent, with a notice: it only holds defaults.
     """
-    raw: dict[str, Any] = {}
-    file = folder / "generation_config.json"
-    if file.is_file():
-        try:
-            loaded = json.loads(file.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
-            loaded = {}
-        raw = loaded if isinstance(loaded, dict) else {}
+    notices: tuple[str, ...] = ()
+    try:
+        raw = read_json(folder / FILE) or {}
+    except CheckpointError as error:
+        raw, notices = {}, (f"The model's own sampling settings are left out. {error}",)
     eos = _ids(raw.get("eos_token_id")) or _ids(model_config.get("eos_token_id"))
     bos = _ids(raw.get("bos_token_id")) or _ids(model_config.get("bos_token_id"))
-    # `do_sample: false` is greedy whatever temperature stands beside it.
-    temperature = 0.0 if raw.get("do_sample") is False else _number(raw, "temperature", 1.0)
-    sampling = Sampling(
-        temperature=temperature,
-        top_k=int(_number(raw, "top_k", 0)),
-        top_p=_number(raw, "top_p", 1.0),
-        min_p=_number(raw, "min_p", 0.0),
-        typical_p=_number(raw, "typical_p", 1.0),
-        repetition_penalty=_number(raw, "repetition_penalty", 1.0),
-    )
-    return GenerationConfig(list(dict.fromkeys(eos)), bos[0] if bos else None, sampling)
+    # `do_sample: false` is greedy whatever temperature the file has.
+    greedy = {"temperature": 0.0} if raw.get("do_sample") is False else {}
+    sampling, more = sampling_defaults(raw | greedy, f"{folder.name}'s {FILE}")
+    return GenerationConfig(list(dict.fromkeys(eos)), bos[0] if bos else None, sampling, (*notices, *more))

@@ -1,8 +1,4 @@
-"""Open a checkpoint, and make a model of it.
-
-:meth:`Checkpoint.open` reads only small files and headers, and checks everything that can be checked from them, so that
-a wrong download is refused before gigabytes are read.
-"""
+"""A checkpoint that was opened, and how a model is made of it."""
 
 from __future__ import annotations
 
@@ -19,20 +15,21 @@ from typing import Self
 
 import torch
 
-from engine.checkpoints.config import RawConfig, read_json
-from engine.checkpoints.errors import CheckpointError, LoadCancelled
 from engine.checkpoints.generation import GenerationConfig, read_generation_config
-from engine.checkpoints.gguf.find import gguf_model
-from engine.checkpoints.nested import text_config, text_entries
-from engine.checkpoints.quantisation import read_quantisation
-from engine.checkpoints.quantise import TITLES as QUANTISED
-from engine.checkpoints.quantise import Fetch, Method, Quantiser
-from engine.checkpoints.repacked import Kept, content_key
+from engine.checkpoints.quantised.nested import text_config, text_entries
+from engine.checkpoints.quantised.quantisation import read_quantisation
+from engine.checkpoints.quantised.quantise import PACKERS, Fetch, Method, Quantiser
+from engine.checkpoints.quantised.repacked import Kept, content_key
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import MISMATCH, CheckpointSource, Packing, count_parameters
+from engine.checkpoints.source import CPU, MISMATCH, CheckpointSource, Packing, count_parameters
 from engine.checkpoints.times import LoadTimes
+from engine.errors import CheckpointError, LoadCancelled
+from engine.files import read_json, regular_size
+from engine.layers.interface import WeightSource
 from engine.layers.numerics import Numerics
-from engine.models.base import CausalLM, ModelConfig, WeightSource
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
+from engine.models.base import CausalLM
 from engine.models.registry import family
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -69,30 +66,18 @@ class Checkpoint:
     """What a person should know about how the model is served."""
     quantise: Method | None = None
     """How to pack linear layers while they are loaded; see :meth:`quantised`."""
-    _sizes: dict[tuple[torch.dtype, Packing], int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
     """:meth:`resident_bytes` that are known."""
 
     @classmethod
-    def open(cls, path: str | Path, need_tokenizer: bool = True) -> Checkpoint:
-        """The model of a folder, or of a GGUF file.
-
-        Raises :class:`CheckpointError` with a sentence about anything that is missing, damaged or contradictory.
-        """
-        folder = Path(path).expanduser()
-        if not folder.exists():
-            raise CheckpointError(f"There is no model at {folder}. Check the path.")
-        gguf = gguf_model(folder)
-        if gguf is not None:
-            from engine.checkpoints.gguf.checkpoint import open_gguf  # it is a kind of what is defined here
-
-            return open_gguf(folder, gguf, need_tokenizer)
-        if not folder.is_dir():
-            raise CheckpointError(
-                f"{folder} is a file. Choose a GGUF file, or the folder that holds config.json beside the weights."
-            )
-        if not (folder / "config.json").is_file():
+    def of_folder(cls, folder: Path, need_tokenizer: bool) -> Checkpoint:
+        """See :func:`engine.checkpoints.open.open_checkpoint`."""
+        values = read_json(folder / "config.json")
+        if values is None:
             raise CheckpointError(f"{folder} has no config.json. Choose a model's folder, or download the whole model.")
-        whole = RawConfig(read_json(folder / "config.json"), folder / "config.json")
+        whole = RawConfig(values, folder / "config.json")
         raw = text_config(whole)
         config = family(raw.architecture).read_config(raw)
         config = replace(config, quantisation=read_quantisation(raw, folder))
@@ -106,18 +91,17 @@ class Checkpoint:
             # Which of the two configurations says so differs between versions of transformers.
             config = replace(config, tie_word_embeddings=True)
         _check_layers(files, config)
-        if need_tokenizer and not (folder / "tokenizer.json").is_file():
-            raise CheckpointError(
-                f"{folder} has no tokenizer.json, so its text cannot be read. Download the whole model."
-            )
+        if need_tokenizer:
+            _check_tokenizer(folder)
+        generation = read_generation_config(folder, raw.values)
         opened = cls(
             path=folder,
             config=config,
-            generation_config=read_generation_config(folder, raw.values),
+            generation_config=generation,
             files=files,
             parameters=count_parameters(files, config.quantisation),
             weight_bytes=sum(entry.size for entry in files.entries.values()),
-            notices=() if raw is whole else (TEXT_ONLY.format(name=folder.name),),
+            notices=(*(() if raw is whole else (TEXT_ONLY.format(name=folder.name),)), *generation.notices),
         )
         opened.planned(torch.float32)
         return opened
@@ -147,7 +131,7 @@ class Checkpoint:
 
     def _quantised_title(self, stored: str) -> str:
         method = self.quantise
-        return stored if method is None else f"{QUANTISED[method]}, quantised from {stored} while loading"
+        return stored if method is None else f"{PACKERS[method].title}, quantised from {stored} while loading"
 
     def tokenizer(self) -> Tokenizer:
         """Raises :class:`CheckpointError`."""
@@ -165,11 +149,12 @@ class Checkpoint:
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
         fetch: Fetch = lambda module, shapes, make: make(),
+        computing: torch.device = CPU,
     ) -> WeightSource:
         """Where a family gets its weights; see :class:`CheckpointSource`."""
         return CheckpointSource(
             self.files, self.config.quantisation, device, dtype, weights, numerics, on_module,
-            self.quantiser(device, on_module, fetch),
+            self.quantiser(device, on_module, fetch), computing,
         )  # fmt: skip
 
     def quantiser(self, device: torch.device, on_module: Callable[[int], None], fetch: Fetch) -> Quantiser | None:
@@ -181,20 +166,24 @@ class Checkpoint:
         assert self.quantise is not None
         key = content_key(self.files.entries.values(), self.quantise, device.type)
         packed = [layer for _, layer in self.planned(torch.bfloat16).linears() if layer.kind != "dense"]
-        title = f"{self.path.name}, {QUANTISED[self.quantise]}"
+        title = f"{self.path.name}, {PACKERS[self.quantise].title}"
         return Kept(folder, key, sum(layer.storage_size() + KEPT_INDEX for layer in packed), title)
 
-    def planned(self, dtype: torch.dtype, weights: Packing = "4bit") -> CausalLM:
-        """The model built of tensors without storage; checks every tensor's name, shape and dtype."""
-        source = self.source(torch.device("meta"), dtype, weights, Numerics())
+    def planned(self, dtype: torch.dtype, weights: Packing = "4bit", device: torch.device = CPU) -> CausalLM:
+        """The model built of tensors without storage, as it would be on ``device``.
+
+        Checks every tensor's name, shape and dtype.
+        """
+        source = self.source(torch.device("meta"), dtype, weights, Numerics(), computing=device)
         model: CausalLM = family(self.config.architecture).Model(self.config, source)
         return model
 
-    def resident_bytes(self, dtype: torch.dtype, weights: Packing = "4bit") -> int:
-        """Bytes that the loaded model will hold."""
-        if (dtype, weights) not in self._sizes:
-            self._sizes[dtype, weights] = self.planned(dtype, weights).storage_size()
-        return self._sizes[dtype, weights]
+    def resident_bytes(self, dtype: torch.dtype, weights: Packing = "4bit", device: torch.device = CPU) -> int:
+        """Bytes that the model will hold on ``device``."""
+        key = dtype, weights, device
+        if key not in self._sizes:
+            self._sizes[key] = self.planned(*key).storage_size()
+        return self._sizes[key]
 
 
 def load_model(
@@ -263,6 +252,15 @@ def trim_heap() -> None:
     trim = _malloc_trim()
     if trim is not None:
         trim(0)
+
+
+def _check_tokenizer(folder: Path) -> None:
+    try:
+        regular_size(folder / "tokenizer.json")
+    except FileNotFoundError:
+        raise CheckpointError(
+            f"{folder} has no tokenizer.json, so its text cannot be read. Download the whole model."
+        ) from None
 
 
 def _check_layers(files: TensorFiles, config: ModelConfig) -> None:

@@ -19,13 +19,19 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.checkpoints.config import read_json
-from engine.checkpoints.errors import CheckpointError
+from engine.errors import CheckpointError
+from engine.files import read_json, regular_size, unreadable
 
 MAX_HEADER = 10_000_000
 """Some 80,000 tensors a file: 128 packed experts in each of 48 layers have 75,000. (The format allows 100 MB,
 which no model has, and whose parsing takes 700 MB.)"""
 MAX_NAME = 1000
+MAX_INDEX = 32 << 20
+"""Most bytes of the file that says which tensor is in which file, with a line for each."""
+MAX_FILE_NAME = 255
+MAX_NUMBER = 1 << 63
+MAX_DIMENSIONS = 64
+"""torch's own limit."""
 AGAIN = "Download it again."
 DTYPES = {
     "F64": torch.float64,
@@ -43,7 +49,7 @@ DTYPES = {
 }
 
 
-class Entry(NamedTuple):
+class TensorInfo(NamedTuple):
     """One tensor of a file: ``start`` is its first byte in the file."""
 
     name: str
@@ -62,10 +68,10 @@ class Entry(NamedTuple):
         return self.numel * self.dtype.itemsize
 
 
-def read_header(file: Path) -> list[Entry]:
+def read_header(file: Path) -> list[TensorInfo]:
     """The tensors of one file. Raises :class:`CheckpointError` for anything that is not a whole, sound file."""
     try:
-        total = file.stat().st_size
+        total = regular_size(file)
         with file.open("rb") as stream:
             first = stream.read(8)
             if first == b"version ":
@@ -80,9 +86,7 @@ def read_header(file: Path) -> list[Entry]:
                 raise _truncated(file, 8 + length, total)
             raw = stream.read(length)
     except OSError as error:
-        raise CheckpointError(
-            f"{file} cannot be read ({error.strerror}). Check the file and its permissions."
-        ) from error
+        raise unreadable(file, error) from error
     with _no_collection():
         entries = _entries(file, raw, 8 + length)
     _check_cover(file, entries, 8 + length, total)
@@ -91,7 +95,7 @@ def read_header(file: Path) -> list[Entry]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Without garbage collection, which makes reading a large header quadratic."""
+    """Switch off garbage collection meanwhile, which makes reading a large header quadratic."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -101,7 +105,7 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _entries(file: Path, raw: bytes, base: int) -> list[Entry]:
+def _entries(file: Path, raw: bytes, base: int) -> list[TensorInfo]:
     try:
         header = json.loads(raw, object_pairs_hook=_once)
     except _Twice as error:
@@ -125,7 +129,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_cover(file: Path, entries: list[Entry], base: int, total: int) -> None:
+def _check_cover(file: Path, entries: list[TensorInfo], base: int, total: int) -> None:
     """Every byte after the header belongs to exactly one tensor."""
     reach = max((entry.start + entry.size for entry in entries), default=base)
     if reach > total:
@@ -146,7 +150,7 @@ def _truncated(file: Path, expected: int, found: int) -> CheckpointError:
     )
 
 
-def _entry(file: Path, name: str, item: Any, base: int) -> Entry:
+def _entry(file: Path, name: str, item: Any, base: int) -> TensorInfo:
     if not name.isprintable() or len(name) > MAX_NAME:
         raise CheckpointError(f"{file.name} is corrupt: it names a tensor {name[:40]!r}. {AGAIN}")
     try:
@@ -159,9 +163,12 @@ def _entry(file: Path, name: str, item: Any, base: int) -> Entry:
             f"{file.name} stores {name} in the dtype {str(kind)[:40]!r}, which Kvasir does not know. "
             "Choose another version of the model."
         )
-    if not isinstance(sizes, list) or not all(type(n) is int and n >= 0 for n in (*shape, begin, end)):
-        raise CheckpointError(f"{file.name} is corrupt: shape or offsets of {name} are no whole numbers. {AGAIN}")
-    entry = Entry(name, DTYPES[kind], shape, file, base + begin)
+    whole = all(type(n) is int and 0 <= n < MAX_NUMBER for n in (*shape, begin, end))
+    if not isinstance(sizes, list) or not whole or len(shape) > MAX_DIMENSIONS:
+        raise CheckpointError(
+            f"{file.name} is corrupt: shape or offsets of {name} are no whole numbers, or too large. {AGAIN}"
+        )
+    entry = TensorInfo(name, DTYPES[kind], shape, file, base + begin)
     if end - begin != entry.size:
         raise CheckpointError(
             f"{file.name} is corrupt: {name} of shape {list(shape)} takes {entry.size:,} bytes "
@@ -173,14 +180,14 @@ def _entry(file: Path, name: str, item: Any, base: int) -> Entry:
 class TensorFiles:
     """All tensors of a checkpoint by name, from one file or from shards with an index."""
 
-    def __init__(self, entries: dict[str, Entry]) -> None:
+    def __init__(self, entries: dict[str, TensorInfo]) -> None:
         self.entries = entries
         self._maps: dict[Path, mmap.mmap] = {}
 
     @classmethod
     def open(cls, folder: Path) -> TensorFiles:
         """Reads all headers. Raises :class:`CheckpointError`."""
-        entries: dict[str, Entry] = {}
+        entries: dict[str, TensorInfo] = {}
         for file in _files(folder):
             for entry in read_header(file):
                 if entry.name in entries:
@@ -218,18 +225,21 @@ class TensorFiles:
 
 def _files(folder: Path) -> list[Path]:
     index, single = folder / "model.safetensors.index.json", folder / "model.safetensors"
-    if index.is_file():
-        table = read_json(index).get("weight_map")
+    stated = read_json(index, MAX_INDEX)
+    if stated is not None:
+        table = stated.get("weight_map")
         if not isinstance(table, dict) or not all(isinstance(name, str) for name in table.values()):
             raise CheckpointError(f'{index} has no "weight_map". {AGAIN}')
         names = sorted(set(table.values()))
         for name in names:
-            if Path(name).name != name or name in ("", ".", ".."):
-                raise CheckpointError(f"{index} names {name!r}, which is not a file beside it. {AGAIN}")
-            if not (folder / name).is_file():
+            if Path(name).name != name or name in ("", ".", "..") or not name.isprintable():
+                raise CheckpointError(f"{index} names {name!r:.300}, which is not a file next to it. {AGAIN}")
+            if len(name.encode()) > MAX_FILE_NAME:
+                raise CheckpointError(f"{index} names a file of {len(name):,} characters. {AGAIN}")
+            if not (folder / name).exists():
                 raise CheckpointError(f"{folder} lacks {name}, one of its {len(names)} weight files. Download it.")
         return [folder / name for name in names]
-    if single.is_file():
+    if single.exists():
         return [single]
     others = sorted(folder.glob("*.safetensors"))
     if len(others) == 1:

@@ -14,22 +14,23 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.checkpoints import awq, bitsandbytes, compressed, gptq
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.layouts import Packed, Target
-from engine.checkpoints.quantise import Module, Quantiser
+from engine.checkpoints.quantised import awq, bitsandbytes, compressed, gptq
+from engine.checkpoints.quantised.layouts import PackedModule, ggml_layer
+from engine.checkpoints.quantised.quantise import Module, Quantiser
+from engine.checkpoints.quantised.stacked import StackedExperts
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.stacked import StackedExperts
 from engine.checkpoints.tensors import FLOATING, MISMATCH, Tensors
+from engine.errors import CheckpointError
 from engine.layers.embedding import TokenTable
 from engine.layers.linear import ggml
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
-from engine.models.base import Quantisation
+from engine.model_config.model import Quantisation
 
-__all__ = ["MISMATCH", "CheckpointSource", "Packing", "count_parameters"]
+__all__ = ["CPU", "MISMATCH", "CheckpointSource", "Packing", "count_parameters"]
 
+CPU = torch.device("cpu")
 Packing = Literal["4bit", "4bit_torch", "16bit"]
 """How packed weights are held: packed for the fastest kernel, packed without Kvasir's own kernel, or unpacked."""
 FORMATS = {
@@ -40,7 +41,7 @@ FORMATS = {
 }
 """Each looks at one module's tensors in the headers: how it is packed, or None where it is not.
 
-MXFP4 packs no single modules, but stacked experts (engine/checkpoints/stacked.py)."""
+MXFP4 packs no single modules, but stacked experts (engine/checkpoints/quantised/stacked.py)."""
 MARKS = ("qweight", "weight_packed", "weight.quant_map", "SCB")
 """A tensor that only a packed module has."""
 COMPANIONS = (
@@ -56,12 +57,12 @@ class _Module(NamedTuple):
 
     name: str
     out_features: int
-    packed: Packed | None
+    packed: PackedModule | None
     bias: bool
 
 
 class CheckpointSource:
-    """A :class:`engine.models.base.WeightSource`. On device "meta" it plans."""
+    """A :class:`engine.layers.interface.WeightSource`. On device "meta" it plans."""
 
     def __init__(
         self,
@@ -73,15 +74,18 @@ class CheckpointSource:
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
         quantiser: Quantiser | None = None,
+        computing: torch.device = CPU,
     ) -> None:
         """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
 
-        ``quantiser`` packs the modules that are dense in a file without packed ones.
+        ``quantiser`` packs the modules that are dense in a file without packed ones. On device "meta" layers are those
+        that there would be on the device ``computing``.
         """
         self.files, self.quantisation, self.weights = files, quantisation, weights
         self.numerics, self.device, self.dtype = numerics, device, dtype
         self._on_module, self._quantiser = on_module, quantiser
         self._planning = device.type == "meta"
+        self._target = Target(dtype, computing if self._planning else device, numerics, native=weights == "4bit")
         self._tensors = Tensors(files, quantisation.method if quantisation is not None else "")
         self._names = sorted(files.entries)
 
@@ -155,14 +159,13 @@ class CheckpointSource:
         first = kinds[0]
         if first is None or any(kind is None or kind.layout != first.layout for kind in kinds):
             return self._apart(modules, in_features)
-        target = Target(self.dtype, self.device, self.numerics, native=self.weights == "4bit")
         if self._planning:
             total = sum(module.out_features for module in modules)
-            return first.layout.planned(total, self._bias(modules), target)
+            return first.layout.planned(total, self._bias(modules), self._target)
         parts = [kind.read() for kind in kinds if kind is not None]
         if not first.layout.fuses(parts):
             return self._apart(modules, in_features)
-        return first.layout.built(parts, self._bias(modules), target)
+        return first.layout.built(parts, self._bias(modules), self._target)
 
     def _stacked(self, stacked: StackedExperts, expert: int) -> Linear:
         """The layer of one expert out of a tensor of all."""
@@ -171,13 +174,12 @@ class CheckpointSource:
             bias.copy_(stacked.bias_of(expert))
         if stacked.packed and self.weights != "16bit":
             part = stacked.planned() if self._planning else stacked.weights(expert)
-            return ggml.build([part], bias, self.dtype, self.device, self.numerics, self.weights == "4bit")
+            return ggml_layer([part], bias, self._target, self._planning)
         made = self._quantised(stacked, expert)
         if made is not None:
-            target = Target(self.dtype, self.device, self.numerics, native=self.weights == "4bit")
             if self._planning:
-                return made.layout.planned(stacked.out_features, bias, target)
-            return made.layout.built([made.read()], bias, target)
+                return made.layout.planned(stacked.out_features, bias, self._target)
+            return made.layout.built([made.read()], bias, self._target)
         weight = self._empty(stacked.out_features, stacked.in_features)
         if not self._planning and stacked.packed:
             ggml.write_dense(stacked.weights(expert), weight)
@@ -185,7 +187,7 @@ class CheckpointSource:
             weight.copy_(stacked.dense(expert))
         return Dense(weight, bias, self.numerics)
 
-    def _quantised(self, stacked: StackedExperts, expert: int) -> Packed | None:
+    def _quantised(self, stacked: StackedExperts, expert: int) -> PackedModule | None:
         """What the plain matrix of one expert is packed to while it is loaded; None where it stays as it is."""
         if self._quantiser is None or stacked.packed or self.weights == "16bit":
             return None
@@ -246,7 +248,7 @@ class CheckpointSource:
             bias = True
         return _Module(name, out_features, packed, bias)
 
-    def _packed(self, name: str, out_features: int, in_features: int) -> Packed | None:
+    def _packed(self, name: str, out_features: int, in_features: int) -> PackedModule | None:
         if self.quantisation is not None and self.quantisation.method in FORMATS:
             return FORMATS[self.quantisation.method](self._tensors, self.quantisation, name, out_features, in_features)
         if any(self._tensors.has(f"{name}.{mark}") for mark in MARKS):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.safetensors import TensorFiles
+from engine.errors import CheckpointError
 
 FLOATING = (torch.float32, torch.float16, torch.bfloat16)
 MISMATCH = "The configuration does not belong to these weights: download the model again."

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, cast
 
-from engine.checkpoints.quantise import Fetch, Module, Shapes, Tensors
-from engine.checkpoints.repacked import Kept
+from engine.checkpoints.quantised.quantise import Fetch, Module, Shapes, Tensors
+from engine.checkpoints.quantised.repacked import Kept
+from engine.layers.interface import WeightSource
 from engine.layers.linear.base import Linear
-from engine.models.base import WeightSource
 
 
 class LoadTimes:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 DRAFT_HELP = (
-    "A draft model, or Medusa or EAGLE heads, to guess ahead (a name or a path; the bundled model brings its own, "
+    "A draft model, or Medusa or EAGLE heads, for speculation (a name or a path; the bundled model brings its own, "
     "'none' for no draft model)."
 )
 
@@ -30,13 +30,13 @@ def shapes_of(names: str | None) -> list[Shape] | None:
 
 
 def programs_of(names: str | None) -> tuple[str, ...]:
-    from engine.bench.programs import COMPARED
+    from engine.bench.peers.programs import COMPARED
 
     return tuple(COMPARED if names is None else _listed(names, COMPARED, "--programs"))
 
 
 def formats_of(names: str | None) -> tuple[str, ...]:
-    from engine.bench.formats import FORMATS, KNOWN
+    from engine.bench.peers.formats import FORMATS, KNOWN
 
     if names is None:
         return ()
@@ -63,7 +63,7 @@ def switches_of(texts: list[str]) -> dict[str, str]:
 
 
 def path_or_name_of(model: str) -> str:
-    """On a command line a path may be relative."""
+    """The model as it was given, or as an absolute path: on a command line a path may be relative."""
     path = Path(model).expanduser()
     return str(path.resolve()) if model and (path.exists() or "/" in model or os.sep in model) else model
 

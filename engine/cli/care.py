@@ -20,7 +20,7 @@ def _desktop() -> None:
 def desktop_install() -> None:
     """Put Kvasir into your menu, with its icons and the file type of models. Again after its folder was moved."""
     with report_errors():
-        from engine.cli.desktop import run_install
+        from engine.cli.installation.desktop import run_install
 
         raise typer.Exit(run_install())
 
@@ -29,7 +29,7 @@ def desktop_install() -> None:
 def desktop_remove() -> None:
     """Take it out again."""
     with report_errors():
-        from engine.cli.desktop import run_remove
+        from engine.cli.installation.desktop import run_remove
 
         raise typer.Exit(run_remove())
 
@@ -50,11 +50,11 @@ def uninstall(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print one JSON object; ask nothing, and delete only with --yes.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what there is.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only list what would be deleted.")] = False,
 ) -> None:
     """List what Kvasir keeps on this computer, ask what of it shall go, and remove the program. Keeps by default."""
     with report_errors():
-        from engine.cli.uninstall import KEYS, run_uninstall
+        from engine.cli.installation.uninstall import KEYS, run_uninstall
 
         named = (settings, chats, models, heads, gpu, caches, logs, program)
         purge = {key for key, chosen in zip(KEYS, named, strict=True) if chosen or everything}

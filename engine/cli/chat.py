@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,14 +13,16 @@ import msgspec
 from rich.console import Console
 from rich.status import Status
 
-from engine import catalogue, config
-from engine.catalogue import OptionError
-from engine.checkpoints.heads import kind_of
+from engine import catalogue
+from engine import paths as config
+from engine.catalogue import OptionError, keys
+from engine.checkpoints.heads.files import kind_of
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
-from engine.core.events import FinishedEvent
 from engine.protocol import (
+    FAILED,
     ChatMessage,
+    Finished,
     LoadOptions,
     ModelCard,
     Quantise,
@@ -39,7 +41,7 @@ Ctrl-C   stop the answer"""
 
 
 @dataclass(frozen=True, slots=True)
-class ChatSettings:
+class ChatArguments:
     """The command line, checked for form. ``draft`` None takes the model's own; ``switches`` are catalogue entries."""
 
     model: str = ""
@@ -76,15 +78,15 @@ class Stats(msgspec.Struct, frozen=True):
     draft: str = ""
 
 
-class Answer(msgspec.Struct, frozen=True):
+class FinishedAnswer(msgspec.Struct, frozen=True):
     """One answer as it ended; ``finished`` is None when Ctrl-C stopped it."""
 
     text: str
     thinking: str
-    finished: FinishedEvent | None
+    finished: Finished | None
 
 
-def run_chat(settings: ChatSettings, prompt: str | None) -> int:
+def run_chat(settings: ChatArguments, prompt: str | None) -> int:
     """Returns the exit code. Raises errors whose message is a sentence."""
     logging.basicConfig(level=logging.ERROR, format="%(message)s", stream=sys.stderr)
     path, draft = config.resolve(settings.model, settings.draft)
@@ -98,18 +100,17 @@ def run_chat(settings: ChatSettings, prompt: str | None) -> int:
             card = engine.load(path, draft, _show_stage(status), settings.load_options)
         for key, value in for_engine.items():
             engine.set(key, value)
-        _warn(console, card)
-        _check_thinking(console, card, settings.thinking)
+        notices = [card.computing, *card.notices, card.draft_refused, _about_thinking(card, settings.thinking)]
         if settings.draft and (named := _named(draft, card)):
-            for_request.setdefault("speculation", named)  # who names somebody wants them to guess
-        chat = Chat(engine, settings, for_request, console)
+            for_request.setdefault(keys.SPECULATION, named)  # whoever names a draft wants it used
+        chat = TerminalChat(engine, settings, for_request, console, list(filter(None, notices)))
         return chat.once(prompt) if prompt is not None else chat.converse()
     finally:
         engine.close()
 
 
 def _named(draft: str, card: ModelCard) -> str:
-    """Who guesses now that this draft model, or these heads, were asked for; "" where they are not in use."""
+    """The draft method of the draft model or the heads that were asked for; "" where they are not in use."""
     if card.draft or card.draft_refused:
         return "draft" if card.draft else ""
     kind = kind_of(Path(draft), config.copies_folder())
@@ -117,12 +118,12 @@ def _named(draft: str, card: ModelCard) -> str:
 
 
 def harmless(text: str) -> str:
-    """Without control characters: what a model writes must not steer the terminal."""
+    """The text without control characters: what a model writes must not steer the terminal."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 
 def readable(text: str) -> str:
-    """With U+FFFD for bytes that are no UTF-8, which the terminal or the shell passed on as half of something."""
+    """The text with U+FFFD for bytes that are no UTF-8, which the terminal or the shell passed on incomplete."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -140,13 +141,21 @@ def split_switches(texts: Mapping[str, str]) -> tuple[dict[str, Value], dict[str
     return for_engine, for_request
 
 
-class Chat:
-    """The conversation. The answers go to standard output, everything else to standard error."""
+class TerminalChat:
+    """The conversation. The answers go to standard output, everything else to standard error.
+
+    ``notices`` are said once, before the first answer: next to an error they would be a second sentence.
+    """
 
     def __init__(
-        self, engine: LocalEngine, settings: ChatSettings, optimisations: Mapping[str, Value], console: Console
+        self,
+        engine: LocalEngine,
+        settings: ChatArguments,
+        optimisations: Mapping[str, Value],
+        console: Console,
+        notices: Sequence[str] = (),
     ) -> None:
-        self._engine, self._settings, self._console = engine, settings, console
+        self._engine, self._settings, self._console, self._notices = engine, settings, console, notices
         self._optimisations = dict(optimisations)
         self._messages: list[ChatMessage] = []
         self._thinking = settings.thinking
@@ -162,7 +171,7 @@ class Chat:
         answer = self.ask(prompt if self._settings.raw else [*self._messages, ChatMessage(role="user", content=prompt)])
         if answer.finished is None:
             return 130
-        if answer.finished.reason in ("error", "memory"):
+        if answer.finished.reason in FAILED:
             raise CommandFailed(answer.finished.detail or "The answer could not be finished. Try again.")
         return 0
 
@@ -173,6 +182,7 @@ class Chat:
         self._console.print(
             f"[bold]{name}[/]  {card.quantisation}, context {card.context:,}. /help lists the commands."
         )
+        self._say_notices()
         interactive = sys.stdin.isatty()
         while True:
             try:
@@ -230,15 +240,17 @@ class Chat:
         self._messages = [*asked, ChatMessage(role="assistant", content=answer.text, thinking=answer.thinking)]
         self._footer(answer)
 
-    def ask(self, prompt: list[ChatMessage] | str) -> Answer:
+    def ask(self, prompt: list[ChatMessage] | str) -> FinishedAnswer:
         """Stream one answer to standard output, its thinking dimmed to standard error. Ctrl-C stops it."""
         parts: list[str] = []
         thoughts: list[str] = []
-        finished: FinishedEvent | None = None
+        finished: Finished | None = None
         events = self._engine.answer(prompt, self._settings.sampling, self._optimisations, self._thinking)
         try:
             for event in events:
-                if isinstance(event, FinishedEvent):
+                if not isinstance(event, Finished) or event.reason not in FAILED:
+                    self._say_notices()
+                if isinstance(event, Finished):
                     finished = event
                 elif not event.text:
                     continue  # a mark, or text that is still held back
@@ -257,14 +269,19 @@ class Chat:
         sys.stdout.flush()
         if finished is not None and self._settings.stats:
             sys.stderr.write(self._stats_line(finished) + "\n")
-        return Answer("".join(parts), "".join(thoughts), finished)
+        return FinishedAnswer("".join(parts), "".join(thoughts), finished)
+
+    def _say_notices(self) -> None:
+        for notice in self._notices:
+            self._console.print(notice, style="yellow", markup=False)
+        self._notices = ()
 
     def _show_thought(self, text: str) -> None:
-        """For a person at a terminal; whoever reads standard error with a program gets the measurements alone."""
+        """Show thinking at a terminal only; a program that reads standard error gets the measurements alone."""
         if self._console.is_terminal:
             self._console.print(harmless(text), style="dim", end="", markup=False, soft_wrap=True)
 
-    def _footer(self, answer: Answer) -> None:
+    def _footer(self, answer: FinishedAnswer) -> None:
         end = answer.finished
         if end is None:
             self._console.print("[dim]stopped[/]")
@@ -277,7 +294,7 @@ class Chat:
         if end.detail:
             self._console.print(end.detail, style="red", markup=False)
 
-    def _stats_line(self, end: FinishedEvent) -> str:
+    def _stats_line(self, end: Finished) -> str:
         card = self._engine.loaded.card
         options = {spec.key: spec.value for spec in self._engine.options()} | self._optimisations
         stats = Stats(card.name, end.reason, end.usage, end.timings, options, card.draft)
@@ -291,17 +308,12 @@ def _show_stage(status: Status) -> Callable[[str, float], None]:
     return show
 
 
-def _check_thinking(console: Console, card: ModelCard, asked: Thinking) -> None:
-    """Raises :class:`CommandFailed` for an effort that the model does not know."""
+def _about_thinking(card: ModelCard, asked: Thinking) -> str:
+    """What cannot be had of the thinking asked for, or "". Raises :class:`CommandFailed` for an unknown effort."""
     modes = card.thinking
     if asked.effort and asked.effort not in modes.efforts:
         known = f"Use {', '.join(modes.efforts)}." if modes.efforts else "Leave --effort out."
         raise CommandFailed(f"{card.name} knows no reasoning effort {asked.effort!r}. {known}")
     if asked.on is not None and modes.kind != "switchable" and asked.on is not (modes.kind == "always"):
-        console.print(f"{card.name} cannot switch its thinking, so it goes on as it is.", style="yellow", markup=False)
-
-
-def _warn(console: Console, card: ModelCard) -> None:
-    for notice in [*card.notices, card.draft_refused]:
-        if notice:
-            console.print(notice, style="yellow", markup=False)
+        return f"{card.name} cannot switch its thinking, so it goes on as it is."
+    return ""

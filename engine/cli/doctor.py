@@ -15,18 +15,20 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
-from engine import config, installation
+from engine import installation
+from engine import paths as config
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import choose
 from engine.cli.local import LocalEngine
-from engine.core.loaded import LoadedModel
 from engine.layers.linear.triton.int4 import try_kernels
+from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
 from engine.memory.probe import choose_device, choose_dtype, probe
 from engine.models.base import CausalLM
+from engine.native import triton_compiler
+from engine.native.instructions import VARIABLE, wanted
 from engine.native.library import find as native_library
-from engine.packs import helper
 from engine.packs.start import REASON
 from engine.protocol import LoadOptions, Quantise
 
@@ -54,13 +56,13 @@ class Kernel(NamedTuple):
 def run_doctor(model: str, device: str, quantise: Quantise = "none", context: int | None = None) -> int:
     logging.basicConfig(level=logging.ERROR)
     console = Console(highlight=False)
-    console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
-    console.print(_facts("Versions", version_facts()))
-    console.print(_facts("Compilers", compiler_facts()))
-    console.print(_facts("Folders", folder_facts()))
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
+        console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
+        console.print(_facts("Versions", version_facts()))
+        console.print(_facts("Compilers", compiler_facts()))
+        console.print(_facts("Folders", folder_facts()))
         options = LoadOptions(quantise=quantise, context=context)
         card = engine.load(path, draft, lambda stage, fraction: None, options)
         loaded = engine.loaded
@@ -75,9 +77,9 @@ def run_doctor(model: str, device: str, quantise: Quantise = "none", context: in
                 ],
             )
         )
-        console.print(_facts("Who can guess ahead", list(loaded.guessing)))
+        console.print(_facts("Draft methods available", list(loaded.drafting)))
         console.print(_kernel_table(loaded))
-        for notice in card.notices:
+        for notice in filter(None, [card.computing, *card.notices]):
             console.print(notice, style="yellow", markup=False)
     finally:
         engine.close()
@@ -110,7 +112,7 @@ def machine_facts(kind: Literal["auto", "cpu", "cuda"]) -> list[tuple[str, str]]
 
 
 def pack_fact() -> str:
-    """Which GPU pack this engine runs in, or why in none."""
+    """The GPU pack that this engine runs in, or why it runs in none."""
     pack = installation.pack()
     if pack is not None:
         return f"in use: {pack}"
@@ -142,22 +144,23 @@ def folder_facts() -> list[tuple[str, str]]:
 def compiler_facts() -> list[tuple[str, str]]:
     """What kernels could be compiled with here."""
     triton = importlib.util.find_spec("triton")
-    reason = native_library().reason
-    wanting = ["the native code"] * bool(reason) + ["Triton, if its helpers are not prebuilt,"] * bool(triton)
+    library, reason = native_library()
+    wanting = ["the native code"] * bool(reason) + ["Triton"] * bool(triton and not triton_compiler.c_compiler())
     missing = (
         f"not found; {' and '.join(wanting)} would need one (the package gcc)" if wanting else "not found, not needed"
     )
     return [
         ("Triton", _triton_version() if triton else "not installed; torch's own operations are used"),
         ("Triton kernels", _triton_kernels()),
-        ("Triton's helpers", helper.state(amd=torch.version.hip is not None) if triton else "not needed"),
-        ("C compiler", helper.c_compiler() or missing),
+        ("Triton's C compiler", (triton_compiler.c_compiler() or "not found") if triton else "not needed"),
+        ("C compiler", triton_compiler.system_compiler() or missing),
         ("native code", reason or "built from the present source"),
+        ("its instructions", f"{library.instructions if library else 'none'} ({VARIABLE}={wanted()})"),
     ]
 
 
 def _triton_version() -> str:
-    """By the distribution that brings it: PyTorch's builds for AMD's GPUs have one of another name."""
+    """Triton's version, by the distribution that brings it: PyTorch's builds for AMD GPUs have one of another name."""
     names = metadata.packages_distributions().get("triton", [])
     return ", ".join(f"{metadata.version(name)}{f' ({name})' * (name != 'triton')}" for name in names) or "unknown"
 

@@ -8,14 +8,30 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from engine.cli.errors import CommandFailed
-from engine.core.commands import AddRequest, CancelRequest, LoadModel, SetOption, Shutdown
+from engine.core.commands import AddRequest, Shutdown
 from engine.core.engine import Engine
-from engine.core.events import ErrorEvent, Event, FinishedEvent, LoadedEvent, LoadingEvent, OptionsEvent, TokensEvent
-from engine.core.loaded import LoadedModel
-from engine.protocol import ChatMessage, LoadOptions, ModelCard, OptionSpec, Sampling, Thinking, Value
+from engine.core.events import Event
+from engine.loading.model import LoadedModel, LoadModel
+from engine.protocol import (
+    Cancel,
+    ChatMessage,
+    Delta,
+    Error,
+    Finished,
+    Loaded,
+    Loading,
+    LoadOptions,
+    ModelCard,
+    Options,
+    OptionSpec,
+    Sampling,
+    Set,
+    Thinking,
+    Value,
+)
 from engine.text.prompt import prompt_ids
 
-AnswerEvent = TokensEvent | FinishedEvent
+AnswerEvent = Delta | Finished
 WAIT_SECONDS = 0.2
 """Waiting in short turns lets Ctrl-C through on every platform."""
 
@@ -42,11 +58,11 @@ class LocalEngine:
         self._engine.submit(LoadModel(path, draft, options))
         while True:
             match self._next():
-                case LoadingEvent(stage=stage, fraction=fraction):
+                case Loading(stage=stage, fraction=fraction):
                     progress(stage, fraction)
-                case LoadedEvent(card=card):
+                case Loaded(card=card):
                     return card
-                case ErrorEvent(message=message):
+                case Error(message=message):
                     raise CommandFailed(message)
 
     def options(self) -> list[OptionSpec]:
@@ -56,12 +72,12 @@ class LocalEngine:
         """Set an engine-wide switch and wait until it holds (a reload included)."""
         if any(spec.key == key and spec.value == value for spec in self.options()):
             return
-        self._engine.submit(SetOption(key, value))
+        self._engine.submit(Set(key=key, value=value))
         while True:
             match self._next():
-                case OptionsEvent(catalogue=specs) if any(s.key == key and s.value == value for s in specs):
+                case Options(catalogue=specs) if any(s.key == key and s.value == value for s in specs):
                     return
-                case ErrorEvent(message=message):
+                case Error(message=message):
                     raise CommandFailed(message)
 
     def answer(
@@ -93,15 +109,15 @@ class LocalEngine:
         try:
             while not ended:
                 event = self._next()
-                if getattr(event, "request_id", None) != name:
+                if getattr(event, "id", None) != name:
                     continue
                 match event:
-                    case TokensEvent():
+                    case Delta():
                         yield event
-                    case FinishedEvent():
+                    case Finished():
                         ended = True
                         yield event
-                    case ErrorEvent(message=message):
+                    case Error(message=message):
                         ended = True
                         raise CommandFailed(message)
         finally:
@@ -110,10 +126,10 @@ class LocalEngine:
 
     def _cancel(self, name: str) -> None:
         """Cancel and wait for the end, so that the next answer finds an idle engine."""
-        self._engine.submit(CancelRequest(name))
+        self._engine.submit(Cancel(id=name))
         while True:
             event = self._next()
-            if isinstance(event, FinishedEvent | ErrorEvent) and event.request_id == name:
+            if isinstance(event, Finished | Error) and event.id == name:
                 return
 
     def _next(self) -> Event:

@@ -23,6 +23,7 @@ from engine.cli.errors import importing, report_errors
 from engine.cli.gpu import gpu
 from engine.cli.measure import bench
 from engine.cli.streams import prepare_streams
+from engine.native.instructions import wanted
 from engine.packs import start as packs
 
 app = typer.Typer(
@@ -44,10 +45,12 @@ def start(
     version: Annotated[bool, typer.Option("--version", help="Print the version and leave.")] = False,
 ) -> None:
     if version:
-        from engine.config import version as installed
+        from engine.paths import version as installed
 
         print(installed())
         raise typer.Exit
+    with report_errors():
+        wanted()  # an unknown KVASIR_NATIVE ends every command alike, and at once
     if context.invoked_subcommand is None:
         from engine.cli.window import open_window
 
@@ -63,7 +66,7 @@ def chat(
     draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
     seed: Annotated[int | None, typer.Option(help="The same seed gives the same answer.")] = None,
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0 takes the likeliest token.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Longest answer, in tokens.")] = None,
+    max_tokens: Annotated[int | None, typer.Option(min=1, help="Max tokens of the answer.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of an optimisation; repeatable.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
@@ -72,17 +75,19 @@ def chat(
     thinking: Annotated[
         bool | None,
         typer.Option(
-            "--thinking/--no-thinking", help="Let the model think first, where it can be told.", show_default=False
+            "--thinking/--no-thinking",
+            help="Let the model think first, where its template has that setting.",
+            show_default=False,
         ),
     ] = None,
     effort: Annotated[str, typer.Option(help="Reasoning effort, where the model knows one: low, medium or high.")] = "",
 ) -> None:
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
     with importing():
-        from engine.cli.chat import ChatSettings, run_chat
+        from engine.cli.chat import ChatArguments, run_chat
         from engine.protocol import Thinking
 
-    settings = ChatSettings(
+    settings = ChatArguments(
         model=path_or_name_of(model),
         draft=draft_of(draft),
         system=system,
@@ -191,11 +196,13 @@ def train_heads(
     text: Annotated[
         list[Path], typer.Option(help="A file (.txt, .md, .jsonl with texts or chats) or a folder of them; repeatable.")
     ],
-    out: Annotated[Path | None, typer.Option(help="Write here, not beside the model.", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Write here instead of next to the model.", show_default=False)
+    ] = None,
     minutes: Annotated[
         float | None, typer.Option(min=0.01, help="End after this time; 10 if nothing is said.", show_default=False)
     ] = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="End after so many steps.", show_default=False)] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many steps.", show_default=False)] = None,
     heads: Annotated[int, typer.Option(min=1, max=16, help="How many Medusa heads.")] = 4,
     rows: Annotated[int, typer.Option(min=4, help="Pieces of text to learn from, at most.")] = 4096,
     length: Annotated[int, typer.Option(min=32, help="Tokens of a piece, at most.")] = 256,
@@ -207,28 +214,28 @@ def train_heads(
     ] = None,
     resume: Annotated[
         bool | None,
-        typer.Option("--resume/--fresh", help="Go on with an unfinished training, or begin anew.", show_default=False),
+        typer.Option("--resume/--fresh", help="Go on with an unfinished training, or begin again.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same heads on the same machine.")] = 0,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
 ) -> None:
-    """Train heads that guess ahead for a model, on your own text. Ctrl-C saves; the same command goes on."""
+    """Train Medusa or EAGLE heads for a model, on your own text. Ctrl-C saves; the same command goes on."""
     if kind not in ("medusa", "eagle", "layers"):
         raise typer.BadParameter(f"{kind!r} is none of medusa, eagle, layers.", param_hint="--kind")
     opening = (device_of(device), dtype_of(dtype), quantise_of(quantise))
     with report_errors():
         with importing():
             from engine.cli.train import run_choose_layers, run_train_heads
-            from engine.config import resolve
+            from engine.paths import resolve
             from engine.recipes.target import Opening
-            from engine.recipes.train_heads import Kind, Plan
+            from engine.recipes.train_heads import Kind, TrainingPlan
 
         path, _ = resolve(path_or_name_of(model), "")
         if kind == "layers":
             raise typer.Exit(run_choose_layers(path, text, length, out, Opening(*opening)))
-        plan = Plan(
+        plan = TrainingPlan(
             model=path,
             kind=cast("Kind", kind),
             text=tuple(text),

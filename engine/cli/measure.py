@@ -10,6 +10,8 @@ import typer
 from engine.cli.arguments import DRAFT_HELP, QUANTISE_HELP, draft_of, formats_of, programs_of, quantise_of, shapes_of
 from engine.cli.errors import report_errors
 
+SOAK_SECONDS = 1800.0
+
 
 def bench(
     rounds: Annotated[
@@ -48,24 +50,43 @@ def bench(
     ] = False,
     speculation: Annotated[
         bool,
-        typer.Option("--speculation", help="Measure every way to guess ahead beside plain decoding, and no more."),
+        typer.Option(
+            "--speculation", help="Measure only speculation: every draft method, compared with plain decoding."
+        ),
     ] = False,
     draft: Annotated[str | None, typer.Option(help=f"For --speculation. {DRAFT_HELP}", show_default=False)] = None,
+    null: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Compare settings with themselves this many times, and no more: about 4 % at most find a difference.",
+        ),
+    ] = 0,
+    soak: Annotated[
+        bool,
+        typer.Option(
+            "--soak",
+            help="Use the engine at random for SECONDS (1800 if left out), and no more: nothing may grow or be lost. "
+            "The exit status says whether that held.",
+        ),
+    ] = False,
+    seconds: Annotated[float | None, typer.Argument(min=1, help="For --soak.", show_default=False)] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
-    """Measure this machine: the bundled model's switches, and known shapes alone and beside other programs."""
+    """Measure this machine: the bundled model's switches, and known shapes alone and next to other programs."""
+    if seconds is not None and not soak:
+        raise typer.BadParameter("Seconds are for --soak alone.")
     with report_errors():
-        from engine.bench.run import run
+        from engine.bench.run import BenchOptions, run
 
-        alone = cache or cost or speculation
-        run(
+        alone = cache or cost or speculation or null > 0 or soak
+        asked = BenchOptions(
             switches=switches and formats is None and not alone,
             shapes=[] if alone and shapes is None else shapes_of(shapes),
             programs=programs_of(programs),
             rounds=rounds or (2 if cache else 3 if speculation else 5),
-            threads=threads,
+            threads=threads or 0,
             model=model,
-            json_file=json_file,
             tokens=tokens,
             formats=formats_of(formats),
             quantise=quantise_of(quantise),
@@ -73,4 +94,9 @@ def bench(
             cost=cost,
             speculation=speculation,
             draft=draft_of(draft),
+            null=null,
+            soak=(seconds or SOAK_SECONDS) if soak else 0.0,
         )
+        report = run(asked, json_file)
+    if report.soak is not None and not report.soak.passed:
+        raise typer.Exit(1)

@@ -11,17 +11,15 @@ from typing import Literal, cast
 import numpy as np
 import torch
 
-from engine import config
+from engine import paths as config
+from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.checkpoints import repacked
+from engine.checkpoints.quantised import repacked
 from engine.cli.errors import CommandFailed
-from engine.core.checkpoint_loader import CheckpointLoader
-from engine.core.commands import LoadModel
-from engine.core.loaded import LoadedModel
-from engine.core.loading import LoadFailed
-from engine.core.options import EngineOptions
-from engine.core.runner import SequenceRows
+from engine.loading.loader import CheckpointLoader
+from engine.loading.model import LoadedModel, LoadFailed, LoadModel
 from engine.memory.estimate import size
+from engine.options import EngineOptions
 from engine.protocol import LoadOptions, Quantise
 
 CHUNK = 256
@@ -65,7 +63,7 @@ def run_check(
 
 
 def run_cache(clear: bool) -> int:
-    """List or delete what :mod:`engine.checkpoints.repacked` keeps."""
+    """List or delete what :mod:`engine.checkpoints.quantised.repacked` keeps."""
     folder = config.quantised_folder()
     if clear:
         print(f"{size(repacked.clear(folder))} deleted from {folder}.")

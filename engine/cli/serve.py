@@ -11,7 +11,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import cast
 
-from engine import config, installation
+from engine import installation
+from engine import paths as config
 from engine.cli.errors import CommandFailed
 from engine.packs import marker
 from engine.protocol import LoadOptions
@@ -24,7 +25,8 @@ Chosen = tuple[str, str | None] | None
 
 
 def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
-    """For the window: the token is the first line of standard input, whose end is ours; a ready line tells the port."""
+    """Serve the window. The token is the first line of standard input, at whose end we stop; a ready line tells the
+    port."""
     _log_to_stderr(logging.INFO)
     token = sys.stdin.buffer.readline().decode(errors="replace").strip()
     if not token:
@@ -44,7 +46,7 @@ def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions())
 
 
 def run_server(host: str, port: int, chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
-    """By hand: loads the bundled model if no other is chosen, says where it listens and where the token lies."""
+    """Serve by hand: load the bundled model if no other is chosen, say where it listens and where the token lies."""
     _log_to_stderr(logging.INFO)
     folders = config.resolve(*(chosen or ("", None)))
     token = secrets.token_urlsafe(32)
@@ -74,7 +76,7 @@ def _serve(server: Server, token: str, host: str, folders: tuple[str, str], opti
 
 def _server(host: str, port: int, token: str, device: str) -> Server:
     listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
-    from engine.cache.saved import SavedChats
+    from engine.cache.offload.saved import SavedChats
     from engine.core.engine import Engine
     from engine.server.probes import DeviceKind, MachineProbes
 

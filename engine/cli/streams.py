@@ -8,7 +8,7 @@ import sys
 
 
 def prepare_streams() -> None:
-    """None of them is missing, what standard output cannot spell ends nothing, and on Windows a pipe speaks UTF-8.
+    """Replace missing streams, let no letter that standard output lacks end a command, and use UTF-8 on Windows' pipes.
 
     There a pipe or a file would otherwise speak the code page of the country: a model's answer may hold letters that
     this lacks, and the window, which reads what `--json` writes, expects UTF-8. A console is left alone; it takes any

@@ -14,19 +14,19 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
-from engine.recipes.acceptance import Measured
+from engine.recipes.acceptance import AcceptanceFigures
 from engine.recipes.layers import choose_layers
 from engine.recipes.target import Opening
-from engine.recipes.train_heads import Outcome, Plan, train_heads, with_default_budget
-from engine.recipes.training import Report, Show
+from engine.recipes.train_heads import TrainingPlan, TrainingResult, train_heads, with_default_budget
+from engine.recipes.training import Show, TrainingProgress
 
 STOPPED = 130
 _LINE_SECONDS = 10.0
-"""Between lines where no terminal shows a bar."""
+"""Seconds between lines where no terminal shows a bar."""
 
 
-def run_train_heads(plan: Plan) -> int:
-    """Train as planned. Ctrl-C saves what there is; a second one ends at once."""
+def run_train_heads(plan: TrainingPlan) -> int:
+    """Train as planned. Ctrl-C saves what was trained so far; a second one ends at once."""
     console = Console(highlight=False, soft_wrap=True)
     with _stopping() as stop, _shown(console) as show:
         outcome = train_heads(with_default_budget(plan), show, stop.is_set)
@@ -38,10 +38,12 @@ def run_train_heads(plan: Plan) -> int:
 
 
 def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> int:
-    """Search for the layers by which the model guesses about itself. Ctrl-C ends it; nothing is kept then."""
+    """Search for the layers by which the model drafts for itself. Ctrl-C ends it; nothing is kept then."""
     console = Console(highlight=False, soft_wrap=True)
     with _shown(console) as show:
-        chosen = choose_layers(model, text, length, out, opening, lambda stage, done: show(Report(stage, done)))
+        chosen = choose_layers(
+            model, text, length, out, opening, lambda stage, done: show(TrainingProgress(stage, done))
+        )
     found, layers = chosen.found, chosen.layers
     agreement = found.exits[found.choice.exit_layer - 1]
     console.print(
@@ -85,7 +87,7 @@ class _Bar:
         self._task = progress.add_task("", total=1.0, facts="")
         self._last = -_LINE_SECONDS
 
-    def show(self, report: Report) -> None:
+    def show(self, report: TrainingProgress) -> None:
         facts = _facts(report)
         if self._console.is_terminal:
             self._progress.update(self._task, description=report.stage, completed=report.share, facts=facts)
@@ -103,23 +105,25 @@ def _shown(console: Console) -> Iterator[Show]:
         yield _Bar(progress, console).show
 
 
-def _facts(report: Report) -> str:
+def _facts(report: TrainingProgress) -> str:
     parts = [f"step {report.step}"] if report.step else []
     if report.loss is not None:
         parts.append(f"loss {report.loss:.3f}")
     if report.accuracy is not None:
-        parts.append(f"first guess right {report.accuracy:.0%}")
+        parts.append(f"first choice right {report.accuracy:.0%}")
     if report.seconds_left is not None:
         minutes, seconds = divmod(round(report.seconds_left), 60)
         parts.append(f"{minutes}:{seconds:02} left")
     return ", ".join(parts)
 
 
-def _tell(console: Console, kind: str, outcome: Outcome, before: Measured, after: Measured) -> None:
-    """How often guesses are right, and what that makes of a step."""
+def _tell(
+    console: Console, kind: str, outcome: TrainingResult, before: AcceptanceFigures, after: AcceptanceFigures
+) -> None:
+    """How often draft tokens are right, and what that makes of a step."""
     each = "head" if kind == "medusa" else "depth"
     table = Table(box=None, pad_edge=False)
-    for name in (each, "first guess right", "right so far", "before training"):
+    for name in (each, "first choice right", "right so far", "before training"):
         table.add_column(name, justify="right")
     shares = [row[0] for row in after.accuracies] if kind == "medusa" else after.by_depth
     for number, (share, reached, was) in enumerate(zip(shares, after.reached, before.reached, strict=True), 1):
@@ -128,7 +132,7 @@ def _tell(console: Console, kind: str, outcome: Outcome, before: Measured, after
     console.print(table)
     console.print(
         f"Tokens per step: {after.tokens_per_step:.2f} with a chain of {len(after.reached)} "
-        f"({before.tokens_per_step:.2f} before training, 1 without guessing)."
+        f"({before.tokens_per_step:.2f} before training, 1 without speculation)."
     )
     for size, length in after.trees.items():
         console.print(f"{length:.2f} with a tree of {size} ({before.trees[size]:.2f} before).")

@@ -1,27 +1,27 @@
-"""A command for answers becomes requests, or is refused with a sentence."""
+"""Turns a command for answers into requests, or refuses it with a sentence."""
 
 from __future__ import annotations
 
+from engine import catalogue
 from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
-from engine.catalogue import OptionError
+from engine.catalogue import OptionError, keys
+from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.core.commands import AddRequest
-from engine.core.events import ErrorEvent
-from engine.core.loaded import LoadedModel
-from engine.core.options import EngineOptions
-from engine.core.request import Request
 from engine.core.stepper import Stepper
-from engine.models import restrictions
+from engine.loading.model import LoadedModel
+from engine.options import EngineOptions
+from engine.protocol import Error
+from engine.request import Request
 from engine.sampling.params import resolve
 
 MAX_ANSWERS = 64
 ENDLESS = 1 << 40
-"""The context of a chat over whose text a window slides, in tokens."""
+"""The context, in tokens, of a chat with a sliding window."""
 
 
-def requests(
-    command: AddRequest, model: LoadedModel, options: EngineOptions, arrivals: int, now: float
-) -> list[Request]:
+def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arrivals: int) -> list[Request]:
     """One for each answer, numbered from ``arrivals`` + 1 on. Raises OptionError and SamplingError with a sentence."""
+    model = stepper.model
     params = resolve(command.sampling, model.sampling)
     chosen = options.for_request(command.optimisations, len(command.prompt_ids))
     context = model.limit
@@ -30,50 +30,48 @@ def requests(
     made: list[Request] = []
     for answer in range(command.n):
         stream = model.open_stream(params.stop, command.continues, command.prompt_ids)
-        arrival, ids = arrivals + answer + 1, list(command.prompt_ids)
-        request = Request(command.id, answer, arrival, ids, params, chosen, context, stream, now)
-        request.chat = command.chat
-        request.fork_of = made[0] if made else None
-        made.append(request)
+        first = made[0].cache if made else None
+        cache = stepper.cache.new((command.id, answer), list(command.prompt_ids), chosen, command.chat, first)
+        made.append(Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.now))
     return made
 
 
-def no_model(id: str) -> ErrorEvent:
-    return ErrorEvent("no_model", "No model is loaded. Load one first.", id)
+def no_model(id: str) -> Error:
+    return Error(code="no_model", message="No model is loaded. Load one first.", id=id)
 
 
 def _window(model: LoadedModel, window: int) -> WindowWithSinks:
-    """The policy of a chat over whose text a window slides. Raises OptionError where the model allows none."""
+    """The policy of a chat with a sliding window. Raises OptionError where the model allows none."""
     policy = WindowWithSinks(max(window, LEAST_WINDOW))
-    if model.kind.residual:
-        raise OptionError(f"No window slides over a {model.kind.title} cache. Choose another kind of KV cache.")
-    reason = restrictions.refuses(policy, model.model.config) if model.model is not None else ""
+    if catalogue.conflict({keys.PAGE_POLICY: policy.name, keys.KV_KIND: model.kind.name}):
+        raise OptionError(NO_WINDOW_OVER_KIND.format(kind=model.kind.title))
+    reason = policy.refuses(model.model.config) if model.model is not None else ""
     if reason:
-        raise OptionError(f"{reason} Choose what else is to happen when the chat outgrows the context.")
+        raise OptionError(NO_WINDOW.format(reason=reason))
     return policy
 
 
-def refusal(command: AddRequest, stepper: Stepper | None) -> ErrorEvent | None:
-    """Why the request cannot be served, before anything is made for it."""
+def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
+    """The reason why the request cannot be served, None if it can; nothing is created for it."""
     if stepper is None:
         return no_model(command.id)
     card = stepper.model.card
     prompt = len(command.prompt_ids)
     if any(owner[0] == command.id for owner in stepper.requests):
         text = f"A request called {command.id!r} is being answered already. Use another name."
-        return ErrorEvent("duplicate_id", text, command.id)
+        return Error(code="duplicate_id", message=text, id=command.id)
     if not 1 <= command.n <= MAX_ANSWERS:
         text = f"Between 1 and {MAX_ANSWERS} answers can be asked for, not {command.n}. Ask for fewer."
-        return ErrorEvent("bad_request", text, command.id)
+        return Error(code="bad_request", message=text, id=command.id)
     if prompt == 0:
-        return ErrorEvent("bad_request", "The prompt is empty. Write something first.", command.id)
+        return Error(code="bad_request", message="The prompt is empty. Write something first.", id=command.id)
     if prompt >= card.context and command.window is None:
         text = (
             f"The prompt has {prompt:,} tokens and the context holds {card.context:,}, the answer included. "
             "Shorten the conversation, or load the model with a longer context."
         )
-        return ErrorEvent("prompt_too_long", text, command.id)
+        return Error(code="prompt_too_long", message=text, id=command.id)
     if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
         text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
-        return ErrorEvent("bad_request", text, command.id)
+        return Error(code="bad_request", message=text, id=command.id)
     return None

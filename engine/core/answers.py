@@ -1,13 +1,14 @@
-"""Appending drawn tokens to an answer: where it ends, and what of it the listener gets to see."""
+"""Appends drawn tokens to an answer: decides where it ends and which text is released to the listener."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-from engine.core.events import TokensEvent
-from engine.core.request import Request
-from engine.protocol import Channel, FinishReason, Source, TokenInfo
+import msgspec
+
+from engine.protocol import Channel, Delta, FinishReason, Source, TokenInfo
+from engine.request import Request
 from engine.sampling.sampler import LogProbs
 from engine.text.stream import Piece
 
@@ -20,15 +21,15 @@ class Drawn(NamedTuple):
     logprobs: LogProbs | None = None
 
 
-class Outcome(NamedTuple):
-    """What a run of drawn tokens did to an answer; ``kept`` counts those that became part of it."""
+class AppendResult(NamedTuple):
+    """The result of appending a run of drawn tokens to an answer; ``kept`` counts those that became part of it."""
 
-    events: list[TokensEvent]
+    events: list[Delta]
     kept: int
     reason: FinishReason | None
 
 
-def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> Outcome:
+def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> AppendResult:
     """Append the tokens one by one until the answer ends; what follows the end is dropped.
 
     An end-of-text token counts as generated and has no text. A token that completes a stop string counts, and text from
@@ -57,10 +58,10 @@ def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> 
         reason = "length" if request.generated == request.params.max_tokens else "context"
     if reason is not None and not stream.stopped:
         runs.add(stream.flush())
-    return Outcome(runs.events, kept, reason)
+    return AppendResult(runs.events, kept, reason)
 
 
-def flushed(request: Request) -> list[TokensEvent]:
+def flushed(request: Request) -> list[Delta]:
     """The text that was held back, for an answer that ends without another token."""
     runs = _Runs(request)
     runs.add(request.stream.flush())
@@ -72,10 +73,10 @@ class _Runs:
 
     def __init__(self, request: Request) -> None:
         self._request = request
-        self.events: list[TokensEvent] = []
+        self.events: list[Delta] = []
 
     def add(self, piece: Piece, drawn: Drawn | None = None) -> None:
-        """Append what a token released, or without a token what was held back."""
+        """Append the text that a token released, or without a token the text that was held back."""
         infos = [_info(drawn, piece.chars)] if drawn is not None else []
         thinks = piece.channel == "thinking"
         self._request.thinking_tokens += len(infos) if thinks else 0
@@ -87,9 +88,11 @@ class _Runs:
     def _append(self, text: str, infos: list[TokenInfo], channel: Channel) -> None:
         last = self.events[-1] if self.events else None
         if last is None or last.channel != channel:
-            self.events.append(TokensEvent(self._request.id, self._request.answer, text, infos, channel))
+            self.events.append(
+                Delta(id=self._request.id, answer=self._request.answer, text=text, tokens=infos, channel=channel)
+            )
         else:
-            self.events[-1] = last._replace(text=last.text + text, tokens=last.tokens + infos)
+            self.events[-1] = msgspec.structs.replace(last, text=last.text + text, tokens=last.tokens + infos)
 
 
 def _info(drawn: Drawn, chars: int) -> TokenInfo:

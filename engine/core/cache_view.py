@@ -1,4 +1,4 @@
-"""The cache as it stands at one moment, in compact arrays, and the messages that show it.
+"""A snapshot of the cache in compact arrays, and the messages that show it.
 
 The engine thread makes the views (:class:`engine.core.commands.Inspect`); turning them into messages is pure and may
 happen anywhere. A view shares no memory with the engine.
@@ -18,7 +18,7 @@ from engine.protocol import PAGE_STATES, PageDescribed, PageMap, PageOwner, Page
 MOST_NODES = 300
 """Nodes of the prefix tree that are shown."""
 MOST_OWNERS = 65_534
-"""Two bytes an owner, of which 0 is nobody."""
+"""An owner takes two bytes; 0 means no owner."""
 SHOWN_TOKENS = 48
 """Tokens of a node or a page whose text is shown."""
 
@@ -28,12 +28,12 @@ Reads = Callable[[Sequence[int]], str]
 """Token ids to text."""
 
 
-class CacheView(NamedTuple):
+class PagesSnapshot(NamedTuple):
     """Every page that can be handed out, in order: place i is page i + 1 of the pool.
 
-    states uint8 [pages] holds indices of PAGE_STATES; owners uint16 [pages] 0 for nobody, else 1 + the place in
-    ``legend``, whose ``id`` is the engine's name of a request. ``swapped`` pages are in host memory and ``saved`` ones
-    in files, besides.
+    states uint8 [pages] holds indices of PAGE_STATES; owners uint16 [pages] 0 for no owner, else 1 + the place in
+    ``legend``, whose ``id`` is the engine's name of a request. ``swapped`` counts further pages in host memory,
+    ``saved`` those in files.
     """
 
     version: int
@@ -68,7 +68,7 @@ class NodeView(NamedTuple):
     chat: str = ""
 
 
-class TreeView(NamedTuple):
+class TreeSnapshot(NamedTuple):
     """Nodes in any order; ``now`` is the time on the clock of their ``last_used``, seconds."""
 
     version: int
@@ -77,7 +77,7 @@ class TreeView(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """Pages that one owner reads, in the order of its sequence; ``owner`` "" and "" is nobody in particular."""
+    """Pages that one owner reads, in the order of its sequence; an ``owner`` with two empty names is unknown."""
 
     owner: PageOwner
     pages: Sequence[int]
@@ -91,13 +91,13 @@ def view(
     kept: Sequence[Holding] = (),
     gone: Sequence[int] = (),
     **more: int,
-) -> CacheView:
-    """A view from the ledger's reference counts [pages of the pool, page 0 included] and from who holds what.
+) -> PagesSnapshot:
+    """A view made from the ledger's reference counts [pages of the pool, page 0 included] and the owners' pages.
 
-    A held page is in the state that its holder says, and "shared" where several answers hold it. ``kept`` is the
-    prefix tree's: it says what is "cached" or "locked" and who filled it, and answers that hold such pages besides
-    change nothing. ``gone`` are free pages that it gave up. Pages with references whose holder is not named are
-    "private" of nobody.
+    A held page has the state that its holder gives, or "shared" where several answers hold it. ``kept`` are the prefix
+    tree's pages, "cached" or "locked", with the chat that filled them; they keep this state where answers hold them
+    too. ``gone`` are free pages that the tree evicted. Pages with references but without a known holder are "private"
+    and have no owner.
     """
     counts = np.asarray(refs, dtype=np.int64)
     states = np.where(counts > 0, STATE["private"], STATE["free"]).astype(np.uint8)
@@ -120,10 +120,10 @@ def view(
     for owner, pages, state in kept:
         place = np.asarray(pages, dtype=np.int64)
         states[place], owners[place] = STATE[state], number(owner)
-    return CacheView(version, states[1:], owners[1:], tuple(legend), **more)
+    return PagesSnapshot(version, states[1:], owners[1:], tuple(legend), **more)
 
 
-def page_map(seen: CacheView, name: Callable[[str], str] = str) -> PageMap:
+def page_map(seen: PagesSnapshot, name: Callable[[str], str] = str) -> PageMap:
     """The message; ``name`` turns the engine's name of a request into its client's."""
     return PageMap(
         total=len(seen.states),
@@ -136,11 +136,11 @@ def page_map(seen: CacheView, name: Callable[[str], str] = str) -> PageMap:
     )
 
 
-def radix_tree(seen: TreeView, reads: Reads, most: int = MOST_NODES) -> RadixTree:
+def radix_tree(seen: TreeSnapshot, reads: Reads, most: int = MOST_NODES) -> RadixTree:
     """The message: the nodes used last and all that lead to them, parents before children, else in the view's order.
 
-    A parent is used whenever its child is, so that the last used nodes nearly make a tree by themselves. A node keeps
-    its place when it is used, so that who looks at the tree finds it again.
+    A parent is used whenever its child is, so that the last used nodes nearly make a tree by themselves. Using a node
+    does not change its place in the list, so that a person who looks at the tree finds it again.
     """
     by_id = {node.id: node for node in seen.nodes}
     shown: dict[int, NodeView] = {}
@@ -160,7 +160,7 @@ def radix_tree(seen: TreeView, reads: Reads, most: int = MOST_NODES) -> RadixTre
 
 
 def _path(node: NodeView, by_id: Mapping[int, NodeView], known: Mapping[int, NodeView]) -> list[NodeView]:
-    """The node and what leads to it, from the first that is not known on."""
+    """The node and its ancestors that are not in ``known``, from the top down."""
     path: list[NodeView] = []
     above: NodeView | None = node
     while above is not None and above.id not in known:

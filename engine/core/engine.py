@@ -12,33 +12,45 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-from engine.cache.kinds import KVKind
-from engine.cache.saved import SavedChats
+from engine.cache.offload.saved import SavedChats
+from engine.cache.stores.kinds import KVKind
 from engine.catalogue import BY_KEY, OptionError
-from engine.checkpoints.errors import LoadCancelled
 from engine.core import admission
-from engine.core.capabilities import capabilities
-from engine.core.checkpoint_loader import CheckpointLoader
-from engine.core.commands import (
-    AddRequest,
-    CancelRequest,
-    Command,
-    DropChat,
-    Inspect,
-    LoadModel,
-    MeasureText,
-    SetOption,
-    Shutdown,
-    UnloadModel,
-)
-from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent, OptionsEvent, UnloadedEvent
-from engine.core.inspecting import Measuring, Readers, inspected
-from engine.core.loaded import LoadedModel, without_arenas
-from engine.core.loading import Loader, LoadFailed, load_name, release_memory, spare_the_collector
-from engine.core.options import EngineOptions
-from engine.core.step_parts import is_out_of_memory
+from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
+from engine.core.events import Event
+from engine.core.inspecting import Measuring, inspected
 from engine.core.stepper import Stepper
-from engine.protocol import CacheStats, OptionSpec, PageCounts, Value
+from engine.errors import LoadCancelled, is_out_of_memory
+from engine.loading.capabilities import capabilities
+from engine.loading.loader import CheckpointLoader
+from engine.loading.model import (
+    LoadedModel,
+    Loader,
+    LoadFailed,
+    LoadModel,
+    load_name,
+    release_memory,
+    spare_the_collector,
+    without_arenas,
+)
+from engine.memory.primitives import bound_primitives
+from engine.options import EngineOptions
+from engine.protocol import (
+    CacheStats,
+    Cancel,
+    Error,
+    ForgetChat,
+    Loaded,
+    Loading,
+    Options,
+    OptionSpec,
+    PageCounts,
+    Set,
+    Unload,
+    Unloaded,
+    Value,
+)
+from engine.runner.perplexity import Readers
 from engine.sampling.params import SamplingError
 
 _log = logging.getLogger(__name__)
@@ -59,12 +71,13 @@ class Engine:
 
         ``saved`` keeps chats in files while the quota (``disk_cache``) is above 0; None: never.
         """
+        bound_primitives()
         self._emit, self._clock, self._saved = emit, clock, saved
         self._loader: Loader = loader or CheckpointLoader(device)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()
         self._options = EngineOptions()
         self._stepper: Stepper | None = None
-        self._between: LoadedModel | None = None  # what is known of the model while its cache is made anew
+        self._between: LoadedModel | None = None  # the model without arenas, while its cache is rebuilt
         self._load_cancelled = threading.Event()
         self._waiting_loads: deque[threading.Event] = deque()
         self._submitting = threading.Lock()
@@ -83,7 +96,7 @@ class Engine:
             self._commands.put(command)
 
     def cancel_load(self) -> None:
-        """Stop the load in progress at its next tensor, and those that wait; later ones are not meant."""
+        """Stop the load in progress at its next tensor, and the loads that wait; later loads are not affected."""
         with self._submitting:
             for cancelled in (self._load_cancelled, *self._waiting_loads):
                 cancelled.set()
@@ -98,16 +111,16 @@ class Engine:
         return self._options.state()
 
     def cache_version(self) -> int:
-        """Another number whenever pages may have changed hands; for any thread."""
+        """A number that changes whenever pages may have changed owners; for any thread."""
         return self._version
 
     def cache_stats(self) -> CacheStats:
-        """What the cache did since the model was loaded; for any thread."""
+        """Statistics of the cache since the model was loaded; for any thread."""
         stepper = self._stepper
         return stepper.cache.stats if stepper is not None else CacheStats()
 
     def cache_pages(self) -> PageCounts:
-        """Pages and what they hold now; for any thread."""
+        """The present counts of pages and of the tokens they hold; for any thread."""
         stepper = self._stepper
         return stepper.page_counts if stepper is not None else PageCounts(total=0, used=0, live_tokens=0)
 
@@ -140,7 +153,7 @@ class Engine:
         return worked
 
     def _step(self, stepper: Stepper) -> bool:
-        """One step; a fault in the loop itself ends all answers, and the model goes on with clean books."""
+        """Run one step; an error in the loop itself ends all answers, and a new stepper serves the model."""
         self._version += stepper.busy
         try:
             return stepper.step()
@@ -157,42 +170,44 @@ class Engine:
         self._options.adopt(capabilities(model))
         for numerics in model.numerics:
             self._options.apply_to(numerics)
-        self._emit(LoadedEvent(model.card, model.fit))
-        self._emit(OptionsEvent(self._options.state()))
+        self._emit(Loaded(card=model.card, fit=model.fit))
+        self._emit(Options(catalogue=self._options.state()))
 
     def _check(self) -> None:
-        """Idle: prove that the ledger of pages adds up and that nothing is owned."""
+        """Check, when idle, that the page ledger is consistent and that no request owns a page."""
         if self._stepper is None:
             return
         try:
             self._stepper.cache.check(idle=True)
         except AssertionError as error:
             _log.exception("the page pool does not add up")
-            self._emit(ErrorEvent("internal", f"The page ledger does not add up ({error}). Load the model again."))
+            self._emit(
+                Error(code="internal", message=f"The page ledger does not add up ({error}). Load the model again.")
+            )
 
     def _obey(self, command: Command) -> None:
         try:
             match command:
                 case AddRequest():
                     self._add(command)
-                case CancelRequest(id):
+                case Cancel(id=id):
                     if self._stepper is not None:
                         self._stepper.cancel(id)
                         self._version += 1
-                case SetOption(key, value):
+                case Set(key=key, value=value):
                     self._set(key, value)
                 case LoadModel():
                     with self._submitting:
                         self._load_cancelled = self._waiting_loads.popleft()
                     self._load(command)
-                case UnloadModel():
+                case Unload():
                     self._unload("")
                 case Inspect():
                     command.reply(inspected(self._stepper, command, self._version))
                 case MeasureText():
                     model = self.loaded
                     self._measuring.add(model, self._readers(model), command)
-                case DropChat(chat):
+                case ForgetChat(chat=chat):
                     if self._stepper is not None:
                         self._stepper.forget(chat)
                         self._version += 1
@@ -201,11 +216,19 @@ class Engine:
                 case Shutdown():
                     self._stopping = True
         except (OptionError, SamplingError, LoadFailed) as refused:
-            self._emit(ErrorEvent(_code(refused), str(refused), command.id if isinstance(command, AddRequest) else ""))
+            self._emit(
+                Error(
+                    code=_code(refused), message=str(refused), id=command.id if isinstance(command, AddRequest) else ""
+                )
+            )
         except Exception as error:
             _log.exception("a command failed: %s", type(command).__name__)
             id = command.id if isinstance(command, AddRequest) else ""
-            self._emit(ErrorEvent("internal", f"That failed inside the engine ({error}). The log has the details.", id))
+            self._emit(
+                Error(
+                    code="internal", message=f"That failed inside the engine ({error}). The log has the details.", id=id
+                )
+            )
 
     # --- requests ------------------------------------------------------------------------------------------------
 
@@ -215,12 +238,12 @@ class Engine:
         if refusal is not None or stepper is None:
             self._emit(refusal or admission.no_model(command.id))
             return
-        for request in admission.requests(command, stepper.model, self._options, self._arrivals, self._clock()):
+        for request in admission.requests(command, stepper, self._options, self._arrivals):
             stepper.add(request)
         self._arrivals += command.n
 
     def _readers(self, model: LoadedModel | None) -> Readers | None:
-        """How a text is scored exactly and as answers see it now; rows that choose pages do so from the first on."""
+        """The readers that score a text exactly and with the present options; QUEST chooses pages from row 1 on."""
         if model is None or model.readers is None:
             return None
         return model.readers(self._options.for_request({}, prompt_length=1).policy)
@@ -235,33 +258,34 @@ class Engine:
         model = self.loaded
         for numerics in model.numerics if model is not None else ():
             self._options.apply_to(numerics)
-        if key == "batch_invariant" and self._stepper is not None:
+        entry = BY_KEY[key]
+        if entry.on_change == "stop sharing" and self._stepper is not None:
             self._stepper.stop_sharing()
-        if key == "disk_cache" and self._saved is not None:
+        if entry.on_change == "resize saved chats" and self._saved is not None:
             self._saved.resize(self._options.disk_cache_bytes)
-        if BY_KEY[key].applies == "cache" and model is not None and model.with_kind is not None:
+        if entry.applies == "cache" and model is not None and model.with_kind is not None:
             if model.kind != self._options.kv_kind:
                 kind, rebuild, name = model.kind, model.with_kind, model.card.name
                 del model  # its arenas make room for the new ones
                 self._rebuild_cache(kind, rebuild, name, before)
                 return
-        elif BY_KEY[key].applies == "reload" and model is not None:
+        elif entry.applies == "reload" and model is not None:
             try:
                 self._load_cancelled = threading.Event()
                 self._load(LoadModel(model.path, model.draft_path, model.options))
             except LoadFailed:
                 self._options.values[key] = before[key]
-                self._emit(OptionsEvent(self._options.state()))
+                self._emit(Options(catalogue=self._options.state()))
                 raise
             return
-        self._emit(OptionsEvent(self._options.state()))
+        self._emit(Options(catalogue=self._options.state()))
 
     def _rebuild_cache(
         self, kind: KVKind, rebuild: Callable[[KVKind], LoadedModel], name: str, before: dict[str, Value]
     ) -> None:
-        """Drop the arenas and serve the same weights with others; where those find no room, with the old ones again.
+        """Replace the arenas by those of another kind; if they do not fit, allocate the old kind again.
 
-        Raises :class:`LoadFailed` with a sentence if the wish was not granted.
+        Raises :class:`LoadFailed` with a sentence if the kind could not be changed.
         """
         assert self._stepper is not None
         wanted = self._options.kv_kind
@@ -273,7 +297,7 @@ class Engine:
         except Exception as error:
             _log.exception("a cache of another kind could not be made")
             self._options.values = before
-            error.__traceback__ = None  # its frames hold what there was of the new arenas
+            error.__traceback__ = None  # its frames keep parts of the new arenas alive
             release_memory()
             try:
                 self.install(rebuild(kind))
@@ -290,7 +314,7 @@ class Engine:
     # --- loading -------------------------------------------------------------------------------------------------
 
     def _load(self, command: LoadModel) -> None:
-        """Load beside the present model if there is room for both, so that a failure leaves it served; else after it.
+        """Load while the present model stays in memory if both fit, so that it survives a failure; else after it.
 
         Raises :class:`LoadFailed` with a sentence that says what is loaded now.
         """
@@ -300,11 +324,11 @@ class Engine:
             self._stepper.finish_all("cancelled", f"Stopped, because {name} is being loaded.")
 
         def progress(stage: str, fraction: float) -> None:
-            self._emit(LoadingEvent(name, stage, fraction))
+            self._emit(Loading(model=name, stage=stage, fraction=fraction))
 
         try:
             opened = self._loader.open(command, self._options, self.loaded)
-            if self._stepper is not None and not opened.fits_beside():
+            if self._stepper is not None and not opened.fits_alongside():
                 self._unload(f"Made room for {name}.")
             weights = opened.read(progress, self._load_cancelled.is_set)
             self._drop()
@@ -329,12 +353,12 @@ class Engine:
         if self._stepper is not None:
             return f" {previous} is still loaded."
         if self._options.capabilities:
-            # It was dropped without a word, because its successor was about to take its place.
+            # It was dropped without an event, because its successor was about to take its place.
             self._announce_unloaded(f"{previous} had to make room.")
         return f" {previous} is no longer loaded: load it again to go on."
 
     def _drop(self) -> None:
-        """Let go of the model without a word: its successor is about to take its place."""
+        """Drop the model without an event: its successor is about to take its place."""
         self._stepper = None
         self._version += 1
         self._measuring.drop()
@@ -349,8 +373,8 @@ class Engine:
 
     def _announce_unloaded(self, reason: str) -> None:
         self._options.adopt(frozenset())
-        self._emit(UnloadedEvent(reason))
-        self._emit(OptionsEvent(self._options.state()))
+        self._emit(Unloaded(reason=reason))
+        self._emit(Options(catalogue=self._options.state()))
 
 
 def _code(error: Exception) -> str:

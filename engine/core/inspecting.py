@@ -1,29 +1,30 @@
-"""What the engine thread tells of its cache, and texts that it scores beside its other work."""
+"""Views of the cache for :class:`Inspect`, and texts that are scored while requests are served."""
 
 from __future__ import annotations
 
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.radix_node import tokens_of
-from engine.core.cache_view import SHOWN_TOKENS, CacheView, Holding, NodeView, PageView, TreeView, view
+from engine.cache.types import tokens_of
+from engine.core.cache_view import SHOWN_TOKENS, Holding, NodeView, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.core.commands import Inspect, MeasureText
-from engine.core.score import ReaderFactory, Scores, score
 from engine.protocol import PageOwner, PageState
+from engine.runner.perplexity import LEAST_TOKENS, TOO_SHORT, Readers, Scores, score
 
 if TYPE_CHECKING:
-    from engine.core.loaded import LoadedModel
     from engine.core.stepper import Stepper
+    from engine.loading.model import LoadedModel
 
 _log = logging.getLogger(__name__)
 
 
-def inspected(stepper: Stepper | None, command: Inspect, version: int) -> CacheView | TreeView | PageView | None:
-    """The answer to the command; see there."""
+def inspected(
+    stepper: Stepper | None, command: Inspect, version: int
+) -> PagesSnapshot | TreeSnapshot | PageView | None:
+    """The reply to an :class:`Inspect` command."""
     if stepper is None:
         return None
     match command.kind:
@@ -34,7 +35,7 @@ def inspected(stepper: Stepper | None, command: Inspect, version: int) -> CacheV
     return _pages(stepper, version)
 
 
-def _pages(stepper: Stepper, version: int) -> CacheView:
+def _pages(stepper: Stepper, version: int) -> PagesSnapshot:
     cache = stepper.cache
     held = [
         Holding(PageOwner(chat=request.chat, id=request.id), [page for page in request.pages if page], cache.used_state)
@@ -52,7 +53,7 @@ def _pages(stepper: Stepper, version: int) -> CacheView:
     return view(version, refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
 
 
-def _tree(stepper: Stepper, version: int) -> TreeView:
+def _tree(stepper: Stepper, version: int) -> TreeSnapshot:
     nodes = tuple(
         NodeView(
             id=node.id,
@@ -67,7 +68,7 @@ def _tree(stepper: Stepper, version: int) -> TreeView:
         )
         for node in stepper.cache.tree.nodes()
     )
-    return TreeView(version, stepper.now, nodes)
+    return TreeSnapshot(version, stepper.now, nodes)
 
 
 def _page(stepper: Stepper, page: int) -> PageView | None:
@@ -91,30 +92,20 @@ def _page(stepper: Stepper, page: int) -> PageView | None:
     return PageView(page, "shared" if len(readers) > 1 else cache.used_state, tuple(chats), first, tuple(tokens))
 
 
-class Readers(NamedTuple):
-    """How a text is scored with one model: exactly, and as its present settings see it, which ``setting`` names."""
-
-    exact: ReaderFactory
-    present: ReaderFactory
-    setting: str
-
-
-ReadersFactory = Callable[[PagePolicy], Readers]
-"""The readers of a model, the present one with a page policy."""
-
-
 class Measuring:
-    """Texts being scored, one after the other, a chunk at a time so that answers go on in between."""
+    """Scores queued texts one after the other, a chunk at a time, so that answers go on in between."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[Generator[None, None, Scores], Callable[[Scores | str], None]]] = deque()
 
     def add(self, model: LoadedModel | None, readers: Readers | None, command: MeasureText) -> None:
-        """Queue a text. ``readers`` None: the model cannot be read beside its answers."""
+        """Queue a text. ``readers`` None: the model cannot score texts while it serves requests."""
         if model is None:
             command.reply("No model is loaded. Load one first.")
         elif readers is None:
             command.reply(f"{model.card.name} cannot be scored: it runs over arenas of its own.")
+        elif len(command.token_ids) < LEAST_TOKENS:
+            command.reply(TOO_SHORT)
         else:
             ids = command.token_ids[: model.card.context]
             self._waiting.append((score(ids, *readers[:2], model.card.vocabulary, readers.setting), command.reply))
@@ -136,6 +127,6 @@ class Measuring:
         return True
 
     def drop(self) -> None:
-        """The model goes: say so to all who wait."""
+        """Reply to all waiting texts that the model was unloaded."""
         while self._waiting:
             self._waiting.popleft()[1]("The model was unloaded meanwhile. Measure again.")

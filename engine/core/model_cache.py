@@ -1,4 +1,4 @@
-"""The cache of one loaded model: pages, prefix tree, the tiers below, and what they did."""
+"""The cache of one loaded model: pages, prefix tree, the tiers below, and their statistics."""
 
 from __future__ import annotations
 
@@ -8,27 +8,28 @@ from collections.abc import Callable, Hashable, Iterable
 import msgspec
 from torch import Tensor
 
-from engine.cache.policies import KeepAll, Quest
+from engine import catalogue
+from engine.cache.offload.saved import Kind, SavedChats
+from engine.cache.offload.swap import SwapSpace
 from engine.cache.pool import PAGE_SIZE, PagePool
-from engine.cache.radix import PrefixTree
-from engine.cache.radix_node import TREE, page_keys
-from engine.cache.saved import Kind, SavedChats
-from engine.cache.swap import SwapSpace
-from engine.core.loaded import LoadedModel
-from engine.core.options import EngineOptions
-from engine.core.request import Request
-from engine.core.tiers import OnDisk, Tiers
+from engine.cache.prefix.radix import PrefixTree
+from engine.cache.residual import RecentPages, ResidualManager
+from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
+from engine.cache.tiers import OnDisk, Tiers
+from engine.cache.types import TREE, page_keys
+from engine.catalogue.keys import DISK_CACHE, KV_KIND
+from engine.loading.model import LoadedModel
+from engine.options import EngineOptions, RequestOptions
 from engine.protocol import CacheStats, PageState
-from engine.scheduling.memory import Memory
+from engine.request import Request
 from engine.scheduling.preemption import Rates, SwapOrRecompute, Victim
-from engine.scheduling.recent_memory import RecentMemory
 
 _log = logging.getLogger(__name__)
 _FORGET = 0.8
 
 
 class ModelCache:
-    """Made with a stepper, and gone with it."""
+    """The cache of one loaded model; it lives as long as its stepper."""
 
     def __init__(
         self, model: LoadedModel, options: EngineOptions, clock: Callable[[], float], saved: SavedChats | None = None
@@ -38,29 +39,42 @@ class ModelCache:
         self.space = SwapSpace(options.host_cache_bytes)
         self._tiers = Tiers(model.stores, self.space)
         self.tree = PrefixTree(self.pool, clock, self._tiers)
-        self.recent = self._recent_memory(model)
-        self.memory: Memory[Request] = Memory(self.pool, self.tree, self, self._tiers, self._swaps, self.recent)
+        self.manager = self._new_manager(model)
         self._prefill_rate: float | None = None
         bits, with_recent = _bits(model), _bits_with_recent(model)
         self._stats = CacheStats(kind=model.kind.title, bits_per_element=bits, bits_with_recent=with_recent)
 
-    def _recent_memory(self, model: LoadedModel) -> RecentMemory[Request] | None:
+    def _new_manager(self, model: LoadedModel) -> KVCacheManager:
+        parts = self.pool, self.tree, self, self._tiers, self._swaps
         store = model.stores[0].recent if model.kind.residual else None
         if store is None:
-            return None
+            return KVCacheManager(*parts)
         tier = Tiers([store], self.space, gives_way=False)
-        return RecentMemory(PagePool(model.recent_pages), model.kind.residual, store, self.tree, tier)
+        return ResidualManager(RecentPages(PagePool(model.recent_pages), model.kind.residual, store, tier), *parts)
 
-    # --- what the step loop does ---------------------------------------------------------------------------------
+    # --- called by the step loop ---------------------------------------------------------------------------------
 
     def copy_page(self, src: int, dst: int) -> None:
-        """See :class:`engine.scheduling.memory.Content`."""
+        """See :class:`engine.cache.sequences.Content`."""
         for store in self._model.stores:
             store.copy_page(src, dst)
 
-    def welcome(self, request: Request) -> None:
-        """A request arrives: say what it may share, and know of what its chat has on disk."""
-        request.namespace = self._namespace(request)
+    def new(
+        self,
+        owner: tuple[str, int],
+        tokens: list[int],
+        options: RequestOptions,
+        chat: str,
+        fork_of: SequenceCache | None,
+    ) -> SequenceCache:
+        """The cache of a new request. It shares pages with texts of its own arithmetic only."""
+        namespace: Hashable = None
+        if options.prefix_cache and options.policy.shareable(len(tokens)):
+            namespace = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
+        return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of))
+
+    def find_saved(self, request: Request) -> None:
+        """Add to the tree the pages that the chat of a new request has saved on disk."""
         if self.space.budget != self._options.host_cache_bytes:
             self.space.resize(self._options.host_cache_bytes)
         kind = self._kind(request)
@@ -68,16 +82,15 @@ class ModelCache:
             return
         count = self._saved.match(request.chat, kind, request.tokens[:-1])
         keys = page_keys(request.tokens[: count * PAGE_SIZE])
-        if count > self.tree.matched(request.namespace, keys):
+        namespace, chat = request.cache.namespace, request.chat
+        if count > self.tree.matched(namespace, keys):
             tokens, saved = request.tokens[: count * PAGE_SIZE], self._saved
-            self.tree.adopt(
-                request.namespace, keys, lambda first, stop: OnDisk(saved, request.chat, kind, tokens, first, stop)
-            )
+            self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, tokens, first, stop))
 
-    def admitted(self, request: Request) -> None:
-        """The first admission: ``num_computed`` of its tokens were found."""
-        request.cached_tokens = request.num_computed
-        for node in request.node.path() if request.node is not None and request.num_computed else ():
+    def count_hits(self, request: Request) -> None:
+        """Count the first admission of a request; ``num_computed`` of its tokens were found in the cache."""
+        last = request.cache.node
+        for node in last.path() if last is not None and request.num_computed else ():
             node.hits += 1
         found = self._stats
         self._stats = msgspec.structs.replace(
@@ -85,9 +98,9 @@ class ModelCache:
         )
 
     def keep(self, request: Request) -> None:
-        """An answer ended, and its pages are still its own: save what its chat has not saved yet."""
+        """Save the pages of an ended answer, which it still holds, as far as its chat has not saved them yet."""
         kind = self._kind(request)
-        count = min(request.num_computed, request.shareable) // PAGE_SIZE
+        count = min(request.num_computed, request.cache.shareable) // PAGE_SIZE
         pages = request.pages[:count]
         if kind is None or self._saved is None or not pages or 0 in pages:
             return
@@ -98,60 +111,51 @@ class ModelCache:
         self._saved.save(request.chat, kind, request.tokens[: count * PAGE_SIZE], export)
 
     def forget(self, chat: str) -> None:
-        """A chat was deleted: what is kept of it goes, wherever it is."""
+        """Drop what is kept of a deleted chat, in the prefix tree and on disk."""
         self.tree.forget(chat)
         if self._saved is not None:
             self._saved.forget(chat)
 
     def read(self, rows: int, seconds: float) -> None:
-        """So many rows of prompts were computed in a step of this length."""
+        """Update the prefill rate with a step that computed ``rows`` prompt rows in ``seconds``."""
         if rows and seconds > 0:
             rate, known = rows / seconds, self._prefill_rate
             self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
 
-    def _swaps(self, sequence: Request, pages: int, recent: int) -> bool:
+    def _swaps(self, sequence: SequenceCache, pages: int, recent: int) -> bool:
         """Whether a preempted answer's pages are copied to host memory; see :class:`SwapOrRecompute`."""
-        size, beside, store = pages * self.page_bytes, 0, self._model.stores[0].recent if recent else None
+        size, recent_size, store = pages * self.page_bytes, 0, self._model.stores[0].recent if recent else None
         if store is not None:
-            size, beside = size + recent * store.page_bytes, self.space.cost([store], recent)
-        room = self.space.fits(self._model.stores, pages, beside)
+            size, recent_size = size + recent * store.page_bytes, self.space.cost([store], recent)
+        room = self.space.fits(self._model.stores, pages, recent_size)
         tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
         rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
         decision = SwapOrRecompute(self._options.preemption).decide(Victim(tokens, size, room), rates)
         _log.info("%s gives way. %s", sequence.owner, decision.reason)
         return decision.swap
 
-    def _namespace(self, request: Request) -> Hashable:
-        """What must agree for two texts to share pages; None: nothing is shared."""
-        if not request.options.prefix_cache or not request.cached:
-            return None
-        if not isinstance(request.options.policy, (KeepAll, Quest)):
-            return None
-        return self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
-
     def _kind(self, request: Request) -> Kind | None:
-        """What saved pages must be like; None where the request's are not saved.
+        """The kind that saved pages must have to be usable; None where the request's pages are not saved.
 
-        Of a cache that keeps recent tokens apart none are: a file has packed pages, which spare nothing without the
-        recent tokens after them (`engine.cache.snapshots`).
+        KIVI saves none: a file holds packed pages alone, without recent tokens (`engine.cache.prefix.snapshots`).
         """
-        if self._model.kind.residual:
+        if catalogue.idle(DISK_CACHE, {KV_KIND: self._model.kind.name}):
             return None
-        if not request.chat or request.namespace is None or not self._model.fingerprint:
+        if not request.chat or request.cache.namespace is None or not self._model.fingerprint:
             return None
         if self._saved is None or self._options.disk_cache_bytes <= 0:
             return None
         store = self._model.stores[0]
-        return Kind(self._model.fingerprint, repr(request.namespace), store.page_layout, store.page_bytes)
+        return Kind(self._model.fingerprint, repr(request.cache.namespace), store.page_layout, store.page_bytes)
 
-    # --- what there is -------------------------------------------------------------------------------------------
+    # --- contents and statistics ---------------------------------------------------------------------------------
 
     def live_tokens(self, running: Iterable[Request]) -> int:
-        """Different tokens that pages hold: a window's dead pages do not count, nor what several answers hold twice."""
+        """Distinct tokens in pages: tokens that several answers share count once, a window's dead pages not at all."""
         tokens = pages = 0
         for request in running:
-            first, stop = request.dead_pages
-            before = request.shared + max(0, min(stop, len(request.pages)) - first)
+            first, stop = request.cache.dead_pages
+            before = request.cache.shared + max(0, min(stop, len(request.pages)) - first)
             tokens += max(0, request.num_computed - before * PAGE_SIZE)
             pages += max(0, len(request.pages) - before)
         own = self.pool.used_count - self.tree.pages
@@ -165,7 +169,7 @@ class ModelCache:
 
     @property
     def used_state(self) -> PageState:
-        """What a page is that one answer holds for itself."""
+        """The state of a page that a single answer holds."""
         return "private" if self._model.kind.name == "16bit" else "quantised"
 
     @property
@@ -174,7 +178,7 @@ class ModelCache:
         return msgspec.structs.replace(
             self._stats,
             evicted_pages=self.tree.evicted,
-            recent_pages=self.recent.snapshots.pages if self.recent is not None else 0,
+            recent_pages=self.manager.snapshot_pages,
             host_pages=counts.pages,
             host_bytes=counts.size,
             disk_bytes=self._saved.sizes().size if self._saved is not None else 0,
@@ -183,18 +187,18 @@ class ModelCache:
         )
 
     def check(self, idle: bool = False) -> None:
-        """Prove that all books agree; when ``idle``, also that nobody holds a page. Raises AssertionError."""
+        """Check that all ledgers agree; when ``idle``, also that no sequence holds a page. Raises AssertionError."""
         self.pool.check()
         self.tree.check()
         self.space.check()
-        self.memory.check(idle)
+        self.manager.check(idle)
         strays = [owner for owner in self.pool.owners() if owner != TREE]
         if idle and (strays or self.tree.evictable != self.tree.pages):
             raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
 
 
 def _bits(model: LoadedModel) -> float:
-    """Of an element of the target's keys and values, its share of scales included."""
+    """Bits per element of the target's keys and values, its share of scales included."""
     if model.model is None:
         return 16.0
     if model.kind.name == "16bit":
@@ -203,7 +207,7 @@ def _bits(model: LoadedModel) -> float:
 
 
 def _bits_with_recent(model: LoadedModel) -> float:
-    """The same of the bytes that all arenas of keys and values take, shared by the tokens that they hold packed."""
+    """Bits per element if the bytes of all KV arenas, recent tokens included, are divided by the packed tokens."""
     if model.model is None or not model.kind.residual:
         return _bits(model)
     config = model.model.config

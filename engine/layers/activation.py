@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.layers.numerics import Numerics, by_row
+from engine.model_config.model import ActivationKind
 
-ActivationKind = Literal["silu", "gelu", "gelu_tanh", "relu"]
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
     "gelu": F.gelu,

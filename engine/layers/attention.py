@@ -9,13 +9,14 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
+from engine.attention.rotation import RotaryStep, rotate
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, norm_weight
 from engine.layers.numerics import by_row
-from engine.layers.rotary import RotaryStep, rotate
 
 if TYPE_CHECKING:
-    from engine.models.base import ModelConfig, Step, WeightSource
+    from engine.layers.interface import Step, WeightSource
+    from engine.model_config.model import ModelConfig
 
 
 class Attention:

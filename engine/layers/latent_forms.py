@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.attention.transfer import on_device
-from engine.cache.packed import Placement
+from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
-from engine.core.batch import Batch
+from engine.cache.stores.packed import Placement
+from engine.cache.stores.transfer import on_device
 from engine.layers.numerics import Numerics
 
 if TYPE_CHECKING:
-    from engine.models.base import LatentShape
+    from engine.model_config.model import LatentShape
 
 
 EXPANDED_BYTES = 64 << 20
 """Keys and values expanded at a time: as many heads as go in. Where not even one does, a sequence is absorbed."""
 
 
-class Part(NamedTuple):
+class SubBatch(NamedTuple):
     """Some sequences of a step: a batch of them alone, and their ``rows [R]`` in the step."""
 
     batch: Batch
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
 
 class Expansion(NamedTuple):
-    """As :class:`Part`, for a temporary arena: page p of the batch holds the tokens of ``slots[16 * p :]`` ``[N]``."""
+    """As :class:`SubBatch`, for a temporary arena: page p holds the tokens of ``slots[16 * p :]`` ``[N]``."""
 
     batch: Batch
     rows: Tensor
@@ -41,7 +41,7 @@ class Expansion(NamedTuple):
 class Forms(NamedTuple):
     """``absorbed`` None: no sequence; and where ``expanded`` is None, all are absorbed."""
 
-    absorbed: Part | None
+    absorbed: SubBatch | None
     expanded: Expansion | None
 
 
@@ -90,9 +90,9 @@ class FormPlanner:
         return Forms(subset(batch, rest) if rest else None, expansion(batch, expanded))
 
 
-def subset(batch: Batch, sequences: Sequence[int]) -> Part:
+def subset(batch: Batch, sequences: Sequence[int]) -> SubBatch:
     """The batch of some sequences alone, on their own pages, without padding rows and without logits."""
-    assert batch.views is None, "no policy restricts latents (engine/models/restrictions.py)"
+    assert batch.views is None, "no policy restricts latents (engine/cache/policies.py)"
     host, device = batch.host, batch.page_table.device
     spans = [(host.row_start[s], host.row_start[s + 1]) for s in sequences]
     rows = torch.cat([torch.arange(start, stop, device=device) for start, stop in spans])
@@ -126,7 +126,7 @@ def subset(batch: Batch, sequences: Sequence[int]) -> Part:
             trees=trees if any(trees) else (),
         ),
     )
-    return Part(made, rows)
+    return SubBatch(made, rows)
 
 
 def expansion(batch: Batch, sequences: Sequence[int]) -> Expansion:

@@ -15,8 +15,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from engine.core.batch import Batch
-from engine.layers.rotary import RopeConfig, RotaryEmbedding, RotaryStep
+from engine.attention.rotation import RotaryStep
+from engine.batch import Batch
+from engine.layers.rotary import RotaryEmbedding
+from engine.model_config.model import RopeConfig
 
 
 class LongRotaryEmbedding:

@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1; TECHNIQUES.md 3.6).
+"""Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434, section 2.1).
 
 A token leaves a latent c and one rotated key k_r, shared by all heads, in the cache. Head h has the keys
 ``[W_UK(h) c, k_r]`` and the values ``W_UV(h) c``. Two forms compute the same:
@@ -17,17 +17,19 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.cache.packed import PackedKV
-from engine.core.batch import Batch
+from engine.attention.rotation import rotate
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV
 from engine.layers import latent_forms
 from engine.layers.latent_forms import Expansion, FormPlanner
 from engine.layers.linear.base import Linear
 from engine.layers.linear.tiled import tiled_heads_matmul
 from engine.layers.norm import RMSNorm, norm_weight
-from engine.layers.rotary import halves_of_pairs, rotate
+from engine.layers.rotary import halves_of_pairs
 
 if TYPE_CHECKING:
-    from engine.models.base import ModelConfig, Step, WeightSource
+    from engine.layers.interface import Step, WeightSource
+    from engine.model_config.model import ModelConfig
 
 LATENT_EPS = 1e-6
 """Of the norms of latents, whatever that of the stream's norms is."""

@@ -16,7 +16,8 @@ from engine.layers.mlp import GatedMLP
 from engine.layers.numerics import by_row
 
 if TYPE_CHECKING:
-    from engine.models.base import ModelConfig, MoEConfig, WeightSource
+    from engine.layers.interface import WeightSource
+    from engine.model_config.model import ModelConfig, MoEConfig
 
 
 def feed_forward(config: ModelConfig, index: int, source: WeightSource, prefix: str) -> GatedMLP | SparseMLP:

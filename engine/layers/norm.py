@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from engine.layers.numerics import Numerics, by_row
 
 if TYPE_CHECKING:
-    from engine.models.base import ModelConfig, WeightSource
+    from engine.layers.interface import WeightSource
+    from engine.model_config.model import ModelConfig
 
 
 def norm_weight(config: ModelConfig, source: WeightSource, name: str, size: int) -> Tensor:

@@ -9,12 +9,12 @@ from torch import Tensor
 
 
 class Numerics:
-    """One mutable object per model; whoever computes reads it at each call, so the switch acts from the next step on.
+    """One mutable object per model, read at each call, so that a change takes effect from the next step on.
 
-    ``batch_invariant``: a row gets the same bits whatever rows stand beside it, wherever it stands among them and
-    however a prompt was cut into chunks (and logits are float32). Slower; under it, speculation on equals off exactly.
+    ``batch_invariant``: a row gets the same bits whatever other rows are in the batch, whatever its place among them
+    and however its prompt was chunked (and logits are float32). Slower; with it, speculation changes no bit of a text.
 
-    ``cascade``: keys that several sequences of a step share are read once for all of them; never under the former.
+    ``cascade``: keys that several sequences of a step share are read once for all; never with ``batch_invariant``.
     """
 
     __slots__ = ("batch_invariant", "cascade")

@@ -11,7 +11,8 @@ from engine.layers.activation import Activation
 from engine.layers.linear.base import Linear
 
 if TYPE_CHECKING:
-    from engine.models.base import ModelConfig, WeightSource
+    from engine.layers.interface import WeightSource
+    from engine.model_config.model import ModelConfig
 
 
 class PlainMLP:

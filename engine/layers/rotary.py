@@ -8,56 +8,16 @@ arithmetic are those of Hugging Face configurations.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.core.batch import Batch
+from engine.attention.rotation import RotaryStep
+from engine.batch import Batch
+from engine.model_config.model import RopeConfig
 
 FIRST_ROWS = 2048
 """Rows of the cos/sin table made at first; it doubles when a longer sequence comes."""
-
-
-@dataclass(frozen=True, slots=True)
-class RopeConfig:
-    """``original_max_position``: the context before the extension, in tokens (llama3, yarn, longrope).
-
-    ``factors``: what each of the head_dim / 2 frequencies is divided by besides; all 1 when empty (GGUF's rope_freqs,
-    longrope's short factors). ``long_factors`` take their place beyond the original context (longrope).
-    ``partial``: the share of each head, from its start, that rotates.
-    """
-
-    theta: float
-    kind: Literal["default", "linear", "llama3", "yarn", "longrope"] = "default"
-    factor: float = 1.0
-    original_max_position: int = 0
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    attention_factor: float | None = None
-    beta_fast: float = 32.0
-    beta_slow: float = 1.0
-    mscale: float | None = None
-    mscale_all_dim: float | None = None
-    truncate: bool = True
-    factors: tuple[float, ...] = ()
-    long_factors: tuple[float, ...] = ()
-    partial: float = 1.0
-
-    def width(self, head_dim: int) -> int:
-        """Dimensions of a head that rotate."""
-        return int(head_dim * self.partial)
-
-
-class RotaryStep(NamedTuple):
-    """One step's rotation, made once and used by every layer: ``cos`` and ``sin [T, 1, r]``, r dimensions.
-
-    The first half of ``sin`` is negated, so that rotating is ``x * cos + swap_halves(x) * sin``.
-    """
-
-    cos: Tensor
-    sin: Tensor
 
 
 class RotaryEmbedding:
@@ -95,17 +55,6 @@ class RotaryEmbedding:
 
     def storage_size(self) -> int:
         return self._table.numel() * self._table.element_size()
-
-
-def rotate(x: Tensor, step: RotaryStep) -> Tensor:
-    """Rotate the first dimensions of every head of ``x [T, heads, d]`` to its row's position; a new tensor.
-
-    Products and the sum are separate, each exactly rounded, so that a row's bits do not depend on its neighbours.
-    """
-    width = step.cos.shape[-1]
-    if width < x.shape[-1]:
-        return torch.cat((rotate(x[..., :width], step), x[..., width:]), -1)
-    return torch.mul(x, step.cos).add_(torch.roll(x, x.shape[-1] // 2, -1).mul_(step.sin))
 
 
 def halves_of_pairs(x: Tensor) -> Tensor:

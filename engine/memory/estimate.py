@@ -7,24 +7,24 @@ from typing import NamedTuple
 
 import torch
 
-from engine.cache.kinds import KVKind
-from engine.cache.packed import CHANNEL_GROUP
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.layers.latent_forms import EXPANDED_BYTES
-from engine.models.base import ModelConfig
+from engine.model_config.model import ModelConfig
 from engine.protocol import Fit
 
 DEFAULT_FRACTION = 0.85
 """Share of the free memory that a load may take when nothing was said."""
 SEQUENCES = 8
-"""The cache never gets more than so many full contexts, however much memory there is."""
+"""The cache never gets more than this number of full contexts, however much memory there is."""
 LEAST_TOKENS = 256
 """A cache that holds less is refused (or the model's whole context, where that is shorter)."""
 EXPERT_HIDDEN = 6
-"""Rows of the hidden size beside an expert's own: those it is asked for and its result, in the model's dtype; the
+"""Rows of the hidden size in addition to an expert's own: those routed to it and its result, in the model's dtype; the
 sum over experts and what one adds to it, in float32."""
 RECENT_SEQUENCES = 32
-"""Room for the recent tokens of so many running answers is wished for, where the cache keeps those apart..."""
+"""Room for the recent tokens of this number of running answers is wished for, where the cache keeps those apart..."""
 RECENT_SHARE = 0.25
 """... but at most this share of what is left for the cache, while one answer's still have room."""
 RECENT_ROWS = 64
@@ -36,14 +36,14 @@ SCRATCH_BYTES = 64 << 20
 
 
 class OutOfMemory(Exception):  # noqa: N818 - an outcome that a person is told about
-    """The model does not fit; the message says what it takes, what there is and what to do; ``fit`` has the numbers."""
+    """The model does not fit; the message says what it takes, what is free and what to do; ``fit`` has the numbers."""
 
     def __init__(self, message: str, fit: Fit) -> None:
         super().__init__(message)
         self.fit = fit
 
 
-class Plan(NamedTuple):
+class MemoryPlan(NamedTuple):
     """``pages`` counts page 0, which holds nothing; ``context`` is the longest sequence that fits, in tokens.
 
     ``recent_pages``, with a page 0 of their own, are for the tokens that are not packed yet; 0: none are kept apart.
@@ -64,7 +64,7 @@ def budget_bytes(memory: float | None, free: int) -> int:
 
 
 def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_rows: int) -> int:
-    """What one forward of ``rows`` rows holds at its widest, beside weights and cache.
+    """What one forward of ``rows`` rows holds at its widest, in addition to weights and cache.
 
     The widest point is in the MLP (residual, normalised input, gate and up, the product, the result) or in attention
     (the same with q, k, v, their rotation and the output). Every row may ask the same expert. Logits count with the
@@ -80,8 +80,8 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     attention, latent = 3 * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim, config.latent
     scratch = SCRATCH_BYTES
     if latent is not None:
-        # Absorbed: q twice, q in the latents' space, and the result there. Expanded keys and values stand beside the
-        # latents that they come from and the projection on its way into place.
+        # Absorbed: q twice, q in the latents' space, and the result there. Expanded keys and values stand next to
+        # the latents that they come from and the projection on its way into place.
         attention = 2 * config.num_heads * (config.head_dim + latent.rank + latent.rope)
         scratch += 3 * EXPANDED_BYTES
     widest = 3 * config.hidden_size + max(inner, attention)
@@ -112,7 +112,7 @@ def plan(
     residual: int = 0,
     recent_bytes: float = 0.0,
     rows: int = 0,
-) -> Plan:
+) -> MemoryPlan:
     """Divide the budget. ``kv_bytes`` is per token in every arena (the draft's too); all sizes in bytes.
 
     ``credit`` is what will be free besides ``free``: the model about to be replaced. ``context`` is what is asked for.
@@ -141,13 +141,13 @@ def plan(
     )
     if tokens < min(LEAST_TOKENS, context):
         raise OutOfMemory(_refusal(fit, page_bytes), fit)
-    return Plan(fit, pages, min(context, tokens), recent_pages)
+    return MemoryPlan(fit, pages, min(context, tokens), recent_pages)
 
 
 def _recent_pages(residual: int, rows: int, context: int, affordable: float) -> int:
     """Pages for recent tokens, page 0 included, of which ``affordable`` would take all the room that there is.
 
-    A sequence holds its residual, less than a group besides, and the rows of a step (`engine.cache.recent`).
+    A sequence holds its residual, less than a group besides, and the rows of a step (`engine.cache.stores.recent`).
     """
     held = math.ceil(min(residual + CHANNEL_GROUP, context) / PAGE_SIZE) + 1
     least = held + math.ceil(min(RECENT_ROWS, context) / PAGE_SIZE)

@@ -1,4 +1,4 @@
-"""Who holds the memory now."""
+"""The memory in use now, by its owners."""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 import psutil
 import torch
 
+from engine.native.instructions import AVX2, PORTABLE, lack_of, wanted
 from engine.protocol import Device
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -52,13 +53,14 @@ def choose_dtype(
     if cpu_has_bfloat16():
         return DtypeChoice(torch.bfloat16)
     return DtypeChoice(
-        torch.float32,
-        "Computing in float32, because this processor has no bfloat16 instructions (AVX512-BF16 or AMX).",
+        torch.float32, f"Computing in float32, because {lack_of('bfloat16 instructions (AVX512-BF16 or AMX)')}."
     )
 
 
 def cpu_has_bfloat16() -> bool:
-    """Whether the processor multiplies bfloat16 in hardware."""
+    """Whether the processor multiplies bfloat16 in hardware, and KVASIR_NATIVE leaves it that."""
+    if wanted() in (AVX2, PORTABLE):
+        return False
     checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, lambda: False)() for name in checks)
 
@@ -77,7 +79,7 @@ def probe(device: torch.device) -> Device:
 
 
 def free_bytes(device: torch.device) -> int:
-    """Bytes that a load may take now: free on the GPU, beside what torch holds unused; on a CPU, available memory."""
+    """Bytes that a load may take now: free on the GPU, plus what torch holds unused; on a CPU, available memory."""
     if device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(device)
         return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)

@@ -1,30 +1,32 @@
-"""Which cache a model wants."""
+"""Chooses the KV cache of a model."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import torch
 
-from engine.cache.kinds import KVKind
-from engine.cache.packed_stores import KiviStore, TokenPackedStore
-from engine.cache.quest import DENSE_LAYERS, QuestStore
-from engine.cache.store import DenseKVStore, KVStore, LatentKVStore
-from engine.models.base import ModelConfig
+from engine.cache.policies import QuestPolicy, SparseReads
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
+from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
+from engine.catalogue import keys
+from engine.catalogue.exclusions import ODD_WIDTH, excluded
+from engine.model_config.model import ModelConfig
 
 SIXTEEN_BITS = KVKind()
 
 
 def refuses(config: ModelConfig, kind: KVKind) -> str:
     """Why a model's keys and values cannot be kept in this kind, as a sentence; "" if they can."""
-    if kind.bounds and config.latent is not None:
-        return "QUEST ranks pages by keys, and this model caches latents, which its heads share."
-    if kind.name == "16bit":
-        return ""
-    if config.latent is not None:
-        return "This model caches latents, which its heads share: they are kept in 16 bits."
-    planes = 8 // min(kind.key_bits, kind.value_bits)
-    if config.head_dim % planes:
-        return f"{kind.title} packs {planes} channels into a byte, and this model's heads have {config.head_dim}."
-    return ""
+    reason = excluded(config, keys.PAGE_POLICY, QuestPolicy.name) if kind.bounds else ""
+    reason = reason or excluded(config, keys.KV_KIND, kind.name)
+    planes = max(1, 8 // min(kind.key_bits, kind.value_bits))
+    if not reason and config.head_dim % planes:
+        return ODD_WIDTH.format(kind=kind.title, channels=planes, width=config.head_dim)
+    return reason
 
 
 def new_store(
@@ -43,20 +45,55 @@ def new_store(
     reason = refuses(config, kind)
     if reason:
         raise ValueError(reason)
-    latent, layers = config.latent, config.num_layers
+    latent = config.latent
     if latent is not None:
-        return LatentKVStore(layers, pages, latent.rank, latent.rope, dtype, device)
-    heads, width = config.num_kv_heads, config.head_dim
-    if kind.name == "kivi":
-        recent = pages if recent_pages is None else recent_pages
-        return KiviStore(kind, layers, pages, recent, heads, width, dtype, device)
-    if kind.name != "16bit":
-        return TokenPackedStore(kind.name, layers, pages, heads, width, device)
-    if kind.bounds:
-        return QuestStore(layers, pages, heads, width, dtype, device, bounded_layers(config))
-    return DenseKVStore(layers, pages, heads, width, dtype, device)
+        return LatentKVStore(config.num_layers, pages, latent.rank, latent.rope, dtype, device)
+    recent = pages if recent_pages is None else recent_pages
+    return STORES[kind.name](Arenas(config, kind, pages, recent, dtype, torch.device(device)))
+
+
+class Arenas(NamedTuple):
+    """What a store is made for. ``pages`` and ``recent_pages`` each count a page 0."""
+
+    config: ModelConfig
+    kind: KVKind
+    pages: int
+    recent_pages: int
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """Layers, pages, heads of keys and values, their width."""
+        return self.config.num_layers, self.pages, self.config.num_kv_heads, self.config.head_dim
+
+
+def _sixteen_bits(arenas: Arenas) -> KVStore:
+    if arenas.kind.bounds:
+        return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded_layers(arenas.config))
+    return DenseKVStore(*arenas.shape, arenas.dtype, arenas.device)
+
+
+def _kivi(arenas: Arenas) -> KVStore:
+    layers, pages, heads, width = arenas.shape
+    return KiviStore(arenas.kind, layers, pages, arenas.recent_pages, heads, width, arenas.dtype, arenas.device)
+
+
+STORES: dict[str, Callable[[Arenas], KVStore]] = {
+    "16bit": _sixteen_bits,
+    "int8": lambda arenas: TokenPackedStore("int8", *arenas.shape, arenas.device),
+    "int4": lambda arenas: TokenPackedStore("int4", *arenas.shape, arenas.device),
+    "kivi": _kivi,
+}
+"""By the kind's name; a new one is added here and in :data:`engine.cache.stores.kinds.BITS`."""
 
 
 def bounded_layers(config: ModelConfig) -> list[bool]:
     """Layers whose rows may choose pages: not the first, nor those with a window, which read all of it."""
     return [layer >= DENSE_LAYERS and window is None for layer, window in enumerate(config.windows)]
+
+
+def sparse_reads(config: ModelConfig) -> SparseReads:
+    """What rows that choose pages read in all."""
+    bounded = bounded_layers(config)
+    return SparseReads(1 - sum(bounded) / len(bounded), config.num_heads // config.num_kv_heads)

@@ -1,11 +1,11 @@
-"""What the configurations of the Llama-shaped families have in common."""
+"""Reading the configurations of the Llama-shaped families."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from engine.checkpoints.config import RawConfig
-from engine.models.base import ModelConfig, MoEConfig
+from engine.model_config.model import ModelConfig, MoEConfig
+from engine.model_config.raw import RawConfig
 
 MOST_EXPERTS = 4096
 

@@ -8,13 +8,15 @@ from torch import Tensor
 
 from engine.layers.attention import Attention
 from engine.layers.embedding import Embedding
+from engine.layers.interface import Rotary, Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.longrope import LongRotaryEmbedding
 from engine.layers.mla import LatentAttention
 from engine.layers.moe import feed_forward
 from engine.layers.norm import read_norm
-from engine.layers.rotary import RopeConfig, RotaryEmbedding
-from engine.models.base import CausalLM, DecoderLayer, ModelConfig, Rotary, Step, WeightSource
+from engine.layers.rotary import RotaryEmbedding
+from engine.model_config.model import ModelConfig, RopeConfig
+from engine.models.base import CausalLM, DecoderLayer
 
 
 class PreNormLayer:

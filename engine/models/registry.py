@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
-from engine.checkpoints.errors import CheckpointError
+from engine.errors import CheckpointError
 
 if TYPE_CHECKING:
-    from engine.checkpoints.config import RawConfig
-    from engine.models.base import CausalLM, ModelConfig
+    from engine.model_config.model import ModelConfig
+    from engine.model_config.raw import RawConfig
+    from engine.models.base import CausalLM
 
 FAMILIES = {
     "LlamaForCausalLM": "llama",
@@ -41,12 +42,18 @@ class Family(Protocol):
         """Raises :class:`CheckpointError` for what the family cannot be."""
 
 
-def family(architecture: str) -> Any:
-    """The module (a :class:`Family`) of an architecture. Raises :class:`CheckpointError` for an unknown one."""
+OTHERS: dict[str, Family] = {}
+"""Families that are no modules of engine.models; a new one is added here."""
+
+
+def family(architecture: str) -> Family:
+    """The module of an architecture. Raises :class:`CheckpointError` for an unknown one."""
+    if architecture in OTHERS:
+        return OTHERS[architecture]
     if architecture not in FAMILIES:
         known = ", ".join(name.removesuffix("ForCausalLM") for name in FAMILIES)
         raise CheckpointError(
             f"This model's architecture, {architecture}, is not one that Kvasir knows. "
             f"Choose a model of one of these families: {known}."
         )
-    return import_module(f"engine.models.{FAMILIES[architecture]}")
+    return cast(Family, import_module(f"engine.models.families.{FAMILIES[architecture]}"))

@@ -8,7 +8,7 @@
 /* Products of keys and queries below which a second thread costs more than it gives. */
 enum { WORTH_A_THREAD = 1 << 17 };
 
-#if defined(__x86_64__)
+#ifdef X86
 
 /* sums[h] += weights[h] times the values of a stretch. ``ahead``: the next keys are fetched meanwhile. */
 AVX512 INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],

@@ -9,7 +9,7 @@
 
 enum { PAGE = 16, STRETCH = 128, PART = 512, LANES = 16, HEADS_AT_ONCE = 8, HEADS_A_TASK = 16, META_GROUPS = 16 };
 enum { WIDEST_KEY = 576, WIDEST_PACKED = 256 };
-/* How keys and values are stored; PackedKV of engine/cache/packed.py describes each. PLAIN is bfloat16. */
+/* How keys and values are stored; PackedKV of engine/cache/stores/packed.py describes each. PLAIN is bfloat16. */
 enum { PLAIN, INT8, INT4, KIVI };
 
 typedef struct {
@@ -38,7 +38,7 @@ typedef struct {
     float *top, *total;     /* [heads]: the largest score, and the sum of the weights */
 } Part;
 
-#if defined(__x86_64__)
+#ifdef X86
 
 void attend_plain(const Attend *a, const Part *part);
 void attend_packed(const Attend *a, const Part *part);

@@ -6,7 +6,7 @@ import ctypes
 
 from torch import Tensor
 
-from engine.cache.packed import PackedKV
+from engine.cache.stores.packed import PackedKV
 
 _KINDS = {"int8": 1, "int4": 2, "kivi": 3}
 """What attention.h calls the packed kinds; all others are 0, numbers in bfloat16."""

@@ -1,7 +1,7 @@
 /* Attention of single rows over packed keys and values, which are read as they are. */
 #include "attention_packed.h"
 
-#if defined(__x86_64__)
+#ifdef X86
 
 enum { HEADS_PACKED = 4 };
 

@@ -1,13 +1,13 @@
 /* How packed keys and values become float32 in registers; what attention_packed.c and attention_unpack.c share.
  *
- * A byte holds one code of 8 bits or a channel of each of 8 / b planes (PackedKV of engine/cache/packed.py). Blocks of 16
+ * A byte holds one code of 8 bits or a channel of each of 8 / b planes (PackedKV of engine/cache/stores/packed.py). Blocks of 16
  * bytes are 16 channels of every plane; numbers are kept in that order here, [blocks, planes, 16], filled up where a plane
  * ends within a block. Channels share scales and minima in groups of 32, looked up lane by lane.
  */
 #pragma once
 #include "attention.h"
 
-#if defined(__x86_64__)
+#ifdef X86
 
 enum { GROUP = 32, MOST_BLOCKS = WIDEST_PACKED / LANES };
 

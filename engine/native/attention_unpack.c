@@ -1,7 +1,7 @@
 /* Whole pages of packed keys or values as bfloat16, for kernels that read many rows at once. */
 #include "attention_packed.h"
 
-#if defined(__x86_64__)
+#ifdef X86
 
 /* One side of the cache, as Attend describes it; by_channel: each page pair has a scale for each channel (KIVI's keys). */
 typedef struct {

@@ -14,7 +14,7 @@ enum { PIECE = 1024 };
 /* Runs of 16 in a row, those of an incomplete last step included. */
 static int64_t runs_of(const Ggml *w) { return (w->in_features + STEP - 1) / STEP * RUNS; }
 
-#if defined(__x86_64__)
+#ifdef X86
 
 /* ------------------------------------------------------------------ bfloat16 activations, AVX-512 BF16 */
 

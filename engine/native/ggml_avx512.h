@@ -2,7 +2,7 @@
 #pragma once
 #include "ggml.h"
 
-#if defined(__x86_64__)
+#ifdef X86
 
 /* Codes by table: bfloat16 of 0 .. 31 and of -32 .. 31. */
 static const uint16_t UNSIGNED[32] __attribute__((aligned(64))) = {

@@ -13,7 +13,7 @@ INLINE void nibbles(const uint8_t *qs, int minus, int8_t *codes) {
 }
 
 AVX2 INLINE void looked_up(const uint8_t *qs, const int8_t *table, int8_t *codes) {
-#if defined(__x86_64__)
+#ifdef X86
     const __m128i bytes = _mm_loadu_si128((const __m128i *)qs), values = _mm_loadu_si128((const __m128i *)table);
     const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
     const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));

@@ -17,7 +17,7 @@ AVX2 INLINE Floats floats(const float *values) {
 
 /* What the codes in the lowest bits of each lane stand for. */
 AVX2 INLINE Floats look_up(const float *table, Ints codes) {
-#if defined(__x86_64__)
+#ifdef X86
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)codes);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), (__m256i)codes);
     return (Floats)_mm256_blendv_ps(low, high, (__m256)(codes << 28)); /* by the fourth bit, moved to the sign */

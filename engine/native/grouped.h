@@ -1,5 +1,5 @@
 /* Codes with a scale for each group of input features, in lanes of output features: 4-bit codes that look up a table
- * (NF4, FP4) and 8-bit ones, packed as engine/layers/linear/grouped_native.py packs them.
+ * (NF4, FP4) and 8-bit ones, packed as engine/layers/linear/native/grouped.py packs them.
  *
  * codes  uint32 [blocks of 64 features, K / per word, 64]: eight codes of 4 bits or four of 8 (two's complement) of
  *        consecutive input features, the first one lowest.

@@ -6,7 +6,7 @@
  */
 #include "grouped.h"
 
-#if defined(__x86_64__)
+#ifdef X86
 
 enum { MOST_ROWS = 8 };
 /* Bytes of codes to fetch ahead of use. */

@@ -1,4 +1,4 @@
-/* Products with group-affine 4-bit weights, packed as engine/layers/linear/int4_native.py packs them.
+/* Products with group-affine 4-bit weights, packed as engine/layers/linear/native/int4.py packs them.
  *
  * codes  uint32 [blocks of 64 features, K / 8, 64]: eight codes of consecutive input features, the first one lowest.
  * scales float16 or bfloat16 [blocks, K / group, 64];  zeros uint8 of the same shape, or NULL where every zero-point is 8.
@@ -27,7 +27,7 @@ static int64_t runs_of(const Int4 *w) { return (w->out_features + LANES - 1) / L
 /* Where run b begins in a tensor of ``rows`` rows to a block. */
 INLINE int64_t place(int64_t b, int64_t rows) { return b / TILE * rows * BLOCK + b % TILE * LANES; }
 
-#if defined(__x86_64__)
+#ifdef X86
 
 /* ------------------------------------------------------------------ bfloat16 activations, AVX-512 BF16 */
 

@@ -4,18 +4,35 @@ from __future__ import annotations
 
 import ctypes
 import functools
+from pathlib import Path
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.cache.packed import PACKED_KINDS, PackedKV
+from engine.cache.stores.packed import PACKED_KINDS, PackedKV
 from engine.native.attention import Quest, attend_of, attend_of_pages
-from engine.native.build import LIBRARY, built_from, source_hash
+from engine.native.build import LIBRARY, PLAIN, built_from, source_hash
+from engine.native.instructions import (
+    AUTO,
+    AVX2,
+    AVX512_BF16,
+    OFF,
+    PORTABLE,
+    VARIABLE,
+    NoSuchInstructions,
+    lack_of,
+    wanted,
+)
 
-FLOAT32, BFLOAT16 = 1, 2
-"""Bits of ``capabilities()``: products this processor can run."""
+FLOAT32, BFLOAT16, PLAIN_C = 1, 2, 4
+"""Bits of ``capabilities()``: products this processor can run, and that they are without its own instructions."""
 NEEDS = {torch.bfloat16: (BFLOAT16, "AVX512-BF16"), torch.float32: (FLOAT32, "AVX2 and FMA")}
+_USED = {AVX512_BF16: FLOAT32 | BFLOAT16, AVX2: FLOAT32, PORTABLE: FLOAT32 | PLAIN_C}
+"""The capabilities that each value of KVASIR_NATIVE needs and leaves."""
+
+
+_BUILD = "python -m engine.native.build"
 
 
 class Int4Weights(ctypes.Structure):
@@ -67,8 +84,9 @@ class Grouped(ctypes.Structure):
 class Library:
     """The loaded library. Torch is loaded before it, so both share one OpenMP runtime and its threads."""
 
-    def __init__(self, handle: ctypes.CDLL) -> None:
-        self.capabilities = int(handle.capabilities())
+    def __init__(self, handle: ctypes.CDLL, capabilities: int) -> None:
+        """``capabilities``: those to use of what ``handle`` can do here."""
+        self.capabilities = capabilities
         self._attend = handle.attend_rows
         self._attend.argtypes = (ctypes.c_void_p, ctypes.c_int)
         self._attend.restype = ctypes.c_int
@@ -112,6 +130,18 @@ class Library:
         for product in (*self._products.values(), *self._ggml.values(), *self._grouped.values()):
             product.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
             product.restype = ctypes.c_int
+
+    @property
+    def instructions(self) -> str:
+        """The instructions in use, for a person to read."""
+        if self.capabilities & PLAIN_C:
+            return "plain C"
+        return "AVX512-BF16 and AVX2" if self.capabilities & BFLOAT16 else "AVX2" if self.capabilities else "none"
+
+    def lacks(self, dtype: torch.dtype) -> str | None:
+        """Why its products in ``dtype``, one of :data:`NEEDS`, are not to be used; None when they are."""
+        bit, name = NEEDS[dtype]
+        return None if self.capabilities & bit else lack_of(name)
 
     def int4_matmul(self, weights: Int4Weights, x: Tensor) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in the same."""
@@ -219,27 +249,50 @@ class Library:
         self._prefer_huge_pages(tensor.data_ptr(), tensor.numel() * tensor.element_size())
 
 
-class Found(NamedTuple):
+class LibraryLookup(NamedTuple):
     """Either a library or why there is none."""
 
     library: Library | None
     reason: str
 
 
+def find() -> LibraryLookup:
+    """The library of this installation with the instructions that KVASIR_NATIVE allows, loaded once a process.
+
+    Raises :class:`NoSuchInstructions` where they are not to be had.
+    """
+    return find_with(wanted())
+
+
 @functools.cache
-def find() -> Found:
-    """The library of this installation, loaded once a process."""
-    if not LIBRARY.is_file():
-        return Found(None, "Kvasir's native code is not built (python -m engine.native.build does it)")
+def find_with(instructions: str) -> LibraryLookup:
+    """As :func:`find`, with one of `engine.native.instructions.SETS`."""
+    if instructions == OFF:
+        return LibraryLookup(None, f"{VARIABLE}={OFF} leaves Kvasir's native code out")
+    if instructions == AUTO:
+        return load(LIBRARY)
+    needed = _USED[instructions]
+    found = load(PLAIN if instructions == PORTABLE else LIBRARY, needed)
+    if found.library is None:
+        raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: {found.reason}.")
+    if found.library.capabilities != needed:
+        raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: this processor lacks those instructions.")
+    return found
+
+
+def load(file: Path, allowed: int = -1) -> LibraryLookup:
+    """The library in ``file``, of whose capabilities those ``allowed`` are used."""
+    if not file.is_file():
+        return LibraryLookup(None, f"Kvasir's native code is not built ({_BUILD} does it)")
     try:
-        handle = ctypes.CDLL(str(LIBRARY))
+        handle = ctypes.CDLL(str(file))
         if built_from(handle) != source_hash():
-            return Found(
-                None, "Kvasir's native code was built from another version (run python -m engine.native.build)"
-            )
-        return Found(Library(handle), "")
+            return LibraryLookup(None, f"Kvasir's native code was built from another version (run {_BUILD})")
+        capabilities = int(handle.capabilities())
+        # Plain C is nothing to ask for by another name.
+        return LibraryLookup(Library(handle, capabilities & (allowed | PLAIN_C)), "")
     except (OSError, AttributeError) as error:
-        return Found(None, f"Kvasir's native code does not load here ({error})")
+        return LibraryLookup(None, f"Kvasir's native code does not load here ({error})")
 
 
 def declines(dtype: torch.dtype, device: torch.device) -> str | None:
@@ -251,5 +304,4 @@ def declines(dtype: torch.dtype, device: torch.device) -> str | None:
     library, reason = find()
     if library is None:
         return reason
-    bit, name = NEEDS[dtype]
-    return None if library.capabilities & bit else f"this processor lacks {name}"
+    return library.lacks(dtype)

@@ -5,9 +5,9 @@
 #include <sys/mman.h>
 #endif
 
-/* What this processor can run: bit 0 the float32 product, bit 1 the bfloat16 one. */
+/* What this processor can run: bit 0 the float32 product, bit 1 the bfloat16 one; bit 2 says that it is plain C. */
 EXPORT int capabilities(void) {
-#if defined(__x86_64__)
+#ifdef X86
     __builtin_cpu_init();
     int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -15,7 +15,7 @@ EXPORT int capabilities(void) {
                  __builtin_cpu_supports("avx512bf16");
     return (avx2 ? 1 : 0) | (avx2 && avx512 ? 2 : 0);
 #else
-    return 1;
+    return 1 | 4;
 #endif
 }
 

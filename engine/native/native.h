@@ -12,8 +12,10 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-/* Functions are compiled for the processors they need; capabilities() says which of them may be called. */
-#if defined(__x86_64__)
+/* Functions are compiled for the processors they need; capabilities() says which of them may be called. With PORTABLE
+ * there is only what any processor runs, as elsewhere than on x86-64. */
+#if defined(__x86_64__) && !defined(PORTABLE)
+#define X86
 #include <immintrin.h>
 #define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,avx2")))
 #define AVX2 __attribute__((target("avx2,fma")))

@@ -1,7 +1,7 @@
 /* QUEST (engine/attention/quest.py): each query head reads the pages that may hold its highest scores, and the last. */
 #include "attention.h"
 
-#if defined(__x86_64__)
+#ifdef X86
 
 /* Query heads that share each read of bounds. */
 enum { HEADS_RANKED = 4, WIDEST_CHOOSING = 256 };

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.packs.download import CHUNK, Progress, hash_of
+from engine.packs.fetching.download import CHUNK, Progress, hash_of
 from engine.packs.lists import PackFailed, PackList, Wheel, parse
 
 MANIFEST = "kvasir-pack.json"
@@ -122,7 +122,7 @@ def _no_bundle(file: Path) -> str:
 
 
 class _Watched(io.RawIOBase):
-    """What is read from it is told."""
+    """A stream that reports how many bytes were read from it."""
 
     def __init__(self, read: Callable[[int], bytes], progress: Progress) -> None:
         self._read, self._progress = read, progress

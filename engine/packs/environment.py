@@ -9,7 +9,7 @@ KEPT_BY_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "TEMP", "TMP")
 
 
 def for_tools(home: Path) -> dict[str, str]:
-    """For uv: made from nothing. It keeps all it writes in ``home``, asks no network, and reads no settings."""
+    """The environment of uv, made from nothing: it writes to ``home`` alone, offline, and reads no settings."""
     return {
         **{name: os.environ[name] for name in KEPT_BY_WINDOWS if name in os.environ},
         "PATH": os.defpath,

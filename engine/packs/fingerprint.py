@@ -58,7 +58,7 @@ def _amd(root: Path) -> Iterator[str]:
 
 
 def _libraries(root: Path) -> Iterator[str]:
-    """On Windows, and in its Linux, the driver is a library; its date and size change with its version."""
+    """The drivers that are a library, on Windows and in WSL: its date and size change with the version."""
     for name in ("usr/lib/wsl/lib/libcuda.so.1", "Windows/System32/nvcuda.dll", "Windows/System32/amdhip64.dll"):
         with contextlib.suppress(OSError):
             found = (root / name).stat()

@@ -31,7 +31,7 @@ class Gpu(NamedTuple):
     silent: str = ""
 
 
-class Choice(NamedTuple):
+class PackChoice(NamedTuple):
     """The pack for this machine, or why there is none. ``gpu`` None: there is no GPU that a pack could be for."""
 
     kind: str
@@ -39,21 +39,21 @@ class Choice(NamedTuple):
     refused: str
 
 
-def choose(gpus: Iterable[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> Choice:
+def choose(gpus: Iterable[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> PackChoice:
     """The pack that fits the first GPU that one fits; ``wanted`` names one kind, and then no other is taken.
 
     One for the processor fits where none for a GPU does.
     """
-    refusals: list[Choice] = []
+    refusals: list[PackChoice] = []
     for gpu in gpus:
         kind, why = _nvidia(gpu, lists, wanted) if gpu.vendor == "nvidia" else _amd(gpu, lists, wanted)
         if kind:
-            return Choice(kind, gpu, "")
-        refusals.append(Choice("", gpu, why))
+            return PackChoice(kind, gpu, "")
+        refusals.append(PackChoice("", gpu, why))
     for kind, pack in lists.items():
         if pack.for_processor and wanted in ("", kind):
-            return Choice(kind, None, "")
-    return refusals[0] if refusals else Choice("", None, "No GPU that a pack is made for was found.")
+            return PackChoice(kind, None, "")
+    return refusals[0] if refusals else PackChoice("", None, "No GPU that a pack is made for was found.")
 
 
 def _nvidia(gpu: Gpu, lists: Mapping[str, PackList], wanted: str) -> tuple[str, str]:
@@ -102,7 +102,7 @@ def _none_for(name: str, wanted: str) -> str:
 
 
 def probe() -> list[Gpu]:
-    """The GPUs of this machine; what cannot be asked has none."""
+    """The GPUs of this machine; a driver that cannot be asked adds none."""
     return [*nvidia_gpus(_nvml(), PCI), *amd_gpus(TOPOLOGY)]
 
 

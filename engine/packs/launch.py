@@ -1,7 +1,7 @@
 """Run the engine in a GPU pack: ``python -I -S launch.py PACK ARGS…``. Standard library only.
 
 What is imported comes from Python itself and from the pack; of the folder that holds ``engine`` only that package. In
-a packaged program torch's CPU build and other libraries lie beside it, made for the program and not for this one.
+a packaged program torch's CPU build and other libraries lie next to it, made for the program and not for this one.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import runpy
 import site
 import sys
 from collections.abc import Sequence
@@ -82,10 +83,8 @@ def run(pack: Path, args: list[str]) -> None:
         marker.forgive_termination(pack.parent)
     if args and args[0] in WITH_TORCH:
         go_back_without_torch(args)
-    from engine.cli.main import main
-
     sys.argv = ["kvasir", *args]
-    main()
+    runpy.run_module("engine.cli.main", run_name="__main__")
 
 
 if __name__ == "__main__":

@@ -15,12 +15,12 @@ from engine.packs.lists import PackFailed, Wheel
 
 
 def find_uv() -> Path:
-    """Raises :class:`PackFailed` without one."""
+    """The uv to make packs with. Raises :class:`PackFailed` where there is none."""
     bundled = installation.uv()
     if bundled is not None and bundled.is_file():
         return bundled
-    beside = Path(sys.executable).parent / ("uv.exe" if sys.platform == "win32" else "uv")
-    found = str(beside) if beside.is_file() and not installation.packaged() else shutil.which("uv")
+    own = Path(sys.executable).parent / ("uv.exe" if sys.platform == "win32" else "uv")
+    found = str(own) if own.is_file() and not installation.packaged() else shutil.which("uv")
     if found is None:
         raise PackFailed(
             "uv, which makes GPU packs, is missing. Install Kvasir again, or install uv (pip install uv) and try again."
@@ -29,7 +29,7 @@ def find_uv() -> Path:
 
 
 def find_python() -> Path:
-    """Raises :class:`PackFailed` without one."""
+    """The Python to make packs with. Raises :class:`PackFailed` where there is none."""
     python = installation.python()
     if not python.is_file():
         raise PackFailed(f"The Python for GPU packs is missing ({python}). Install Kvasir again.")
@@ -58,7 +58,7 @@ def install(folder: Path, wheels: Iterable[Wheel], files: Path, home: Path, lock
 
 def _run_uv(arguments: Sequence[str], home: Path, lock: int) -> None:
     home.mkdir(parents=True, exist_ok=True)
-    # The child holds the lock too: if this process is killed, nobody else begins before uv has ended.
+    # The child holds the lock too: if this process is killed, no other one begins before uv has ended.
     held = () if sys.platform == "win32" else (lock,)
     process = subprocess.Popen(
         [str(find_uv()), "--no-config", *arguments],

@@ -11,9 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from engine import config
-from engine.packs import bundle, make, room, start, store, verify
-from engine.packs.download import fetch, stored
+from engine import paths as config
+from engine.packs import bundle, make, start, store, verify
+from engine.packs.fetching import room
+from engine.packs.fetching.download import fetch, stored
 from engine.packs.lists import PackFailed, PackList, Wheel
 from engine.protocol.gpu import PackProgress, PackStage
 from engine.sizes import human
@@ -94,8 +95,8 @@ def make_bundle(pack: PackList, out: Path, report: Report) -> str:
         part = store.part_of(pack)
         had = part.exists()
         room.room_for(out.parent, pack.download_bytes, "the bundle")
-        beside = pack.download_bytes if room.same_disk(out.parent, part) else 0
-        wheels = _wheels(pack, pack.wheels, part, report, beside, None)
+        bundled = pack.download_bytes if room.same_disk(out.parent, part) else 0
+        wheels = _wheels(pack, pack.wheels, part, report, bundled, None)
         progress = _Bytes(report, "installing", 0, pack.download_bytes, f"Writing {out.name}.")
         with _disk_errors(out.parent):
             bundle.write(out, pack, wheels, progress)

@@ -42,7 +42,7 @@ def clear(packs: Path) -> None:
 def forgive_termination(packs: Path, seconds: float = FORGIVEN_S) -> None:
     """A window that is closed while its engine starts ends it by SIGTERM, which is no fault of the pack's.
 
-    One that has waited for long enough does the same: after so many seconds it counts as a death.
+    One that has waited for long enough does the same: after ``seconds`` it counts as a death.
     """
     patience_ends = time.monotonic() + seconds
 

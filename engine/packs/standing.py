@@ -1,4 +1,4 @@
-"""Which pack is for this machine, and how it stands there. Changes nothing."""
+"""Finds the GPU pack for this machine and the state of its installation. Changes nothing."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import Any
 
 import msgspec
 
-from engine import config
-from engine.packs import bundle, gpus, room, start, store
-from engine.packs.download import stored
-from engine.packs.gpus import Choice, Gpu
+from engine import paths as config
+from engine.packs import bundle, gpus, start, store
+from engine.packs.fetching import room
+from engine.packs.fetching.download import stored
+from engine.packs.gpus import Gpu, PackChoice
 from engine.packs.lists import PackFailed, PackList, available, running_python
 from engine.protocol.gpu import PackStatus
 
@@ -22,7 +23,7 @@ ANOTHER = "Another pack is in use. `kvasir gpu check` tests this one, and uses i
 
 
 def status(found: Sequence[Gpu]) -> PackStatus:
-    """What there is for this machine."""
+    """The pack for this machine and the state of its installation."""
     free = room.free_bytes(config.packs_folder())
     try:
         lists = available()
@@ -68,7 +69,7 @@ def select(found: Sequence[Gpu], kind: str = "", any_machine: bool = False, sour
     return pack
 
 
-def _choose(found: Sequence[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> Choice:
+def _choose(found: Sequence[Gpu], lists: Mapping[str, PackList], wanted: str = "") -> PackChoice:
     """As :func:`gpus.choose`, but a pack in use that still fits stays the one of this machine: it may have been asked
     for by its kind."""
     used = store.active().get("folder", "")

@@ -25,12 +25,12 @@ from engine.packs.fingerprint import fingerprint, installed_version
 from engine.packs.launch import BACK, FAILED, SELF_TEST, site_packages
 
 COMMANDS = frozenset({"serve", "chat", "doctor", "bench", "models", "train-heads"})
-"""Those that compute."""
+"""The commands that compute."""
 REASON = "KVASIR_GPU_PACK_REASON"
 SWITCH = "KVASIR_GPU_PACK"
 TEST_SECONDS = 120.0
 RETEST_SECONDS = 45.0
-"""Before a start: the window waits 60 s for its engine, and the CPU engine is to be ready by then."""
+"""For a self-test before a start: the window waits 60 s for its engine, and the CPU engine is to be ready by then."""
 
 
 class NotUsed(Exception):  # noqa: N818 - an outcome that a person is told about
@@ -126,7 +126,7 @@ def read_active(packs: Path) -> dict[str, Any] | None:
 
 
 def write_active(packs: Path, active: Mapping[str, Any]) -> None:
-    """All of it or nothing. Raises OSError."""
+    """Write ``active.json``, all of it or nothing. Raises OSError."""
     draft = packs / f"active.json.{os.getpid()}"
     try:
         draft.write_text(json.dumps(dict(active)), "utf-8")
@@ -142,7 +142,7 @@ def activate(packs: Path, folder: str, kind: str) -> None:
 
 
 def self_test(pack: Path, seconds: float = TEST_SECONDS) -> SelfTest:
-    """Try a pack in a process of its own, which has so many seconds."""
+    """Run a pack's self-test in a process of its own, for at most ``seconds``."""
     command = [*installation.pack_command(pack), SELF_TEST]
     try:
         done = subprocess.run(

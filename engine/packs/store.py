@@ -24,7 +24,7 @@ from typing import Any
 
 import msgspec
 
-from engine import config
+from engine import paths as config
 from engine.packs import start
 from engine.packs.lists import PackFailed, PackList
 
@@ -78,7 +78,7 @@ def deactivate(folder: str = "") -> None:
 
 
 def read_receipt(folder: Path) -> Receipt | None:
-    """None: no installed pack lies there."""
+    """The receipt of the installed pack in ``folder``; None where there is none."""
     try:
         return msgspec.json.decode((folder / "pack.json").read_bytes(), type=Receipt)
     except (OSError, msgspec.MsgspecError):
@@ -86,7 +86,7 @@ def read_receipt(folder: Path) -> Receipt | None:
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
-    """All of it or nothing. Raises OSError."""
+    """Write the receipt, all of it or nothing. Raises OSError."""
     new = folder / "pack.json.new"
     with new.open("w", encoding="utf-8") as file:
         file.write(json.dumps(msgspec.to_builtins(receipt), indent=1) + "\n")
@@ -120,7 +120,7 @@ def remove(folder: Path) -> None:
 
 
 def _delete(folder: Path) -> None:
-    """With what is in it; what a link points to lies outside, and its owner put it there."""
+    """Delete a folder with its contents. What a link points to lies outside, and its owner put it there: it stays."""
     if folder.is_symlink():
         folder.unlink()
     elif folder.exists():

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.packs import store
-from engine.packs.download import CHUNK
+from engine.packs.fetching.download import CHUNK
 from engine.packs.launch import site_packages
 from engine.packs.lists import PackFailed, PackList, Wheel
 

@@ -14,12 +14,15 @@ from typing import Any
 import msgspec
 
 from engine.protocol.base import (
+    FAILED,
     MAX_FRAME,
     PROTOCOL,
+    WHOLE,
     Channel,
     Exactness,
     FinishReason,
     Message,
+    Outcome,
     Overflow,
     Part,
     Quantise,
@@ -47,6 +50,7 @@ from engine.protocol.from_engine import (
     CompareProgress,
     Counted,
     Delta,
+    Effect,
     Error,
     Estimated,
     Finished,
@@ -75,10 +79,13 @@ from engine.protocol.gpu import (
     decode_pack_report,
 )
 from engine.protocol.records import (
+    CACHE_GROUP,
+    SPECULATION_GROUP,
     ChatMessage,
     Device,
     Fit,
     LoadOptions,
+    Metric,
     ModelCard,
     OptionSpec,
     Sampling,
@@ -104,6 +111,10 @@ from engine.protocol.to_engine import (
 )
 
 __all__ = [
+    "CACHE_GROUP",
+    "SPECULATION_GROUP",
+    "FAILED",
+    "WHOLE",
     "PAGE_STATES",
     "PageState",
     "PageOwner",
@@ -117,6 +128,7 @@ __all__ = [
     "MeasureCost",
     "Cost",
     "ForgetChat",
+    "Outcome",
     "Overflow",
     "Acceptance",
     "Cancel",
@@ -126,6 +138,8 @@ __all__ = [
     "Compare",
     "CompareProgress",
     "Compared",
+    "Effect",
+    "Metric",
     "CountTokens",
     "Counted",
     "Delta",

@@ -99,7 +99,7 @@ class CacheStats(Part, frozen=True):
     kind: str = "16-bit"
     bits_per_element: float = 16.0
     bits_with_recent: float = 16.0
-    """Of the bytes allocated for keys and values: with the tokens that KIVI has not packed yet."""
+    """Bits of a number by the bytes allocated for keys and values, with the tokens that KIVI has not packed yet."""
     recent_pages: int = 0
     """Pages of such tokens that are kept for texts which go on where another ended."""
 
@@ -120,7 +120,7 @@ class ContextCut(Message, tag="context_cut", frozen=True):
 
 
 class MeasureCost(Message, tag="measure_cost", frozen=True):
-    """Ask what the present approximation of keys and values costs on a text, beside 16 bits and all pages."""
+    """Ask what the present approximation of keys and values costs on a text, compared with 16 bits and all pages."""
 
     id: str
     prompt: str
@@ -129,7 +129,10 @@ class MeasureCost(Message, tag="measure_cost", frozen=True):
 
 
 class Cost(Message, tag="cost", frozen=True):
-    """Perplexities over ``tokens`` tokens; ``divergence`` is the mean KL between the next-token distributions, nats."""
+    """Perplexities over ``tokens`` tokens; ``divergence`` is the mean KL between the next-token distributions, nats.
+
+    ``error`` is the standard error of ln(present / exact), from its differences token by token.
+    """
 
     id: str
     tokens: int
@@ -137,6 +140,7 @@ class Cost(Message, tag="cost", frozen=True):
     present: float
     divergence: float
     setting: str
+    error: float = 0.0
 
 
 class ForgetChat(Message, tag="forget_chat", frozen=True):

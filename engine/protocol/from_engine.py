@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from engine.protocol.base import Channel, FinishReason, Message, Part, Value
+from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
 from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
-from engine.protocol.records import Device, Fit, ModelCard, OptionSpec, Timings, TokenInfo, Usage
+from engine.protocol.records import Device, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
 
 
 class KnownModel(Part, frozen=True):
@@ -82,14 +82,41 @@ class Finished(Message, tag="finished", frozen=True):
 
 
 class Run(Part, frozen=True):
-    """One run of a comparison."""
+    """One run of a comparison.
+
+    ``cached_tokens`` of its prompt were found in the cache. ``unused_slots`` is the share (0..1) of the slots of its
+    pages that held no token, over its steps; ``cache_bytes`` is the most that its pages took, and
+    ``read_bytes_per_token`` what its steps after the prompt read of weights, keys and values.
+    """
 
     value: Value
     tokens_per_second: float
     ttft_ms: float
     tokens: int
     tokens_per_step: float
-    prefill_ms: float = 0.0
+    cached_tokens: int = 0
+    kv_bytes_per_token: float = 0.0
+    weight_bytes: int = 0
+    cache_bytes: float = 0.0
+    unused_slots: float = 0.0
+    read_bytes_per_token: float = 0.0
+
+
+class Effect(Part, frozen=True):
+    """What a comparison found of one figure: medians of both sides, and the gain pair by pair.
+
+    ``ratio`` is above 1 where values[1] is better, in an interval from ``low`` to ``high``; None where nothing can be
+    divided. ``verdict``: "none" is no clear difference, "few" too few pairs to tell (engine/telemetry/pairs.py).
+    """
+
+    metric: Metric
+    before: float
+    after: float
+    ratio: float | None
+    low: float
+    high: float
+    pairs: int
+    verdict: Outcome
 
 
 class CompareProgress(Message, tag="compare_progress", frozen=True):
@@ -101,8 +128,9 @@ class CompareProgress(Message, tag="compare_progress", frozen=True):
 class Compared(Message, tag="compared", frozen=True):
     """``before`` and ``after`` are medians of tokens per second over the runs with values[0] and values[1].
 
-    ``same`` says whether all answers were equal token for token. When they were not, ``ratio`` is None (unlike
-    answers are never compared) and ``first_difference`` is the index of the first differing token.
+    ``same`` says whether all answers were equal token for token. When they were not, ``ratio`` is None,
+    ``first_difference`` is the index of the first differing token, and ``texts`` are one answer of each side.
+    ``effects`` begins with the switch's own figure; of unlike answers they are figures of unlike answers.
     """
 
     id: str
@@ -118,6 +146,8 @@ class Compared(Message, tag="compared", frozen=True):
     first_difference: int | None = None
     near_tie: bool | None = None
     note: str = ""
+    effects: list[Effect] = []
+    texts: list[str] = []
 
 
 class Estimated(Message, tag="estimated", frozen=True):
@@ -150,7 +180,7 @@ class PageCounts(Part, frozen=True):
     live_tokens: int
     """Different tokens held in used pages: used * 16 - live_tokens slots are waste."""
     cached: int = 0
-    """Of the used ones, those that hold text which nobody reads now: they are given up when room is needed."""
+    """Used pages that hold text which no answer reads now: they are given up when room is needed."""
 
 
 class QueueCounts(Part, frozen=True):
@@ -160,10 +190,10 @@ class QueueCounts(Part, frozen=True):
 
 
 class Acceptance(Part, frozen=True):
-    """Of one proposer, over the last seconds.
+    """The acceptance of one proposer, over the last seconds.
 
-    ``by_depth[i]``: of the rounds that guessed to depth i+1, the share that kept a guess there. ``reasoning`` is the
-    controller's latest line: what it chose and why.
+    ``by_depth[i]``: of the rounds that drafted to depth i+1, the share that accepted a token there. ``reasoning`` is
+    the controller's latest line: what it chose and why.
     """
 
     proposer: str
@@ -173,9 +203,9 @@ class Acceptance(Part, frozen=True):
     draft_length: int
     off_reason: str = ""
     tree_nodes: int = 0
-    """Guesses in one round at most; more than ``draft_length`` where they branch."""
+    """The most draft tokens of one round; more than ``draft_length`` where they branch."""
     tokens_per_step: float = 1.0
-    """What a round gave an answer: the guesses accepted and the model's own token."""
+    """Tokens that a round gave an answer: the draft tokens accepted and the model's own one."""
     reasoning: str = ""
 
 

@@ -33,7 +33,7 @@ class PackStatus(Message, frozen=True):
     disk_bytes: int = 0
     """What it takes on the disk in the end."""
     needed_bytes: int = 0
-    """What must be free to install it: what is fetched lies beside it until then."""
+    """What must be free to install it: what is fetched lies next to it until then."""
     free_bytes: int = 0
     """What is free where it would lie."""
     folder: str = ""

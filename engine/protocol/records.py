@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from engine.protocol.base import Exactness, Part, Quantise, Source, Value
 
@@ -11,7 +11,7 @@ class ChatMessage(Part, frozen=True):
     role: Literal["system", "user", "assistant"]
     content: str
     thinking: str = ""
-    """Of an assistant, for chat templates that show a model its earlier thinking; most leave it out."""
+    """An assistant's thinking, for chat templates that show a model its earlier thinking; most leave it out."""
 
 
 class Thinking(Part, frozen=True):
@@ -56,6 +56,26 @@ class Sampling(Part, frozen=True):
     logprobs: int | None = None
 
 
+class Metric(Part, frozen=True):
+    """The figure that shows what a switch does: a field of :class:`Run`.
+
+    ``counted`` figures have no noise. Where one answer shows nothing, ``figure`` is "" and ``elsewhere`` is a sentence
+    that says what does.
+    """
+
+    figure: str = ""
+    title: str = ""
+    unit: str = ""
+    lower_is_better: bool = False
+    counted: bool = False
+    elsewhere: str = ""
+
+
+CACHE_GROUP: Final = "Cache"
+SPECULATION_GROUP: Final = "Speculation"
+"""Groups of switches for which the window does more than it does for others."""
+
+
 class OptionSpec(Part, frozen=True):
     """One optimisation switch as the engine declares it (engine/catalogue), with its present state."""
 
@@ -78,14 +98,18 @@ class OptionSpec(Part, frozen=True):
     zero_means: str = ""
     """For an int whose 0 is special: the word the window shows instead, such as "automatic"."""
     disabled_reason: str = ""
-    """Not empty: the setting cannot apply now, and why."""
+    """Why the setting cannot apply now; empty where it can."""
     disabled_choices: dict[str, str] = {}
     """Choices that cannot apply now -> the reason."""
     compare: list[Value] = []
     """The two values (off, on) that "measure" replays; empty when there is nothing to measure."""
     of: str = ""
-    """Not empty: it means something only while the option of that key is at ``of_value``."""
-    of_value: Value = ""
+    """If not empty, the option means something only while the option of that key is at one of ``of_values``."""
+    of_values: list[Value] = []
+    hidden: bool = False
+    """It means nothing on this machine or with this model, whatever the others are at."""
+    metric: Metric = Metric()
+    """The metric of the present value."""
 
 
 class Device(Part, frozen=True):
@@ -115,9 +139,11 @@ class ModelCard(Part, frozen=True):
     draft_refused: str = ""
     """Why the draft model or the heads asked for are not in use."""
     heads: list[str] = []
-    """Kinds of heads in use that guess ahead for this model, as :data:`Source` names them: ["medusa", "eagle"]."""
+    """Kinds of heads in use that draft for this model, as :data:`Source` names them: ["medusa", "eagle"]."""
     notices: list[str] = []
     """Fallbacks, each a sentence with its reason."""
+    computing: str = ""
+    """How it computes, and why, where that is not the usual way of its device; there is nothing to do about it."""
     load_seconds: dict[str, float] = {}
     """What the weights' load took, by what for: "copying", "packing", "quantising", "reading kept weights"."""
     thinking: ThinkingModes = ThinkingModes()
@@ -168,7 +194,7 @@ class Usage(Part, frozen=True):
 
 
 class Timings(Part, frozen=True):
-    """Of one answer. ``ttft_ms`` counts from its arrival; ``tokens_per_second`` leaves the first token out."""
+    """Timings of an answer. ``ttft_ms`` counts from its arrival; ``tokens_per_second`` leaves the first token out."""
 
     queued_ms: float
     ttft_ms: float

@@ -53,13 +53,16 @@ class Set(Message, tag="set", frozen=True):
 
 
 class Compare(Message, tag="compare", frozen=True):
-    """Replay a prompt with one switch both ways, same seed, interleaved ``rounds`` times -> :class:`Compared`."""
+    """Replay a prompt with one switch both ways, same seed, in pairs of random order -> :class:`Compared`.
+
+    ``rounds`` pairs; 0: until the difference is clear, or will not be.
+    """
 
     id: str
     key: str
     prompt: list[ChatMessage] | str
     sampling: Sampling = Sampling()
-    rounds: int = 3
+    rounds: int = 0
     values: list[Value] = []
     thinking: Thinking = Thinking()
 
@@ -80,7 +83,10 @@ class CountTokens(Message, tag="count_tokens", frozen=True):
 
 
 class Subscribe(Message, tag="subscribe", frozen=True):
-    """Topics: "telemetry", "pages", "tree". ``rate`` at most 10 frames a second; a map is sent when it changed."""
+    """Topics: "telemetry", "pages", "tree". A map is sent when it changed.
+
+    ``rate`` is at most 10 frames a second; an engine at rest sends one a second.
+    """
 
     topics: list[str]
     rate: float = 10.0

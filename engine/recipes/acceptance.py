@@ -1,4 +1,4 @@
-"""What guesses are worth: how often each head is right, and tokens per step of chains and trees."""
+"""The worth of draft tokens: how often each head is right, and tokens per step of chains and trees."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.speculation.trees import static_tree
+from engine.speculation.proposers.trees import static_tree
 
 RANKS = 10
-"""Of each head so many guesses are looked at, as many as Medusa's trees use."""
+"""The number of candidates of each head that are looked at, as many as Medusa's trees use."""
 TREES = (16, 63)
 
 
-class Measured(NamedTuple):
-    """On held-out text. ``accuracies[d][r]``: how often guess r of head d (or depth d) is the token that came.
+class AcceptanceFigures(NamedTuple):
+    """Figures on held-out text. ``accuracies[d][r]``: how often candidate r of head d (or depth d) is the right token.
 
-    ``reached[d]``: how often the first guesses up to depth d are all right. ``trees``: nodes -> tokens per step.
-    ``positions`` is what all of them are shares of.
+    ``reached[d]``: how often the top candidates up to depth d are all right. ``trees``: nodes -> tokens per step.
+    ``positions`` is the number of positions that all of them are shares of.
     """
 
     positions: int
@@ -29,12 +29,12 @@ class Measured(NamedTuple):
 
     @property
     def tokens_per_step(self) -> float:
-        """Of a chain of first guesses: those accepted, and the one token that each step gives anyway."""
+        """With a chain of top candidates: those accepted, and the one token that each step gives anyway."""
         return 1.0 + sum(self.reached)
 
     @property
     def by_depth(self) -> list[float]:
-        """Share of the first guesses accepted at each depth, of those whose parent was."""
+        """Share of the top candidates accepted at each depth, of those whose parent was."""
         before = [1.0, *self.reached]
         return [now / last if last else 0.0 for now, last in zip(self.reached, before, strict=False)]
 
@@ -46,7 +46,7 @@ def ranks(logits: Tensor, tokens: Tensor) -> Tensor:
     return torch.where(hits.any(-1), hits.int().argmax(-1), RANKS)
 
 
-def measured(found: Tensor, trees: Sequence[int] = ()) -> Measured:
+def measured(found: Tensor, trees: Sequence[int] = ()) -> AcceptanceFigures:
     """``found [positions, depths]`` holds the rank of the token that came at each depth.
 
     A tree's ranks are chosen by ``accuracies``; its tokens per step are counted along the ranks found.
@@ -57,11 +57,11 @@ def measured(found: Tensor, trees: Sequence[int] = ()) -> Measured:
     right = (found == 0).int().cumprod(1)
     reached = [int(right[:, d].sum()) / share for d in range(depths)]
     lengths = {size: 1.0 + _walked(found, static_tree(accuracies, size)) / share for size in trees}
-    return Measured(count, accuracies, reached, lengths)
+    return AcceptanceFigures(count, accuracies, reached, lengths)
 
 
 def _walked(found: Tensor, paths: Sequence[tuple[int, ...]]) -> int:
-    """Accepted guesses of all positions together."""
+    """Draft tokens accepted at all positions together."""
     total = 0
     for path in paths:
         here = torch.tensor(path, device=found.device)

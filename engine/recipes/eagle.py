@@ -1,6 +1,6 @@
 """Training an EAGLE-1 head (Li et al. 2024) on a frozen model, in the layout of its hub repositories.
 
-From the state f_t that the output layer reads at token t and the next token's embedding it guesses f_{t+1}:
+From the state f_t that the output layer reads at token t and the next token's embedding it predicts f_{t+1}:
 ``layer(fc([emb(x_{t+1}); f_t]))``, one Llama layer without its first norm. The loss is smooth L1 between states and a
 tenth of the cross-entropy with the model's distribution, with noise on the states, as in the paper. The head's own
 states are fed back :data:`PASSES` - 1 times, as they are when it drafts ("training-time test", EAGLE-3, Li et al.
@@ -17,23 +17,23 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.layers.rotary import RopeConfig, inverse_frequencies
-from engine.models.base import ModelConfig
-from engine.recipes.acceptance import Measured, measured, ranks
-from engine.recipes.features import Batch
+from engine.layers.rotary import inverse_frequencies
+from engine.model_config.model import ModelConfig, RopeConfig
+from engine.recipes.acceptance import AcceptanceFigures, measured, ranks
+from engine.recipes.features import FeatureBatch
 from engine.recipes.heads import LOGITS, Heads, some
-from engine.recipes.target import Target
+from engine.recipes.target import TargetModel
 
 PASSES = 3
 DEPTHS = 5
-"""Depths that are measured."""
+"""The number of depths that are measured."""
 NOISE = 0.1
-"""Uniform noise of so much on either side is added to the states."""
+"""Uniform noise of up to this much in either direction is added to the states."""
 DECAY, SAYS = 0.8, 0.1
-"""Weight of each pass beside the one before it, and of the cross-entropy beside smooth L1."""
+"""Weight of each pass relative to the one before it, and of the cross-entropy relative to smooth L1."""
 
 
-class Shape(NamedTuple):
+class EagleShape(NamedTuple):
     """Sizes of the one layer."""
 
     hidden: int
@@ -46,7 +46,7 @@ class Shape(NamedTuple):
         return self.hidden // self.heads
 
     @classmethod
-    def of(cls, config: ModelConfig) -> Shape:
+    def of(cls, config: ModelConfig) -> EagleShape:
         """The target's own heads where they share its hidden size evenly, as the hub's layout wants it."""
         hidden, heads, kv_heads = config.hidden_size, config.num_heads, config.num_kv_heads
         if hidden % heads or (hidden // heads) % 2 or config.latent is not None:
@@ -56,7 +56,7 @@ class Shape(NamedTuple):
 
 
 class _Attention(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EagleShape) -> None:
         super().__init__()
         width = shape.head_dim
         self.q_proj = nn.Linear(shape.hidden, shape.heads * width, bias=False)
@@ -66,7 +66,7 @@ class _Attention(nn.Module):
 
 
 class _MLP(nn.Module):
-    def __init__(self, shape: Shape) -> None:
+    def __init__(self, shape: EagleShape) -> None:
         super().__init__()
         self.gate_proj = nn.Linear(shape.hidden, shape.intermediate, bias=False)
         self.up_proj = nn.Linear(shape.hidden, shape.intermediate, bias=False)
@@ -87,7 +87,7 @@ class _Norm(nn.Module):
 
 
 class _Layer(nn.Module):
-    def __init__(self, shape: Shape, eps: float) -> None:
+    def __init__(self, shape: EagleShape, eps: float) -> None:
         super().__init__()
         self.self_attn, self.mlp = _Attention(shape), _MLP(shape)
         self.post_attention_layernorm = _Norm(shape.hidden, eps)
@@ -100,7 +100,7 @@ class EagleHead(Heads):
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
-        self.shape = Shape.of(config)
+        self.shape = EagleShape.of(config)
         self.rate = 2e-3 * 256 / config.hidden_size
         self.theta = config.rope.theta
         self.fc = nn.Linear(2 * config.hidden_size, config.hidden_size)
@@ -112,7 +112,7 @@ class EagleHead(Heads):
 
     @torch.no_grad()
     def _begin(self, generator: torch.Generator) -> None:
-        """Small random weights; fc hands the state on as it is, which is a better guess of the next one than noise."""
+        """Small random weights; fc hands the state on as it is, which predicts the next one better than noise."""
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
@@ -121,24 +121,25 @@ class EagleHead(Heads):
         self.fc.weight[:, self.shape.hidden :] += torch.eye(self.shape.hidden)
 
     def passes(self, features: Tensor, embedded: Tensor, count: int) -> list[Tensor]:
-        """States guessed by chains: ``features`` and ``embedded [B, n, hidden]`` of each token and its next one.
+        """States predicted by chains: ``features`` and ``embedded [B, n, hidden]`` of each token and its next one.
 
-        Row t of result j, ``[B, n, hidden]``, is the guess for f_{t+1} of the chain whose last true state is f_{t-j};
+        Row t of result j, ``[B, n, hidden]``, is what the chain whose last true state is f_{t-j} predicts for
+        f_{t+1};
         rows t < j mean nothing.
         """
         layer = cast(_Layer, self.layers[0])
         angle = torch.arange(features.shape[1], device=features.device)[:, None] * self.frequencies
         rotation = torch.cat((angle, angle), -1).cos(), torch.cat((-angle, angle), -1).sin()
-        guesses: list[Tensor] = []
+        draft_tokens: list[Tensor] = []
         past: list[tuple[Tensor, Tensor]] = []
         state = features
         for _ in range(count):
             x = self.fc(torch.cat((embedded, state), -1)).float()  # the stream stays in float32 where products do not
             x = x + self._attend(layer.self_attn, x, rotation, past)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
-            guesses.append(x)
+            draft_tokens.append(x)
             state = torch.cat((features[:, :1], x[:, :-1]), 1)
-        return guesses
+        return draft_tokens
 
     def _attend(
         self, part: _Attention, x: Tensor, rotation: tuple[Tensor, Tensor], past: list[tuple[Tensor, Tensor]]
@@ -165,7 +166,7 @@ class EagleHead(Heads):
         mixed: Tensor = part.o_proj(out.transpose(1, 2).reshape(batch, n, -1))
         return mixed
 
-    def loss(self, batch: Batch, target: Target, generator: torch.Generator) -> Tensor:
+    def loss(self, batch: FeatureBatch, target: TargetModel, generator: torch.Generator) -> Tensor:
         features, wanted = batch.features[:, :-1], batch.features[:, 1:]
         index = torch.arange(features.shape[1], device=features.device)
         exists = index < batch.lengths[:, None] - 1
@@ -175,20 +176,20 @@ class EagleHead(Heads):
             embedded = target.embed(batch.tokens[:, 1:])
             noise = (2 * torch.rand(features.shape, generator=generator) - 1) * NOISE
         total = features.new_zeros(())
-        for depth, guess in enumerate(self.passes(features + noise.to(features.device), embedded, PASSES)):
+        for depth, draft in enumerate(self.passes(features + noise.to(features.device), embedded, PASSES)):
             true, heard = exists & (index >= depth), at >= depth
             if not bool(heard.any()):
                 break
-            states = F.smooth_l1_loss(guess[true], wanted[true])
-            logits = target.logits(guess[rows[heard], at[heard]])
+            states = F.smooth_l1_loss(draft[true], wanted[true])
+            logits = target.logits(draft[rows[heard], at[heard]])
             total = total + DECAY**depth * (states + SAYS * F.cross_entropy(logits, said[heard]))
         return total
 
     @torch.no_grad()
-    def measure(self, batches: Iterable[Batch], target: Target) -> Measured:
-        """A chain's root counts if the model wrote all tokens that the chain guesses.
+    def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
+        """A chain's root counts if the model wrote all tokens that the chain predicts.
 
-        Deeper guesses follow the tokens that came, which is what a draft does as long as it is right.
+        Deeper predictions follow the tokens that came, as a draft does while it is right.
         """
         found = [torch.empty(0, DEPTHS, dtype=torch.int64)]
         chunk = max(1, LOGITS // target.config.vocab_size)
@@ -197,16 +198,16 @@ class EagleHead(Heads):
             root = torch.arange(n, device=batch.tokens.device)
             counts = (root + 2 >= batch.counted[:, None]) & (root + 1 + DEPTHS < batch.lengths[:, None])
             rows, at = counts.nonzero(as_tuple=True)
-            guesses = self.passes(batch.features[:, :-1], target.embed(batch.tokens[:, 1:]), DEPTHS)
+            draft_tokens = self.passes(batch.features[:, :-1], target.embed(batch.tokens[:, 1:]), DEPTHS)
             for row, place in zip(rows.split(chunk), at.split(chunk), strict=True):
                 mine = [
-                    ranks(target.logits(guess[row, place + d]), batch.tokens[row, place + d + 2])
-                    for d, guess in enumerate(guesses)
+                    ranks(target.logits(draft[row, place + d]), batch.tokens[row, place + d + 2])
+                    for d, draft in enumerate(draft_tokens)
                 ]
                 found.append(torch.stack(mine, 1).cpu())
         return measured(torch.cat(found))
 
-    def config(self, target: Target, found: Measured) -> dict[str, Any]:
+    def config(self, target: TargetModel, found: AcceptanceFigures) -> dict[str, Any]:
         """A Llama of one layer, as the hub's repositories have it; ``acceptance`` is Kvasir's own."""
         config, shape = target.config, self.shape
         return {

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from engine.recipes.errors import RecipeError
-from engine.recipes.rows import Row
+from engine.recipes.rows import TrainingRow
 
 IN_MEMORY = 2_000_000_000
 """Bytes of features that are kept in memory."""
 
 
-class Batch(NamedTuple):
+class FeatureBatch(NamedTuple):
     """Rows side by side, padded: ``features [B, n, hidden_size]`` float32, ``tokens [B, n]`` int64.
 
     ``lengths [B]`` are the rows' own, ``counted [B]`` from which index on each row's tokens are measured.
@@ -32,7 +32,7 @@ class FeatureCache:
     """Rows and their features, appended block by block. ``file`` takes them once ``in_memory`` bytes are exceeded."""
 
     def __init__(self, hidden_size: int, file: Path, in_memory: int = IN_MEMORY) -> None:
-        self.rows: list[Row] = []
+        self.rows: list[TrainingRow] = []
         self._starts = [0]
         self._hidden, self._file, self._limit = hidden_size, file, in_memory
         self._parts: list[Tensor] = []
@@ -48,7 +48,7 @@ class FeatureCache:
     def tokens(self) -> int:
         return self._starts[-1]
 
-    def append(self, rows: Sequence[Row], features: Tensor) -> None:
+    def append(self, rows: Sequence[TrainingRow], features: Tensor) -> None:
         """``features [sum of lengths, hidden_size]``. Raises :class:`RecipeError` where the disk is full."""
         for row in rows:
             self.rows.append(row)
@@ -64,7 +64,7 @@ class FeatureCache:
         if self._bytes() > self._limit or self.on_disk:
             self._spill()
 
-    def batch(self, places: Sequence[int], device: torch.device) -> Batch:
+    def batch(self, places: Sequence[int], device: torch.device) -> FeatureBatch:
         """The rows at these places."""
         flat = self._whole()
         lengths = [len(self.rows[place].tokens) for place in places]
@@ -75,7 +75,7 @@ class FeatureCache:
             features[i, :n] = (part.view(torch.bfloat16) if self._dtype == torch.bfloat16 else part).to(device)
             tokens[i, :n] = torch.tensor(self.rows[place].tokens)
         counted = torch.tensor([self.rows[place].counted for place in places])
-        return Batch(features, tokens.to(device), torch.tensor(lengths, device=device), counted.to(device))
+        return FeatureBatch(features, tokens.to(device), torch.tensor(lengths, device=device), counted.to(device))
 
     def close(self) -> None:
         """Let go of the features and their file."""

@@ -1,4 +1,4 @@
-"""What the trainer asks of a kind of heads."""
+"""The interface between the trainer and a kind of heads."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from engine.recipes.acceptance import Measured
-from engine.recipes.features import Batch
-from engine.recipes.target import Target
+from engine.recipes.acceptance import AcceptanceFigures
+from engine.recipes.features import FeatureBatch
+from engine.recipes.target import TargetModel
 
 LOGITS = 1 << 24
-"""Numbers in the logits that one head makes in a step: of a large vocabulary fewer positions are looked at."""
+"""The most logits that one head computes in a step: with a large vocabulary fewer positions are looked at."""
 
 
 class Heads(nn.Module, ABC):
@@ -27,15 +27,15 @@ class Heads(nn.Module, ABC):
     """The highest learning rate."""
 
     @abstractmethod
-    def loss(self, batch: Batch, target: Target, generator: torch.Generator) -> Tensor:
+    def loss(self, batch: FeatureBatch, target: TargetModel, generator: torch.Generator) -> Tensor:
         """A scalar with gradients; ``generator`` (of the CPU) gives noise and the choice of positions."""
 
     @abstractmethod
-    def measure(self, batches: Iterable[Batch], target: Target) -> Measured:
-        """How good the guesses for the counted tokens of the rows are."""
+    def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
+        """How well the counted tokens of the rows are predicted."""
 
     @abstractmethod
-    def config(self, target: Target, found: Measured) -> dict[str, Any]:
+    def config(self, target: TargetModel, found: AcceptanceFigures) -> dict[str, Any]:
         """config.json of the hub's layout."""
 
 

@@ -1,4 +1,4 @@
-"""Choosing the layers by which a model guesses about itself, on the user's own text."""
+"""Choosing the layers by which a model drafts for itself, on the user's own text."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 from engine.recipes.errors import RecipeError
 from engine.recipes.features import disk_error
+from engine.recipes.layer_search import LayerSearchResult, find_layers
 from engine.recipes.places import place_for
-from engine.recipes.target import DEFAULT_OPENING, Opening, Target
+from engine.recipes.target import DEFAULT_OPENING, Opening, TargetModel
 from engine.recipes.text import passages, text_files
-from engine.speculation.layer_choice import save_choice
-from engine.speculation.layer_search import Found, find_layers
+from engine.speculation.proposers.layer_choice import save_choice
 
 
 class Chosen(NamedTuple):
-    """What was found, of so many layers, and the file that says so."""
+    """The choice that was found, the number of the model's layers, and the file that the choice was written to."""
 
-    found: Found
+    found: LayerSearchResult
     layers: int
     file: Path
 
@@ -36,7 +36,7 @@ def choose_layers(
     Raises :class:`RecipeError` and :class:`CheckpointError` with sentences.
     """
     files = text_files(text)
-    target = Target.open(model, length, opening, show)
+    target = TargetModel.open(model, length, opening, show)
     pieces = [passage.tokens for passage in passages(files, target.words, target.length)]
     try:
         found = find_layers(target.model, pieces, show)

@@ -1,6 +1,6 @@
 """Training Medusa's heads (Cai et al. 2024) on a frozen model, in the layout of its hub repositories.
 
-Head i reads the state h that the output layer reads at token t and guesses token t + 2 + i through that same layer:
+Head i reads the state h that the output layer reads at token t and predicts token t + 2 + i through that same layer:
 ``W (h + SiLU(A_i h + b_i))``. A and b begin as 0, so that at first every head says what the model says. Each learns the
 model's own distribution of that token, by cross-entropy weighted 0.8 ** i as in the paper. A head may have several such
 blocks in a row.
@@ -15,20 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.recipes.acceptance import TREES, Measured, measured, ranks
-from engine.recipes.features import Batch
+from engine.recipes.acceptance import TREES, AcceptanceFigures, measured, ranks
+from engine.recipes.features import FeatureBatch
 from engine.recipes.heads import LOGITS, Heads, some
-from engine.recipes.target import Target
+from engine.recipes.target import TargetModel
 
 DECAY = 0.8
 BLOCKS = 2
-"""Of each head. A block adds little but what is positive (SiLU), and behind an output layer that the head cannot change
-one is not enough to take back what the model says itself: on the bundled model two gave half as many right guesses
-again after the same steps."""
+"""Blocks of each head. A block adds little but what is positive (SiLU), and behind an output layer that the head cannot
+change one is not enough to take back what the model says itself: on the bundled model two gave half as many correct
+predictions again after the same steps."""
 
 
 class ResBlock(nn.Module):
-    """``x + SiLU(linear(x))``, 0 beside ``x`` at first."""
+    """``x + SiLU(linear(x))``; at first it adds 0 to ``x``."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class ResBlock(nn.Module):
         return x + F.silu(self.linear(x))
 
 
-class MedusaHeads(Heads):
+class TrainableMedusaHeads(Heads):
     """``count`` heads of :data:`BLOCKS` blocks; named as in the hub: ``{head}.{block}.linear.weight``."""
 
     kind, file = "medusa", "medusa_lm_head.safetensors"
@@ -58,7 +58,7 @@ class MedusaHeads(Heads):
         out: Tensor = block(x)
         return out
 
-    def loss(self, batch: Batch, target: Target, generator: torch.Generator) -> Tensor:
+    def loss(self, batch: FeatureBatch, target: TargetModel, generator: torch.Generator) -> Tensor:
         index = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
         last = batch.lengths - 1
         rows, at = some(index < last[:, None], target.config.vocab_size, generator)
@@ -79,7 +79,7 @@ class MedusaHeads(Heads):
         return total
 
     @torch.no_grad()
-    def measure(self, batches: Iterable[Batch], target: Target) -> Measured:
+    def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
         """A position counts if the model wrote all tokens that the heads are asked for."""
         found = [torch.empty(0, self.count, dtype=torch.int64)]
         chunk = max(1, LOGITS // target.config.vocab_size)
@@ -94,7 +94,7 @@ class MedusaHeads(Heads):
                 found.append(torch.stack(mine, 1).cpu())
         return measured(torch.cat(found), TREES)
 
-    def config(self, target: Target, found: Measured) -> dict[str, Any]:
+    def config(self, target: TargetModel, found: AcceptanceFigures) -> dict[str, Any]:
         """The keys of the hub's repositories, and two of Kvasir's own: ``shares_head`` and ``accuracies``."""
         return {
             "medusa_num_heads": self.count,

@@ -1,4 +1,4 @@
-"""Where heads are written: beside their model, where a load looks first, or in the user's own folder."""
+"""Where heads are written: next to their model, where a load looks first, or in the user's own folder."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine import config
+from engine import paths as config
 from engine.recipes.errors import RecipeError
 from engine.recipes.features import disk_error
-from engine.recipes.target import Target
+from engine.recipes.target import TargetModel
 from engine.recipes.training import write_tensors
 
 UNFINISHED = "training"
 """Folder within the heads' own that holds what a run needs to go on; gone when it is done."""
 
 
-def place_for(target: Target, kind: str = "") -> Path:
-    """``MODEL_FOLDER/heads/{kind}``, or below :func:`engine.config.heads_folder` where that cannot be written to.
+def place_for(target: TargetModel, kind: str = "") -> Path:
+    """``MODEL_FOLDER/heads/{kind}``, or below :func:`engine.paths.heads_folder` where that cannot be written to.
 
     Without a kind: the folder of all. A GGUF file may lie among others, so its heads go there too.
     """
@@ -46,7 +46,7 @@ def unfinished_folder(heads: Path) -> Path:
 
 
 def write_heads(folder: Path, file: str, tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> None:
-    """The weights and config.json, and no trace of the training."""
+    """Write the weights and config.json, without the state of the training."""
     write_tensors(folder / file, {name: tensor.contiguous() for name, tensor in tensors.items()}, {})
     text = json.dumps(values, indent=1) + "\n"
     try:
@@ -57,7 +57,7 @@ def write_heads(folder: Path, file: str, tensors: Mapping[str, Tensor], values: 
 
 
 def rounded(tensors: Mapping[str, Tensor], dtype: torch.dtype) -> dict[str, Tensor]:
-    """In the dtype of the file. Raises :class:`RecipeError` for weights that it cannot hold."""
+    """The tensors in the dtype of the file. Raises :class:`RecipeError` for weights that it cannot hold."""
     found = {name: tensor.detach().to("cpu", dtype) for name, tensor in tensors.items()}
     if not all(bool(torch.isfinite(tensor).all()) for tensor in found.values()):
         raise RecipeError("The trained weights are no numbers, so they were not written. Train again with --fresh.")

@@ -1,6 +1,6 @@
 """The rows that heads learn from: passages as they stand, and passages that the model itself goes on with.
 
-Heads have to guess what the *model* says next, not what a text says; so the model writes the rest of every second row
+Heads have to predict what the *model* says next, not what a text says; so the model writes the rest of every second row
 (self-distillation). Rows are made in blocks, each of which depends on the seed and its number alone, so that a broken
 run goes on where it stopped.
 """
@@ -14,14 +14,14 @@ import torch
 from torch import Tensor
 
 from engine.recipes.errors import RecipeError
-from engine.recipes.target import Target
+from engine.recipes.target import TargetModel
 from engine.recipes.text import Passage
 
 LEAST_ROWS = 4
 _HELD_OUT, _MOST_HELD_OUT = 8, 128
 
 
-class Row(NamedTuple):
+class TrainingRow(NamedTuple):
     """``tokens[counted:]`` are what heads are measured on: what the model wrote, or all if it is to write nothing."""
 
     tokens: list[int]
@@ -50,24 +50,24 @@ def chosen(passages: Sequence[Passage], recipe: Recipe) -> list[Passage]:
     return [passages[i] for i in order[: recipe.rows]]
 
 
-def block_rows(target: Target) -> int:
+def block_rows(target: TargetModel) -> int:
     """Rows of a block: as many of the model's own as it writes at once, and as many others."""
     return 2 * target.together
 
 
-def block(target: Target, passages: Sequence[Passage], number: int, recipe: Recipe) -> list[Row]:
+def block(target: TargetModel, passages: Sequence[Passage], number: int, recipe: Recipe) -> list[TrainingRow]:
     """The rows of block ``number``: the passages' own text and the model's, in turn."""
     size = block_rows(target)
     mine = passages[number * size : (number + 1) * size]
     if not recipe.distil:
-        return [Row(passage.tokens, 0) for passage in mine]
-    rows = [Row(passage.tokens, len(passage.tokens)) for passage in mine]
+        return [TrainingRow(passage.tokens, 0) for passage in mine]
+    rows = [TrainingRow(passage.tokens, len(passage.tokens)) for passage in mine]
     places = list(range(0, len(rows), 2))
     prompts = [mine[i] for i in places]
     generator = _generator(recipe.seed, number)
     texts = target.write([p.tokens[: p.start] for p in prompts], recipe.temperature, generator)
     for place, prompt, text in zip(places, prompts, texts, strict=True):
-        rows[place] = Row(text, prompt.start)
+        rows[place] = TrainingRow(text, prompt.start)
     return rows
 
 
@@ -76,7 +76,7 @@ def held_out(count: int) -> int:
     return max(2, min(_MOST_HELD_OUT, count // _HELD_OUT))
 
 
-def to_tensors(rows: Sequence[Row]) -> dict[str, Tensor]:
+def to_tensors(rows: Sequence[TrainingRow]) -> dict[str, Tensor]:
     return {
         "tokens": torch.tensor([token for row in rows for token in row.tokens], dtype=torch.int32),
         "lengths": torch.tensor([len(row.tokens) for row in rows], dtype=torch.int32),
@@ -84,11 +84,11 @@ def to_tensors(rows: Sequence[Row]) -> dict[str, Tensor]:
     }
 
 
-def from_tensors(tensors: dict[str, Tensor]) -> list[Row]:
+def from_tensors(tensors: dict[str, Tensor]) -> list[TrainingRow]:
     rows, at = [], 0
     tokens = tensors["tokens"].tolist()
     for length, counted in zip(tensors["lengths"].tolist(), tensors["counted"].tolist(), strict=True):
-        rows.append(Row(tokens[at : at + length], counted))
+        rows.append(TrainingRow(tokens[at : at + length], counted))
         at += length
     return rows
 

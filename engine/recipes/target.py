@@ -9,21 +9,23 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint, load_model
-from engine.core.runner import Runner, SequenceRows
-from engine.core.runners import new_runner
+from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
+from engine.loading.parts import new_runner
 from engine.memory.estimate import kv_bytes_per_token
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, cpu_has_bfloat16
 from engine.models.base import CausalLM
 from engine.protocol import Quantise
 from engine.recipes.errors import RecipeError
-from engine.recipes.text import Words
+from engine.recipes.text import TextEncoder
+from engine.runner.runner import Runner
 
 _MOST_TOGETHER, _LEAST_TOGETHER, _ARENAS = 128, 8, 300_000_000
-"""Sequences that the model writes at once, within so many bytes of keys and values."""
+"""Most and fewest sequences that the model writes at once, and the bytes that their keys and values may take."""
 _ROWS = 2048
 """Rows of one forward, about."""
 
@@ -39,7 +41,7 @@ class Opening(NamedTuple):
 DEFAULT_OPENING = Opening()
 
 
-class Target:
+class TargetModel:
     """A loaded model with arenas of its own for ``together`` sequences of ``length`` tokens."""
 
     def __init__(self, checkpoint: Checkpoint, model: CausalLM, length: int) -> None:
@@ -48,7 +50,7 @@ class Target:
         self.length = min(length, model.config.max_position)
         self.eos_ids = frozenset(checkpoint.generation_config.eos_ids)
         bos_id = checkpoint.generation_config.bos_id
-        self.words = Words.of(checkpoint.tokenizer(), checkpoint.chat_template(), bos_id)
+        self.words = TextEncoder.of(checkpoint.tokenizer(), checkpoint.chat_template(), bos_id)
         on_gpu = self.device.type == "cuda"
         self.fast_bfloat16 = torch.cuda.is_bf16_supported(False) if on_gpu else cpu_has_bfloat16()
         self._pages = pages_for(self.length)
@@ -61,13 +63,13 @@ class Target:
     @classmethod
     def open(
         cls, path: str, length: int, opening: Opening = Opening(), show: Callable[[str, float], None] = lambda *_: None
-    ) -> Target:
+    ) -> TargetModel:
         """Raises :class:`CheckpointError` for what cannot be loaded and :class:`RecipeError` for what has no head."""
         try:
             device = choose_device(opening.device)
         except NoSuchDevice as error:
             raise RecipeError(str(error)) from error
-        checkpoint = Checkpoint.open(path)
+        checkpoint = open_checkpoint(path)
         opened = checkpoint
         if opening.quantise != "none" and not checkpoint.packed:
             opened = checkpoint.quantised(opening.quantise)
@@ -76,8 +78,8 @@ class Target:
             return cls(checkpoint, model, length)
         except (torch.OutOfMemoryError, MemoryError) as error:
             raise RecipeError(
-                f"{checkpoint.path.name} does not fit into memory beside what training takes. Pack it with --quantise, "
-                "or train with --device cpu."
+                f"{checkpoint.path.name} does not fit into memory together with what training takes. "
+                "Pack it with --quantise, or train with --device cpu."
             ) from error
 
     @property
@@ -86,7 +88,7 @@ class Target:
 
     @property
     def fingerprint(self) -> str:
-        """Which model the heads are for."""
+        """The fingerprint of the model that the heads are for."""
         return fingerprint(self.checkpoint)
 
     def features(self, sequences: Sequence[Sequence[int]]) -> Tensor:
@@ -159,7 +161,7 @@ class Target:
 
 
 def _batches(sequences: Sequence[Sequence[int]], together: int) -> list[list[Sequence[int]]]:
-    """In order, of about :data:`_ROWS` tokens and at most ``together`` sequences each."""
+    """The sequences in order, in batches of about :data:`_ROWS` tokens and at most ``together`` sequences."""
     batches: list[list[Sequence[int]]] = []
     room = 0
     for sequence in sequences:

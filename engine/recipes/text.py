@@ -17,6 +17,8 @@ SUFFIXES = (".txt", ".md", ".jsonl")
 Role = Literal["system", "user", "assistant"]
 _SHORTEST = 8
 """Tokens of a passage that something can be learned from."""
+_AT_ONCE = 1 << 18
+"""Characters of a text that are turned into tokens in one piece."""
 _ROLES: dict[str, Role] = {
     "human": "user",
     "gpt": "assistant",
@@ -33,7 +35,7 @@ class Passage(NamedTuple):
     start: int
 
 
-class Words(NamedTuple):
+class TextEncoder(NamedTuple):
     """What turns text into the model's tokens. ``begin`` is what the tokenizer puts before plain text."""
 
     tokenizer: Tokenizer
@@ -41,7 +43,7 @@ class Words(NamedTuple):
     begin: tuple[int, ...]
 
     @classmethod
-    def of(cls, tokenizer: Tokenizer, template: ChatTemplate, bos_id: int | None) -> Words:
+    def of(cls, tokenizer: Tokenizer, template: ChatTemplate, bos_id: int | None) -> TextEncoder:
         begins = bos_id is not None and tokenizer.encode("")[:1] == [bos_id]
         return cls(tokenizer, template, (bos_id,) if begins and bos_id is not None else ())
 
@@ -64,7 +66,7 @@ def text_files(paths: Iterable[Path]) -> list[Path]:
     return found
 
 
-def passages(files: Sequence[Path], words: Words, length: int) -> list[Passage]:
+def passages(files: Sequence[Path], words: TextEncoder, length: int) -> list[Passage]:
     """All passages of the files, of at most ``length`` tokens each. Raises :class:`RecipeError`."""
     found: list[Passage] = []
     for file in files:
@@ -86,9 +88,13 @@ def _read(file: Path) -> str:
         raise RecipeError(f"{file} cannot be read ({error.strerror}). Check the file.") from error
 
 
-def _plain(text: str, words: Words, length: int) -> Iterator[Passage]:
+def _plain(text: str, words: TextEncoder, length: int) -> Iterator[Passage]:
     """Pieces of a text; the model goes on from a quarter of each."""
-    ids = words.tokenizer.encode(text, special=False)
+    ids = [
+        token
+        for at in range(0, len(text), _AT_ONCE)
+        for token in words.tokenizer.encode(text[at : at + _AT_ONCE], special=False)
+    ]
     room = length - len(words.begin)
     for at in range(0, len(ids), room):
         tokens = [*words.begin, *ids[at : at + room]]
@@ -96,7 +102,7 @@ def _plain(text: str, words: Words, length: int) -> Iterator[Passage]:
             yield Passage(tokens, max(1, len(tokens) // 4))
 
 
-def _chat(file: Path, messages: list[ChatMessage], words: Words, length: int) -> Iterator[Passage]:
+def _chat(file: Path, messages: list[ChatMessage], words: TextEncoder, length: int) -> Iterator[Passage]:
     """A conversation up to its last answer for whose prompt there is room, which is what the model writes itself."""
     answers = [i for i, message in enumerate(messages) if message.role == "assistant" and i]
     try:

@@ -1,4 +1,4 @@
-"""Train heads that guess ahead for a model, on the user's own machine and text.
+"""Train draft heads for a model, on the user's own machine and text.
 
 The model is frozen. Its states are computed once (rows.py, features.py), heads learn from them (training.py), and what
 they are worth is counted on rows that they never learned from (acceptance.py).
@@ -16,31 +16,31 @@ from typing import Literal, NamedTuple
 
 import torch
 
-from engine.recipes.acceptance import Measured
+from engine.recipes.acceptance import AcceptanceFigures
 from engine.recipes.eagle import EagleHead
 from engine.recipes.errors import RecipeError
 from engine.recipes.features import FeatureCache
 from engine.recipes.heads import Heads
-from engine.recipes.medusa import MedusaHeads
+from engine.recipes.medusa import TrainableMedusaHeads
 from engine.recipes.places import place_for, rounded, unfinished_folder, write_heads
-from engine.recipes.rows import Recipe, Row, block, block_rows, chosen, from_tensors, held_out, to_tensors
-from engine.recipes.target import DEFAULT_OPENING, Opening, Target
+from engine.recipes.rows import Recipe, TrainingRow, block, block_rows, chosen, from_tensors, held_out, to_tensors
+from engine.recipes.target import DEFAULT_OPENING, Opening, TargetModel
 from engine.recipes.text import Passage, passages, text_files
-from engine.recipes.training import Budget, Report, Show, Training, read_tensors, write_tensors
+from engine.recipes.training import Show, Training, TrainingBudget, TrainingProgress, read_tensors, write_tensors
 
 Kind = Literal["medusa", "eagle"]
 KINDS: tuple[Kind, ...] = ("medusa", "eagle")
 ROWS_SHARE = 0.4
-"""Of the minutes, at most, goes into making rows."""
+"""The largest share of the minutes that goes into making rows."""
 _SAVE_SECONDS = 60.0
 _NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - a default
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What one training does. ``steps`` or ``minutes`` end it; ``temperature`` None is the model's own.
 
-    ``resume``: True wants an unfinished training to go on with, False begins anew, None takes what there is.
+    ``resume``: True wants an unfinished training to go on with, False begins anew, None takes one if it exists.
     """
 
     model: str
@@ -60,7 +60,7 @@ class Plan:
     opening: Opening = DEFAULT_OPENING
 
 
-class Outcome(NamedTuple):
+class TrainingResult(NamedTuple):
     """``before`` and ``after`` are None where the run was stopped; ``folder`` then holds what it goes on from."""
 
     folder: Path
@@ -68,20 +68,24 @@ class Outcome(NamedTuple):
     rows: int
     tokens: int
     resumed: bool
-    before: Measured | None
-    after: Measured | None
+    before: AcceptanceFigures | None
+    after: AcceptanceFigures | None
 
 
-def train_heads(plan: Plan, show: Show = lambda report: None, cancelled: Callable[[], bool] = _NEVER) -> Outcome:
+def train_heads(
+    plan: TrainingPlan, show: Show = lambda report: None, cancelled: Callable[[], bool] = _NEVER
+) -> TrainingResult:
     """Run the plan to its end, or until ``cancelled()``. ``show`` is called every second or so.
 
-    Raises :class:`RecipeError` and :class:`engine.checkpoints.errors.CheckpointError` with sentences.
+    Raises :class:`RecipeError` and :class:`engine.errors.CheckpointError` with sentences.
     """
     files = text_files(plan.text)
-    target = Target.open(plan.model, plan.length, plan.opening, lambda stage, done: show(Report(stage, done)))
+    target = TargetModel.open(
+        plan.model, plan.length, plan.opening, lambda stage, done: show(TrainingProgress(stage, done))
+    )
     folder = plan.out or place_for(target, plan.kind)
     work = unfinished_folder(folder)
-    run = _Run(plan, target, work, show, cancelled)
+    run = _TrainingRun(plan, target, work, show, cancelled)
     try:
         done = run.rows(passages(files, target.words, target.length))
         return run.train(folder) if done else run.stopped(folder)
@@ -92,19 +96,21 @@ def train_heads(plan: Plan, show: Show = lambda report: None, cancelled: Callabl
         ) from error
     finally:
         run.cache.close()
-        with contextlib.suppress(OSError):  # which says that there is something in them
+        with contextlib.suppress(OSError):  # raised where there is something in them
             work.rmdir()
             folder.rmdir()
 
 
-class _Run:
-    def __init__(self, plan: Plan, target: Target, work: Path, show: Show, cancelled: Callable[[], bool]) -> None:
+class _TrainingRun:
+    def __init__(
+        self, plan: TrainingPlan, target: TargetModel, work: Path, show: Show, cancelled: Callable[[], bool]
+    ) -> None:
         self.plan, self.target, self.show, self.cancelled = plan, target, show, cancelled
         self.rows_file, self.state_file = work / "rows.safetensors", work / "state.safetensors"
         self.cache = FeatureCache(target.config.hidden_size, work / "features.bin")
         self.resumed = False
         self.seconds = 0.0
-        """That making rows took, before a resume too."""
+        """Seconds that making rows took, those before a resume included."""
         own = target.checkpoint.generation_config.sampling.temperature
         temperature = plan.temperature if plan.temperature is not None else 1.0 if own is None else own
         self.recipe = Recipe(plan.rows, temperature, plan.distil, plan.seed)
@@ -136,14 +142,14 @@ class _Run:
             number += 1
             self.seconds += (time.monotonic() - began) if fresh else 0.0
             began = time.monotonic()
-            self.show(Report("reading and writing rows", number / blocks))
+            self.show(TrainingProgress("reading and writing rows", number / blocks))
             if began - saved > _SAVE_SECONDS:
                 self._keep_rows(False)
                 saved = began
         self._keep_rows(True)
         return True
 
-    def _kept_rows(self) -> tuple[list[Row], bool]:
+    def _kept_rows(self) -> tuple[list[TrainingRow], bool]:
         """Rows of the run that is resumed, and whether they are all."""
         plan = self.plan
         if plan.resume is False or not self.rows_file.is_file():
@@ -177,18 +183,18 @@ class _Run:
 
     # --- training --------------------------------------------------------------------------------------------------
 
-    def train(self, folder: Path) -> Outcome:
+    def train(self, folder: Path) -> TrainingResult:
         """Train, measure what is written, and write it."""
         plan, target, cache = self.plan, self.target, self.cache
         heads = self._heads()
         training = Training(heads, target, cache, held_out(len(cache.rows)), plan.batch_tokens, plan.seed, self.key)
         before = heads.measure(training.held_out(), target)
         if before.positions == 0:
-            raise RecipeError("No held-out row is long enough to measure guesses on. Add text, or longer texts.")
+            raise RecipeError("No held-out row is long enough to measure drafts on. Add text, or longer texts.")
         if self.resumed and self.state_file.is_file():
             training.resume(self.state_file)
         seconds = None if plan.minutes is None else max(1.0, plan.minutes * 60 - self.seconds)
-        if not training.run(Budget(plan.steps, seconds), self.state_file, self.show, self.cancelled):
+        if not training.run(TrainingBudget(plan.steps, seconds), self.state_file, self.show, self.cancelled):
             return self.stopped(folder, training.step)
         kept = torch.bfloat16 if target.config.dtype == torch.bfloat16 else torch.float16
         tensors = rounded(dict(heads.named_parameters()), kept)
@@ -196,19 +202,19 @@ class _Run:
         after = heads.measure(training.held_out(), target)
         values = {**heads.config(target, after), "torch_dtype": str(kept).removeprefix("torch.")}
         write_heads(folder, heads.file, tensors, values)
-        return Outcome(folder, training.step, len(cache.rows), cache.tokens, self.resumed, before, after)
+        return TrainingResult(folder, training.step, len(cache.rows), cache.tokens, self.resumed, before, after)
 
-    def stopped(self, folder: Path, steps: int = 0) -> Outcome:
-        return Outcome(folder, steps, len(self.cache.rows), self.cache.tokens, self.resumed, None, None)
+    def stopped(self, folder: Path, steps: int = 0) -> TrainingResult:
+        return TrainingResult(folder, steps, len(self.cache.rows), self.cache.tokens, self.resumed, None, None)
 
     def _heads(self) -> Heads:
         shape = self.target.config
         if self.plan.kind == "medusa":
-            return MedusaHeads(shape.hidden_size, self.plan.heads).to(self.target.device)
+            return TrainableMedusaHeads(shape.hidden_size, self.plan.heads).to(self.target.device)
         generator = torch.Generator().manual_seed(self.plan.seed)
         return EagleHead(shape, generator).to(self.target.device)
 
 
-def with_default_budget(plan: Plan) -> Plan:
+def with_default_budget(plan: TrainingPlan) -> TrainingPlan:
     """Ten minutes, if nothing else is said."""
     return plan if plan.minutes is not None or plan.steps is not None else replace(plan, minutes=10.0)

@@ -19,21 +19,21 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from engine.recipes.errors import RecipeError
-from engine.recipes.features import Batch, FeatureCache, disk_error
+from engine.recipes.features import FeatureBatch, FeatureCache, disk_error
 from engine.recipes.heads import Heads
-from engine.recipes.target import Target
+from engine.recipes.target import TargetModel
 
 WARM_UP, LAST = 0.03, 0.02
-"""Shares of the run and of the rate: up to it, and down to it."""
+"""The share of the run in which the learning rate rises, and the share of the highest rate that it falls to."""
 BETAS, DECAY, CLIP = (0.9, 0.95), 0.01, 0.5
 SAVE_SECONDS, SHOW_SECONDS = 60.0, 1.0
 LOOK_EVERY, LOOK_ROWS = 100, 16
 """Steps between looks at held-out rows, and how many of them are looked at."""
 
 
-class Report(NamedTuple):
-    """What a run says of itself. ``loss`` and ``accuracy`` (of the first guess, held out) are None before they are
-    known; ``seconds_left`` is an estimate."""
+class TrainingProgress(NamedTuple):
+    """What a run says of itself. ``loss`` and ``accuracy`` (of the first draft token, held out) are None before they
+    are known; ``seconds_left`` is an estimate."""
 
     stage: str
     share: float
@@ -43,11 +43,11 @@ class Report(NamedTuple):
     seconds_left: float | None = None
 
 
-Show = Callable[[Report], None]
+Show = Callable[[TrainingProgress], None]
 
 
-class Budget(NamedTuple):
-    """What ends the training: so many steps, or so many seconds spent in it."""
+class TrainingBudget(NamedTuple):
+    """What ends the training: a number of steps, or of seconds spent in it."""
 
     steps: int | None
     seconds: float | None
@@ -62,7 +62,7 @@ class Training:
     """One run over rows ``first`` and after of the cache; those before it are held out."""
 
     def __init__(
-        self, heads: Heads, target: Target, cache: FeatureCache, first: int, batch_tokens: int, seed: int, key: str
+        self, heads: Heads, target: TargetModel, cache: FeatureCache, first: int, batch_tokens: int, seed: int, key: str
     ) -> None:
         self.heads, self.target, self.cache, self.first, self.seed, self.key = heads, target, cache, first, seed, key
         self.step, self.seconds = 0, 0.0
@@ -76,8 +76,8 @@ class Training:
         length = sum(len(row.tokens) for row in cache.rows[first:]) / count
         self._rows = max(1, min(count, round(batch_tokens / length)))
 
-    def run(self, budget: Budget, state: Path, show: Show, cancelled: Callable[[], bool]) -> bool:
-        """To the end of the budget (True), or until ``cancelled()`` (False). Either way the state is saved."""
+    def run(self, budget: TrainingBudget, state: Path, show: Show, cancelled: Callable[[], bool]) -> bool:
+        """Train to the end of the budget (True), or until ``cancelled()`` (False). Either way the state is saved."""
         saved = shown = time.monotonic()
         while (share := budget.share(self.step, self.seconds)) < 1:
             if cancelled():
@@ -98,14 +98,14 @@ class Training:
         show(self._report(budget))
         return True
 
-    def held_out(self, rows: int | None = None) -> Iterator[Batch]:
+    def held_out(self, rows: int | None = None) -> Iterator[FeatureBatch]:
         """Batches of held-out rows, of the first ``rows`` if given."""
         count = self.first if rows is None else min(rows, self.first)
         for at in range(0, count, self._rows):
             yield self.cache.batch(range(at, min(at + self._rows, count)), self.target.device)
 
     def look(self) -> float:
-        """How often the first guess is right on a few held-out rows."""
+        """How often the first draft token is right on a few held-out rows."""
         found = self.heads.measure(self.held_out(LOOK_ROWS), self.target)
         return found.accuracies[0][0]
 
@@ -170,10 +170,10 @@ class Training:
             self._turn, self._places_of_turn = turn, torch.randperm(self._count, generator=generator).tolist()
         return self._places_of_turn
 
-    def _report(self, budget: Budget) -> Report:
+    def _report(self, budget: TrainingBudget) -> TrainingProgress:
         share = min(1.0, budget.share(self.step, self.seconds))
         left = self.seconds * (1 - share) / share if share > 0 else None
-        return Report("training", share, self.step, self.loss, self.accuracy, left)
+        return TrainingProgress("training", share, self.step, self.loss, self.accuracy, left)
 
 
 def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any]) -> None:
@@ -205,7 +205,7 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 
 def _height(share: float) -> float:
-    """Of the learning rate: a straight line up, then a cosine down to :data:`LAST`."""
+    """The share of the learning rate: a straight line up, then a cosine down to :data:`LAST`."""
     if share < WARM_UP:
         return (share + 0.1 * WARM_UP) / (1.1 * WARM_UP)
     done = (share - WARM_UP) / (1 - WARM_UP)

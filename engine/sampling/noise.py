@@ -21,11 +21,11 @@ from torch import Tensor
 TARGET = 0
 """Salt of the target's own draws. The others keep what the ratio test draws independent of each other."""
 DRAFT = 1
-"""Salt of guesses that a proposer draws from its own distribution."""
+"""Salt of the draft tokens that a proposer draws from its own distribution."""
 TEST = 2
-"""Salt of the uniform numbers that accept or reject a guess."""
+"""Salt of the uniform numbers that accept or reject a draft token."""
 RESIDUAL = 3
-"""Salt of the draw after rejected guesses."""
+"""Salt of the draw after rejected draft tokens."""
 BONUS = 4
 """Salt of the draw after a fully accepted path."""
 

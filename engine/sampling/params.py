@@ -6,12 +6,36 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from engine.protocol import Sampling
 
 MAX_SEED = 2**53
 """Seeds survive a trip through JSON numbers."""
 MAX_LOGPROBS = 32
+MAX_STOPS, MAX_STOP_CHARS = 256, 10_000
+"""Stop strings, and their characters together: all are looked for at every token, while other answers wait."""
+MAX_BIASES = 1 << 14
+"""Tokens with a bias: all are added at every token."""
+LEAST_TEMPERATURE = 1e-30
+"""Below it a temperature counts as 0: scores that are divided by less leave float32."""
+RANGES: Mapping[str, tuple[float, float]] = {
+    "temperature": (0.0, 100.0),
+    "top_k": (0, math.inf),
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "typical_p": (0.0, 1.0),
+    "presence_penalty": (-100.0, 100.0),
+    "frequency_penalty": (-100.0, 100.0),
+    "repetition_penalty": (0.01, 100.0),
+    "dry_multiplier": (0.0, 100.0),
+    "dry_base": (1.0, 100.0),
+    "dry_allowed_length": (1, math.inf),
+    "seed": (-(2**63), 2**64 - 1),
+}
+"""The least and the most of each setting."""
+TOP_K_OFF = (0, -1)
+"""What stands for a top-k that keeps all: other programs write -1."""
 
 
 class SamplingError(ValueError):
@@ -41,7 +65,7 @@ class SamplingParams:
     logprobs: int | None = None
 
     greedy: bool = field(init=False)
-    """Whether no noise is added: temperature 0."""
+    """Whether no noise is added: temperature 0, or too near to 0 to divide by."""
     truncates: bool = field(init=False)
     """Whether any setting removes tokens before the draw."""
     counts: bool = field(init=False)
@@ -53,7 +77,7 @@ class SamplingParams:
         counts = self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
         # Asked for every row of every step, so worked out once.
         for name, value in (
-            ("greedy", self.temperature == 0.0),
+            ("greedy", self.temperature < LEAST_TEMPERATURE),
             ("truncates", self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0 or self.typical_p < 1.0),
             ("counts", counts),
             ("plain", not (counts or self.logit_bias or self.dry_multiplier > 0.0)),
@@ -68,17 +92,14 @@ def resolve(asked: Sampling, default: Sampling) -> SamplingParams:
     """
     neutral = SamplingParams(seed=0)
 
-    def pick(name: str) -> float:
-        for source in (asked, default):
-            value = getattr(source, name)
-            if value is not None:
-                return float(value)
-        return float(getattr(neutral, name))
+    def pick(name: str) -> Any:
+        values = (getattr(source, name) for source in (asked, default, neutral))
+        return next(value for value in values if value is not None)
 
     params = SamplingParams(
         seed=secrets.randbelow(MAX_SEED) if asked.seed is None else asked.seed,
         temperature=pick("temperature"),
-        top_k=int(pick("top_k")),
+        top_k=0 if pick("top_k") in TOP_K_OFF else pick("top_k"),
         top_p=pick("top_p"),
         min_p=pick("min_p"),
         typical_p=pick("typical_p"),
@@ -98,28 +119,29 @@ def resolve(asked: Sampling, default: Sampling) -> SamplingParams:
     return params
 
 
+def refuse_outside(name: str, value: float) -> None:
+    """Raises :class:`SamplingError` for a value that is not within the setting's range."""
+    low, high = RANGES[name]
+    if not low <= value <= high:
+        # An integer may be larger than any float.
+        shown = f"{value:g}" if not abs(value) > 1e300 else "so large a number"
+        raise SamplingError(f"{name} lies between {low:g} and {high:g}: {shown} does not.")
+
+
 def _check(params: SamplingParams) -> None:
-    ranges = (
-        ("temperature", 0.0, 100.0),
-        ("top_k", 0, math.inf),
-        ("top_p", 0.0, 1.0),
-        ("min_p", 0.0, 1.0),
-        ("typical_p", 0.0, 1.0),
-        ("presence_penalty", -100.0, 100.0),
-        ("frequency_penalty", -100.0, 100.0),
-        ("repetition_penalty", 0.01, 100.0),
-        ("dry_multiplier", 0.0, 100.0),
-        ("dry_base", 1.0, 100.0),
-        ("dry_allowed_length", 1, math.inf),
-        ("seed", -(2**63), 2**64 - 1),
-    )
-    for name, low, high in ranges:
-        value = getattr(params, name)
-        if not low <= value <= high:
-            raise SamplingError(f"{name} lies between {low:g} and {high:g}: {value:g} does not.")
+    for name in RANGES:
+        refuse_outside(name, getattr(params, name))
     if params.max_tokens is not None and params.max_tokens < 1:
         raise SamplingError(f"max_tokens is at least 1: {params.max_tokens} is not.")
     if params.logprobs is not None and not 0 <= params.logprobs <= MAX_LOGPROBS:
         raise SamplingError(f"logprobs lies between 0 and {MAX_LOGPROBS}: {params.logprobs} does not.")
+    characters = sum(map(len, params.stop))
+    if len(params.stop) > MAX_STOPS or characters > MAX_STOP_CHARS:
+        raise SamplingError(
+            f"stop holds at most {MAX_STOPS} texts with {MAX_STOP_CHARS:,} characters together: "
+            f"{len(params.stop):,} with {characters:,} are too many."
+        )
+    if len(params.logit_bias) > MAX_BIASES:
+        raise SamplingError(f"logit_bias holds at most {MAX_BIASES:,} tokens: {len(params.logit_bias):,} are too many.")
     if not all(math.isfinite(bias) for bias in params.logit_bias.values()):
         raise SamplingError("logit_bias holds a value that is not a number: use finite values.")

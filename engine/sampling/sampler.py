@@ -1,7 +1,7 @@
 """From logits to tokens: Gumbel-max over the processed logits with keyed noise (M5).
 
 One draw's token depends on its logits, its own path and its key alone, never on what else is in the batch. So a row
-that verifies a guess draws exactly the token that plain decoding would have drawn at that place.
+that verifies a draft token draws exactly the token that plain decoding would have drawn at that place.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Draw(NamedTuple):
 
 
 class LogProbs(NamedTuple):
-    """Of the raw logits: the drawn token's, and the most likely alternatives (token id, log-probability)."""
+    """Log-probabilities of the raw logits: of the drawn token, and of the likeliest (token id, log-probability)."""
 
     chosen: float
     top: list[tuple[int, float]]
@@ -88,7 +88,7 @@ def processed(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     if any(not draw.params.plain for draw in draws):
         scores = scores.clone() if scores is logits else scores
         _penalise_rows_(scores, draws)
-    heat = [draw.params.temperature or 1.0 for draw in draws]
+    heat = [1.0 if draw.params.greedy else draw.params.temperature for draw in draws]
     if any(value != 1.0 for value in heat):
         scores = scores / torch.tensor(heat, dtype=torch.float32, device=scores.device).unsqueeze(1)
     return scores
@@ -128,7 +128,7 @@ def _sample_block(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
 
 
 def _kind(params: SamplingParams) -> Kind:
-    """Which way of choosing serves a row."""
+    """The way of choosing that serves a row."""
     if params.greedy:
         return "greedy"
     if not params.truncates:

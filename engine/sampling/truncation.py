@@ -25,7 +25,7 @@ class Candidates(NamedTuple):
     ids: Tensor
 
 
-class Limits(NamedTuple):
+class TruncationSettings(NamedTuple):
     """The rows' settings as columns [R, 1]; ``top_k`` is at least 1 and at most the vocabulary."""
 
     top_k: Tensor
@@ -70,11 +70,11 @@ def truncate_typical(scores: Tensor, rows: Sequence[SamplingParams]) -> Candidat
         size = min(vocabulary, size * _GROWTH)
 
 
-def _limits(rows: Sequence[SamplingParams], vocabulary: int, device: torch.device) -> Limits:
+def _limits(rows: Sequence[SamplingParams], vocabulary: int, device: torch.device) -> TruncationSettings:
     def column(values: list[float], dtype: torch.dtype) -> Tensor:
         return torch.tensor(values, dtype=dtype, device=device).unsqueeze(1)
 
-    return Limits(
+    return TruncationSettings(
         column([min(row.top_k or vocabulary, vocabulary) for row in rows], torch.int64),
         column([row.top_p for row in rows], torch.float64),
         column([row.min_p for row in rows], torch.float64),
@@ -82,8 +82,8 @@ def _limits(rows: Sequence[SamplingParams], vocabulary: int, device: torch.devic
     )
 
 
-def _keep(top: Tensor, whole: Tensor | None, limits: Limits, vocabulary: int) -> Tensor:
-    """Who survives top-k, top-p and min-p among the sorted candidates ``top`` [R, C]: a mask [R, C]."""
+def _keep(top: Tensor, whole: Tensor | None, limits: TruncationSettings, vocabulary: int) -> Tensor:
+    """The survivors of top-k, top-p and min-p among the sorted candidates ``top`` [R, C]: a mask [R, C]."""
     size = top.shape[1]
     place = (limits.top_k - 1).clamp(max=size - 1)
     # Ties with the k-th candidate stay, as in transformers; a k beyond the list closes nothing yet.
@@ -97,13 +97,14 @@ def _keep(top: Tensor, whole: Tensor | None, limits: Limits, vocabulary: int) ->
         nucleus = (before < limits.top_p) | (limits.top_p >= 1.0)
         nucleus[:, 0] = True
         # Tokens tied with the last one of the nucleus belong to it: which of them sorts first means nothing.
-        last = (kept & nucleus).sum(-1, keepdim=True) - 1
+        # Of a row with a score that is no number nothing is kept, which must not cost the other rows their step.
+        last = ((kept & nucleus).sum(-1, keepdim=True) - 1).clamp(min=0)
         kept &= top >= top.gather(1, last)
     # p / p_max >= min_p, in logits.
     return kept & (top >= top[:, :1] + limits.min_p.log())
 
 
-def _typical(top: Tensor, kept: Tensor, limits: Limits, rows: Sequence[SamplingParams]) -> Tensor:
+def _typical(top: Tensor, kept: Tensor, limits: TruncationSettings, rows: Sequence[SamplingParams]) -> Tensor:
     """Locally typical sampling (Meister et al. 2022) among the survivors ``kept`` [R, C]."""
     if all(row.typical_p >= 1.0 for row in rows):
         return kept

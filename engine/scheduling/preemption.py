@@ -1,14 +1,14 @@
-"""What becomes of a preempted answer's keys and values: copied to host memory and back, or computed again."""
+"""Whether a preempted sequence's keys and values are swapped to host memory and back, or recomputed."""
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-Mode = Literal["auto", "recompute", "swap"]
+from engine.options import Mode
 
 
 class Rates(NamedTuple):
-    """What was measured so far; None where nothing was. Bytes per second over the link, tokens per second read."""
+    """The rates measured so far, None where not measured: bytes per second over the link, prefill tokens per second."""
 
     swap_out: float | None = None
     swap_in: float | None = None
@@ -16,10 +16,10 @@ class Rates(NamedTuple):
 
 
 class Victim(NamedTuple):
-    """What is at stake."""
+    """The keys and values that a preempted sequence would lose."""
 
     tokens: int
-    """Whose keys and values would have to be computed again: not those that the prefix tree keeps on the device."""
+    """Tokens that would have to be computed again, without those that the prefix tree keeps on the device."""
     size: int
     """Bytes of these, in all stores."""
     room: bool
@@ -34,10 +34,10 @@ class Decision(NamedTuple):
 
 
 class SwapOrRecompute:
-    """Takes what costs less time: bytes over the link and back, or tokens read again, by what was measured.
+    """Chooses what takes less time by the measured rates: moving the bytes and back, or reading the tokens again.
 
-    In mode "auto" a rate that nobody has measured yet is found out by swapping. "swap" and "recompute" do as they say,
-    except that nobody swaps without room.
+    In mode "auto" it swaps while a rate has not been measured yet, so that it will be. "swap" and "recompute" force the
+    choice, except that nothing is swapped when host memory has no room.
     """
 
     def __init__(self, mode: Mode = "auto") -> None:
@@ -69,7 +69,7 @@ def _cheaper(victim: Victim, rates: Rates) -> Decision:
 
 
 def _known(rate: float | None) -> float | None:
-    """A rate that can be divided by."""
+    """The rate, None unless it is positive."""
     return rate if rate is not None and rate > 0 else None
 
 

@@ -4,47 +4,46 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
-from engine.core.events import (
-    ErrorEvent,
-    Event,
-    FinishedEvent,
-    LoadedEvent,
-    LoadingEvent,
-    OptionsEvent,
-    PrefillEvent,
-    TokensEvent,
-    UnloadedEvent,
-)
+from msgspec import structs
+
+from engine.core.events import RequestEvent
 from engine.protocol import (
     ChatMessage,
     ContextCut,
-    Delta,
-    Error,
     Finished,
-    Loaded,
-    Loading,
     Message,
     ModelCard,
-    Options,
     Overflow,
     Prefill,
     Thinking,
     Timings,
-    Unloaded,
     Usage,
 )
 from engine.server.continuing import Continued, continued
-from engine.server.hub import EngineHub, RequestEvent
-from engine.server.overflow import SINKS, Cut, TooLong, chosen_cut, reserve, too_long, window_of
+from engine.server.hub import EngineHub
+from engine.server.overflow import (
+    SINKS,
+    DroppedMessages,
+    TooLong,
+    check_length,
+    chosen_cut,
+    reserve,
+    too_long,
+    window_of,
+)
 from engine.server.turns import Turn
-from engine.text.prompt import PromptText, prompt_ids, rendered
+from engine.text.prompt import PromptText, rendered
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from engine.text.template import ChatTemplate
 
+_T = TypeVar("_T")
+LONG = 1 << 16
+"""Characters of a long prompt: some hundredths of a second to tokenise."""
 NO_MODEL = "No model is loaded. Load one first."
 NO_TIMINGS = Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tokens_per_step=0, steps=0)
 
@@ -75,7 +74,7 @@ class Prepared(NamedTuple):
     text: PromptText
     continued: Continued
     tokenizer: Tokenizer
-    cut: Cut | None = None
+    cut: DroppedMessages | None = None
     tokens_cut: int = 0
     window: int | None = None
 
@@ -94,9 +93,16 @@ class Prepared(NamedTuple):
 
 
 async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()) -> list[int]:
-    """Token ids of a prompt, made in a thread. Raises :class:`Refused` without a model or for an effort that it does
-    not know, and :class:`engine.text.template.PromptError`."""
-    return await asyncio.to_thread(prompt_ids, *_text_parts(hub, thinking), prompt, thinking)
+    """Token ids of a prompt, made in a thread. Raises :class:`Refused` without a model, for a text that is too long or
+    for an effort that the model does not know, and :class:`engine.text.template.PromptError`."""
+    tokenizer, template = _text_parts(hub, thinking)
+
+    def read() -> list[int]:
+        text = rendered(template, prompt, thinking)
+        check_length(text.text, tokenizer)
+        return tokenizer.encode(text.text, special=text.special)
+
+    return await in_thread(hub, prompt, read)
 
 
 async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:
@@ -106,18 +112,35 @@ async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Seq
     before = line(tokenizer)
     context = hub.loaded.card.context if hub.loaded is not None else 0
 
-    def read(cut: Cut | None = None) -> Prepared:
+    def read(cut: DroppedMessages | None = None) -> Prepared:
         prompt = asked.prompt if cut is None or isinstance(asked.prompt, str) else cut.without(asked.prompt)
         text = rendered(template, prompt, asked.thinking)
+        check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
         return Prepared(text, continued(tokenizer, text, before, asked.prompt, cut is not None), tokenizer, cut)
 
+    return await in_thread(hub, asked.prompt, partial(_fitted, read, asked, context, tokenizer))
+
+
+async def in_thread(hub: EngineHub, prompt: Sequence[ChatMessage] | str, read: Callable[[], _T]) -> _T:
+    """Long prompts are read one at a time, so that they take one thread and the memory of one, and others none.
+
+    Raises :class:`Refused` for :class:`TooLong`.
+    """
+    size = (
+        len(prompt)
+        if isinstance(prompt, str)
+        else sum(len(message.content) + len(message.thinking) for message in prompt)
+    )
+    executor = hub.long_prompts if size >= LONG else None
     try:
-        return await asyncio.to_thread(_fitted, read, asked, context, tokenizer)
+        return await asyncio.get_running_loop().run_in_executor(executor, read)
     except TooLong as error:
-        raise Refused("prompt_too_long", str(error)) from error
+        raise Refused(error.code, str(error)) from error
 
 
-def _fitted(read: Callable[[Cut | None], Prepared], asked: Asked, context: int, tokenizer: Tokenizer) -> Prepared:
+def _fitted(
+    read: Callable[[DroppedMessages | None], Prepared], asked: Asked, context: int, tokenizer: Tokenizer
+) -> Prepared:
     """The prompt, cut where that is wanted and needed."""
     whole = read(None)
     if asked.overflow == "window":
@@ -126,9 +149,9 @@ def _fitted(read: Callable[[Cut | None], Prepared], asked: Asked, context: int, 
     limit = context - reserve(context, asked.max_tokens)
     if asked.overflow == "stop" or isinstance(asked.prompt, str) or len(whole.ids) <= limit:
         return whole
-    made: dict[Cut, Prepared] = {}
+    made: dict[DroppedMessages, Prepared] = {}
 
-    def fits(cut: Cut) -> bool:
+    def fits(cut: DroppedMessages) -> bool:
         made[cut] = read(cut)
         return len(made[cut].ids) <= limit
 
@@ -157,45 +180,9 @@ def _check_effort(card: ModelCard, effort: str) -> None:
 
 def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:
     """What a client hears of its request, under its own name of it; ``told`` is where its prompt diverged."""
-    match event:
-        case TokensEvent():
-            return Delta(id=id, answer=event.answer, channel=event.channel, text=event.text, tokens=event.tokens)
-        case PrefillEvent():
-            return Prefill(
-                id=id,
-                done=event.done,
-                cached=event.cached,
-                total=event.total,
-                diverged=told.diverged,
-                divergence=told.divergence,
-            )
-        case FinishedEvent():
-            return Finished(
-                id=id,
-                answer=event.answer,
-                reason=event.reason,
-                usage=event.usage,
-                timings=event.timings,
-                detail=event.detail,
-            )
-        case ErrorEvent():
-            return Error(code=event.code, message=event.message, id=id)
-
-
-def broadcast_message(event: Event) -> Message | None:
-    """What every client hears."""
-    match event:
-        case LoadingEvent():
-            return Loading(model=event.model, stage=event.stage, fraction=event.fraction)
-        case LoadedEvent():
-            return Loaded(card=event.card, fit=event.fit)
-        case UnloadedEvent():
-            return Unloaded(reason=event.reason)
-        case OptionsEvent():
-            return Options(catalogue=event.catalogue)
-        case ErrorEvent():
-            return Error(code=event.code, message=event.message)
-    return None
+    if isinstance(event, Prefill):
+        return structs.replace(event, id=id, diverged=told.diverged, divergence=told.divergence)
+    return structs.replace(event, id=id)
 
 
 def cancelled_before_start(id: str, answer: int) -> Finished:

@@ -6,26 +6,24 @@ import contextlib
 from collections.abc import AsyncIterator
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route, WebSocketRoute
 from starlette.websockets import WebSocket
 
-from engine import config
+from engine import paths as config
 from engine.protocol import PROTOCOL
 from engine.server.hub import EngineHub
-from engine.server.openai import OpenAIRoutes
-from engine.server.security import Gate, GateMiddleware, Refusal, bearer, error_response, token_matches
-from engine.server.session import Session
+from engine.server.openai.errors import failed, not_served
+from engine.server.openai.routes import OpenAIRoutes
+from engine.server.security import Gate, GateMiddleware, refuse_stranger
+from engine.server.session.session import Session
 from engine.telemetry import prometheus
 
-UNAUTHORISED = Refusal(
-    401, "wrong_token", "The token is missing or wrong. Send the one in the token file as Authorization: Bearer TOKEN."
-)
 
-
-def make_app(hub: EngineHub, token: str, gate: Gate) -> Starlette:
+def make_app(hub: EngineHub, token: str, gate: Gate, openai: OpenAIRoutes) -> Starlette:
     """The application; the hub's engine thread runs while the application does."""
 
     async def socket(websocket: WebSocket) -> None:
@@ -37,8 +35,8 @@ def make_app(hub: EngineHub, token: str, gate: Gate) -> Starlette:
         return JSONResponse({"status": "ok", "version": config.version(), "protocol": PROTOCOL, "model": model})
 
     async def metrics(request: Request) -> Response:
-        if not token_matches(bearer(request.headers.get("authorization", "")), token):
-            return error_response(UNAUTHORISED)
+        if (refusal := refuse_stranger(request.headers, token)) is not None:
+            return refusal
         text = prometheus.metrics(hub.window.totals, await hub.frame())
         return Response(text, headers={"content-type": prometheus.CONTENT_TYPE})
 
@@ -54,6 +52,11 @@ def make_app(hub: EngineHub, token: str, gate: Gate) -> Starlette:
         WebSocketRoute("/ws", socket),
         Route("/health", health),
         Route("/metrics", metrics),
-        *OpenAIRoutes(hub, token).routes(),
+        *openai.routes(),
     ]
-    return Starlette(routes=routes, middleware=[Middleware(GateMiddleware, gate=gate)], lifespan=lifespan)
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(GateMiddleware, gate=gate)],
+        exception_handlers={HTTPException: not_served, Exception: failed},
+        lifespan=lifespan,
+    )

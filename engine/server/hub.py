@@ -14,47 +14,47 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from engine.core.commands import AddRequest, CancelRequest, Command, Inspect, MeasureText, Shutdown
-from engine.core.events import (
-    ErrorEvent,
-    Event,
-    FinishedEvent,
-    LoadedEvent,
-    PrefillEvent,
-    StepRecord,
-    TokensEvent,
-    UnloadedEvent,
-)
+from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
+from engine.core.events import Event, RequestEvent
 from engine.protocol import (
     CacheStats,
+    Cancel,
+    Delta,
     Device,
+    Error,
+    Finished,
+    Loaded,
     LoadOptions,
     MemoryByOwner,
     OptionSpec,
     PageCounts,
-    Sampling,
+    Prefill,
     Telemetry,
+    Unloaded,
     Value,
 )
+from engine.server.memory_reading import MemoryReading
+from engine.telemetry.records import StepRecord
 from engine.telemetry.window import TelemetryWindow
 
 if TYPE_CHECKING:
-    from engine.core.cache_view import CacheView, PageView, TreeView
-    from engine.core.loaded import LoadedModel
-    from engine.core.score import Scores
+    from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
+    from engine.loading.model import LoadedModel
     from engine.protocol import Fit
+    from engine.runner.perplexity import Scores
 
 log = logging.getLogger(__name__)
 
 MOST_IDS = 4096
 """Requests whose clients' names are remembered: pages outlive the requests that filled them."""
-MEMORY_SECONDS = 0.5
-"""How long a measurement of memory is used before it is taken again."""
+REST_SECONDS = 1.0
+"""The pause between two looks at an engine that does nothing and whose last steps have left the figures."""
 
 INSPECT_SECONDS = 10.0
 """How long a look into the cache may take: a step in progress is finished first."""
@@ -62,7 +62,6 @@ MEASURE_SECONDS = 600.0
 
 _T = TypeVar("_T")
 Emit = Callable[[Event], None]
-RequestEvent = TokensEvent | PrefillEvent | FinishedEvent | ErrorEvent
 
 
 class EngineLike(Protocol):
@@ -85,7 +84,7 @@ class EngineLike(Protocol):
     def loaded(self) -> LoadedModel | None: ...
 
 
-class Estimate(NamedTuple):
+class FitEstimate(NamedTuple):
     fits: bool
     fit: Fit | None
     sentence: str
@@ -99,7 +98,7 @@ class Probes(Protocol):
     def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner: ...
     def estimate(
         self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
-    ) -> Estimate: ...
+    ) -> FitEstimate: ...
 
 
 class _Running:
@@ -120,6 +119,8 @@ class EngineHub:
         self.engine = make_engine(self._emit)
         self.window = TelemetryWindow()
         self.bandwidth: float | None = None
+        self.long_prompts = ThreadPoolExecutor(1, thread_name_prefix="long-prompts")
+        """Where long prompts are tokenised, one after the other."""
         self._died = died
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -129,11 +130,11 @@ class EngineHub:
         self._running: dict[str, _Running] = {}
         self._ids: OrderedDict[str, str] = OrderedDict()
         self._listeners: list[Callable[[Event], None]] = []
+        self._watchers: list[Callable[[StepRecord], None]] = []
         self._numbers = itertools.count(1)
-        self._memory: MemoryByOwner | None = None
-        self._memory_at = 0.0
-        self._memory_lock = asyncio.Lock()
+        self._memory = MemoryReading()
         self._measuring: asyncio.Future[None] | None = None
+        self._stirred = asyncio.Event()
 
     def start(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -142,6 +143,7 @@ class EngineHub:
     async def stop(self) -> None:
         """End the engine's thread; a step in progress is finished first."""
         self._stopping = True
+        self.long_prompts.shutdown(wait=False, cancel_futures=True)
         self.engine.cancel_load()
         self.engine.submit(Shutdown())
         await asyncio.to_thread(self._thread.join, 5.0)
@@ -165,51 +167,60 @@ class EngineHub:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def watch(self, watcher: Callable[[StepRecord], None]) -> Callable[[], None]:
+        """Hear of every step; returns what ends that."""
+        self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
+
     def submit(self, command: Command) -> None:
         self.engine.submit(command)
 
-    def add(
-        self,
-        prompt_ids: Sequence[int],
-        listener: Callable[[RequestEvent], None],
-        sampling: Sampling = Sampling(),
-        n: int = 1,
-        optimisations: Mapping[str, Value] | None = None,
-        continues: bool = False,
-        window: int | None = None,
-        chat: str = "",
-        id: str = "",
-    ) -> str:
-        """Start a request; returns the engine's own name of it. ``listener`` hears of it until it has ended.
-
-        ``id`` is what its client calls it, in what is shown of the cache.
-        """
+    def name_for(self, id: str) -> str:
+        """A name for a new request, by which the engine knows it; ``id`` is its client's, shown with its pages."""
         name = f"r{next(self._numbers)}"
-        self._running[name] = _Running(listener, n)
         self._ids[name] = id
         if len(self._ids) > MOST_IDS:
             self._ids.popitem(last=False)
-        self.engine.submit(AddRequest(name, prompt_ids, sampling, n, optimisations or {}, continues, window, chat))
         return name
+
+    def add(self, request: AddRequest, listener: Callable[[RequestEvent], None]) -> None:
+        """Start a request, of which ``listener`` hears until it has ended."""
+        self._running[request.id] = _Running(listener, request.n)
+        self._stir()
+        self.engine.submit(request)
 
     def client_id(self, name: str) -> str:
         """What a client called a request that the engine knows as ``name``; "" for one of long ago."""
         return self._ids.get(name, "")
 
     def cancel(self, name: str) -> None:
-        self.engine.submit(CancelRequest(name))
+        self.engine.submit(Cancel(id=name))
 
     async def frame(self, since: float = 0.0) -> Telemetry:
         """A telemetry frame as of now."""
-        memory = await self._measured_memory()
+        memory = await self._memory.get(self._measure_memory)
         frame = self.window.frame(
             time.monotonic(), memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
         )
         return msgspec.structs.replace(frame, cache=self.engine.cache_stats())
 
+    async def pause(self, interval: float) -> None:
+        """Sleep between two looks: ``interval`` seconds; at rest REST_SECONDS, or until something begins."""
+        stirred = self._stirred
+        await asyncio.sleep(interval)
+        if not self._running and self.window.quiet(time.monotonic()):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REST_SECONDS - min(interval, REST_SECONDS)):
+                    await stirred.wait()
+
+    def _stir(self) -> None:
+        """Wake whoever pauses."""
+        stirred, self._stirred = self._stirred, asyncio.Event()
+        stirred.set()
+
     async def inspect(
         self, kind: Literal["pages", "tree", "page"], page: int = 0
-    ) -> CacheView | TreeView | PageView | None:
+    ) -> PagesSnapshot | TreeSnapshot | PageView | None:
         """Look into the cache between two steps; None where there is nothing to see. Raises TimeoutError."""
         return await self._asked(partial(Inspect, kind, page=page), INSPECT_SECONDS)
 
@@ -243,14 +254,10 @@ class EngineHub:
         if self.bandwidth is None and not self._running:
             self.bandwidth = await asyncio.to_thread(self.probes.bandwidth)
 
-    async def _measured_memory(self) -> MemoryByOwner:
-        async with self._memory_lock:
-            if self._memory is None or time.monotonic() - self._memory_at > MEMORY_SECONDS:
-                pages = self.engine.cache_pages()
-                share = pages.used / pages.total if pages.total else 0.0
-                self._memory = await asyncio.to_thread(self.probes.memory, self.loaded, share)
-                self._memory_at = time.monotonic()
-            return self._memory
+    def _measure_memory(self) -> Callable[[], MemoryByOwner]:
+        """What is to be called in another thread, with the pages in use as of now."""
+        pages = self.engine.cache_pages()
+        return partial(self.probes.memory, self.loaded, pages.used / pages.total if pages.total else 0.0)
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 
@@ -289,15 +296,18 @@ class EngineHub:
                 log.exception("an event was lost: %s", type(event).__name__)
 
     def _dispatch(self, event: Event) -> None:
+        self._stir()
         match event:
             case StepRecord():
                 self.window.add(event)
-            case TokensEvent(request_id=name) | PrefillEvent(request_id=name):
+                for watcher in self._watchers:
+                    watcher(event)
+            case Delta(id=name) | Prefill(id=name):
                 if (running := self._running.get(name)) is not None:
                     running.listener(event)
-            case FinishedEvent(request_id=name):
+            case Finished(id=name):
                 self._ended(name, event)
-            case ErrorEvent(request_id=name) if name:
+            case Error(id=name) if name:
                 self._ended(name, event)
             case _:
                 self._note(event)
@@ -305,19 +315,19 @@ class EngineHub:
                     listener(event)
 
     def _note(self, event: Event) -> None:
-        if isinstance(event, LoadedEvent):
-            self._memory = None
+        if isinstance(event, Loaded):
+            self._memory.forget()
             self.window.model_changed()
             self._measuring = asyncio.ensure_future(self._measure_bandwidth())
-        elif isinstance(event, UnloadedEvent):
-            self._memory = None
+        elif isinstance(event, Unloaded):
+            self._memory.forget()
             self.window.model_changed()
 
-    def _ended(self, name: str, event: FinishedEvent | ErrorEvent) -> None:
+    def _ended(self, name: str, event: Finished | Error) -> None:
         running = self._running.get(name)
         if running is None:
             return
         running.left -= 1
-        if running.left == 0 or isinstance(event, ErrorEvent):
+        if running.left == 0 or isinstance(event, Error):
             del self._running[name]
         running.listener(event)

@@ -10,12 +10,16 @@ that clients which send the whole conversation each time, and a server that was 
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
 from engine.protocol import ChatMessage
+from engine.text.tokenizer import Tokenizer
 
+MOST_TEXT = 8 << 20
+"""Bytes of a prompt that is tokenised, whatever becomes of it: about 2,000,000 tokens, or a gigabyte for a moment."""
 SINKS = 4
 """First tokens that a sliding window keeps in sight (StreamingLLM, arXiv 2309.17453)."""
 LEAST_RESERVE = 256
@@ -27,10 +31,12 @@ _OVERHEAD = 5
 class TooLong(Exception):  # noqa: N818 - an outcome that a person is told about
     """Even the shortest form of the conversation does not fit; the message is a sentence for a person."""
 
-    code = "prompt_too_long"
+    def __init__(self, message: str, code: str = "prompt_too_long") -> None:
+        super().__init__(message)
+        self.code = code
 
 
-class Cut(NamedTuple):
+class DroppedMessages(NamedTuple):
     """Messages [first, last) of the conversation that the model is not shown."""
 
     first: int
@@ -49,21 +55,19 @@ def reserve(context: int, max_tokens: int | None) -> int:
 def chosen_cut(
     messages: Sequence[ChatMessage],
     tokens: Callable[[str], int],
-    fits: Callable[[Cut], bool],
+    fits: Callable[[DroppedMessages], bool],
     context: int,
-) -> Cut | None:
+) -> DroppedMessages | None:
     """The first cut that makes the conversation fit, else the longest; None where there is no middle to leave out.
 
     ``tokens`` counts those of a text, ``fits`` renders the conversation without a cut and says whether it fits.
     """
-    found: Cut | None = None
-    for found in cuts(messages, tokens, context):
-        if fits(found):
-            break
-    return found
+    places = list(cuts(messages, tokens, context))
+    # Between two places lies a quarter of a context: what fits at one fits at all behind it.
+    return places[min(bisect_left(places, True, key=fits), len(places) - 1)] if places else None
 
 
-def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context: int) -> Iterator[Cut]:
+def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context: int) -> Iterator[DroppedMessages]:
     """The cuts to try, shorter ones first; the last leaves the first turn and the newest message."""
     starts = [i for i, message in enumerate(messages) if message.role == "user"]
     if len(starts) < 3:
@@ -76,17 +80,34 @@ def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context:
         if size >= due:
             due = (size // step + 1) * step
             if end != newest:
-                yield Cut(first, end)
-    yield Cut(first, newest)
+                yield DroppedMessages(first, end)
+    yield DroppedMessages(first, newest)
 
 
 def too_long(tokens: int, context: int, shortened: bool) -> TooLong:
-    """Why a prompt of so many tokens is refused."""
+    """Why a prompt of ``tokens`` tokens is refused."""
     what = "Even without the middle of the conversation the prompt has" if shortened else "The prompt has"
     return TooLong(
         f"{what} {tokens:,} tokens and the context holds {context:,}, the answer included. "
         "Shorten the newest message, or load the model with a longer context."
     )
+
+
+def check_length(text: str, tokenizer: Tokenizer, context: int | None = None) -> None:
+    """Refuse a prompt that has too many bytes before it is tokenised. Raises :class:`TooLong`.
+
+    With a ``context``, in tokens, also what cannot fit it: text of more bytes than that many of the longest tokens.
+    """
+    size = len(text.encode(errors="surrogatepass"))
+    # The longest token is looked for only where a text has more bytes than the context has tokens.
+    if context is not None and size > context and (longest := tokenizer.longest) and size > context * longest:
+        raise TooLong(
+            f"The prompt has {size:,} bytes, and the context of {context:,} tokens holds {context * longest:,} at "
+            "most, the answer included. Shorten the conversation, or load the model with a longer context."
+        )
+    if size > MOST_TEXT:
+        reason = f"The prompt has {size:,} bytes, and at most {MOST_TEXT:,} are read at once. Send a shorter one."
+        raise TooLong(reason, "too_large")
 
 
 def window_of(context: int) -> int:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from typing import Literal
 
-from engine.core.checkpoint_loader import CheckpointLoader
-from engine.core.commands import LoadModel
-from engine.core.loaded import LoadedModel
-from engine.core.loading import LoadFailed
-from engine.core.options import EngineOptions
+from engine.loading.loader import CheckpointLoader
+from engine.loading.model import LoadedModel, LoadFailed, LoadModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import OutOfMemory, size
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import choose_device, probe
+from engine.options import EngineOptions
 from engine.protocol import Device, LoadOptions, MemoryByOwner, Value
-from engine.server.hub import Estimate
+from engine.server.hub import FitEstimate
 
 DeviceKind = Literal["auto", "cpu", "cuda"]
 
@@ -29,7 +28,7 @@ class MachineProbes:
         self._kind = device
         self._device = choose_device(device)
         self._lock = threading.Lock()
-        self._measured_for: LoadedModel | None = None
+        self._measured_for: Callable[[], LoadedModel | None] = lambda: None
         self._most_used = 0
 
     def device(self) -> Device:
@@ -49,15 +48,15 @@ class MachineProbes:
         fit = loaded.fit
         used = int(fit.kv * used_share)
         with self._lock:
-            if loaded is not self._measured_for:
-                self._measured_for, self._most_used = loaded, 0
+            if loaded is not self._measured_for():
+                self._measured_for, self._most_used = weakref.ref(loaded), 0
             self._most_used = max(self._most_used, used)
             touched = self._most_used
         return memory_by_owner(loaded.device, fit.weights + fit.draft_weights, used, fit.kv - used, touched)
 
     def estimate(
         self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
-    ) -> Estimate:
+    ) -> FitEstimate:
         """Whether a model would fit in the place of the one that is loaded, with these values of the catalogue."""
         engine_options = EngineOptions()
         engine_options.values.update(switches)
@@ -65,10 +64,10 @@ class MachineProbes:
             opened = CheckpointLoader(self._kind).open(LoadModel(path, draft, options), engine_options, loaded)
         except LoadFailed as error:
             cause = error.__cause__
-            return Estimate(False, cause.fit if isinstance(cause, OutOfMemory) else None, str(error))
+            return FitEstimate(False, cause.fit if isinstance(cause, OutOfMemory) else None, str(error))
         fit = opened.fit
         needed = fit.weights + fit.draft_weights + fit.kv + fit.activations
         sentence = (
             f"Fits: {size(needed)} of the {size(fit.free)} that are free, with room for {fit.kv_tokens:,} tokens."
         )
-        return Estimate(True, fit, f"{sentence} {opened.beside.refused}".strip())
+        return FitEstimate(True, fit, f"{sentence} {opened.companions.refused}".strip())

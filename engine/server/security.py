@@ -20,6 +20,8 @@ class Refusal(NamedTuple):
     status: int
     code: str
     message: str
+    param: str | None = None
+    """The field of a request that it is about."""
 
 
 def token_matches(given: str, token: str) -> bool:
@@ -106,8 +108,22 @@ def _too_large(headers: Headers) -> Refusal | None:
     return None
 
 
-def error_response(refusal: Refusal) -> JSONResponse:
+def error_body(refusal: Refusal) -> dict[str, dict[str, str | None]]:
     """The shape of error that OpenAI's clients understand."""
-    kind = "authentication_error" if refusal.status in (401, 403) else "invalid_request_error"
-    body = {"error": {"message": refusal.message, "type": kind, "code": refusal.code, "param": None}}
-    return JSONResponse(body, status_code=refusal.status)
+    if refusal.status >= 500:
+        kind = "server_error"
+    else:
+        kind = "authentication_error" if refusal.status in (401, 403) else "invalid_request_error"
+    return {"error": {"message": refusal.message, "type": kind, "param": refusal.param, "code": refusal.code}}
+
+
+def error_response(refusal: Refusal) -> JSONResponse:
+    return JSONResponse(error_body(refusal), status_code=refusal.status)
+
+
+def refuse_stranger(headers: Headers, token: str) -> JSONResponse | None:
+    """The response for whoever does not know the token; None for who does."""
+    if token_matches(bearer(headers.get("authorization", "")), token):
+        return None
+    text = "The token is missing or wrong. Send the one in the token file as API key (Authorization: Bearer TOKEN)."
+    return error_response(Refusal(401, "invalid_api_key", text))

@@ -17,12 +17,14 @@ from pathlib import Path
 
 import uvicorn
 
-from engine import config
-from engine.core.commands import LoadModel
-from engine.core.events import ErrorEvent, Event, LoadedEvent, LoadingEvent
-from engine.protocol import MAX_FRAME, PROTOCOL, LoadOptions, Ready, encode
+from engine import paths as config
+from engine.core.events import Event
+from engine.loading.model import LoadModel
+from engine.protocol import MAX_FRAME, PROTOCOL, Error, Loaded, Loading, LoadOptions, Ready, encode
 from engine.server.app import make_app
+from engine.server.connections import HEAD_SECONDS, IDLE_SECONDS, patient
 from engine.server.hub import Emit, EngineHub, EngineLike, Probes
+from engine.server.openai.routes import OpenAIRoutes
 from engine.server.security import Gate
 
 log = logging.getLogger(__name__)
@@ -38,7 +40,8 @@ class PortInUse(Exception):  # noqa: N818 - an outcome that a person is told abo
 def open_socket(host: str, port: int) -> socket.socket:
     """A listening socket; port 0 takes a free one. Raises :class:`PortInUse`."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    # With its protocol named: asyncio sends small replies at once (TCP_NODELAY) only on such sockets.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if os.name == "posix":
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -61,7 +64,18 @@ def stop_signals() -> list[int]:
 
 
 class _Uvicorn(uvicorn.Server):
-    """Stops at a signal without raising it again: being stopped is no failure, and the token file is to go."""
+    """Stops at a signal without raising it again: being stopped is no failure, and the token file is to go.
+
+    ``stopping`` is called before the connections are closed.
+    """
+
+    def __init__(self, settings: uvicorn.Config, stopping: Callable[[], None]) -> None:
+        super().__init__(settings)
+        self._stopping = stopping
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._stopping()
+        await super().shutdown(sockets)
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -80,7 +94,13 @@ class Server:
     """One engine behind one port. ``on_exit`` tells how it ended: the process's exit code."""
 
     def __init__(
-        self, listener: socket.socket, token: str, make_engine: Callable[[Emit], EngineLike], probes: Probes
+        self,
+        listener: socket.socket,
+        token: str,
+        make_engine: Callable[[Emit], EngineLike],
+        probes: Probes,
+        head_seconds: float = HEAD_SECONDS,
+        idle_seconds: int = IDLE_SECONDS,
     ) -> None:
         self.listener = listener
         self.port: int = listener.getsockname()[1]
@@ -89,8 +109,11 @@ class Server:
         """Why it stopped serving, as a sentence; empty where it was asked to."""
         self.hub = EngineHub(make_engine, probes, self._engine_died)
         gate = Gate(self.port, open_host=not _loopback(listener.getsockname()[0]))
+        openai = OpenAIRoutes(self.hub, token)
         settings = uvicorn.Config(
-            make_app(self.hub, token, gate),
+            make_app(self.hub, token, gate, openai),
+            http=patient(head_seconds),
+            timeout_keep_alive=idle_seconds,
             log_config=None,
             access_log=False,
             ws="websockets-sansio",
@@ -102,7 +125,7 @@ class Server:
             lifespan="on",
             server_header=False,
         )
-        self._uvicorn = _Uvicorn(settings)
+        self._uvicorn = _Uvicorn(settings, openai.stop)
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def run(self, started: Callable[[], None] = lambda: None) -> int:
@@ -111,7 +134,7 @@ class Server:
         return self.exit_code
 
     def stop(self) -> None:
-        """From any thread."""
+        """Stop serving; may be called from any thread."""
         self._uvicorn.should_exit = True
 
     def load(self, path: str, draft: str, options: LoadOptions = LoadOptions(), needed: bool = False) -> None:
@@ -123,8 +146,8 @@ class Server:
 
         def report(event: Event) -> None:
             nonlocal loaded
-            loaded = loaded or isinstance(event, LoadedEvent)
-            if isinstance(event, ErrorEvent) and not loaded:
+            loaded = loaded or isinstance(event, Loaded)
+            if isinstance(event, Error) and not loaded:
                 if not self._uvicorn.should_exit:  # whoever stops the server cancels its load, which is no failure
                     self._fail(event.message)
             else:
@@ -171,7 +194,7 @@ def stop_at_end_of_input(server: Server) -> None:
 
 
 def write_token(file: Path, token: str) -> None:
-    """Leave the token for other programs of this user, readable by nobody else."""
+    """Leave the token for other programs of this user, in a file that no other user can read."""
     file.unlink(missing_ok=True)
     handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "w") as stream:
@@ -180,11 +203,11 @@ def write_token(file: Path, token: str) -> None:
 
 def _report_load(event: Event) -> None:
     match event:
-        case LoadingEvent(stage=stage, fraction=fraction):
+        case Loading(stage=stage, fraction=fraction):
             log.debug("%s (%.0f %%)", stage, 100 * fraction)
-        case LoadedEvent(card=card):
+        case Loaded(card=card):
             log.info("%s is loaded: %s, context %d tokens.", card.name, card.quantisation, card.context)
-        case ErrorEvent(message=message):
+        case Error(message=message):
             log.error("%s", message)
 
 

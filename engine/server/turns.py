@@ -7,13 +7,13 @@ tokenizer would. Only the drawn ids are a prefix of what the cache held, and onl
 from __future__ import annotations
 
 import hashlib
+import weakref
 from array import array
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from engine.core.events import TokensEvent
-from engine.protocol import ChatMessage
+from engine.protocol import ChatMessage, Delta
 from engine.text.prompt import PromptText
 from engine.text.tokenizer import Tokenizer
 
@@ -43,7 +43,7 @@ class Turn(NamedTuple):
         return self.prompt_ids + self.ids
 
 
-class Answer:
+class AnswerCollector:
     """Collects one answer while it is written."""
 
     def __init__(
@@ -61,7 +61,7 @@ class Answer:
         self._ids = array("i")
         self._thinks = False
 
-    def take(self, event: TokensEvent) -> None:
+    def take(self, event: Delta) -> None:
         if event.channel == "thinking":
             self._thinks = True
         else:
@@ -79,16 +79,17 @@ class Turns:
     def __init__(self, most: int = MOST_TURNS) -> None:
         self._most = most
         self._turns: OrderedDict[str, Turn] = OrderedDict()
-        self._tokenizer: Tokenizer | None = None
+        self._tokenizer: Callable[[], Tokenizer | None] = lambda: None
+        """Weak: turns outlive their model, which is to go when it is unloaded."""
 
     def __len__(self) -> int:
         return len(self._turns)
 
     def remember(self, name: str, turn: Turn, tokenizer: Tokenizer) -> None:
         """Keep the turn, and forget those of another model and the one that was used longest ago."""
-        if tokenizer is not self._tokenizer:
+        if tokenizer is not self._tokenizer():
             self._turns.clear()
-            self._tokenizer = tokenizer
+            self._tokenizer = weakref.ref(tokenizer)
         self._turns[name] = turn
         self._turns.move_to_end(name)
         while len(self._turns) > self._most:
@@ -96,14 +97,14 @@ class Turns:
 
     def find(self, name: str, tokenizer: Tokenizer) -> Turn | None:
         """The turn of that name, if this tokenizer made it."""
-        if tokenizer is not self._tokenizer or name not in self._turns:
+        if tokenizer is not self._tokenizer() or name not in self._turns:
             return None
         self._turns.move_to_end(name)
         return self._turns[name]
 
     def line(self, name: str, tokenizer: Tokenizer) -> list[Turn]:
         """The turn of that name, the one that it went on from, and so on, as far as they are remembered."""
-        if tokenizer is not self._tokenizer:
+        if tokenizer is not self._tokenizer():
             return []
         names: list[str] = []
         while name in self._turns and name not in names:
@@ -115,7 +116,7 @@ class Turns:
 
     def last_of(self, chat: str, tokenizer: Tokenizer) -> Turn | None:
         """The turn of a conversation that was used last."""
-        if tokenizer is not self._tokenizer or not chat:
+        if tokenizer is not self._tokenizer() or not chat:
             return None
         return next((turn for turn in reversed(self._turns.values()) if turn.chat == chat), None)
 
@@ -130,7 +131,7 @@ class Turns:
         A conversation goes on from an answer if it holds that answer and all that was said before it (see
         :func:`named`); plain text, if it begins with a prompt and what was written after it.
         """
-        if tokenizer is not self._tokenizer:
+        if tokenizer is not self._tokenizer():
             return ""
         if isinstance(prompt, str):
             fitting = [

@@ -13,8 +13,8 @@ _COUNTERS = (
     ("steps", "Steps done."),
     ("generated", "Tokens generated."),
     ("prefilled", "Prompt tokens computed."),
-    ("proposed", "Tokens guessed by a proposer."),
-    ("accepted", "Guesses accepted."),
+    ("proposed", "Draft tokens of a proposer."),
+    ("accepted", "Draft tokens accepted."),
     ("preemptions", "Answers sent back to the queue for want of pages."),
     ("bytes_read", "Bytes of weights, keys and values read."),
     ("answers_started", "Answers that produced a first token."),
@@ -29,7 +29,7 @@ _CACHE = (
 
 
 def metrics(totals: Totals, frame: Telemetry) -> str:
-    """One scrape."""
+    """The text of one scrape."""
     return "".join(_lines(totals, frame))
 
 

@@ -6,8 +6,8 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from engine.core.events import GuessRecord, StepRecord
 from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
+from engine.telemetry.records import DraftRecord, StepRecord
 
 RATE_SECONDS = 1.0
 """Rates are over this long."""
@@ -48,6 +48,11 @@ class TelemetryWindow:
         self._last = record
         self.totals = _counted(self.totals, record)
         self._forget(record.time)
+
+    def quiet(self, now: float) -> bool:
+        """Whether no step counts any more."""
+        self._forget(now)
+        return not self._records
 
     def model_changed(self) -> None:
         """Another model is loaded, or none is."""
@@ -144,25 +149,25 @@ def milliseconds(seconds: float | None) -> float | None:
 def acceptance(records: Iterable[StepRecord]) -> list[Acceptance]:
     """Per proposer, over all records; length, reason and reasoning are the latest.
 
-    An answer that is guessed for has a guess at depth 1, so that those counted there are the rounds.
+    An answer that is drafted for has a draft token at depth 1, so that those counted there are the rounds.
     """
     proposed: dict[str, list[int]] = {}
     accepted: dict[str, list[int]] = {}
-    guesses: dict[str, int] = {}
+    draft_tokens: dict[str, int] = {}
     nodes: dict[str, int] = {}
-    latest: dict[str, GuessRecord] = {}
+    latest: dict[str, DraftRecord] = {}
     for record in records:
-        for guess in record.guesses:
-            name = guess.proposer
-            _add(proposed.setdefault(name, []), guess.proposed)
-            _add(accepted.setdefault(name, []), guess.accepted)
-            guesses[name] = guesses.get(name, 0) + guess.guesses
-            nodes[name] = max(nodes.get(name, 0), guess.tree_nodes)
-            latest[name] = guess
+        for draft in record.drafts:
+            name = draft.proposer
+            _add(proposed.setdefault(name, []), draft.proposed)
+            _add(accepted.setdefault(name, []), draft.accepted)
+            draft_tokens[name] = draft_tokens.get(name, 0) + draft.draft_tokens
+            nodes[name] = max(nodes.get(name, 0), draft.tree_nodes)
+            latest[name] = draft
     return [
         Acceptance(
             proposer=name,
-            proposed=guesses[name],
+            proposed=draft_tokens[name],
             accepted=sum(accepted[name]),
             by_depth=[a / p if p else 0.0 for p, a in zip(counts, _padded(accepted[name], len(counts)), strict=True)],
             draft_length=latest[name].draft_length,
@@ -199,8 +204,8 @@ def _counted(totals: Totals, record: StepRecord) -> Totals:
         steps=totals.steps + 1,
         generated=totals.generated + record.generated,
         prefilled=totals.prefilled + record.prefill_rows,
-        proposed=totals.proposed + sum(guess.guesses for guess in record.guesses),
-        accepted=totals.accepted + sum(sum(guess.accepted) for guess in record.guesses),
+        proposed=totals.proposed + sum(draft.draft_tokens for draft in record.drafts),
+        accepted=totals.accepted + sum(sum(draft.accepted) for draft in record.drafts),
         preemptions=totals.preemptions + record.preemptions,
         bytes_read=totals.bytes_read + record.bytes_read,
         answers_started=totals.answers_started + len(record.ttfts),

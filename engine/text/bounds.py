@@ -15,20 +15,20 @@ from jinja2.exceptions import SecurityError
 MAX_STEPS = 200_000
 """Loop iterations and calls of one rendering, together."""
 MAX_SIZE = 16 << 20
-"""Of the output, and of any value made on the way."""
+"""The largest size of the output, and of any value made on the way."""
 MAX_MADE = 256 << 20
-"""Of all values made on the way, which a template may keep all at once."""
+"""The largest size of all values made on the way together, which a template may keep all at once."""
 MAX_SECONDS = 0.75
-"""Of this thread's processor time; templates need about a thousandth."""
+"""The most seconds of this thread's processor time; templates need about a thousandth."""
 MAX_BITS = 1 << 16
-"""Of an integer."""
+"""The most bits of an integer."""
 _ELEMENT = 32
 _WHITE = "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(
     map(chr, range(0x2000, 0x200B))
 )
 
 
-class Budget:
+class RenderBudget:
     """What is left to one rendering. Everything raises jinja2's SecurityError when that is too little."""
 
     def __init__(self) -> None:

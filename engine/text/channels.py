@@ -60,7 +60,7 @@ class ChannelParser(Protocol):
 
     @property
     def channel(self) -> Channel:
-        """Where text that came now would go."""
+        """The channel that text which came now would go to."""
 
     def push(self, token_id: int, text: str) -> Split:
         """Take one token and the text that it completed."""

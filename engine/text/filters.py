@@ -9,7 +9,7 @@ from typing import Any
 
 from jinja2.exceptions import SecurityError
 
-from engine.text.bounds import MAX_SIZE, Budget
+from engine.text.bounds import MAX_SIZE, RenderBudget
 
 REMOVED = (
     "batch",
@@ -30,7 +30,7 @@ _MAX_INDENT = 64
 Filter = Callable[..., Any]
 
 
-def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], Budget]) -> dict[str, Filter]:
+def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], RenderBudget]) -> dict[str, Filter]:
     """``filters``, each counting what it makes, and those asking first that could make much of little."""
 
     def asking(name: str, ask: Filter) -> Filter:
@@ -79,7 +79,7 @@ def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], Budget]) ->
     return {name: _counting(inner, budget) for name, inner in every.items()}
 
 
-def _counting(inner: Filter, budget: Callable[[], Budget]) -> Filter:
+def _counting(inner: Filter, budget: Callable[[], RenderBudget]) -> Filter:
     @functools.wraps(inner)
     def counting(*args: Any, **kwargs: Any) -> Any:
         budget().tick()

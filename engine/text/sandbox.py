@@ -22,7 +22,7 @@ from jinja2.runtime import Context, Undefined
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace
 
-from engine.text.bounds import MAX_SIZE, Budget
+from engine.text.bounds import MAX_SIZE, RenderBudget
 from engine.text.filters import REMOVED, bounded_filters
 
 MAX_SOURCE = 1 << 16
@@ -39,7 +39,7 @@ _WIDE_PERCENT = re.compile(r"%[^a-zA-Z%]*(\*|\d{4,})")
 _WIDE_BRACES = re.compile(r"\{[^{}]*\{|\{[^{}:]*:[^{}]*\d{4}")
 
 
-class Refused(TemplateError):  # noqa: N818 - an outcome that a person is told about
+class TemplateRefused(TemplateError):  # noqa: N818 - an outcome that a person is told about
     """The template called ``raise_exception``; the message is the template's own."""
 
 
@@ -71,10 +71,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
         if len(source) > MAX_SOURCE:
             raise SecurityError("it is too long")
         try:
-            self._now.budget = Budget()
+            self._now.budget = RenderBudget()
             template = self._compiled.get(source) or self.from_string(source)
             self._compiled = {source: template}
-            self._now.budget = Budget()
+            self._now.budget = RenderBudget()
             parts: list[str] = []
             length = 0
             for part in template.generate(variables):
@@ -84,13 +84,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 parts.append(part)
             return "".join(parts)
         finally:
-            self._now.budget = Budget()  # the old one holds on to what the template made
+            self._now.budget = RenderBudget()  # the old one holds on to what the template made
 
     @property
-    def _budget(self) -> Budget:
+    def _budget(self) -> RenderBudget:
         if not hasattr(self._now, "budget"):
-            self._now.budget = Budget()
-        budget: Budget = self._now.budget
+            self._now.budget = RenderBudget()
+        budget: RenderBudget = self._now.budget
         return budget
 
     def _made(self, value: Any) -> Any:
@@ -246,7 +246,7 @@ class _Namespace(Namespace):
 
 
 def _raise(message: object) -> None:
-    raise Refused(str(message))
+    raise TemplateRefused(str(message))
 
 
 def _strftime_now(form: str) -> str:

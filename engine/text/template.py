@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,10 @@ from typing import Any
 import msgspec
 from jinja2.exceptions import SecurityError, TemplateError, TemplateSyntaxError
 
+from engine.errors import CheckpointError
+from engine.files import read_small, read_text
 from engine.protocol import ChatMessage
-from engine.text.sandbox import Refused, Sandbox
+from engine.text.sandbox import Sandbox, TemplateRefused
 
 log = logging.getLogger(__name__)
 
@@ -19,20 +22,28 @@ PLAIN_TEMPLATE = (
     "{% for message in messages %}{{ message['role'] | capitalize }}: {{ message['content'] | trim }}\n\n{% endfor %}"
     "{% if add_generation_prompt %}Assistant:{% endif %}"
 )
-"""For models without a template of their own, usually not trained for chat."""
+"""The template for models without their own, which usually were not trained for chat."""
 
 NO_TEMPLATE = (
     "This model has no chat template: the conversation is written as plain lines (User: …, Assistant: …), "
     "which a model that was not trained for chat follows badly."
 )
+OTHER_TEMPLATE = (
+    "The file {file} cannot be read, so the chat template of another file of this model is used. Download that file "
+    "again."
+)
 UNREADABLE_TEMPLATE = (
-    "The file tokenizer_config.json cannot be read, so there is no chat template and the conversation is written as "
+    "The file {file} cannot be read, so there is no chat template and the conversation is written as "
     "plain lines (User: …, Assistant: …). Download that file again."
 )
 
 
+MAX_CONFIG = 16 << 20
+"""Bytes of tokenizer_config.json; some list all of their special tokens, which takes a million."""
 Source = str | list[dict[str, Any]]
 """A template, or several as {"name": …, "template": …}."""
+_MISSING = re.compile(r"has no (?:attribute|element) (.{1,100})$")
+"""Jinja's words for a key or an item that a value lacks."""
 
 
 class PromptError(ValueError):
@@ -64,7 +75,7 @@ class ChatTemplate:
     @property
     def own(self) -> bool:
         """Whether the model brought this template."""
-        return not self.notice
+        return self.source != PLAIN_TEMPLATE
 
     @classmethod
     def open(cls, folder: str | Path) -> ChatTemplate:
@@ -73,9 +84,15 @@ class ChatTemplate:
         folder = Path(folder)
         file = folder / "tokenizer_config.json"
         config = _read_config(file)
-        source = _own_file(folder) or (config.chat_template if config is not None else None)
-        missing = NO_TEMPLATE if config is not None else UNREADABLE_TEMPLATE
-        return cls.chosen(source, _special_tokens(config or _Config()), missing)
+        source, unreadable = _own_file(folder)
+        source = source or (config.chat_template if config is not None else None)
+        unreadable = unreadable or ("tokenizer_config.json" if config is None else "")
+        tokens = _special_tokens(config or _Config())
+        missing = UNREADABLE_TEMPLATE.format(file=unreadable) if unreadable else NO_TEMPLATE
+        template = cls.chosen(source, tokens, missing)
+        if unreadable and template.own:
+            template.notice = OTHER_TEMPLATE.format(file=unreadable)
+        return template
 
     @classmethod
     def chosen(
@@ -114,7 +131,7 @@ class ChatTemplate:
             variables["reasoning_effort"] = reasoning_effort
         try:
             return self._sandbox.render_bounded(self.source, variables)
-        except Refused as error:
+        except TemplateRefused as error:
             raise PromptError(
                 f"The model's chat template refused the conversation: {_sentence(error)} Change the messages to fit it."
             ) from error
@@ -131,33 +148,35 @@ class ChatTemplate:
     def _broken(self, error: Exception) -> str:
         where = f" in line {error.lineno}" if isinstance(error, TemplateSyntaxError) else ""
         return (
-            f"The model's chat template does not work{where}: {_sentence(error)} "
+            f"The model's chat template does not work{where}: {_cause(error)} "
             "Download the model's tokenizer_config.json again."
         )
 
 
 def _read_config(path: Path) -> _Config | None:
-    """None for a file that is there and cannot be read."""
+    """The parts that templates use; None for a file that is there and cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=_Config)
-    except FileNotFoundError:
-        return _Config()
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raw = read_small(path, MAX_CONFIG)
+        return _Config() if raw is None else msgspec.json.decode(raw, type=_Config)
+    except (CheckpointError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         log.warning("%s is not readable and counts as missing: %s", path, error)
         return None
 
 
-def _own_file(folder: Path) -> str:
+def _own_file(folder: Path) -> tuple[Source | None, str]:
+    """The template of a file that holds nothing else, and the name of such a file that cannot be read."""
+    unreadable = ""
     for name in ("chat_template.jinja", "chat_template.json"):
         path = folder / name
         try:
-            text = path.read_text(encoding="utf-8")
-            return text if path.suffix == ".jinja" else _chosen(msgspec.json.decode(text, type=_Config).chat_template)
-        except FileNotFoundError:
-            continue
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            text = read_text(path, MAX_CONFIG)
+            if text is not None:
+                source = text if path.suffix == ".jinja" else msgspec.json.decode(text, type=_Config).chat_template
+                return source, unreadable
+        except (CheckpointError, msgspec.DecodeError, RecursionError) as error:
             log.warning("%s is not readable and counts as missing: %s", path, error)
-    return ""
+            unreadable = unreadable or name
+    return None, unreadable
 
 
 def _plain(message: ChatMessage | Mapping[str, Any]) -> dict[str, Any]:
@@ -189,6 +208,14 @@ def _special_tokens(config: _Config) -> dict[str, str]:
             if isinstance(text, str):
                 tokens[name] = text
     return tokens
+
+
+def _cause(error: Exception) -> str:
+    """What the template does wrong, as a sentence without Python's own words."""
+    missing = _MISSING.search(str(error))
+    if missing is not None:
+        return f"it reads {missing[1]}, which is not there."
+    return "it joins values that do not go together." if isinstance(error, TypeError) else _sentence(error)
 
 
 def _sentence(error: Exception) -> str:

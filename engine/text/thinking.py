@@ -26,7 +26,7 @@ def thinking_modes(template: ChatTemplate, style: ChannelStyle | None) -> Thinki
 
 
 def _efforts(template: ChatTemplate, thinking: bool | None) -> list[str]:
-    """Those that the template does not refuse, if it writes each of them otherwise."""
+    """The efforts that the template does not refuse, if it renders each of them differently."""
     texts: dict[str, str] = {}
     for effort in EFFORTS:
         with suppress(PromptError):

@@ -6,6 +6,7 @@ pieces are turned into bytes one token at a time; any other decoder goes through
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Sequence
 from functools import cached_property
@@ -15,7 +16,24 @@ from typing import NamedTuple
 import msgspec
 import tokenizers
 
-from engine.checkpoints.errors import CheckpointError
+from engine.errors import CheckpointError
+from engine.files import read_small
+from engine.text import longest
+from engine.text.patience import Patience, StillBusy, TookTooLong
+from engine.text.template import PromptError
+from engine.text.tokenizer_bounds import MAX_MADE, TooMuch, growth_of, judged
+
+PATIENCE = 20.0
+"""Seconds for a text of any length."""
+LEAST_SPEED = 50_000
+"""Characters a second; usual are a million and more."""
+BUILDING = 120.0
+"""Seconds in which a tokenizer has to be built; the largest take two."""
+MAX_FILE = 64 << 20
+"""Bytes of a tokenizer.json; the largest known have 35 million."""
+
+# Each text is tokenised in the thread that asks: in the library's own few threads a short one waits for long ones.
+os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 
 
 class TokenizerError(CheckpointError):
@@ -46,52 +64,99 @@ class _AddedToken(msgspec.Struct):
 class _TokenizerFile(msgspec.Struct):
     decoder: dict[str, object] | None = None
     added_tokens: list[_AddedToken] = []
+    normalizer: dict[str, object] | None = None
+    pre_tokenizer: dict[str, object] | None = None
 
 
 class Tokenizer:
     """One tokenizer. Safe to use from several threads at once."""
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        """Wrap a tokenizer in memory. ``growth``: how many characters one of a text becomes at most."""
         inner.no_truncation()  # some files carry a limit, which would cut prompts silently
         inner.no_padding()
         self.inner = inner
         file = msgspec.json.decode(inner.to_str().encode(), type=_TokenizerFile)
+        self.growth, self._patience = growth_of(file.normalizer, file.pre_tokenizer), Patience()
         self.special_ids = frozenset(token.id for token in file.added_tokens if token.special)
         self.rules = piece_rules(file.decoder)
         self._bytes: dict[int, bytes] = {}
 
     @classmethod
     def open(cls, folder: str | Path) -> Tokenizer:
-        """Read ``folder/tokenizer.json``. Raises :class:`TokenizerError` with a sentence."""
-        path = Path(folder) / "tokenizer.json"
-        if not path.is_file():
-            hint = (
-                "Save the tokenizer with transformers (save_pretrained writes that file) and put it beside the weights."
-            )
+        """Read ``folder/tokenizer.json``. Raises :class:`CheckpointError` with a sentence."""
+        raw = read_small(Path(folder) / "tokenizer.json", MAX_FILE)
+        if raw is None:
+            hint = "Save the tokenizer with transformers (save_pretrained) and put that file next to the weights."
             raise TokenizerError(
                 f"{Path(folder).name} has no tokenizer.json, so text cannot be turned into tokens. {hint}"
             )
+        name = f"The file tokenizer.json of {Path(folder).name}"
         try:
-            return cls(tokenizers.Tokenizer.from_file(str(path)))
+            file = judged(raw)
+            return Patience().run(lambda: cls(tokenizers.Tokenizer.from_buffer(file)), BUILDING)
+        except TooMuch as error:
+            raise TokenizerError(
+                f"{name} {error}. Download it again, or choose another version of the model."
+            ) from error
+        except TookTooLong as error:
+            raise TokenizerError(f"{name} cannot be read: it takes without end. Download it again.") from error
         except Exception as error:  # the library raises bare Exception
             raise TokenizerError(
-                f"The file tokenizer.json of {Path(folder).name} cannot be read ({_one_line(error)}). "
+                f"{name} cannot be read ({_one_line(error)}). "
                 "Download it again; an older Kvasir may also not know its format."
             ) from error
 
     def encode(self, text: str, special: bool = True) -> list[int]:
         """Token ids of ``text``. ``special`` adds what the tokenizer puts around plain text (such as begin-of-text);
-        a rendered chat template already contains it."""
-        return list(self.inner.encode(text, add_special_tokens=special).ids)
+        a rendered chat template already contains it. Lone surrogates, which are no text, are replaced.
+
+        Raises :class:`engine.text.template.PromptError` for a text that takes too much: some expressions by which words
+        are found need the square of a text's length.
+        """
+        if len(text) * self.growth > MAX_MADE:
+            raise PromptError(f"A text of {len(text):,} characters is too long for this model's tokenizer. Shorten it.")
+        text = _SURROGATE.sub("\N{REPLACEMENT CHARACTER}", text)
+
+        def encode() -> list[int]:
+            # A batch of one: ``encode`` keeps all other Python threads waiting, and measures offsets that nobody reads.
+            return list(self.inner.encode_batch_fast([text], add_special_tokens=special)[0].ids)
+
+        try:
+            return self._patience.run(encode, PATIENCE + len(text) / LEAST_SPEED)
+        except StillBusy as error:
+            raise PromptError(
+                "This model's tokenizer is still at work on an earlier text that takes very long. Try again later, or "
+                "load the model again."
+            ) from error
+        except TookTooLong as error:
+            raise PromptError(
+                "This model's tokenizer does not come to an end with this text. Take out long runs of spaces or of one "
+                "character, or load another version of the model."
+            ) from error
+        except Exception as error:  # the library raises bare Exception
+            raise PromptError(
+                f"This model's tokenizer cannot read the text ({_one_line(error)}). Load another version of the model."
+            ) from error
 
     def decode(self, ids: Sequence[int], skip_special: bool = True) -> str:
-        """The text of all ids at once."""
-        return str(self.inner.decode(list(ids), skip_special_tokens=skip_special))
+        """The text of all ids at once; one unreadable character where the tokenizer's decoder cannot make any."""
+        try:
+            return str(self.inner.decode_batch([list(ids)], skip_special_tokens=skip_special)[0])
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException:  # panics of the library are no Exception
+            return "\N{REPLACEMENT CHARACTER}"
 
     @cached_property
     def vocabulary(self) -> int:
         """How many ids there are: the largest id plus one."""
         return max(self.inner.get_vocab(with_added_tokens=True).values(), default=-1) + 1
+
+    @cached_property
+    def longest(self) -> int | None:
+        """Bytes of text that one token stands for at most; None where that has no bound."""
+        return longest.longest(self.inner)
 
     def token(self, token_id: int) -> str:
         """The vocabulary entry as it stands in the file; empty for an id that the tokenizer does not have."""
@@ -174,6 +239,7 @@ def piece_bytes(token: str, rules: PieceRules) -> bytes:
     return token.encode()
 
 
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
 _TABLE: dict[str, int] = {}
 

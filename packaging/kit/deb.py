@@ -28,8 +28,6 @@ DESCRIPTION = """chat with language models on this computer
  terminal and by an OpenAI-shaped interface."""
 RECOMMENDS = ("ca-certificates", "libgl1-mesa-dri", "xdg-desktop-portal")
 """For GPU packs from the network, drawing by the graphics card, and the desktop's own file dialogues."""
-SUGGESTS = ("gcc", "libc6-dev")
-"""Triton's helper is compiled with these where no prebuilt one fits."""
 
 
 def build(program: Path, out: Path, version: str, epoch: int, level: int = 6) -> Path:
@@ -97,7 +95,6 @@ def _control(root: Path, needs: depends.Needs, version: str) -> None:
         "Installed-Size": str(_installed_size(root)),
         "Depends": ", ".join(needs.depends),
         "Recommends": ", ".join(sorted({*needs.recommends, *RECOMMENDS})),
-        "Suggests": ", ".join(SUGGESTS),
         "Section": "science",
         "Priority": "optional",
         "Homepage": publisher.HOME,

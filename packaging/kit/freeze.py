@@ -13,7 +13,9 @@ from pathlib import Path
 
 from kit.layout import BUILD, PACKAGING, PROGRAM, ROOT, STAGE, VENV, internal, venv_program
 
-STAGED = ("app", "engine", "assets", "pyproject.toml", "README.md", "LICENSE")
+STAGED = ("app", "engine", "assets", "docs/using.md", "docs/optimisations.md", "pyproject.toml", "README.md", "LICENSE")
+MAKING = ("assets/demo/knowledge/", "assets/demo/phrases.json")
+"""How the bundled model was made is for the repository, as are the scripts beside it."""
 REQUIREMENTS = PACKAGING / "requirements.txt"
 CONSTRAINTS = ROOT / "constraints.txt"
 
@@ -38,38 +40,17 @@ def stage_sources() -> None:
     shutil.rmtree(STAGE, ignore_errors=True)
     listed = subprocess.run(["git", "ls-files", "-z", *STAGED], cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, listed.stdout.decode().split("\0")):
-        if Path(name).name.startswith(".") or (name.startswith("assets/demo/") and name.endswith(".py")):
-            continue  # how the bundled model was made is for the repository
+        made = name.startswith(MAKING) or (name.startswith("assets/demo/") and name.endswith(".py"))
+        if made or Path(name).name.startswith("."):
+            continue
         target = STAGE / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, target)
     run(str(venv_program("python")), "-m", "engine.native.build", cwd=STAGE)
-    if sys.platform.startswith("linux"):
-        stage_triton_helper()
     metadata = "from setuptools.build_meta import prepare_metadata_for_build_wheel as make; make('.')"
     run(str(venv_program("python")), "-c", metadata, cwd=STAGE, quiet=True)
     for folder in STAGE.glob("*.egg-info"):
         shutil.rmtree(folder)
-
-
-def stage_triton_helper() -> None:
-    """Compile what the Tritons of GPU packs would compile on the user's machine.
-
-    No package lacks them unless KVASIR_NO_TRITON_HELPER=1 says so.
-    """
-    if os.environ.get("KVASIR_NO_TRITON_HELPER") == "1":
-        print("  left out: Triton's helpers. GPU packs will need a C compiler for kernels.", flush=True)
-        return
-    packs = STAGE / "engine" / "packs"
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (STAGE, PACKAGING)))}
-    command = (str(venv_program("python")), "-m", "kit.triton_helper", str(packs / "prebuilt"))
-    try:
-        run(*command, "--lists", str(packs / "lists"), "--fetch", str(BUILD / "triton"), environment=environment)
-    except SystemExit:
-        raise SystemExit(
-            "Triton's helpers could not be made, for the reason above. KVASIR_NO_TRITON_HELPER=1 builds without them, "
-            "for trials: GPU packs then need a C compiler for kernels."
-        ) from None
 
 
 def freeze(epoch: int, icon: Path | None = None) -> None:

@@ -133,7 +133,7 @@ class Machine:
                 if not running.alive or time.monotonic() > until:
                     raise RuntimeError(f"it did not come to where {what}: {running.out[-2000:]}{running.err[-2000:]}")
                 time.sleep(POLL_S)
-            os.kill(processes.family(first(running))[1], number)
+            running.send(number)
             if self.index.hold:
                 self.index.hold.released.set()
                 self.index.hold = None
@@ -171,7 +171,7 @@ class Machine:
             address, file = wait_for_address(running)
             self.check_files(running, pack, "kvasir serve", "serve")
             if ask:
-                ask(running, address, running.file(self.sandbox.root, file).read_text().strip())
+                ask(running, address, running.file(file).read_text().strip())
             running.send(signal.SIGTERM)
             done = running.wait(60.0)
             self.report.check(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 from pathlib import Path
@@ -12,25 +13,35 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from smoke import parts
 from smoke.report import Report
-from smoke.screen import missing_tools
 
-TOOLS = [
-    ("debootstrap", "debootstrap"),
-    ("Xvfb", "xvfb"),
-    ("xdotool", "xdotool"),
-    ("unshare", "util-linux"),
-    ("nsenter", "util-linux"),
-    ("dpkg-deb", "dpkg"),
-    ("zstd", "zstd"),
-    ("tar", "tar"),
-]
+TOOLS = {
+    "bwrap": "bubblewrap",
+    "debootstrap": "debootstrap",
+    "Xvfb": "xvfb",
+    "xdotool": "xdotool",
+    "/usr/lib/python3/dist-packages/Xlib": "python3-xlib",
+    "import": "imagemagick",
+    "ip": "iproute2",
+    "nsenter": "util-linux",
+    "setpriv": "util-linux",
+    "dpkg-deb": "dpkg",
+    "zstd": "zstd",
+    "tar": "tar",
+}
+"""What the trial runs, by name or by path, and the Debian packages that have it."""
+
+
+def missing(*tools: str) -> list[str]:
+    """Sentences about those of TOOLS that are not here."""
+    absent = (name for name in tools if not (Path(name).exists() if name.startswith("/") else shutil.which(name)))
+    return [f"{name} is missing: apt-get install {TOOLS[name]}" for name in absent]
 
 
 def obstacles() -> list[str]:
     """What keeps this from being run here, as sentences."""
-    found = missing_tools(TOOLS)
+    found = missing(*TOOLS)
     if os.geteuid():
-        found.append("this has to be run as root: it mounts, and changes its root folder, in namespaces of its own")
+        found.append("this has to be run as root: it mounts, and runs programs as another user")
     return found
 
 

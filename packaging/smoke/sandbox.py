@@ -1,27 +1,29 @@
 """A closed-off system in a folder, in which commands run as an ordinary user without a network.
 
-Nothing has to be unmounted or ended afterwards: mounts and processes live in namespaces that end with process 1
-(guest.py), and process 1 ends with the process that started it.
+bubblewrap makes the namespaces and the mounts; its first process there takes in what loses its parent. One command is
+brought in by nsenter, which ends as the command does, by an exit code or by a signal. Nothing has to be unmounted or
+ended afterwards: all of it ends with that first process, and that ends with the process that started it.
 """
 
 from __future__ import annotations
 
-import ctypes
-import json
 import os
 import signal
 import subprocess
-import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
 
-GUEST = Path(__file__).with_name("guest.py")
+from smoke import processes
+
 UID = 1000
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_PR_SET_PDEATHSIG = 1
+RUNTIME = f"/run/user/{UID}"
+LEFT_AFTER_S = 10.0
+"""How long what the command started may take to end by itself, as a window's engine does."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,8 @@ class Done:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """``root`` is a folder with a Linux system in it, or an empty one if ``host``: then this machine's own is shown.
+    """``root`` is a folder with a Linux system in it. If ``host``, it is this machine's own, which cannot be written,
+    with folders of its own where people write.
 
     ``home`` is the user's, as seen inside; it is kept between commands. ``env`` comes on top of what a login sets.
     """
@@ -72,6 +75,38 @@ class Sandbox:
     def with_env(self, **values: str) -> Sandbox:
         return replace(self, env={**self.env, **values})
 
+    def system(self, *, as_root: bool, network: bool, display: int | None, binds: Sequence[Bind]) -> list[str]:
+        """The command line that makes the inside and keeps it; it prints a line once that is whole."""
+        command = ["bwrap", "--die-with-parent", "--unshare-pid", *([] if network else ["--unshare-net"])]
+        if self.host:
+            command += ["--ro-bind", "/", "/", *_tmpfs("1777", "/tmp")]
+            for folder in ("/run", "/root", "/home"):
+                command += _tmpfs("0755", folder)
+        else:
+            command += ["--bind", str(self.root), "/"]
+        command += ["--proc", "/proc", "--ro-bind", "/sys", "/sys", "--dev", "/dev", *_tmpfs("1777", "/dev/shm")]
+        for bound in (*self.binds, *binds):
+            kind = "--bind" if bound.writable else "--ro-bind"
+            command += [*_above(bound.target), kind, str(bound.source), bound.target]
+        if display is not None:
+            socket = f"/tmp/.X11-unix/X{display}"
+            command += [*_tmpfs("1777", "/tmp/.X11-unix"), "--bind", socket, socket]
+        script = "echo && exec sleep infinity"
+        if not as_root:
+            command += [*_above(RUNTIME), *_tmpfs("0700", RUNTIME)]
+            script = f"chown {UID}:{UID} {RUNTIME} && {script}"
+        return [*command, "--", "sh", "-c", script]
+
+    def login(self, *, as_root: bool, display: int | None) -> dict[str, str]:
+        """All variables that a command gets."""
+        env = {"HOME": "/root" if as_root else self.home, "PATH": PATH, "LANG": "C.UTF-8"}
+        env["USER"] = "root" if as_root else self.user
+        if not as_root:
+            env |= {"LOGNAME": self.user, "XDG_RUNTIME_DIR": RUNTIME}
+        if display is not None:
+            env |= {"DISPLAY": f":{display}", "XDG_SESSION_TYPE": "x11"}
+        return {**env, **self.env}
+
     def start(
         self,
         command: Sequence[str],
@@ -82,27 +117,13 @@ class Sandbox:
         binds: Sequence[Bind] = (),
         cwd: str | None = None,
     ) -> Running:
-        """Start ``command``; leave the result as a context."""
-        uid = 0 if as_root else UID
-        home = "/root" if as_root else self.home
-        env = {"HOME": home, "PATH": PATH, "LANG": "C.UTF-8", "USER": "root" if as_root else self.user}
-        if not as_root:
-            env |= {"LOGNAME": self.user, "XDG_RUNTIME_DIR": f"/run/user/{uid}"}
-        if display is not None:
-            env |= {"DISPLAY": f":{display}", "XDG_SESSION_TYPE": "x11"}
-        spec = {
-            "root": str(self.root),
-            "host": self.host,
-            "binds": [[str(b.source), b.target, b.writable] for b in (*self.binds, *binds)],
-            "display_socket": "" if display is None else f"/tmp/.X11-unix/X{display}",
-            "uid": uid,
-            "gid": uid,
-            "network": network,
-            "env": {**env, **self.env},
-            "cwd": cwd or home,
-            "command": list(command),
-        }
-        return Running(spec)
+        """Start ``command``; leave the result as a context. Raises RuntimeError where the inside cannot be made."""
+        uid, env = 0 if as_root else UID, self.login(as_root=as_root, display=display)
+        # A session of its own, as a login's: its processes have no terminal, and what they signal stays among them.
+        user = ["setsid", "setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups"]
+        user += ["env", f"--chdir={cwd or ('/root' if as_root else self.home)}"]
+        system = self.system(as_root=as_root, network=network, display=display, binds=binds)
+        return Running(system, [*user, *command], env)
 
     def run(
         self,
@@ -119,42 +140,54 @@ class Sandbox:
             return running.wait(timeout)
 
 
-def die_with_parent() -> None:
-    """In a child before its program begins: whatever ends the parent ends it too."""
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+def _tmpfs(mode: str, target: str) -> list[str]:
+    return ["--perms", mode, "--tmpfs", target]
+
+
+def _above(target: str) -> list[str]:
+    """The folders above ``target``, open to everybody: bubblewrap would make them for root alone."""
+    return ["--perms", "0755", "--dir", str(Path(target).parent)]
 
 
 class Running:
-    """A command inside; ``pid`` is process 1 of it as this machine numbers it. Leaving the context ends all of it."""
+    """A command inside. Leaving the context ends all of it.
 
-    def __init__(self, spec: dict) -> None:
+    ``began`` is when the command itself was started, on the monotonic clock.
+    """
+
+    def __init__(self, system: Sequence[str], command: Sequence[str], env: Mapping[str, str]) -> None:
+        self._system = subprocess.Popen(
+            system,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={"PATH": PATH},
+            start_new_session=True,
+        )
+        assert self._system.stdout is not None
+        if not self._system.stdout.readline():
+            raise RuntimeError(f"The closed-off system did not start: {self._system.communicate()[1]}")
+        # bubblewrap waits outside; its child is process 1 of the inside, whose child keeps it from ending.
+        _, self._first, self._keeper = processes.family(self._system.pid)
         self._folder = tempfile.TemporaryDirectory(prefix="kvasir-smoke-")
-        folder = Path(self._folder.name)
-        self._report, self._began = folder / "report.json", folder / "began"
-        files = {"report": str(self._report), "began": str(self._began)}
-        (folder / "spec.json").write_text(json.dumps({**spec, **files}))
-        self._out, self._err = folder / "out", folder / "err"
-        unshare = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
-        if not spec["network"]:
-            unshare.append("--net")
+        self._out, self._err = (Path(self._folder.name) / name for name in ("out", "err"))
+        enter = ["nsenter", f"--target={self._first}", "--mount", "--pid", "--net", "--"]
         with self._out.open("wb") as out, self._err.open("wb") as err:
-            self._process = subprocess.Popen(
-                [*unshare, "--", sys.executable, str(GUEST), str(folder / "spec.json")],
+            self.began = time.monotonic()
+            self._command = subprocess.Popen(
+                [*enter, *command],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
+                env=dict(env),
+                umask=0o022,
                 start_new_session=True,
-                preexec_fn=die_with_parent,
             )
 
     @property
-    def began(self) -> float:
-        """When the command itself was started, on the monotonic clock. Raises FileNotFoundError before that."""
-        return float(self._began.read_text())
-
-    @property
     def alive(self) -> bool:
-        return self._process.poll() is None
+        return self._command.poll() is None
 
     @property
     def out(self) -> str:
@@ -166,10 +199,11 @@ class Running:
 
     @property
     def pid(self) -> int:
-        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text().split()
-        if not children:
-            raise RuntimeError(f"The closed-off system did not start: {self.err or self.out}")
-        return int(children[0])
+        """The command as this machine numbers it. Raises RuntimeError before it is there and once it has ended."""
+        below = processes.family(self._command.pid)[1:]
+        if not below:
+            raise RuntimeError(f"The command does not run: {self.err or self.out}")
+        return below[0]
 
     def send(self, number: signal.Signals) -> None:
         """To the command."""
@@ -177,30 +211,39 @@ class Running:
 
     def enter_network(self) -> list[str]:
         """The beginning of a command line that runs a program of this machine in the network of the inside."""
-        return ["nsenter", f"--net=/proc/{self.pid}/ns/net", "--"]
+        return ["nsenter", f"--net=/proc/{self._first}/ns/net", "--"]
 
-    def file(self, root: Path, path: str) -> Path:
+    def file(self, path: str) -> Path:
         """A file that only the inside has, such as one in its /run."""
-        return Path(f"/proc/{self.pid}/root{root}") / path.lstrip("/")
+        return Path(f"/proc/{self._first}/root") / path.lstrip("/")
 
     def wait(self, timeout: float) -> Done:
         """Raises TimeoutError, with what was printed, when it takes longer; it is ended then."""
         try:
-            self._process.wait(timeout)
+            code = self._command.wait(timeout)
         except subprocess.TimeoutExpired:
             text = (self.out + self.err)[-4000:]
             self.end()
             raise TimeoutError(f"no end after {timeout:.0f} s; it printed:\n{text}") from None
-        if not self._report.exists():
-            raise RuntimeError(f"The closed-off system failed: {self.err[-4000:] or self.out[-4000:]}")
-        report = json.loads(self._report.read_text())
-        return Done(report["code"], self.out, self.err, report["left"], report["seconds"])
+        seconds = time.monotonic() - self.began
+        until = time.monotonic() + LEFT_AFTER_S
+        while (left := self._left()) and time.monotonic() < until:
+            time.sleep(0.05)
+        if self._system.poll() is not None:
+            raise RuntimeError(f"The closed-off system ended before the command: {self._system.communicate()[1]}")
+        return Done(code, self.out, self.err, left, seconds)
+
+    def _left(self) -> list[str]:
+        """Command lines of what the command started and what still runs; it belongs to process 1 once that ended."""
+        pids = [pid for pid in processes.family(self._first)[1:] if pid != self._keeper]
+        return [" ".join(words) for words in map(processes.command, pids) if words]
 
     def end(self) -> None:
-        """Everything inside is killed."""
-        if self.alive:
-            self._process.kill()
-            self._process.wait()
+        """Everything inside is killed, and gone when this returns."""
+        if self._system.poll() is None:
+            os.kill(self._first, signal.SIGKILL)
+            self._system.communicate()
+        self._command.wait()
 
     def __enter__(self) -> Running:
         return self

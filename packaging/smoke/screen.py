@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from smoke import x11
-from smoke.sandbox import Running, die_with_parent
+from smoke.sandbox import Running
 
+ASK_TO_CLOSE = Path(__file__).with_name("ask_to_close.py")
 SIZE = (1440, 900)
 POLL_S = 0.02
 TOP, PAINTED_COLOURS = 60, 16
@@ -26,9 +25,12 @@ class Screen:
         geometry = f"{SIZE[0]}x{SIZE[1]}x24"
         # -ac: whoever is on this machine may connect, for as long as the test runs; the inside has no cookie to show.
         # -noreset: else it begins anew whenever the last program leaves, and takes no connection while it does.
-        command = ["Xvfb", "-noreset", "-displayfd", str(write), "-screen", "0", geometry, "-ac", "-nolisten", "tcp"]
+        server = ["Xvfb", "-noreset", "-displayfd", str(write), "-screen", "0", geometry, "-ac", "-nolisten", "tcp"]
         self._process = subprocess.Popen(
-            command, pass_fds=[write], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=die_with_parent
+            ["setpriv", "--pdeathsig", "KILL", *server],  # whatever ends this process ends it too
+            pass_fds=[write],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         )
         os.close(write)
         with os.fdopen(read) as numbers:
@@ -48,9 +50,18 @@ class Screen:
 
     def tool(self, *arguments: str | int) -> subprocess.CompletedProcess[str]:
         """xdotool, whose exit code 1 often means no more than "none found"."""
-        command = ["xdotool", *map(str, arguments)]
+        return self._run("xdotool", *map(str, arguments))
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
         env = {**os.environ, "DISPLAY": f":{self.number}"}
         return subprocess.run(command, env=env, capture_output=True, text=True, timeout=60)
+
+    def _import(self, *arguments: str) -> str:
+        """ImageMagick's import on the whole screen; what it prints. Raises RuntimeError."""
+        done = self._run("import", "-silent", "-window", "root", *arguments)
+        if done.returncode:
+            raise RuntimeError(f"display :{self.number} cannot be looked at: {done.stderr}")
+        return done.stdout
 
     def windows(self, name: str) -> list[int]:
         """Visible windows with this title."""
@@ -70,7 +81,7 @@ class Screen:
     def wait_for_paint(self, running: Running, timeout: float) -> None:
         """Until the top of the screen is more than one surface. Raises RuntimeError, TimeoutError as above."""
         until = time.monotonic() + timeout
-        while x11.colours(self.number, SIZE[0], TOP) < PAINTED_COLOURS:
+        while int(self._import("-crop", f"{SIZE[0]}x{TOP}+0+0", "-format", "%k", "info:-")) < PAINTED_COLOURS:
             if not running.alive:
                 raise RuntimeError(f"The program ended before it painted: {running.err or running.out or 'silently'}")
             if time.monotonic() > until:
@@ -98,16 +109,10 @@ class Screen:
 
     def close(self, window: int) -> None:
         """As the window manager's close button does."""
-        x11.ask_to_close(self.number, window)
+        self._run("/usr/bin/python3", str(ASK_TO_CLOSE), str(window)).check_returncode()
 
     def picture(self, path: Path) -> Path:
         """The whole screen as a PNG."""
-        x11.screenshot(self.number, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._import(str(path))
         return path
-
-
-def missing_tools(names: Sequence[tuple[str, str]]) -> list[str]:
-    """Sentences about programs that are not here; ``names`` are (program, Debian package)."""
-    from shutil import which
-
-    return [f"{name} is missing: apt-get install {package}" for name, package in names if which(name) is None]

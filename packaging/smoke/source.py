@@ -12,11 +12,10 @@ from smoke.sandbox import UID, Bind, Sandbox
 
 def on_this_machine(folder: Path, binds: tuple[Bind, ...] = ()) -> Sandbox:
     """This machine's system, read-only, with an empty home of its own below ``folder``."""
-    root, home = folder / "view", folder / "home"
-    root.mkdir(parents=True, exist_ok=True)
-    home.mkdir(exist_ok=True)
+    home = folder / "home"
+    home.mkdir(parents=True, exist_ok=True)
     os.chown(home, UID, UID)
-    return Sandbox(root, host=True, binds=(Bind(home, "/home/u", writable=True), *binds))
+    return Sandbox(Path("/"), host=True, binds=(Bind(home, "/home/u", writable=True), *binds))
 
 
 def base(python: Path) -> Path:
@@ -34,6 +33,6 @@ def interpreter(python: Path) -> tuple[Bind, ...]:
 
 def checkout(python: Path, root: Path, folder: Path) -> tuple[Sandbox, Programs]:
     """``root`` run by ``python``, with a home of its own below ``folder``."""
-    environment = python.parent.parent
+    environment = python.parent.parent.resolve()  # which may be linked from elsewhere
     seen = [Bind(path, str(path)) for path in dict.fromkeys([root, environment])]  # also where homes are hidden
     return on_this_machine(folder, (*seen, *interpreter(python))), from_source(str(python), str(root))

@@ -53,7 +53,7 @@ def server(report: Report, sandbox: Sandbox, programs: Programs) -> None:
     with sandbox.start(command, cwd=programs.cwd) as running:
         address, token_file = wait_for_address(running)
         report.figure("serve", f"{time.monotonic() - running.began:.1f} s until it listens")
-        token = running.file(sandbox.root, token_file)
+        token = running.file(token_file)
         report.check(token.stat().st_mode & 0o077 == 0, "the token is for its owner only")
         body = {"model": "kvasir-guide", "messages": [{"role": "user", "content": QUESTION}], "max_tokens": 200}
         url = f"{address}/v1/chat/completions"

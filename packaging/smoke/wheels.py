@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 KIND = "cuda13"
 _WHEEL = re.compile(r"^\S+ @ \S+/([^/\s]+)\.whl ", re.MULTILINE)
-_OF_GPUS = re.compile(r"(nvidia_(?!ml_)|cuda_|triton)")
+_OF_GPUS = re.compile(r"(nvidia_(?!ml_)|cuda_|triton|ziglang)")
 _PLATFORMS = ("manylinux_2_28", "manylinux_2_17", "manylinux2014", "manylinux_2_12", "manylinux2010", "manylinux1")
 
 

@@ -12,16 +12,20 @@ import threading
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import shiboken6
-from PySide6.QtCore import QCoreApplication, QEvent, QThread, QTimer
+from PySide6.QtCore import QCoreApplication, QEvent, Qt, QThread, QTimer
+from pytestqt.qtbot import QtBot
 
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
 from app.program import Program
+from app.theme.sheet import apply
 from app.theme.theme import Theme
 
+PATIENCE_MS = 120_000
 FAKE_ENGINE = Path(__file__).with_name("fake_engine.py")
 
 
@@ -69,6 +73,23 @@ def _runs(item: QTimer | QThread) -> bool:
 
 
 @pytest.fixture
+def qtbot(qtbot: QtBot) -> QtBot:
+    """Waits as long as a busy machine may take; the times that tests give are those of a quiet one."""
+    for name in ("waitUntil", "waitSignal", "waitSignals", "waitExposed", "waitActive"):
+        setattr(qtbot, name, _patient(getattr(qtbot, name)))
+    return qtbot
+
+
+def _patient(wait: Callable) -> Callable:
+    """A wait that raises nothing at its end, as for a signal that must not come, takes its own time."""
+
+    def waits(*args: Any, timeout: int = 0, **options: Any) -> Any:
+        return wait(*args, timeout=max(timeout, PATIENCE_MS if options.get("raising", True) else 0), **options)
+
+    return waits
+
+
+@pytest.fixture
 def fake_command() -> Callable[..., list[str]]:
     """The command line of the fake engine with extra arguments."""
 
@@ -111,10 +132,45 @@ def programs(qapp) -> Iterator[list[Program]]:
     qapp.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 
 
+def unfold(program: Program) -> None:
+    """A window wide enough for the list of chats, the panel and the plots, with all of them open."""
+    program.window.resize(1440, 900)
+    program.window.show_why_fast()
+
+
+@pytest.fixture
+def start(qapp, qtbot, own_folders: Path, programs: list[Program]) -> Callable[..., Program]:
+    """``start()``: a program beside a fake engine; called again it is the next start with the same folders."""
+
+    def run(*arguments: str, model: bool = True) -> Program:
+        program = Program(qapp, own_folders / "kvasir.log", [sys.executable, str(FAKE_ENGINE), *arguments])
+        programs.append(program)
+        program.window.show()
+        if model:
+            qtbot.waitUntil(lambda: program.link.card is not None, timeout=30_000)
+            qtbot.waitUntil(lambda: not program.chat.composer.reason, timeout=10_000)
+        return program
+
+    return run
+
+
+def send(program: Program, qtbot, text: str) -> None:
+    """Type it and press Enter."""
+    qtbot.keyClicks(program.chat.composer.edit, text)
+    qtbot.keyClick(program.chat.composer.edit, Qt.Key.Key_Return)
+
+
+def answer(program: Program, qtbot, text: str) -> str:
+    """Ask, wait for the end; the chat's id."""
+    send(program, qtbot, text)
+    qtbot.waitUntil(lambda: program.chat.session.talk.leaf and not program.chat.streaming, timeout=20_000)
+    return program.chat.chat_id
+
+
 @pytest.fixture
 def theme(qapp) -> Theme:
     theme = Theme(mode="dark")
-    theme.apply(qapp)
+    apply(theme, qapp)
     return theme
 
 

@@ -35,7 +35,7 @@ sys.path.insert(0, os.getcwd())  # it runs as a script, from the repository's ro
 
 from engine import protocol as p
 from tests.app.fake_cache import FakeCache
-from tests.app.fake_speculation import STEP, acceptance, exactness, guessers, source, switches
+from tests.app.fake_speculation import STEP, acceptance, drafters, exactness, source, switches
 
 ANSWER = (
     "Each conversation grows by one token at a time, and nobody knows how long it will be. If memory were reserved for "
@@ -109,8 +109,8 @@ def catalogue() -> list[p.OptionSpec]:
 
     return [
         entry(key="kv_cache", title="KV cache", group="Cache", kind="bool", default=True, value=True, exactness="lossless", compare=[False, True]),
-        entry(key="reserve", title="Page reservation", group="Cache", kind="choice", default="on demand", value="on demand", exactness="lossless",
-              choices=["on demand", "whole context"], choice_titles=["on demand", "whole"], scope="engine", applies="cache"),
+        entry(key="reserve", title="KV allocation", group="Cache", kind="choice", default="on demand", value="on demand", exactness="lossless",
+              choices=["on demand", "whole context"], choice_titles=["paged", "whole"], scope="engine", applies="cache"),
         entry(key="quest", title="QUEST sparse pages", group="Cache", kind="bool", default=False, value=False, exactness="approximate",
               disabled_reason="Needs a context above 4,096 tokens."),
         entry(key="kv_kind", title="KV bits", group="Cache", kind="choice", default="16-bit", value="16-bit", exactness="approximate",
@@ -133,6 +133,15 @@ class Engine:
         self.cancelled: dict[str, threading.Event] = {}
         self.cache = FakeCache(arguments.pages)
         self.pack = pack_of(arguments.gpu_pack)
+
+    def refuse_helpers(self) -> None:
+        """As after a load of a model that nothing drafts for."""
+        self.catalogue = [
+            msgspec.structs.replace(s, value="off", disabled_choices={"draft": "Needs a draft model."})
+            if s.key == "speculation"
+            else s
+            for s in self.catalogue
+        ]
 
     def value(self, key: str) -> p.Value:
         return next(spec.value for spec in self.catalogue if spec.key == key)
@@ -216,6 +225,7 @@ class Session:
         self.open = False
 
     def on_load(self, message: p.Load) -> None:
+        time.sleep(self.engine.arguments.load_seconds)
         if "missing" in message.model:
             self.send(
                 p.Error(
@@ -228,6 +238,8 @@ class Session:
             self.send(p.Loading(model=message.model, stage=stage, fraction=fraction))
             time.sleep(0.02)
         self.engine.card = card(message.model, message.draft)
+        if "plain" in message.model:
+            self.engine.refuse_helpers()
         fit = p.Fit(
             weights=10 << 20,
             draft_weights=1 << 20,
@@ -238,6 +250,7 @@ class Session:
             free=6 << 30,
         )
         self.send(p.Loaded(card=self.engine.card, fit=fit))
+        self.send(p.Options(catalogue=self.engine.catalogue))
 
     def on_unload(self, message: p.Unload) -> None:
         self.engine.card = None
@@ -247,7 +260,7 @@ class Session:
         specs = self.engine.catalogue
         if any(spec.key == message.key and spec.disabled_reason for spec in specs):
             self.send(
-                p.Error(code="cannot_apply", message="QUEST cannot apply now. It needs a context above 4,096 tokens.")
+                p.Error(code="bad_option", message="QUEST cannot apply now. It needs a context above 4,096 tokens.")
             )
             return
         self.engine.catalogue = [
@@ -284,7 +297,11 @@ class Session:
             self.send(p.Error(code="no_model", message="No model is loaded. Load one first.", id=message.id))
             return
         setting = str(self.engine.value("kv_kind"))
-        self.send(p.Cost(id=message.id, tokens=1310, exact=12.31, present=12.52, divergence=0.0123, setting=setting))
+        self.send(
+            p.Cost(
+                id=message.id, tokens=1310, exact=12.31, present=12.52, divergence=0.0123, setting=setting, error=0.004
+            )
+        )
 
     def on_generate(self, message: p.Generate) -> None:
         threading.Thread(target=self.answer, args=(message,), daemon=True).start()
@@ -293,33 +310,37 @@ class Session:
         threading.Thread(target=self.compare, args=(message,), daemon=True).start()
 
     def compare(self, message: p.Compare) -> None:
+        """Eight pairs, the second side 2.1 times as fast; a prompt with "differ" gets two texts, "slow" waits."""
         spec = next(spec for spec in self.engine.catalogue if spec.key == message.key)
         values = message.values or spec.compare
-        runs = []
-        for i in range(2 * message.rounds):
-            time.sleep(0.02)
-            rate = 40.0 + 44 * (i % 2) + i
-            runs.append(
-                p.Run(
-                    value=values[i % 2],
-                    tokens_per_second=rate,
-                    ttft_ms=61,
-                    tokens=64,
-                    tokens_per_step=1 + 2.2 * (i % 2),
-                )
-            )
-            self.send(p.CompareProgress(id=message.id, done=i + 1, total=2 * message.rounds))
-        before, after = runs[len(runs) // 2 - 1].tokens_per_second, runs[len(runs) // 2].tokens_per_second
+        asked = message.prompt if isinstance(message.prompt, str) else message.prompt[-1].content
+        stopped = self.engine.cancelled.setdefault(message.id, threading.Event())
+        for i in range(18):
+            if stopped.wait(0.5 if "slow" in asked else 0.005):
+                self.send(p.Error(code="cancelled", message="The comparison was stopped.", id=message.id))
+                return
+            self.send(p.CompareProgress(id=message.id, done=i + 1, total=18))
+        same = "differ" not in asked
+        metrics = [p.Metric(figure="tokens_per_second", title="tokens/s"), spec.metric]
+        effects = [
+            p.Effect(metric=metric, before=40, after=84, ratio=2.1, low=1.9, high=2.3, pairs=8, verdict="better")
+            for metric in dict.fromkeys(metrics)
+            if metric.figure
+        ]
+        texts = [] if same else ["A page holds sixteen tokens.", "A page holds 16 tokens, and no more."]
         self.send(
             p.Compared(
                 id=message.id,
                 key=message.key,
                 values=values,
-                runs=runs,
-                same=True,
-                before=before,
-                after=after,
-                ratio=after / before,
+                runs=[],
+                same=same,
+                before=40,
+                after=84,
+                ratio=2.1 if same else None,
+                first_difference=None if same else 3,
+                effects=effects,
+                texts=texts,
             )
         )
 
@@ -385,11 +406,11 @@ class Session:
             seed=seed,
             thinking_tokens=min(sent, len(thoughts)),
         )
-        guessed = bool(self.guessers)
-        steps = -(-sent // STEP) if guessed else sent
+        drafted = bool(self.drafters)
+        steps = -(-sent // STEP) if drafted else sent
         timings = p.Timings(queued_ms=0, ttft_ms=1000 * (first - began) + 3, total_ms=1000 * (time.monotonic() - began),
                             tokens_per_second=sent / spent, tokens_per_step=sent / max(1, steps), steps=steps,
-                            proposed=STEP * steps if guessed else 0, accepted=sent - steps)  # fmt: skip
+                            proposed=STEP * steps if drafted else 0, accepted=sent - steps)  # fmt: skip
         self.send(p.Finished(id=message.id, reason=reason, usage=usage, timings=timings))
 
     def cut(self, message: p.Generate, asked: str) -> None:
@@ -403,11 +424,11 @@ class Session:
             self.send(p.ContextCut(id=message.id, policy="window", sinks=4, window=2048))
 
     @property
-    def guessers(self) -> tuple[str, ...]:
-        return guessers(self.engine.value("speculation"))
+    def drafters(self) -> tuple[str, ...]:
+        return drafters(self.engine.value("speculation"))
 
     def token(self, text: str, index: int) -> p.TokenInfo:
-        return p.TokenInfo(id=index % 4096, source=source(self.guessers, index), chars=len(text))
+        return p.TokenInfo(id=index % 4096, source=source(self.drafters, index), chars=len(text))
 
     def telemetry(self, rate: float) -> None:
         start = time.monotonic()
@@ -418,7 +439,7 @@ class Session:
                                      other_kvasir=200 << 20, other_programs=2 << 30, total=8 << 30)  # fmt: skip
             self.send(p.Telemetry(time=now, generated_per_second=80 + 10 * (now % 2), prefilled_per_second=0, memory=memory,
                                   pages=self.engine.cache.counts(), cache=self.engine.cache.stats(),
-                                  queue=p.QueueCounts(waiting=0, running=1, prefilling=0), acceptance=acceptance(self.guessers)))  # fmt: skip
+                                  queue=p.QueueCounts(waiting=0, running=1, prefilling=0), acceptance=acceptance(self.drafters)))  # fmt: skip
             if "pages" in self.topics and (pages := self.engine.cache.page_map()) != shown_pages:
                 shown_pages = pages
                 self.send(pages)
@@ -457,6 +478,7 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=400.0)
     parser.add_argument("--batch", type=int, default=1)
     parser.add_argument("--die-at-start", action="store_true")
+    parser.add_argument("--load-seconds", type=float, default=0.0)
     parser.add_argument("--loaded", action="store_true")
     parser.add_argument("--pages", type=int, default=4096)
     parser.add_argument("--gpu-pack", default="")

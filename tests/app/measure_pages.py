@@ -21,6 +21,7 @@ from PySide6.QtWidgets import QApplication
 from app.cache.hues import ChatHues
 from app.cache.pages import decode
 from app.cache.view import CacheView
+from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.protocol import PAGE_STATES, PageMap, PageOwner, RadixTree, TreeNode
 
@@ -59,7 +60,7 @@ def tree(rng: np.random.Generator, count: int) -> RadixTree:
 def main() -> None:
     app = QApplication([])
     theme = Theme("dark")
-    theme.apply(app)
+    apply(theme, app)
     view = CacheView(theme, ChatHues())
     view.resize(*SIZE)
     view.show()

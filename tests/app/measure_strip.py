@@ -17,6 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from PySide6.QtWidgets import QApplication
 
 from app.plots.strip import HEIGHT, PlotStrip
+from app.theme.sheet import apply
 from app.theme.theme import Theme
 from tests.app.specs import frame
 
@@ -26,7 +27,7 @@ FRAMES = 600
 def main() -> None:
     app = QApplication([])
     theme = Theme("dark")
-    theme.apply(app)
+    apply(theme, app)
     strip = PlotStrip(theme)
     strip.resize(1440, HEIGHT)
     strip.show()

@@ -9,7 +9,7 @@ import contextlib
 import sqlite3
 from pathlib import Path
 
-from app.history.records import AnswerStats, Chat, Cut, Message, Span
+from app.history.records import AnswerStats, Chat, Message, OmittedContext, Span
 from engine.protocol import Sampling, Thinking, Timings, Usage
 
 SQL = (
@@ -47,11 +47,20 @@ ALTER TABLE chats ADD COLUMN thinking TEXT NOT NULL DEFAULT '{}';
 ALTER TABLE chats ADD COLUMN overflow TEXT NOT NULL DEFAULT 'stop';
 """,
     "",  # the fourth wrote longer spans into the same tables
+    """
+CREATE TABLE drafts (
+    chat TEXT PRIMARY KEY, text TEXT NOT NULL, edited TEXT NOT NULL DEFAULT '', before TEXT NOT NULL DEFAULT ''
+);
+CREATE TRIGGER drafts_delete AFTER DELETE ON chats BEGIN
+    DELETE FROM drafts WHERE chat = old.id;
+END;
+""",
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
 RELEASED = range(1, len(SQL) + 1)
 
 CHAT = "id, title, created, updated, system_prompt, sampling, leaf, deleted"
+DRAFT = "chat, text, edited"
 MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
 
 _STATS = (
@@ -113,6 +122,12 @@ _ROWS = (
             """'{}', '[["",3,""],["accepted",12,"medusa"]]', 42.0, ''""",
         ),
     ],
+    # schema 5
+    [
+        (CHAT + ", thinking, overflow", "'unsent', 'Unsent', 50.0, 51.0, '', '{}', '', 0, '{}', 'stop'"),
+        (MESSAGE + ", thinking", "'begun', 'unsent', '', 'user', 'Well begun', 'complete', '{}', '[]', 52.0, ''"),
+        (DRAFT, "'unsent', 'half done', 'begun'"),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -138,6 +153,7 @@ _CHATS = (
     [Chat("mind", "Mind", 20.0, 21.0, thinking=Thinking(on=False, effort="low"))],
     [Chat("long", "Long", 30.0, 31.0, overflow="drop_middle")],
     [Chat("guess", "Guess", 40.0, 41.0, overflow="window")],
+    [Chat("unsent", "Unsent", 50.0, 51.0)],
 )
 _MESSAGES = (
     [
@@ -188,7 +204,12 @@ _MESSAGES = (
             "assistant",
             "Without the middle",
             "complete",
-            AnswerStats(overflow="drop_middle", cut=Cut("drop_middle", 2, 6, 4210), diverged=12, divergence="left out"),
+            AnswerStats(
+                overflow="drop_middle",
+                cut=OmittedContext("drop_middle", 2, 6, 4210),
+                diverged=12,
+                divergence="left out",
+            ),
             (Span("accepted", 18),),
             32.0,
         )
@@ -204,6 +225,7 @@ _MESSAGES = (
             created=42.0,
         )
     ],
+    [Message("begun", "unsent", "", "user", "Well begun", created=52.0)],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},
@@ -227,7 +249,7 @@ def make(path: Path, schema: int, rows: bool = True) -> None:
         connection.execute(f"PRAGMA user_version = {schema}")
         for number in range(schema) if rows else ():
             for columns, values in _ROWS[number]:
-                table = "chats" if columns.startswith(CHAT) else "messages"
+                table = "drafts" if columns == DRAFT else "chats" if columns.startswith(CHAT) else "messages"
                 connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({values})")
 
 

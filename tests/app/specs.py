@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.protocol import Acceptance, MemoryByOwner, OptionSpec, PageCounts, QueueCounts, Telemetry
 
 GB = 10**9
-GUESSERS = ("draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp")
+DRAFTERS = ("draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp")
 
 
 def switch(**changes: object) -> OptionSpec:
@@ -49,7 +49,7 @@ def number(value: int = 0, **changes: object) -> OptionSpec:
         "default": 0,
         "minimum": 0,
         "maximum": 16,
-        "zero_means": "automatic",
+        "zero_means": "auto",
         "compare": [4, 0],
     }
     return switch(**{**fields, "value": value, **changes})

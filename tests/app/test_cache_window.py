@@ -9,20 +9,23 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QLabel, QPushButton, QToolButton
 
 from app.cache.page_map import SmallMap
-from app.cache.wiring import NO_CHAT
 from app.history.records import Chat
 from app.link.link import EngineLink, LinkState
 from app.program import Program
-from app.window import CACHE_HEIGHTS, MainWindow
+from app.window.measure_wiring import NO_CHAT
+from app.window.window import CACHE_HEIGHTS, MainWindow
 from engine import protocol as p
+from tests.app.conftest import unfold
 from tests.app.test_window import nameless
 
 
 @pytest.fixture
 def make_program(qtbot, qapp, fake_command, own_folders, programs) -> Callable[..., Program]:
-    def make(*arguments: str) -> Program:
+    def make(*arguments: str, opened: bool = True) -> Program:
         program = Program(qapp, own_folders / "kvasir.log", fake_command("--rate", "2000", *arguments))
         programs.append(program)
+        if opened:
+            unfold(program)
         program.window.show()
         qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
         return program
@@ -121,7 +124,7 @@ def test_an_open_cache_is_remembered(qtbot, make_program):
     first = make_program()
     fold(first, "cache").click()
     first.close()
-    second = make_program()
+    second = make_program(opened=False)
     assert second.window.cache.isVisible()
     assert second.window.plots.collapsed
     fold(second, "cache").click()
@@ -163,7 +166,7 @@ def test_a_page_says_what_it_holds_and_leads_to_its_chat(qtbot, program, monkeyp
     assert [message.page for message in sent if isinstance(message, p.DescribePage)] == [2]
     title, line, text = panes.card.words.split("\n")
     assert title == "Show me code"
-    assert line == "Page 2: kept for reuse, not in use, tokens 32 to 47"
+    assert line == "Page 2: cached for texts that begin alike, and not in use, tokens 32 to 47"
     assert text.startswith("“")
     qtbot.mouseClick(panes.map.body, Qt.MouseButton.LeftButton, pos=panes.map._canvas.place(2).center())
     assert program.chat.chat_id == first
@@ -187,14 +190,14 @@ def test_a_page_that_changes_under_the_mouse_is_asked_about_again(qtbot, program
 def test_what_came_before_the_cache_was_opened_is_shown(qtbot, program):
     ask(qtbot, program)
     chart = program.window.plots.findChild(SmallMap)
-    qtbot.waitUntil(lambda: "kept" in chart.accessibleDescription(), timeout=5_000)
+    qtbot.waitUntil(lambda: "cached" in chart.accessibleDescription(), timeout=5_000)
     program.cache_wiring.topics.stop()
     program.link.page_map.disconnect(program.cache_wiring._on_pages)
     fold(program, "cache").click()
     panes = program.window.cache.panes
     assert panes.map.pages.counts()["cached"] > 3
     program.link.unloaded.emit(p.Unloaded())
-    assert program.cache_wiring._pages is None
+    assert program.window.cache._pages is None
 
 
 def test_a_run_of_the_tree_leads_to_its_chat(qtbot, program):
@@ -225,7 +228,7 @@ def test_everything_of_the_cache_has_a_name(qtbot, program):
     ask(qtbot, program)
     fold(program, "cache").click()
     panes = program.window.cache.panes
-    qtbot.waitUntil(lambda: panes.figures.text("Waste") != "", timeout=5_000)
+    qtbot.waitUntil(lambda: panes.figures.text("Unused slots (fragmentation)") != "", timeout=5_000)
     assert nameless(program.window) == []
     for widget in (panes.map.body, panes.tree, panes.figures, panes.states):
         assert widget.accessibleName()
@@ -302,8 +305,7 @@ def test_an_approximation_offers_to_measure_its_cost(qtbot, program, monkeypatch
     assert [(message.prompt, message.chat) for message in sent if isinstance(message, p.MeasureCost)] == [("", chat)]
     outcome = panel.findChild(QLabel, "kv_kind.cost.outcome")
     assert outcome.text() == (
-        "int4, on 1,310 tokens of this chat:\nperplexity 12.31 exact, 12.52 as set (+1.7 %);\n"
-        "KL divergence 0.012 nats a token."
+        "Quality with int4: perplexity +1.7 % (± 0.8) (1,310 tokens). Details: PPL 12.31 → 12.52, KL 0.012"
     )
     assert outcome.property("role") == "warn"
     assert button.isEnabled()
@@ -326,3 +328,5 @@ def test_a_cost_that_cannot_be_measured_says_so(qtbot, program):
     assert program.window.notice.text == sentence
     assert button.isEnabled()
     assert button.text() == "Measure its cost on this chat"
+    panel.findChild(QPushButton, "kv_kind.int4").click()
+    assert program.window.notice.text == ""

@@ -6,16 +6,18 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QPushButton
+from PySide6.QtWidgets import QLabel, QPushButton
 
-from app.chat.message import MessageView
 from app.chat.page import ChatPage
-from app.chat.tint import shown_text
+from app.chat.transcript.message import MessageView
+from app.chat.transcript.text.tint import shown_text
 from app.history.store import HistoryStore
 from app.link.link import EngineLink, LinkState
+from app.texts.side_by_side import SideBySide
 from engine import protocol as p
 from engine.protocol import Sampling
 
@@ -59,9 +61,9 @@ def test_an_answer_streams_in_is_kept_and_counted(qtbot, make_page, history: His
     view = ask(qtbot, page, "Why does the cache need pages?")
     stats = view.message.stats
     assert stats.usage is not None
-    assert view.stats_text.endswith("finished")
+    assert "finished" not in view.stats_text
     assert "tok/s" in view.stats_text
-    assert "first token" in view.stats_text
+    assert "TTFT" in view.stats_text
     assert [chat.title for chat in history.chats()] == ["Why does the cache need pages?"]
     saved = history.messages(page.chat_id)
     assert [(m.role, m.state) for m in saved] == [("user", "complete"), ("assistant", "complete")]
@@ -126,7 +128,7 @@ def test_without_a_model_the_composer_says_why(qtbot, make_page) -> None:
     qtbot.waitUntil(lambda: not page.composer.reason, timeout=10_000)
     assert page.header.model.text().startswith("odd · GPTQ 4-bit")
     assert "declined" in page.header.warning.toolTip()
-    assert page.header.draft.text() == "draft tiny-draft"
+    assert page.header.draft.text() == "+ draft tiny-draft"
 
 
 def test_a_failed_load_is_a_notice_in_place(qtbot, make_page) -> None:
@@ -154,6 +156,43 @@ def test_regenerate_draws_a_new_seed_and_again_keeps_it(qtbot, make_page) -> Non
     assert third.message.content == text
     assert third.message.id != back.message.id
     assert page.last_prompt() == ([p.ChatMessage(role="user", content="hello")], Sampling(seed=seed))
+
+
+def test_running_again_ends_with_a_verdict_and_offers_both(qtbot, make_page) -> None:
+    page = make_page()
+    first = ask(qtbot, page, "hello")
+    with qtbot.waitSignal(page.answers.ended):
+        button(first, "again").click()
+    view = page.transcript.views[-1]
+    shown = view.findChild(QLabel, "answer-repeat")
+    assert shown.isVisible()
+    assert view.message.stats.repeat.of == first.message.id
+    assert view.message.stats.repeat.verdict.startswith("same text, ")
+    assert shown.toolTip() == view.message.stats.repeat.verdict
+    assert shown.property("role") == "good"
+    kept = page.session.talk._history.messages(view.message.chat)
+    assert next(m for m in kept if m.id == view.message.id).stats.repeat == view.message.stats.repeat
+    qtbot.mouseClick(button(view, "compare"), Qt.MouseButton.LeftButton)
+    dialog = page.findChild(SideBySide)
+    assert [side.toPlainText() for side in dialog.views] == [first.message.content, view.message.content]
+    dialog.close()
+    gone = msgspec.structs.replace(
+        view.message.stats, repeat=msgspec.structs.replace(view.message.stats.repeat, of="x")
+    )
+    page.session.talk.tree.put(view.message._replace(stats=gone))
+    page.message_actions.act(view.message.id, "compare")
+    assert "is gone" in page.notice.text
+
+
+def test_running_again_without_an_engine_is_refused_at_once(qtbot, make_page, monkeypatch) -> None:
+    page = make_page()
+    first = ask(qtbot, page, "hello").message
+    monkeypatch.setattr(page._link, "_state", LinkState.RESTARTING)
+    page.session.again(first)
+    monkeypatch.undo()
+    assert not page.streaming
+    assert page.session.talk.tree.siblings(first.id) == [first.id]
+    assert "not running yet" in page.notice.text
 
 
 def test_editing_starts_a_branch_and_keeps_the_old_one(qtbot, make_page, history: HistoryStore) -> None:
@@ -240,6 +279,17 @@ def test_a_streaming_answer_is_saved_before_it_ends(qtbot, make_page, history: H
     qtbot.waitUntil(lambda: not page.streaming, timeout=5_000)
 
 
+def test_the_first_text_of_an_answer_is_saved_at_once(qtbot, make_page, history: HistoryStore) -> None:
+    page = make_page("--rate", "60")
+    page.answers._save.setInterval(3_600_000)
+    page.send("a long one")
+    with qtbot.waitSignal(page.answers.grown, timeout=10_000):
+        pass
+    assert history.messages(page.chat_id)[-1].content != ""
+    page.stop()
+    qtbot.waitUntil(lambda: not page.streaming, timeout=5_000)
+
+
 def test_an_answer_goes_on_behind_another_chat(qtbot, make_page, history: HistoryStore) -> None:
     page = make_page("--rate", "300")
     page.send("a long one")
@@ -250,7 +300,7 @@ def test_an_answer_goes_on_behind_another_chat(qtbot, make_page, history: Histor
     ask(qtbot, page, "hello")
     page.open_chat(first)
     qtbot.waitUntil(lambda: not page.streaming, timeout=20_000)
-    assert page.transcript.views[-1].stats_text.endswith("finished")
+    assert "tok/s" in page.transcript.views[-1].stats_text
     assert history.messages(first)[-1].content == page.transcript.views[-1].message.content
 
 
@@ -259,12 +309,12 @@ def test_settings_belong_to_the_chat_and_reach_the_engine(qtbot, make_page, hist
     page = make_page()
     settings = page.settings
     page.header.settings.click()
-    assert settings.inputs["temperature"].placeholderText() == "0.7, the model's"
+    assert settings.inputs["temperature"].placeholderText() == "Default (0.7)"
     settings.system.setPlainText("Be short.")
     settings.inputs["temperature"].setText("0.2")
     settings.inputs["seed"].setText("11")
     settings.inputs["top_p"].setText("seven")
-    settings.stop.setText("END|\\n")
+    settings.stop.setPlainText("END\n\\n")
     settings.hide()
     view = ask(qtbot, page, "hello")
     assert view.message.content.endswith("seed 11.")
@@ -321,5 +371,5 @@ def test_the_dead_engine_can_be_started_from_the_notice(qtbot, make_page, monkey
     revived: list[bool] = []
     monkeypatch.setattr(page._link, "revive", lambda: revived.append(True))
     page._link.state_changed.emit(LinkState.DEAD, "The engine stopped. Start it again.")
-    page.notice.findChild(QPushButton, "notice-action").click()
+    page.notice.findChild(QPushButton, "notice.action").click()
     assert revived == [True]

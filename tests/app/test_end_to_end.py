@@ -12,8 +12,8 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
-from app.chat import overflow
-from app.chat.stats import describe, explain
+from app.chat.context import overflow
+from app.chat.transcript.stats import describe, explain
 from app.history.records import Message
 from app.link.link import LinkState
 from app.program import Program
@@ -140,7 +140,7 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
     program.chat.regenerate_last()
     answered(program, qtbot)
     assert last(program).stats.usage.cached_tokens == last(program).stats.usage.prompt_tokens - 1
-    assert "prompt tokens from the cache" in describe(last(program))
+    assert "cached +" in describe(last(program))
     program.chat.edit_last()
     program.chat.composer.edit.clear()
     ask(program, qtbot, "What is the KV cache?")
@@ -160,7 +160,7 @@ def test_chats_share_the_cache_and_leave_it(start, qtbot) -> None:
         return held == 16 * panes.map.pages.counts()["cached"]
 
     qtbot.waitUntil(agree, timeout=PATIENCE_MS)
-    assert "0 used, " in program.window.findChild(QLabel, "cache.Page map").text()
+    assert program.window.findChild(QLabel, "cache.Page map").text().startswith("0 in use · ")
     assert panes.figures.text("Hit rate") not in ("–", "0 %")
     panes.map.body.point(0)
     qtbot.waitUntil(lambda: "tokens 0 to 15" in panes.card.words, timeout=PATIENCE_MS)

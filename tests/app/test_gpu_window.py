@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 
-from app.gpu import wiring as wiring_module
 from app.link.link import LinkState
 from app.program import Program
-from app.window import MainWindow
+from app.window import gpu_wiring as wiring_module
+from app.window.window import MainWindow
 
 HERE = Path(__file__).parent
 PATIENCE_MS = 20_000

@@ -1,71 +1,149 @@
-"""Help pages: the format, the search, and that the bundled files are all readable."""
+"""Help pages: sections of the documentation, the search, and links between them."""
 
 from __future__ import annotations
 
 import pytest
+from PySide6.QtCore import Qt, QUrl
+from PySide6.QtGui import QDesktopServices, QFontMetrics
+from PySide6.QtWidgets import QApplication
 
 from app.help.page import HelpPage
-from app.help.pages import Entry, Page, load, parse, search
-from app.paths import assets_dir
+from app.help.pages import Page, load, parse, search
+from app.paths import docs_dir
 
-TEXT = """# About pages
+TEXT = """# Using it
 
-Q: What is a page?
-Q: explain kv pages
-A: A page holds sixteen tokens.
+Not a page: nothing heads it.
 
-Q: How large is it?
-A: That depends on the model.
-It is a few kilobytes.
+## The window
+
+Ask in the box.
+
+![A picture](shot.png)
+
+### Sampling
+
+- **Temperature**: divides the scores. See [removing](#removing-it), [inside](inside.md) and
+  [a paper](https://arxiv.org/abs/2402.02750).
+
+```
+## no heading in here
+```
+
+## Parts
+
+### KV cache (`kv_cache`)
+
+Keeps <b>keys</b>. With --temperature nothing changes.
+
+**Also called** key-value cache, keys.
+
+## Removing it
+
+| what | where |
+| --- | --- |
+| chats | data |
 """
 
 
-def test_parse():
-    page = parse(TEXT)
-    assert page.title == "About pages"
-    assert page.entries[0] == Entry(
-        "What is a page?", "A page holds sixteen tokens.", "what is a page? explain kv pages"
-    )
-    assert page.entries[1].answer == "That depends on the model.\nIt is a few kilobytes."
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "using.md").write_text(TEXT, encoding="utf-8")
+    (tmp_path / "optimisations.md").write_text("# All\n\n## Cache\n\n### Temperature of it (`heat`)\n\nWarm.\n")
+    return tmp_path
 
 
-def test_a_file_without_title_is_left_out(tmp_path):
-    (tmp_path / "a.txt").write_text("Q: one\nA: two\n")
-    (tmp_path / "b.txt").write_text(TEXT)
-    (tmp_path / "c.txt").write_bytes(b"\xff\xfe\xff")
-    with pytest.raises(ValueError, match="no title"):
-        parse("Q: one\nA: two\n")
-    assert [page.title for page in load(tmp_path)] == ["About pages"]
+def test_a_page_for_each_heading_with_text():
+    pages = parse(TEXT)
+    assert [(page.group, page.title, page.key) for page in pages] == [
+        ("The window", "The window", ""),
+        ("The window", "Sampling", ""),
+        ("Parts", "KV cache", "kv_cache"),
+        ("Removing it", "Removing it", ""),
+    ]
+    assert pages[0].text == "Ask in the box."
+    assert "## no heading in here" in pages[1].text
+    assert pages[3].anchor == "removing-it"
+    assert {"kv cache", "key-value cache", "keys"} <= pages[2].names
+    assert {page.group for page in parse(TEXT, "Using it")} == {"Using it"}
 
 
-def test_search_needs_every_word_and_knows_other_phrasings():
-    pages = [parse(TEXT), Page("Other", (Entry("Why?", "Because.", "why?"),))]
+def test_a_file_that_is_not_there_is_left_out(folder, tmp_path):
+    (folder / "using.md").write_bytes(b"\xff\xfe\xff")
+    assert [page.title for page in load(folder)] == ["Temperature of it"]
+    assert load(tmp_path / "gone") == []
+
+
+def test_search_needs_every_word_and_puts_names_first():
+    pages = parse(TEXT)
     assert search(pages, "") == pages
-    assert [entry.question for entry in search(pages, "explain KV")[0].entries] == ["What is a page?"]
-    assert [entry.question for entry in search(pages, "kilobytes")[0].entries] == ["How large is it?"]
-    assert search(pages, "sixteen nonsense") == []
+    assert search(pages, "keys nonsense") == []
+    assert [page.title for page in search(pages, "temperature")] == ["Sampling", "KV cache"]
+    titled = Page("", "Warm temperature", "Words.")
+    assert search([*pages, titled], "temperature")[1] == titled, "a title comes after a thing of just that name"
 
 
-def test_all_bundled_pages_load():
-    folder = assets_dir() / "demo" / "knowledge"
-    pages = load(folder)
-    assert len(pages) == len(list(folder.glob("*.txt"))) > 10
-    assert sum(len(page.entries) for page in pages) > 100
+@pytest.mark.parametrize(
+    ("words", "title"),
+    [
+        ("KIVI", "KV cache precision"),
+        ("PagedAttention", "KV allocation"),
+        ("RadixAttention", "Prefix caching (RadixAttention)"),
+        ("cascade", "Shared-prefix attention (cascade)"),
+        ("sinks", "Attention"),
+        ("StreamingLLM", "Attention"),
+        ("QUEST", "Attention"),
+        ("EAGLE", "Speculation"),
+        ("Medusa", "Speculation"),
+        ("temperature", "Sampling"),
+        ("tint", "Speculation and the tint"),
+        ("thinking", "Thinking"),
+        ("GPU pack", "The GPU pack"),
+        ("page map", "Cache view: page map and prefix tree"),
+        ("prefix tree", "Cache view: page map and prefix tree"),
+        ("divergence", "Terms"),
+        ("commands", "Commands in the terminal"),
+    ],
+)
+def test_what_people_look_for_is_found_first(words, title):
+    assert search(load(docs_dir()), words)[0].title == title
 
 
-def test_the_page_searches_as_one_types(qtbot, theme, tmp_path):
-    (tmp_path / "b.txt").write_text(TEXT)
-    page = HelpPage(tmp_path, theme)
+def test_the_page_searches_as_one_types(qtbot, theme, folder):
+    page = HelpPage(folder, theme)
     qtbot.addWidget(page)
     page.show()
-    assert page.topics.count() == 1
-    assert "sixteen tokens" in page.text.toPlainText()
-    page.search_field.setText("kilobytes")
-    assert "sixteen tokens" not in page.text.toPlainText()
-    assert "kilobytes" in page.text.toPlainText()
+    items = [page.topics.item(row) for row in range(page.topics.count())]
+    assert [item.text() for item in items if not item.flags()] == ["Using Kvasir", "Cache"]
+    assert page.topics.currentItem().text() == "The window"
+    assert "Ask in the box" in page.text.toPlainText()
+    page.search_field.setText("temperature")
+    assert [entry.title for entry in page.found] == ["Sampling", "Temperature of it", "KV cache"]
+    assert "divides the scores" in page.text.toPlainText()
+    page.topics.setCurrentRow(2)
+    assert "<b>keys</b>" in page.text.toPlainText(), "the documentation holds no markup but Markdown"
     page.search_field.setText("<b>nothing</b>")
     assert page.topics.count() == 0
     assert "Nothing in the help" in page.text.toPlainText()
+
+
+def test_links_lead_to_pages_and_papers(qtbot, theme, folder, monkeypatch):
+    opened = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: opened.append(url.toString()))
+    page = HelpPage(folder, theme)
+    qtbot.addWidget(page)
+    page.show()
+    page.search_field.setText("divides")
+    html = page.text.toHtml()
+    assert "arxiv.org" in html
+    assert "inside.md" not in html, "a file that the help does not show"
+    page.text.anchorClicked.emit(QUrl("https://arxiv.org/abs/2402.02750"))
+    assert opened == ["https://arxiv.org/abs/2402.02750"]
+    page.text.anchorClicked.emit(QUrl("#removing-it"))
+    assert page.topics.currentItem().text() == "Removing it"
+    assert page.search_field.text() == ""
+    page.text.anchorClicked.emit(QUrl("#nowhere"))
+    assert page.topics.currentItem().text() == "Removing it"
 
 
 def test_missing_help_says_where_it_was_looked_for(qtbot, theme, tmp_path):
@@ -73,3 +151,36 @@ def test_missing_help_says_where_it_was_looked_for(qtbot, theme, tmp_path):
     qtbot.addWidget(page)
     page.show()
     assert str(tmp_path / "gone") in page.text.toPlainText()
+
+
+def test_no_topic_is_cut(qtbot, folder, theme):
+    long = "How the cache of keys and values is given to chats, and what becomes of it when memory is full"
+    (folder / "using.md").write_text(f"# Using\n\n## {long}\n\nWords.\n", encoding="utf-8")
+    page = HelpPage(folder, theme)
+    qtbot.addWidget(page)
+    page.resize(800, 600)
+    page.show()
+    topics = page.topics
+    item = next(topics.item(row) for row in range(topics.count()) if topics.item(row).text() == long)
+    lines = topics.visualItemRect(item).height() // topics.fontMetrics().height()
+    assert lines >= -(-topics.fontMetrics().horizontalAdvance(long) // topics.viewport().width())
+    assert lines > 1
+
+
+@pytest.mark.parametrize("scale", [1.0, 1.5])
+def test_no_topic_of_the_documentation_is_cut(qtbot, theme, scale):
+    """With the scroll bar, which takes some of the width."""
+    page = HelpPage(docs_dir(), theme)
+    qtbot.addWidget(page)
+    page.resize(800, 600)
+    page.show()
+    theme.set_scale(scale)
+    QApplication.processEvents()
+    topics = page.topics
+    assert topics.verticalScrollBar().isVisible()
+    for item in map(topics.item, range(topics.count())):
+        room, padding = topics.visualItemRect(item), 2 * 10
+        metrics = QFontMetrics(item.data(Qt.ItemDataRole.FontRole) or topics.font())
+        wanted = metrics.boundingRect(0, 0, room.width() - padding, 1000, Qt.TextFlag.TextWordWrap, item.text())
+        assert room.height() >= wanted.height() + 2 * 6, item.text()
+        assert wanted.width() <= room.width() - padding, item.text()

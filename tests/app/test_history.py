@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from app.history.export import file_name, to_markdown
-from app.history.records import AnswerStats, Chat, Cut, Message, Span, new_id
+from app.history.records import AnswerStats, Chat, Message, OmittedContext, Span, new_id
 from app.history.schema import MIGRATIONS, VERSION, HistoryUnusableError, TooNewError
 from app.history.store import HistoryStore
 from app.history.tree import MessageTree
@@ -34,7 +34,7 @@ def test_what_is_written_is_read_back(history: HistoryStore) -> None:
         system_prompt="Be short.", sampling=Sampling(temperature=0.3, stop=["\n"]), thinking=thinking, overflow="window"
     )
     asked = message(one.id, "Why pages?")
-    cut = Cut("drop_middle", 2, 6, 4210)
+    cut = OmittedContext("drop_middle", 2, 6, 4210)
     stats = AnswerStats(
         sampling=Sampling(seed=5),
         model="tiny",
@@ -165,7 +165,7 @@ def test_a_file_of_the_first_version_is_brought_up_to_date(tmp_path: Path) -> No
     again.close()
 
 
-def test_spans_of_a_file_of_the_third_version_name_no_guesser(tmp_path: Path) -> None:
+def test_spans_of_a_file_of_the_third_version_name_no_drafter(tmp_path: Path) -> None:
     path = tmp_path / "history.db"
     with sqlite3.connect(path) as connection:
         connection.executescript(f"{MIGRATIONS[0]}\n{MIGRATIONS[1]}\n{MIGRATIONS[2]}\nPRAGMA user_version = 3;")

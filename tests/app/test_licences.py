@@ -118,7 +118,7 @@ def test_help_opens_it(qtbot, theme, monkeypatch, folder):
     from app.help.page import HelpPage
 
     assert paths.licences_dir() == paths.assets_dir().parent / "licences"
-    page = HelpPage(paths.assets_dir() / "demo" / "knowledge", theme)
+    page = HelpPage(paths.docs_dir(), theme)
     qtbot.addWidget(page)
     with qtbot.waitSignal(page.about_requested):
         page.findChild(QPushButton, "help.about").click()

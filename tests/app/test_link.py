@@ -83,8 +83,8 @@ def test_what_a_load_makes_is_set_before_it(qtbot, make_link, monkeypatch) -> No
     with qtbot.waitSignal(link.options, timeout=5_000):
         link.send(p.Set(key="kv_kind", value=cache.choices[1]))
     sent: list[p.Message] = []
-    send = link.send
-    monkeypatch.setattr(link, "send", lambda message: (sent.append(message), send(message)))
+    send = link._transmit
+    monkeypatch.setattr(link, "_transmit", lambda message: (sent.append(message), send(message)))
     with qtbot.waitSignal(link.loaded, timeout=20_000):
         kill(link)
     kinds = [type(message).__name__ for message in sent if isinstance(message, p.Set | p.Load)]

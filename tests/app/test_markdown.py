@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.chat.highlight import lex, utf16_length
-from app.chat.markdown import Alignment, GrowingText, align, merged, parse, to_html
-from app.chat.tint import TintRun, in_utf16, tinted_runs
+from app.chat.transcript.text.blocks import QUOTE_PX, TextBlock
+from app.chat.transcript.text.highlight import lex, utf16_length
+from app.chat.transcript.text.markdown import Alignment, GrowingText, align, merged, parse, to_html
+from app.chat.transcript.text.markdown_rules import IMAGE
+from app.chat.transcript.text.tint import TintRun, in_utf16, tinted_runs
 from app.history.records import Span
 from tests.app.fake_engine import CODE, long_answer
 
@@ -62,6 +64,8 @@ def test_neighbouring_text_is_merged_for_display() -> None:
 def test_raw_html_and_images_are_shown_as_text() -> None:
     assert "<script>" not in to_html("<script>alert(1)</script>")
     assert "<img" not in to_html("![x](file:///etc/passwd)")
+    assert to_html("![a *fat* cat](http://x/cat.png) there") == f"<p><i>{IMAGE} a fat cat</i> there</p>\n"
+    assert "&lt;b&gt;" in to_html("![<b>](http://x/y.png)")
     assert "href" not in to_html("[x](javascript:alert)")
 
 
@@ -86,7 +90,7 @@ def test_runs_of_one_tint() -> None:
     assert tinted_runs([0, 1, -1, 2], 3, spans) == [(0, 2, "good", "ngram"), (3, 4, "warn", "")]
 
 
-def test_runs_of_one_tint_and_two_guessers_are_two() -> None:
+def test_runs_of_one_tint_and_two_drafters_are_two() -> None:
     spans = [Span("accepted", 2, "ngram"), Span("accepted", 3, "medusa"), Span("accepted", 1)]
     assert tinted_runs(range(6), 0, spans) == [(0, 2, "good", "ngram"), (2, 5, "good", "medusa"), (5, 6, "good", "")]
     assert tinted_runs(range(4), 0, [Span("", 4)]) == []
@@ -113,3 +117,61 @@ def test_alignment_of_a_growing_text_equals_that_of_the_whole() -> None:
         seen = part.replace("*", "").replace("`", "")
         aligned = Alignment(seen, part, align(seen, part, aligned.prefix(seen, part)))
     assert align(shown, source, aligned.prefix(shown, source)) == align(shown, source)
+
+
+def test_task_lists_have_boxes() -> None:
+    html = to_html("- [ ] one\n- [x] two\n- [y] three\n\n[x] no item")
+    assert "<li>☐ one</li>\n<li>☑ two</li>\n<li>[y] three</li>" in html
+    assert "<p>[x] no item</p>" in html
+
+
+def test_footnotes_are_raised_and_stay_whole() -> None:
+    html = to_html("Words[^1] and [^note].\n\n[^1]: The first.\n[^note]: word\n")
+    assert "Words<sup>1</sup> and <sup>note</sup>." in html
+    assert "<p><sup>1</sup> The first.</p>\n<p><sup>note</sup> word</p>" in html
+    assert "".join(block.body for block in parse("[^a]: b\n\nc")) == "[^a]: bc"
+
+
+@pytest.fixture
+def block(qtbot, theme):
+    from PySide6.QtWidgets import QWidget
+
+    place = QWidget()
+    qtbot.addWidget(place)
+    place.resize(600, 400)
+
+    def make(source: str) -> TextBlock:
+        made = TextBlock(theme, place)
+        made.show_block(parse(source)[0]._replace(body=source), False)
+        made.resize(600, made.fit(600))
+        place.show()
+        return made
+
+    return make
+
+
+def test_headings_are_of_the_looks_sizes_and_near_to_what_follows(block) -> None:
+    made = block("before\n\n# One `x`\n\nafter\n\n## Two\n\n#### Four")
+    found, at = {}, made.document().begin()
+    while at.isValid():
+        if level := at.blockFormat().headingLevel():
+            sizes = {part.fragment().charFormat().font().pixelSize() for part in at.begin()}
+            found[level] = sizes
+            assert at.blockFormat().topMargin() > at.blockFormat().bottomMargin()
+        at = at.next()
+    assert found == {1: {18}, 2: {16}, 4: {14}}
+
+
+def test_quotes_have_a_bar_and_rules_are_hairlines_in_the_themes_colour(block, theme) -> None:
+    line = theme.color("line").name()
+
+    def column(made: TextBlock, x: int) -> set[str]:
+        image = made.grab().toImage()
+        return {image.pixelColor(x, y).name() for y in range(image.height())}
+
+    quote = block("> one\n>\n> > two")
+    assert line in column(quote, 1)
+    assert line in column(quote, QUOTE_PX + 1)
+    assert line not in column(block("one two"), 1)
+    rule = block("one\n\n---\n\ntwo")
+    assert line in column(rule, 300)

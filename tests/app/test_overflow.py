@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from PySide6.QtWidgets import QPushButton
 
-from app.chat.context_offer import FROM_NOW
-from app.chat.message import MessageView
-from app.chat.overflow import MEANINGS, hidden
+from app.chat.context.offer import FROM_NOW
+from app.chat.context.overflow import MEANINGS, hidden
 from app.chat.page import ChatPage
-from app.chat.stats import Share, describe, explain
-from app.chat.transcript import Transcript
-from app.chat.unseen import Veil
-from app.history.records import AnswerStats, Cut, Message
+from app.chat.transcript.message import MessageView
+from app.chat.transcript.stats import Share, describe, explain
+from app.chat.transcript.transcript import Transcript
+from app.chat.transcript.unseen import Veil
+from app.history.records import AnswerStats, Message, OmittedContext
 from app.history.store import HistoryStore
 from engine import protocol as p
 from engine.protocol import Timings, Usage
@@ -86,7 +86,7 @@ def test_the_messages_that_are_left_out_are_dimmed_and_the_line_says_so(qtbot, m
     assert page.transcript.unseen == ""
     page.settings.overflow.chosen.emit("drop_middle")
     view = ask(qtbot, page, "an overflow now")
-    assert view.message.stats.cut == Cut("drop_middle", 2, 6, 4210)
+    assert view.message.stats.cut == OmittedContext("drop_middle", 2, 6, 4210)
     assert page.transcript.unseen == "The model no longer sees these 4 messages (4,210 tokens)"
     page.transcript.verticalScrollBar().setValue(0)
     page.resize(900, 3000)
@@ -113,7 +113,7 @@ def test_with_a_system_prompt_the_same_messages_are_meant(qtbot, make_page) -> N
     page.settings.overflow.chosen.emit("drop_middle")
     for text in ("one", "two", "an overflow now"):
         view = ask(qtbot, page, text)
-    assert view.message.stats.cut == Cut("drop_middle", 1, 4, 4210)
+    assert view.message.stats.cut == OmittedContext("drop_middle", 1, 4, 4210)
     assert page.transcript.unseen == "The model no longer sees these 3 messages (4,210 tokens)"
 
 
@@ -136,8 +136,8 @@ def test_a_full_context_is_marked_and_another_policy_offered(qtbot, make_page, m
     assert view.stats_text.startswith("the context is full · ")
     assert view._footer.stats.property("role") == "warn"
     assert page.notice.text.startswith("The context is full, so the answer stopped after")
-    button = page.notice.findChild(QPushButton, "notice-action")
-    assert button.text() == "Leave out the middle"
+    button = page.notice.findChild(QPushButton, "notice.action")
+    assert button.text() == "Drop the middle (keep first and latest)"
     button.click()
     assert page.session.talk.chat.overflow == "drop_middle"
     assert page.notice.text == FROM_NOW
@@ -170,7 +170,7 @@ def test_a_question_that_does_not_fit_is_asked_again_with_the_policy_accepted(qt
     page.send("an oversized question")
     qtbot.waitUntil(lambda: "2,400 tokens" in page.notice.text, timeout=5_000)
     assert [m.role for m in history.messages(page.chat_id)] == ["user", "assistant", "user"]
-    page.notice.findChild(QPushButton, "notice-action").click()
+    page.notice.findChild(QPushButton, "notice.action").click()
     qtbot.waitUntil(lambda: len(page.transcript.views) == 4 and not page.streaming, timeout=10_000)
     assert page.notice.text == ""
     assert page.transcript.views[-1].message.stats.overflow == "drop_middle"
@@ -182,7 +182,7 @@ def test_run_again_keeps_the_policy_of_the_answer(qtbot, make_page, monkeypatch)
     view = ask(qtbot, page, "an overflow now")
     page.settings.overflow.chosen.emit("stop")
     sent = asked(page, monkeypatch)
-    page._act(view.message.id, "again")
+    page.message_actions.act(view.message.id, "again")
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert sent[0].overflow == "window"
 
@@ -197,7 +197,7 @@ def test_the_bar_says_what_will_happen(qtbot, make_page) -> None:
     assert "will not see its middle" in bar.toolTip()
 
 
-def answer(cut: Cut | None = None, state: str = "complete", **fields: object) -> Message:
+def answer(cut: OmittedContext | None = None, state: str = "complete", **fields: object) -> Message:
     return Message("m", "c", "", "assistant", "x", state, AnswerStats(cut=cut, **fields))
 
 
@@ -205,14 +205,14 @@ USER = Message("u", "c", "", "user", "?")
 
 
 def test_what_is_hidden_is_what_the_last_begun_answer_did_not_see() -> None:
-    middle = Cut("drop_middle", 2, 3, 17)
+    middle = OmittedContext("drop_middle", 2, 3, 17)
     path = [USER, answer(), USER, answer(), USER]
     assert hidden([*path, answer(middle)]) == (2, 3, 3, "The model no longer sees this message (17 tokens)")
     assert hidden([*path, answer(middle), USER]) == hidden([*path, answer(middle)])
     assert hidden([*path, answer(middle), USER, answer(state="streaming")]) == hidden([*path, answer(middle)])
     assert hidden([*path, answer(middle), USER, answer()]) is None
-    assert hidden([*path, answer(Cut("drop_middle", 2, 2))]) is None
-    window = hidden([*path, answer(Cut("window", window=1024))])
+    assert hidden([*path, answer(OmittedContext("drop_middle", 2, 2))]) is None
+    window = hidden([*path, answer(OmittedContext("window", window=1024))])
     assert window == (0, 0, 5, "The model sees only the last 1,024 tokens")
     assert hidden([]) is None
 
@@ -226,7 +226,9 @@ def test_dimming_moves_with_the_theme_and_the_size(qtbot, theme) -> None:
         Message(f"m{i}", "c", "", "assistant" if i % 2 else "user", "Words. " * 30, stats=AnswerStats())
         for i in range(5)
     ]
-    path.append(Message("m5", "c", "m4", "assistant", "End.", stats=AnswerStats(cut=Cut("drop_middle", 1, 3))))
+    path.append(
+        Message("m5", "c", "m4", "assistant", "End.", stats=AnswerStats(cut=OmittedContext("drop_middle", 1, 3)))
+    )
     view.show_path(path, lambda _: (0, 1))
     for width in (900, 500):
         view.resize(width, 900)
@@ -247,10 +249,10 @@ def test_the_footer_says_what_came_from_the_cache_and_where_the_prompt_diverged(
     message = answer(
         reason="stop", usage=USAGE, timings=TIMINGS, diverged=812, divergence="the template drops thinking."
     )
-    said = "1,240 of 1,310 prompt tokens from the cache"
-    assert f"{said} · read anew from token 812 · finished" in describe(message)
-    assert f"{said} · finished" in describe(message, Share("cached", 3))
-    assert "· 1,240 of 1,310 cached · finished" in describe(message, Share("short", 3))
+    said = "prompt: 1,240 cached + 70 new tokens"
+    assert describe(message).endswith(f"{said} · read again from token 812")
+    assert describe(message, Share("cached", 3)).endswith(said)
+    assert describe(message, Share("short", 3)).endswith("· 1,240 of 1,310 cached")
     assert "cache" not in describe(message, Share("", 3))
     sentence = "The prompt leaves the earlier conversation at token 812: the template drops thinking."
     assert {said, sentence} <= set(explain(message).split("\n"))

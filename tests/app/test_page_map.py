@@ -13,12 +13,14 @@ from PySide6.QtGui import QColor
 
 from app.cache import tiles, words
 from app.cache.canvas import Canvas
-from app.cache.hues import HUES, NOBODY, ChatHues
+from app.cache.hues import HUES, NO_OWNER, ChatHues
+from app.cache.legend import StateLegend
 from app.cache.page_map import PageMapView
 from app.cache.pages import SWAPPED, Pages, decode, from_counts
 from app.plots.pages import PagesChart
 from app.theme.theme import Theme
 from engine import protocol as p
+from engine.protocol import PAGE_STATES
 from tests.app.specs import frame
 
 
@@ -45,10 +47,10 @@ def test_a_map_says_what_each_page_is():
     assert pages.owner(0) == p.PageOwner(chat="a", id="1")
     assert pages.owner(2) is None
     hues = ChatHues()
-    assert pages.hues(hues).tolist() == [1, 2, NOBODY, 1, NOBODY]
+    assert pages.hues(hues).tolist() == [1, 2, NO_OWNER, 1, NO_OWNER]
     assert pages.owned() == {"a": 2, "http": 1}
-    assert words.pages_by_state(pages) == "5 pages: 1 given up, 1 kept, 1 shared, 1 own, 1 free"
-    assert words.beside(pages) == "3 more in RAM, 4 saved on disk"
+    assert words.pages_by_state(pages) == "5 pages: 1 evicted, 1 cached, 1 shared, 1 private, 1 free"
+    assert words.elsewhere(pages) == "3 more in RAM, 4 saved on disk"
 
 
 @pytest.mark.parametrize(
@@ -71,7 +73,7 @@ def test_hues_are_kept_and_go_round():
     given = [hues.of(f"chat {i}") for i in range(HUES + 1)]
     assert given == [*range(1, HUES + 1), 1]
     assert hues.of("chat 3") == 4
-    assert hues.of("") == NOBODY
+    assert hues.of("") == NO_OWNER
 
 
 @pytest.mark.parametrize("size", [3, 4, 7, 14])
@@ -181,7 +183,7 @@ def test_the_mouse_and_the_keyboard_point_at_pages(qtbot, view: PageMapView):
     columns = view._canvas.columns
     assert pointed[-3:] == [8, 8 + columns, 199]
     assert chosen == [7, 8 + columns]
-    assert "200 pages: 200 own" in view.body.accessibleDescription()
+    assert "200 pages: 200 private" in view.body.accessibleDescription()
 
 
 def test_a_large_pool_scrolls_and_stays_where_it_is(qtbot, view: PageMapView):
@@ -215,8 +217,8 @@ def test_the_chart_shows_counts_until_a_map_comes_and_the_map_after(qtbot, theme
     chart.show()
     chart.add(frame(0))
     chart.refresh()
-    assert chart.figure.text() == "459 used, 153 kept"
-    assert chart.map.accessibleDescription() == "4,096 pages: 153 kept, 459 own, 3,484 free"
+    assert chart.figure.text() == "459 in use · 153 cached"
+    assert chart.map.accessibleDescription() == "4,096 pages: 153 cached, 459 private, 3,484 free"
     chart.show_map(decode(page_map(["shared"] * 100, [1] * 100)))
     chart.add(frame(1))
     chart.refresh()
@@ -225,6 +227,18 @@ def test_the_chart_shows_counts_until_a_map_comes_and_the_map_after(qtbot, theme
     chart.forget_map()
     chart.add(frame(2))
     chart.refresh()
-    assert "459 own" in chart.map.accessibleDescription()
-    assert chart._caption.text() == "of 4,096 pages · 0.9 % waste"
+    assert "459 private" in chart.map.accessibleDescription()
+    assert chart._caption.text() == "of 4,096 pages · 0.9 % unused slots"
     assert chart.map.grab().toImage().pixelColor(QPoint(1, 1)).name() == theme.tokens.mute
+
+
+def test_the_legend_shows_states_in_no_chats_colour(qtbot, theme) -> None:
+    """A pattern tells the state, a colour the chat: the two must not be mixed up."""
+    legend = StateLegend(theme)
+    qtbot.addWidget(legend)
+    legend.resize(600, 60)
+    image = legend.grab().toImage()
+    seen = {image.pixelColor(x, y).name() for x in range(image.width()) for y in range(image.height())}
+    assert not seen & set(theme.chat_hues)
+    for state in PAGE_STATES:
+        assert f"{words.STATE_TITLES[state]}: " in legend.toolTip()

@@ -5,29 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QPushButton, QSlider, QSpinBox, QToolButton
+from PySide6.QtGui import QAction
+from PySide6.QtWidgets import QDoubleSpinBox, QLabel, QPushButton, QSpinBox, QToolButton
 
 from app.panel.controls import value_title
 from app.panel.panel import NO_PROMPT, OptimisationPanel
-from app.panel.words import BADGES, bought, event_label, explanation
+from app.panel.words import badge_of, event_label, explanation
 from app.theme.widgets import Toggle
-from app.wiring import compare_values
-from engine.protocol import Compared, CompareProgress
+from app.window.measure_wiring import compare_values
+from engine import catalogue
+from engine.protocol import CompareProgress
+from tests.app.effects import effect, result
 from tests.app.specs import choice, number, switch
-
-
-def result(**changes: object) -> Compared:
-    fields: dict = {
-        "id": "1",
-        "key": "speculation",
-        "values": ["off", "ngram"],
-        "runs": [],
-        "same": True,
-        "before": 28.1,
-        "after": 60.3,
-        "ratio": 60.3 / 28.1,
-    }
-    return Compared(**{**fields, **changes})
 
 
 @pytest.fixture
@@ -47,17 +36,19 @@ def text(panel: OptimisationPanel, name: str) -> str:
 def test_rows_stand_under_their_groups_in_order(panel):
     heads = [label.text() for label in panel.findChildren(QLabel) if label.property("role") == "section"]
     assert heads == ["Cache", "Speculation"]
-    assert [label.text() for label in panel.findChildren(QLabel) if label.property("badge")] == ["exact"] * 3
+    assert not [label for label in panel.findChildren(QLabel) if label.property("badge")], "all are lossless"
 
 
 def test_what_means_nothing_beside_the_present_values_is_hidden(panel):
-    spec = msgspec.structs.replace(number(), of="speculation", of_value="ngram")
+    spec = msgspec.structs.replace(number(), of="speculation", of_values=["draft", "ngram"])
     panel.set_catalogue([switch(), choice(), spec])
     row = panel.row(spec.key)
     assert row.isHidden()
     panel.set_catalogue([switch(), msgspec.structs.replace(choice(), value="ngram"), spec])
     assert not row.isHidden()
     assert panel.row(spec.key) is row
+    panel.set_catalogue([switch(hidden=True), msgspec.structs.replace(choice(), value="ngram"), spec])
+    assert panel.row("kv_cache").isHidden()
 
 
 def test_a_fraction_is_shown_as_it_is(qtbot, panel):
@@ -77,9 +68,9 @@ def test_the_persons_values_come_out_with_their_key(qtbot, panel):
     heard = []
     panel.value_changed.connect(lambda key, value: heard.append((key, value)))
     panel.row("kv_cache").findChild(Toggle).click()
-    panel.findChild(QPushButton, "speculation.ngram").click()
-    panel.findChild(QSlider, "draft_length.value").setValue(3)
-    panel.findChild(QSlider, "draft_length.value").setValue(4)
+    panel.findChild(QAction, "speculation.ngram").trigger()
+    panel.findChild(QSpinBox, "draft_length.value").setValue(3)
+    panel.findChild(QSpinBox, "draft_length.value").setValue(4)
     qtbot.waitUntil(lambda: len(heard) == 3)
     assert heard == [("kv_cache", False), ("speculation", "ngram"), ("draft_length", 4)]
     assert [type(value) for _, value in heard] == [bool, str, int]
@@ -91,8 +82,8 @@ def test_new_state_from_the_engine_is_silent_and_keeps_the_widgets(qtbot, panel)
         panel.set_catalogue([switch(value=False), choice("draft"), number(7)])
     assert panel.row("kv_cache") is row
     assert not row.findChild(Toggle).isChecked()
-    assert panel.findChild(QPushButton, "speculation.draft").isChecked()
-    assert panel.findChild(QSlider, "draft_length.value").value() == 7
+    assert panel.findChild(QAction, "speculation.draft").isChecked()
+    assert panel.findChild(QSpinBox, "draft_length.value").value() == 7
 
 
 def test_another_catalogue_rebuilds(panel):
@@ -104,23 +95,29 @@ def test_another_catalogue_rebuilds(panel):
 def test_a_disabled_row_keeps_its_place_and_says_why(panel):
     reason = "Load a model first."
     panel.set_catalogue([switch(disabled_reason=reason), choice(), number()])
-    assert text(panel, "kv_cache.caption") == reason
+    assert text(panel, "kv_cache.reason") == reason
     assert not panel.row("kv_cache").findChild(Toggle).isEnabled()
     assert panel.row("kv_cache").isVisible()
 
 
 def test_a_disabled_choice_is_grey_with_its_reason(panel):
-    reason = "Needs a draft model: load one beside the model."
+    reason = "Needs a draft model: choose one in the model menu."
     panel.set_catalogue([switch(), choice(disabled_choices={"draft": reason}), number()])
-    button = panel.findChild(QPushButton, "speculation.draft")
+    action = panel.findChild(QAction, "speculation.draft")
+    assert not action.isEnabled()
+    assert action.toolTip() == reason
+    assert panel.findChild(QAction, "speculation.ngram").isEnabled()
+    few = choice(
+        "2", key="bits", default="2", choices=["4", "2"], choice_titles=["4", "2"], disabled_choices={"4": "No."}
+    )
+    panel.set_catalogue([few])
+    button = panel.findChild(QPushButton, "bits.4")
     assert not button.isEnabled()
-    assert button.toolTip() == reason
-    assert panel.findChild(QPushButton, "speculation.ngram").isEnabled()
+    assert button.toolTip() == "No."
 
 
-def test_zero_has_its_word_and_long_ranges_get_a_box(panel):
-    labels = [label.text() for label in panel.row("draft_length").findChildren(QLabel)]
-    assert "automatic" in labels
+def test_zero_has_its_word(panel):
+    assert panel.findChild(QSpinBox, "draft_length.value").text() == "auto"
     panel.set_catalogue([number(0, key="disk_cache", kind="float", default=0.0, zero_means="off", compare=[])])
     assert panel.findChild(QDoubleSpinBox).text() == "off"
     panel.set_catalogue([number(512, key="token_budget", minimum=16, maximum=8192, zero_means="")])
@@ -128,18 +125,24 @@ def test_zero_has_its_word_and_long_ranges_get_a_box(panel):
 
 
 def test_automatic_says_what_it_amounts_to(panel):
-    panel.show_live("draft_length", "now 4")
-    panel.show_live("no such option", "now 4")
-    labels = [label.text() for label in panel.row("draft_length").findChildren(QLabel)]
-    assert "automatic, now 4" in labels
+    panel.show_live("draft_length", "4")
+    panel.show_live("no such option", "4")
+    box = panel.findChild(QSpinBox, "draft_length.value")
+    assert box.text() == "auto (4)"
     panel.set_catalogue([switch(), choice(), number(3)])
-    labels = [label.text() for label in panel.row("draft_length").findChildren(QLabel)]
-    assert "3" in labels
+    assert box.text() == "3"
 
 
 def test_reload_options_say_so(panel):
     panel.set_catalogue([switch(applies="reload")])
-    assert "reloads the model" in text(panel, "kv_cache.caption")
+    assert text(panel, "kv_cache.term") == "reloads the model"
+
+
+def test_the_term_to_look_up_stands_below_the_name(panel):
+    panel.set_catalogue([switch(title="Prefix caching (RadixAttention)")])
+    assert text(panel, "kv_cache.term") == "RadixAttention"
+    name = next(label for label in panel.row("kv_cache").findChildren(QLabel) if label.text() == "Prefix caching")
+    assert name.accessibleName() == "Prefix caching (RadixAttention)"
 
 
 def test_the_name_unfolds_the_explanation(qtbot, panel):
@@ -157,7 +160,7 @@ def test_the_name_unfolds_the_explanation(qtbot, panel):
 def test_nothing_is_measured_without_a_prompt(qtbot, panel):
     button = panel.findChild(QToolButton, "speculation.measure")
     assert not button.isEnabled()
-    assert button.toolTip() == NO_PROMPT
+    assert button.toolTip().replace("\n", " ") == NO_PROMPT
     panel.set_measurable("")
     with qtbot.waitSignal(panel.measure_requested) as heard:
         button.click()
@@ -169,44 +172,48 @@ def test_progress_blocks_the_other_rows_and_a_result_frees_them(panel):
     panel.show_progress("speculation", CompareProgress(id="1", done=2, total=6))
     assert text(panel, "speculation.bought") == "2/6"
     assert not panel.findChild(QToolButton, "kv_cache.measure").isEnabled()
-    panel.show_result(result())
-    assert text(panel, "speculation.bought") == "2.1×"
-    assert text(panel, "speculation.outcome") == "28.1 → 60.3 tokens/s, same text (off → n-gram)."
+    panel.show_result(result(effect()))
+    assert text(panel, "speculation.bought") == "2.1×\n1.9–2.3"
+    assert text(panel, "speculation.outcome") == "off → n-gram."
     assert panel.findChild(QToolButton, "kv_cache.measure").isEnabled()
     panel.clear_results()
     assert text(panel, "speculation.bought") == "–"
 
 
-def test_unlike_answers_give_no_figure():
-    found = bought(choice(), result(same=False, ratio=None, first_difference=12, near_tie=True))
-    assert found.text == "answers\ndiffer"
-    assert found.sentence == "Answers differ from token 12 (near-tie), not compared."
-    # Even a ratio that came along is not shown.
-    assert "×" not in bought(choice(), result(same=False)).text
-
-
 @pytest.mark.parametrize(
-    ("ratio", "text", "tone"),
-    [(2.146, "2.1×", "good"), (0.8, "0.8×", "warn"), (1.0, "1.0×", "caption"), (31, "31×", "good")],
+    ("exactness", "value", "badge"),
+    [
+        ("lossless", "draft", None),
+        ("model property", "draft", None),
+        ("same distribution", "draft", "same distribution"),
+        ("approximate", "draft", "lossy"),
+        ("approximate", "off", None),
+    ],
 )
-def test_a_loss_is_shown_as_a_loss(ratio, text, tone):
-    found = bought(choice(), result(ratio=ratio))
-    assert (found.text, found.tone) == (text, tone)
-
-
-def test_every_exactness_has_a_badge():
-    kinds = msgspec.structs.fields(type(switch()))
-    exactness = next(field for field in kinds if field.name == "exactness")
-    assert set(exactness.type.__args__) == set(BADGES)
+def test_only_what_can_change_the_text_has_a_badge(exactness, value, badge):
+    found = badge_of(choice(value, exactness=exactness))
+    assert (found and found.text) == badge
 
 
 def test_words():
     assert value_title(switch(), True) == "on"
-    assert value_title(number(), 0) == "automatic"
+    assert value_title(number(), 0) == "auto"
     assert value_title(choice(), "draft") == "draft model"
     assert event_label(choice(), "draft") == "speculation draft"
-    assert event_label(switch(), False) == "KV off"
+    assert event_label(switch(), False) == "KV cache off"
     assert "Takes effect with the next message." in explanation(switch())
+
+
+def test_marks_in_the_plots_are_short_and_none_is_like_another():
+    labels = {}
+    for spec in catalogue.state(catalogue.defaults(), frozenset()):
+        values = {"bool": [False, True], "choice": spec.choices}.get(spec.kind, [spec.default, spec.maximum])
+        for value in values:
+            labels[spec.key, value] = event_label(spec, value)
+    assert len(set(labels.values())) == len(labels)
+    for label in labels.values():
+        assert len(label) <= 28, label
+        assert label[-1].isalnum(), label
 
 
 def test_a_third_choice_is_measured_against_off():
@@ -223,3 +230,37 @@ def test_tint_is_the_windows_own_switch(qtbot, panel):
     assert heard.args == [True]
     panel.set_catalogue([switch()])
     assert not toggle.isVisible()
+
+
+def test_arrows_go_between_rows_and_within_one(qtbot, panel) -> None:
+    panel.activateWindow()
+    panel.set_measurable("")
+    first, second = panel.row("kv_cache").stops(), panel.row("speculation").stops()
+    first[-1].setFocus()
+    qtbot.waitUntil(first[-1].hasFocus)
+    qtbot.keyClick(first[-1], Qt.Key.Key_Left)
+    assert first[1].hasFocus()
+    qtbot.keyClick(first[1], Qt.Key.Key_Left)
+    assert first[0].hasFocus()
+    qtbot.keyClick(first[0], Qt.Key.Key_Down)
+    assert second[0].hasFocus()
+    qtbot.keyClick(second[0], Qt.Key.Key_Right)
+    qtbot.keyClick(second[1], Qt.Key.Key_Right)
+    assert second[2].hasFocus()
+    qtbot.keyClick(second[2], Qt.Key.Key_Up)
+    assert first[2].hasFocus()
+
+
+def test_tab_stops_once_a_row(panel) -> None:
+    for key in ("kv_cache", "speculation", "draft_length"):
+        stops = panel.row(key).stops()
+        assert [bool(stop.focusPolicy() & Qt.FocusPolicy.TabFocus) for stop in stops] == [False, False, True], key
+
+
+def test_names_and_terms_begin_at_one_edge(panel, qapp):
+    panel.set_catalogue([switch(title="Prefix caching (RadixAttention)"), choice()])
+    qapp.processEvents()
+    row = panel.row("kv_cache")
+    parts = (row.stops()[0], panel.findChild(QLabel, "kv_cache.term"))
+    assert parts[0].indent() == 0
+    assert len({part.mapTo(panel, part.rect().topLeft()).x() for part in parts}) == 1

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
-from PySide6.QtWidgets import QLabel
+from PySide6.QtCore import QEvent, QPoint, Qt, QTimer
+from PySide6.QtGui import QHelpEvent, QHideEvent
+from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
 from app.plots import words
 from app.plots.acceptance import AcceptanceChart
 from app.plots.chart import MAX_MARKS, nice_ceiling
 from app.plots.charts import MemoryChart, QueueChart, RateChart
 from app.plots.pages import PagesChart
+from app.plots.plot import corners
 from app.plots.ring import Ring
 from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip
+from app.theme.widgets import ElidedLabel
+from app.words import kv_cached, size, waste
 from engine.protocol import Acceptance, PageCounts, QueueCounts
 from tests.app.specs import frame
 
@@ -54,19 +60,22 @@ def test_words_of_a_frame():
     assert words.memory(one.memory) == "9.0 of 24 GB"
     assert words.memory(frame(0, scope="process").memory) == "6.0 of 24 GB"
     assert words.memory_title(frame(0, scope="process").memory) == "Process memory"
-    assert words.pages(one.pages) == "459 used, 153 kept"
-    assert words.waste(one.pages) == pytest.approx(1 - 9700 / (612 * 16))
-    assert words.waste(PageCounts(total=10, used=0, live_tokens=0)) == 0
-    assert words.queue(one.queue) == "2 running, 1 waiting"
+    assert words.pages(one.pages) == "459 in use · 153 cached"
+    assert waste(one.pages) == pytest.approx(1 - 9700 / (612 * 16))
+    assert waste(PageCounts(total=10, used=0, live_tokens=0)) == 0
+    assert words.queue(one.queue) == "2 running, 1 queued"
     assert words.queue(QueueCounts(waiting=0, running=0, prefilling=0)) == "idle"
     assert words.accepted(one.acceptance) == "71 %"
     assert words.accepted([]) == "–"
-    assert words.size(812e6) == "812 MB"
-    assert [words.size(value) for value in (0, 479_700, 9.96e6)] == ["0 MB", "0.5 MB", "10 MB"]
-    assert words.kv_kept(one) == one.memory.kv_used // 4
-    assert "pages 459 used, 153 kept of 4,096" in words.one_line(one)
+    assert size(812e6) == "812 MB"
+    assert [size(value) for value in (0, 479_700, 9.96e6)] == ["0 MB", "0.5 MB", "10 MB"]
+    assert kv_cached(one) == one.memory.kv_used // 4
+    assert "pages 459 in use · 153 cached of 4,096" in words.one_line(one)
     assert "Bytes read for a token: 4.1 GB" in words.details(frame(0, bytes_per_token=4.1e9))
-    assert words.latency(frame(0, ttft_ms=61.0, bandwidth_share=0.71)) == "first 61 ms · 71 % of bandwidth"
+    said = words.latency(frame(0, ttft_ms=61.0, itl_p50_ms=9.5, bandwidth_share=0.05))
+    assert said == ("TTFT 61 ms · 9.5 ms/token", "5 % of memory bandwidth (the limit for one chat)")
+    assert words.latency(frame(0, prefilled_per_second=1234.0)) == ("prefill: 1,234 tokens/s", "")
+    assert [words.count(value) for value in (0, 2.5, 1000)] == ["0", "2.5", "1,000"]
 
 
 def test_charts_show_the_newest_frame(strip):
@@ -76,20 +85,21 @@ def test_charts_show_the_newest_frame(strip):
     rate, memory, pages, queue, acceptance = strip.charts
     assert isinstance(rate, RateChart)
     assert rate.figure.text() == "699.0"
-    assert len(rate._line.xData) == 600
-    assert rate._line.yData[-1] == 699
+    assert len(rate._line.x) == 600
+    assert rate._line.y[-1] == 699
     assert isinstance(memory, MemoryChart)
     assert memory.title.text() == "GPU memory"
     assert memory.figure.text() == "9.0 of 24 GB"
-    assert [area.yData[-1] / 1e9 for area in memory._areas] == pytest.approx([3, 7, 7.75, 8, 8.5, 9])
+    assert [area.y[-1] / 1e9 for area in reversed(memory._curves)] == pytest.approx([3, 7, 7.75, 8, 8.5, 9])
     assert isinstance(pages, PagesChart)
-    assert pages.figure.text() == "459 used, 153 kept"
+    assert pages.figure.text() == "459 in use · 153 cached"
     assert isinstance(queue, QueueChart)
-    assert queue.figure.text() == "2 running, 1 waiting"
-    assert [area.yData[-1] for area in queue._areas] == [1, 2, 3]
+    assert queue.figure.text() == "2 running, 1 queued"
+    assert [area.y[-1] for area in reversed(queue._curves)] == [1, 2, 3]
     assert isinstance(acceptance, AcceptanceChart)
-    assert acceptance.figure.text() == "2.4 tok/step"
-    assert acceptance._bars[0].opts["height"].tolist() == [0.9, 0.7, 0.5]
+    assert acceptance.figure.text() == "71 %"
+    assert acceptance._caption.text() == "71 % accepted · 2.4 tokens per step"
+    assert acceptance._plot.bars[0].heights == [0.9, 0.7, 0.5]
 
 
 def test_process_memory_leaves_other_programs_out_of_the_stack(strip):
@@ -97,7 +107,7 @@ def test_process_memory_leaves_other_programs_out_of_the_stack(strip):
     strip.tick()
     memory = strip.charts[1]
     assert memory.title.text() == "Process memory"
-    assert memory._areas[-1].yData[-1] == pytest.approx(6e9)
+    assert memory._curves[0].y[-1] == pytest.approx(6e9)
     assert "other programs" not in memory._legend.text()
 
 
@@ -108,11 +118,11 @@ def test_an_auto_off_reason_is_shown(strip):
         accepted=1,
         by_depth=[],
         draft_length=0,
-        off_reason="guesses cost more than they save",
+        off_reason="drafts cost more than they save",
     )
     strip.add(frame(0, acceptance=[off]))
     strip.tick()
-    assert strip.charts[4]._caption.text() == "Off: guesses cost more than they save"
+    assert strip.charts[4]._caption.text() == "Off: drafts cost more than they save"
     assert "n-gram (off)" in strip.charts[4]._legend.text().replace("\xa0", " ")
 
 
@@ -124,7 +134,7 @@ def test_marks_move_with_time_and_leave(strip):
     strip.tick()
     marks = strip.charts[0]._marks
     assert len(marks) == 1
-    assert marks._live[0][1].value() == -30
+    assert strip.charts[0]._plot.marks == [(-30, "draft on")]
     strip.add(frame(90))
     strip.tick()
     assert len(marks) == 0
@@ -156,12 +166,108 @@ def test_no_frame_no_paint(strip, monkeypatch):
     assert not painted
 
 
+def frames_a_minute(strip: PlotStrip, begin: int, **changes: object) -> tuple[int, int]:
+    """(how many frames of a minute at rest had something painted, timers that run after the last one)."""
+    painted = 0
+    for second in range(begin, begin + 60):
+        memory = frame(0, scope="process").memory
+        wobble = msgspec.structs.replace(
+            memory, other_kvasir=memory.other_kvasir + second * 4096, other_programs=second
+        )
+        strip.add(frame(second, rate=0.0, scope="process", **{"memory": wobble, **changes}))
+        painted += strip._dirty
+        strip.tick()
+        strip._soon.stop()
+    return painted, sum(timer.isActive() for timer in strip.findChildren(QTimer))
+
+
+def test_charts_scroll_while_something_leaves_them_and_rest_when_all_is_flat(strip):
+    strip.add(frame(0, rate=30.0))
+    strip.tick()
+    assert frames_a_minute(strip, 1)[0] == 60
+    assert frames_a_minute(strip, 61)[0] == 2
+    assert frames_a_minute(strip, 121) == (0, 0)
+    strip.mark("draft on")
+    assert strip._dirty
+    strip.tick()
+    assert frames_a_minute(strip, 181)[0] == 60
+    assert frames_a_minute(strip, 241)[0] == 1
+    assert frames_a_minute(strip, 301) == (0, 0)
+    strip.add(frame(361, rate=12.0))
+    assert strip._dirty
+    strip.tick()
+    assert strip.charts[0].figure.text() == "12.0"
+
+
+def test_no_timer_runs_between_frames_or_where_nobody_looks(strip, qtbot):
+    strip.add(frame(0))
+    qtbot.waitUntil(lambda: not strip._dirty)
+    assert not any(timer.isActive() for timer in strip.findChildren(QTimer))
+    strip.window().hide()
+    strip.add(frame(1))
+    assert not any(timer.isActive() for timer in strip.findChildren(QTimer))
+    strip.window().show()
+    strip.tick()
+    QApplication.sendEvent(strip, QHideEvent())  # as when the window is minimised, which stays "visible"
+    assert strip.isVisible()
+    strip.add(frame(2))
+    assert not any(timer.isActive() for timer in strip.findChildren(QTimer))
+
+
+def test_the_line_of_figures_opens_plots_and_panel(strip, qtbot):
+    strip.set_collapsed(True)
+    with qtbot.waitSignal(strip.plots_requested):
+        qtbot.mouseClick(strip.findChild(QLabel, "plots.line"), Qt.MouseButton.LeftButton)
+    with qtbot.waitSignal(strip.plots_requested):
+        strip.findChild(QToolButton, "plots.open.plots").click()
+    with qtbot.waitSignal(strip.panel_requested):
+        strip.findChild(QToolButton, "plots.open.optimisations").click()
+
+
+def test_axes_have_a_scale_and_labels_of_marks_stand_above_the_data(strip):
+    strip.add(frame(0, rate=87.0, scope="process"))
+    strip.tick()
+    rate, memory, _, queue, _ = strip.charts
+    assert rate._plot.labels == ["0", "50", "100"]
+    assert memory._plot.labels == ["0 MB", "5.0 GB", "10.0 GB"]
+    assert queue._plot.labels == ["0", "2", "4"]
+    assert [text for _, text in rate._plot.ticks] == ["-60 s", "-30 s", "now"]
+    room = rate._plot.room()
+    assert room.top() >= rate._plot.fontMetrics().height()
+    assert room.bottom() <= rate._plot.height() - rate._plot.fontMetrics().height() + 1
+    assert "2 decoding" not in queue._legend.text()
+    assert "1\xa0decoding" in queue._legend.text()
+    assert "KV\xa0free\xa0(reserved)" in memory._legend.text()
+
+
+def test_a_caption_without_room_is_shortened_and_told_under_the_mouse(qtbot, monkeypatch):
+    told = []
+    monkeypatch.setattr("app.theme.widgets.QToolTip.showText", lambda at, text, widget: told.append(text))
+    label = ElidedLabel("5 % of memory bandwidth (the limit for one chat)", "tiny")
+    qtbot.addWidget(label)
+    label.short = "5 %"
+    label.resize(1000, 20)
+    assert label.elided == label.text()
+    label.resize(60, 20)
+    assert label.elided == "5 %"
+    label.short = ""
+    assert label.elided.endswith("…")
+    label.show()
+    QApplication.sendEvent(label, QHelpEvent(QEvent.Type.ToolTip, QPoint(1, 1), label.mapToGlobal(QPoint(1, 1))))
+    assert told == [label.text()]
+
+
+def test_a_curve_is_drawn_by_its_corners():
+    x, y = corners(np.arange(7.0), np.array([0.0, 0, 0, 5, 5, 5, 0]))
+    assert (x.tolist(), y.tolist()) == ([0, 2, 3, 5, 6], [0, 0, 5, 5, 0])
+
+
 def test_collapsed_is_one_line_of_figures(strip):
     strip.add(frame(1, rate=87.4))
     strip.set_collapsed(True)
     assert strip.height() == COLLAPSED_HEIGHT
     line = strip.findChild(QLabel, "plots.line")
-    for figure in ("87.4 tok/s", "9.0 of 24 GB", "459 used, 153 kept", "2 running", "71 %", "2.4 tokens a step"):
+    for figure in ("87.4 tok/s", "9.0 of 24 GB", "459 in use · 153 cached", "2 running", "71 %", "2.4 tokens per step"):
         assert figure in line.text()
 
 
@@ -173,12 +279,12 @@ def test_frames_before_the_charts_exist_are_not_lost(qtbot, theme):
     strip.show()
     qtbot.waitUntil(lambda: bool(strip.charts))
     strip.tick()
-    assert strip.charts[0]._line.yData.tolist() == [0, 1, 2, 3, 4]
+    assert strip.charts[0]._line.y.tolist() == [0, 1, 2, 3, 4]
 
 
 def test_a_change_of_theme_recolours_the_lines(strip, theme):
     strip.add(frame(1))
     strip.tick()
-    before = strip.charts[0]._line.opts["pen"].color().name()
+    before = strip.charts[0]._line.color
     theme.set_mode("light")
-    assert strip.charts[0]._line.opts["pen"].color().name() == theme.tokens.accent != before
+    assert strip.charts[0]._line.color == theme.tokens.accent != before

@@ -9,7 +9,7 @@ from PySide6.QtCore import Qt
 
 from app.cache import tree_view, words
 from app.cache.hues import ChatHues
-from app.cache.tree_model import TreeModel, rows_of
+from app.cache.tree_model import TreeModel, TreeRow, rows_of
 from app.cache.tree_view import TreeView
 from app.theme.theme import Theme
 from engine.protocol import CacheStats, RadixTree, TreeNode
@@ -150,8 +150,8 @@ def test_idle_times_go_on_while_no_tree_comes(view: TreeView, monkeypatch):
 
 def test_words_of_the_tree():
     shown = RadixTree(nodes=[node(1)], total_nodes=300, total_tokens=4800)
-    assert words.tree(shown) == "300 runs, 4,800 tokens, 299 not shown"
-    assert words.tree(tree(node(1))) == "1 run, 16 tokens"
+    assert words.tree(shown) == "300 nodes, 4,800 tokens, 299 not shown"
+    assert words.tree(tree(node(1))) == "1 node, 16 tokens"
     assert [words.span(seconds) for seconds in (3, 600, 7200)] == ["3 s", "10 min", "2 h"]
 
 
@@ -170,14 +170,31 @@ def test_figures():
     found = {name: value for name, value, _ in words.figures(frame(0, cache=cache))}
     assert found == {
         "Hit rate": "62 %",
-        "Prefill saved": "1,240 tokens",
-        "Waste": "0.9 %",
+        "Prompt tokens not recomputed": "1,240",
+        "Unused slots (fragmentation)": "0.9 %",
         "KV, int4, 4.5 bits": "1.0 GB",
         "In RAM": "3.0 MB",
         "On disk": "5.0 GB",
-        "Given up": "7 pages",
+        "Evicted": "7 pages",
     }
     meaning = words.figures(frame(0, cache=cache))[3][2]
-    assert "750 MB of answers that are being written, 250 MB kept for reuse; in 16 bits both would be 3.6 GB" in meaning
+    assert (
+        "750 MB of answers that are being written, 250 MB cached for reuse; in 16 bits both would be 3.6 GB" in meaning
+    )
     assert "3.6 GB; with recent tokens, which are not packed, 5.25 bits" in meaning
     assert words.figures(frame(0))[0][1] == "–"
+
+
+@pytest.mark.parametrize(
+    ("raw", "shown"),
+    [
+        ("<|im_start|>user\nWhat is a page?<|im_end|>\n<|im_start|>assistant\n", "user: What is a page? assistant:"),
+        ("<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\nBe brief.", "system: Be brief."),
+        ("<bos><start_of_turn>user\nHi<end_of_turn>", "user: Hi"),
+        ("<s>[INST] Hi [/INST] Hello</s>", "Hi Hello"),
+        ("if a < b | c > d:\n    pass", "if a < b | c > d: pass"),
+    ],
+)
+def test_a_node_is_read_without_the_templates_marks(raw: str, shown: str) -> None:
+    assert words.readable(raw) == shown
+    assert "<|" not in TreeRow(TreeNode(id=1, parent=-1, tokens=16, text=raw), 0, False).sentence

@@ -129,7 +129,7 @@ def test_memory_as_share_or_bytes(page, path):
 
 def test_context_and_device(qtbot, page, path):
     context = next(box for box in page.findChildren(QSpinBox) if "context" in box.accessibleName())
-    assert context.text() == "the model's own"
+    assert context.text() == "Model maximum"
     context.setValue(4096)
     assert stored(path).context == 4096
     context.setValue(0)

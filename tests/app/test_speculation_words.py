@@ -1,4 +1,4 @@
-"""Whose words an answer has: tints with their legend and tooltips, the figures below it, and the heads that guess."""
+"""Whose words an answer has: tints with their legend and tooltips, the figures below it, and the heads that draft."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from itertools import pairwise
 import pytest
 from PySide6.QtCore import QEvent, QPoint
 from PySide6.QtGui import QHelpEvent
-from PySide6.QtWidgets import QApplication, QLabel, QToolTip
+from PySide6.QtWidgets import QApplication, QSpinBox, QToolTip
 
-from app.chat.answers import origin
-from app.chat.blocks import TextView
 from app.chat.page import ChatPage
-from app.chat.stats import SHARES, describe, explain
-from app.chat.tint import TintRun, run_at, shown_text, who
+from app.chat.session.answers import origin
+from app.chat.transcript.stats import SHARES, describe, explain
+from app.chat.transcript.text.blocks import TextView
+from app.chat.transcript.text.tint import TintRun, run_at, shown_text, who
 from app.history.records import AnswerStats, Message, Span
 from app.program import Program
 from app.proposers import PROPOSERS
 from app.theme.widgets import Toggle
 from engine import protocol as p
 from engine.protocol import Timings, Usage
-from tests.app.specs import GUESSERS
+from tests.app.specs import DRAFTERS
 
 
 def test_every_source_has_its_span() -> None:
-    assert [origin(source, 3) for source in GUESSERS] == [Span("accepted", 3, source) for source in GUESSERS]
+    assert [origin(source, 3) for source in DRAFTERS] == [Span("accepted", 3, source) for source in DRAFTERS]
     assert origin("corrected", 2) == Span("corrected", 2)
     assert origin("target", 1) == origin("bonus", 1) == Span("", 1)
-    assert set(GUESSERS) == set(PROPOSERS) == set(p.Source.__args__) - {"target", "bonus", "corrected"}
+    assert set(DRAFTERS) == set(PROPOSERS) == set(p.Source.__args__) - {"target", "bonus", "corrected"}
 
 
-def test_a_run_says_who_guessed_it() -> None:
-    assert who(TintRun(0, 1, "good", "ngram")) == "Guessed from what the text repeats (n-gram), kept by the model"
-    assert who(TintRun(0, 1, "good", "medusa")) == "Guessed by the Medusa heads, kept by the model"
-    assert who(TintRun(0, 1, "good", "of a later engine")) == "Guessed by of a later engine, kept by the model"
-    assert who(TintRun(0, 1, "good")) == "Guessed ahead, kept by the model"
-    assert "wrong" in who(TintRun(0, 1, "warn"))
+def test_a_run_says_who_drafted_it() -> None:
+    assert who(TintRun(0, 1, "good", "ngram")) == "Drafted from what the text repeats (n-gram), accepted by the model"
+    assert who(TintRun(0, 1, "good", "medusa")) == "Drafted by the Medusa heads, accepted by the model"
+    assert who(TintRun(0, 1, "good", "of a later engine")) == "Drafted by of a later engine, accepted by the model"
+    assert who(TintRun(0, 1, "good")) == "Drafted, accepted by the model"
+    assert "rejected" in who(TintRun(0, 1, "warn"))
 
 
 @pytest.fixture
@@ -76,7 +76,7 @@ def hover(view: TextView, start: int) -> str:
 
 
 @pytest.mark.qt_log_ignore("raise", extend=True)
-def test_the_tooltip_of_a_tinted_word_names_the_guesser(qtbot, page) -> None:
+def test_the_tooltip_of_a_tinted_word_names_the_drafter(qtbot, page) -> None:
     answer = ask(qtbot, page, "Show me code", speculation="auto")
     assert {span.by for span in answer.spans if span.tint == "accepted"} == {"ngram", "medusa"}
     page.set_tint(True)
@@ -87,15 +87,15 @@ def test_the_tooltip_of_a_tinted_word_names_the_guesser(qtbot, page) -> None:
     assert "Medusa heads" in hover(view, first["medusa"].start + 1)
     corrected = next(run for run in runs if run.token == "warn")
     assert shown_text(view, corrected) == " by"
-    assert "wrong" in hover(view, corrected.start + 1)
+    assert "rejected" in hover(view, corrected.start + 1)
     after = next(b for a, b in pairwise(runs) if b.start > a.end + 4)
-    assert run_at(view, place(view, after.start - 3), runs) is None, "plain words are nobody's guess"
+    assert run_at(view, place(view, after.start - 3), runs) is None, "plain words are nobody's draft"
     assert run_at(view, QPoint(view.width() - 2, 4), runs) is None, "nor is what stands right of the text"
     code = page.transcript.views[-1].blocks[1]
-    assert "Guessed" in hover(code._view, code.tint_runs[0].start)
+    assert "Drafted" in hover(code._view, code.tint_runs[0].start)
 
 
-def test_saved_spans_keep_the_guesser(qtbot, page, history) -> None:
+def test_saved_spans_keep_the_drafter(qtbot, page, history) -> None:
     answer = ask(qtbot, page, "hello", speculation="eagle")
     history.flush()
     saved = history.messages(page.chat_id)[-1]
@@ -151,15 +151,15 @@ def test_automatic_says_what_it_amounts_to(qtbot, make_program) -> None:
     panel = program.window.panel
     qtbot.waitUntil(lambda: panel.spec("tree_nodes") is not None, timeout=20_000)
 
-    def figures(key: str) -> list[str]:
-        return [label.text() for label in panel.row(key).findChildren(QLabel)]
+    def figure(key: str) -> str:
+        return panel.findChild(QSpinBox, f"{key}.value").text()
 
     program.link.send(p.Set(key="speculation", value="medusa"))
-    qtbot.waitUntil(lambda: "automatic, now 16" in figures("tree_nodes"), timeout=10_000)
-    assert "automatic, now 4" in figures("draft_length")
+    qtbot.waitUntil(lambda: figure("tree_nodes") == "auto (16)", timeout=10_000)
+    assert figure("draft_length") == "auto (4)"
     program.link.send(p.Set(key="speculation", value="ngram"))
-    qtbot.waitUntil(lambda: "automatic" in figures("tree_nodes"), timeout=10_000)
-    assert "automatic, now 4" in figures("draft_length")
+    qtbot.waitUntil(lambda: figure("tree_nodes") == "auto", timeout=10_000)
+    assert figure("draft_length") == "auto (4)"
 
 
 def answer(proposed: int = 240, accepted: int = 31, steps: int = 31, generated: int = 62, **changes: object) -> Message:
@@ -178,25 +178,25 @@ def answer(proposed: int = 240, accepted: int = 31, steps: int = 31, generated: 
     return Message("m", "c", "", "assistant", "Text.", stats=stats)
 
 
-def test_an_answer_says_what_guessing_bought() -> None:
+def test_an_answer_says_what_drafting_bought() -> None:
     line = describe(answer())
-    assert "2.0 tokens a step · 31 passes saved · 13 % of guesses kept" in line
-    assert "1 pass saved" in describe(answer(steps=61))
+    assert "2.0 tokens per step · 31 forward passes saved · 13 % of drafts accepted" in line
+    assert "1 forward pass saved" in describe(answer(steps=61))
     account = explain(answer())
-    assert "31 of 240 guesses kept" in account
-    assert "31 passes saved: 2.0 tokens a step, where one step without guesses gives one token" in account
+    assert "31 of 240 drafted tokens accepted" in account
+    assert "31 forward passes saved: 2.0 tokens per step, where a step without speculation gives one token" in account
 
 
-def test_without_guesses_nothing_is_said_of_them() -> None:
+def test_without_drafts_nothing_is_said_of_them() -> None:
     for text in (describe(answer(proposed=0, accepted=0, steps=62)), explain(answer(proposed=0, accepted=0, steps=62))):
-        assert not any(word in text for word in ("saved", "guess", "tokens a step"))
-    assert describe(answer(proposed=0, accepted=0, steps=62)).startswith("87.4 tok/s · first token 61 ms")
+        assert not any(word in text for word in ("saved", "draft", "tokens a step"))
+    assert describe(answer(proposed=0, accepted=0, steps=62)).startswith("87.4 tok/s · TTFT 61 ms")
 
 
 def test_less_room_leaves_less_of_the_line() -> None:
     lines = [describe(answer(diverged=7), share) for share in SHARES]
     assert [len(line) for line in lines] == sorted((len(line) for line in lines), reverse=True)
-    assert lines[-1] == "87.4 tok/s · 2.0 tokens a step · finished"
+    assert lines[-1] == "87.4 tok/s · 2.0 tokens per step"
 
 
 def test_the_footer_shows_it(qtbot, page) -> None:
@@ -209,20 +209,20 @@ def test_the_footer_shows_it(qtbot, page) -> None:
     assert made.stats.usage is not None
     saved = made.stats.usage.generated_tokens - made.stats.timings.steps
     assert saved > 50
-    assert f"{saved} passes saved" in page.transcript.views[-1].stats_text
+    assert f"{saved} forward passes saved" in page.transcript.views[-1].stats_text
 
 
 def test_heads_are_named_where_the_draft_is(qtbot, page) -> None:
     page.resize(1200, 700)
     page.header.load("tiny", "/models/tiny-heads")
     qtbot.waitUntil(lambda: page._link.card is not None and bool(page._link.card.heads), timeout=10_000)
-    assert page.header.draft.text() == "Medusa and EAGLE heads"
-    assert "Guesses with Medusa and EAGLE heads" in page.header.model.toolTip()
+    assert page.header.draft.text() == "+ Medusa and EAGLE heads"
+    assert "Speculates with Medusa and EAGLE heads" in page.header.model.toolTip()
     page.header.fill_menu()
-    drafts = next(action.menu() for action in page.header._menu.actions() if action.text() == "Draft model or heads")
+    drafts = next(action.menu() for action in page.header._menu.actions() if action.text() == "Speculation helper")
     found = {action.text(): action for action in drafts.actions()}
     assert not found["No draft"].isChecked()
-    assert "Medusa or EAGLE heads" in found["Open a folder of a draft or heads…"].toolTip()
+    assert "Medusa or EAGLE heads" in found["Choose a draft model or EAGLE/Medusa heads…"].toolTip()
     page.header.load("tiny", "")
     qtbot.waitUntil(lambda: page._link.card is not None and not page._link.card.heads, timeout=10_000)
     assert page.header.draft.text() == ""

@@ -28,7 +28,7 @@ def environment(**changes: str | None) -> dict[str, str]:
 def test_without_a_display_a_sentence_names_the_other_commands():
     env = environment(DISPLAY=None, WAYLAND_DISPLAY=None, QT_QPA_PLATFORM=None)
     done = subprocess.run(
-        [sys.executable, "-m", "app"], env=env, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-m", "app"], env=env, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
     )
     assert done.returncode == 2
     assert "`kvasir chat`" in done.stderr
@@ -62,7 +62,7 @@ def test_one_complete_platform_is_enough():
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF")
 def test_preflight_imports_no_qt():
     code = "import sys, app.preflight; assert not [m for m in sys.modules if 'PySide' in m]"
-    subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT, check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], env=environment(), cwd=ROOT, check=True, timeout=300)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="ELF")
@@ -74,7 +74,7 @@ def test_libraries_that_a_package_brings_count(tmp_path):
     code = "from app.preflight import _loads; print(_loads('libkvasir-brought.so.1'), _loads('libkvasir-absent.so.1'))"
     env = environment(LD_LIBRARY_PATH=str(tmp_path))
     done = subprocess.run(
-        [sys.executable, "-c", code], env=env, cwd=ROOT, check=True, timeout=60, capture_output=True, text=True
+        [sys.executable, "-c", code], env=env, cwd=ROOT, check=True, timeout=300, capture_output=True, text=True
     )
     assert done.stdout.split() == ["True", "False"]
 
@@ -159,7 +159,7 @@ def test_of_two_that_start_at_once_one_is_the_first(tmp_path):
     first.stdin.flush()
     assert (says(first), says(second)) == ("True", "False")
     for process in (second, first):
-        process.communicate("\n", timeout=60)
+        process.communicate("\n", timeout=300)
     assert list(tmp_path.glob("kvasir-*")) == []
 
 
@@ -193,12 +193,12 @@ def test_a_polite_kill_ends_program_and_engine(tmp_path, fake_command):
     env = environment(QT_QPA_PLATFORM="offscreen", KVASIR_HOME=str(tmp_path / "home"))
     process = subprocess.Popen([sys.executable, "-c", code], env=env, cwd=ROOT, stderr=subprocess.PIPE)
     log = tmp_path / "home" / "log" / "kvasir.log"
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 300
     while not (log.exists() and "window visible" in log.read_text()):
         assert time.monotonic() < deadline, process.poll()
         time.sleep(0.05)
     process.send_signal(signal.SIGTERM)
-    assert process.wait(20) == 0, process.stderr.read()
+    assert process.wait(300) == 0, process.stderr.read()
     process.stderr.close()
     assert (tmp_path / "home" / "config" / "settings.json").exists()
 
@@ -219,14 +219,14 @@ def test_signals_do_not_lose_references(qapp):
     assert abs(sys.getrefcount(True) - before) < 1_000
 
 
-def test_the_window_is_assembled_without_torch_and_before_the_plots_library():
-    code = "import sys, app.program; print([m for m in ('torch', 'pyqtgraph') if m in sys.modules])"
+def test_the_window_is_assembled_without_torch_and_before_the_plots():
+    code = "import sys, app.program; print([m for m in ('torch', 'app.plots.charts') if m in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment(),
         cwd=ROOT,
         check=True,
-        timeout=60,
+        timeout=300,
         capture_output=True,
         text=True,
     )

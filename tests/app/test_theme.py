@@ -11,7 +11,7 @@ from PySide6.QtGui import QColor, QGuiApplication
 
 import app
 from app.theme.icons import app_icon, icon, pixmap
-from app.theme.sheet import build
+from app.theme.sheet import apply, build
 from app.theme.theme import DARK, LIGHT, Theme, mix
 
 APP = Path(app.__file__).parent
@@ -70,7 +70,7 @@ def test_system_mode_follows_the_desktop_while_running(qtbot, qapp, monkeypatch)
     desktop = {"dark": True}
     monkeypatch.setattr("app.theme.theme._desktop_is_dark", lambda: desktop["dark"])
     theme, fixed = Theme("system"), Theme("dark")
-    theme.apply(qapp)
+    apply(theme, qapp)
     assert theme.dark
     desktop["dark"] = False
     with qtbot.waitSignal(theme.changed), qtbot.assertNotEmitted(fixed.changed):

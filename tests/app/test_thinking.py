@@ -8,12 +8,12 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication, QTextOption
 
-from app.chat.message import MessageView
 from app.chat.page import ChatPage
-from app.chat.stats import explain
-from app.chat.thinking import PEEK_CHARS, ThinkingBlock
 from app.chat.thinking_switch import ThinkingSwitch
-from app.chat.transcript import Transcript
+from app.chat.transcript.message import MessageView
+from app.chat.transcript.stats import explain
+from app.chat.transcript.thinking import PEEK_CHARS, ThinkingBlock
+from app.chat.transcript.transcript import Transcript
 from app.history.records import AnswerStats, Message
 from app.history.store import HistoryStore
 from app.theme.theme import Theme
@@ -259,19 +259,19 @@ def test_the_switch_is_remembered_by_its_chat(qtbot, make_page, history: History
     assert not switch.toggle.isChecked()
     qtbot.mouseClick(switch.toggle, Qt.MouseButton.LeftButton)
     assert history.chat(chat).thinking == Thinking(on=True)  # type: ignore[union-attr]
-    page._act(view.message.id, "again")  # exactly: as it was asked, not as the switch stands now
+    page.message_actions.act(view.message.id, "again")  # exactly: as it was asked, not as the switch stands now
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert page.transcript.views[-1].message.thinking == ""
     page.regenerate_last()
     qtbot.waitUntil(lambda: not page.streaming, timeout=10_000)
     assert page.transcript.views[-1].message.thinking == THOUGHTS
     assert page.last_thinking() == Thinking(on=True)
-    page._on_thinking(Thinking(on=True, effort="high"))  # as chosen for another model
+    page.session.set_thinking(Thinking(on=True, effort="high"))  # as chosen for another model
     page.regenerate_last()
     assert page.last_thinking() == Thinking(on=True)
-    assert page._next_prompt()[1] == Thinking(on=True)
+    assert page.session.next_prompt(page.composer.draft)[1] == Thinking(on=True)
     page.new_chat()
-    page._on_thinking(Thinking(effort="high"))
+    page.session.set_thinking(Thinking(effort="high"))
     assert page.last_thinking() == Thinking()
 
 

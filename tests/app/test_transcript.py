@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from app.chat.transcript import Transcript
+from app.chat.transcript.transcript import Transcript
 from app.history.records import Message, Span
 from app.theme.theme import Theme
 from tests.app.fake_engine import CODE, long_answer
@@ -91,3 +91,15 @@ def test_a_change_of_theme_reaches_the_text(transcript: Transcript, theme: Theme
     view = transcript.view("m1")
     assert view is not None
     assert theme.tokens.raised in view.blocks[0].document().defaultStyleSheet()
+
+
+def test_nothing_moves_when_the_scroll_bar_comes(qtbot, transcript: Transcript) -> None:
+    short = Message("a", "c", "", "assistant", "hello")
+    transcript.show_path([short], only)
+    before = transcript.view("a").geometry()
+    assert not transcript.verticalScrollBar().isVisible()
+    transcript.show_path([short, Message("b", "c", "a", "assistant", "word\n\n" * 80)], only)
+    qtbot.waitUntil(transcript.verticalScrollBar().isVisible)
+    transcript.verticalScrollBar().setValue(0)
+    after = transcript.view("a").geometry()
+    assert (after.x(), after.width()) == (before.x(), before.width())

@@ -58,7 +58,7 @@ def test_settings_of_the_first_release(path: Path) -> None:
     kept = {name: value for name, value in FIRST.items() if name not in ("version", "from_a_plugin")}
     assert store.settings == Settings(**kept)
     store.update(text_scale=1.0)
-    since = {"quantise": "none", "cache_open": False, "gpu_dismissed": ""}
+    since = {"quantise": "none", "cache_open": False, "gpu_dismissed": "", "folder": "", "options": {}, "recent": []}
     assert written(path) == {**FIRST, "text_scale": 1.0, **since}
 
 
@@ -168,6 +168,6 @@ def test_the_version_that_last_ran_is_recorded(tmp_path: Path, monkeypatch: pyte
 
 
 def test_it_is_the_version_that_the_engine_says(tmp_path: Path) -> None:
-    from engine import config
+    from engine import paths as config
 
     assert version.installed() == config.version()

@@ -7,9 +7,10 @@ from PySide6.QtWidgets import QApplication, QPushButton
 
 from app import paths
 from app.chat.page import ChatPage
-from app.chat.welcome import ASK, BUNDLED, CHOOSE, LOCAL, QUESTIONS, Welcome
+from app.chat.welcome import ASK, BUNDLED, CHOOSE, LOCAL, QUESTIONS, WelcomeView
 from app.help.page import HelpPage
 from app.link.link import LinkState
+from app.theme.sheet import apply
 from app.theme.theme import Theme
 from engine.protocol import Load
 
@@ -26,12 +27,13 @@ def page(qtbot, make_link, history, theme) -> ChatPage:
 
 
 def offered(page: ChatPage) -> list[QPushButton]:
-    return [button for button in page.welcome.findChildren(QPushButton) if button.isVisible()]
+    """The questions; the cards' buttons are no questions."""
+    return [button for button in page.welcome._questions.findChildren(QPushButton) if button.isVisible()]
 
 
 def load(qtbot, page: ChatPage, name: str) -> None:
     page._link.send(Load(model=name))
-    qtbot.waitUntil(lambda: page._link.card is not None and not page._reason(), timeout=10_000)
+    qtbot.waitUntil(lambda: page._link.card is not None and not page.sending.reason, timeout=10_000)
 
 
 def test_the_bundled_model_learned_the_questions() -> None:
@@ -68,28 +70,57 @@ def test_of_another_model_nothing_is_promised(qtbot, page: ChatPage) -> None:
     load(qtbot, page, "tiny")
     assert page._link.state is LinkState.CONNECTED
     assert page.welcome.caption.text() == LOCAL
+    assert page.welcome.chat.about.text() == "tiny is loaded and answers on this computer."
     assert offered(page) == []
 
 
 def test_it_shows_what_there_is_room_for(qtbot, page: ChatPage) -> None:
     load(qtbot, page, BUNDLED)
-    for height, shown, questions in ((700, True, 3), (340, True, 0), (190, False, 0), (700, True, 3)):
-        page.resize(900, height)
+    sizes = (
+        ((900, 700), True, 3),
+        ((800, 450), True, 0),
+        ((900, 300), True, 0),
+        ((900, 190), False, 0),
+        ((500, 800), True, 3),
+    )
+    for height, shown, questions in sizes:
+        page.resize(*height)
         QApplication.processEvents()
+        assert page.welcome._cards.isVisible() == (height[1] > 300), height
         inside = page.transcript.viewport().rect().contains(page.welcome.geometry())
         assert (page.welcome.isVisible(), len(offered(page)), inside or not shown) == (shown, questions, True), height
 
 
+def test_no_sentence_of_a_card_is_cut(qtbot, page: ChatPage) -> None:
+    """Also right after the words changed: the first picture is the one that people see."""
+    for name in (BUNDLED, "tiny"):
+        load(qtbot, page, name)
+        QApplication.processEvents()
+        for card in page.welcome._all:
+            assert card.about.height() >= card.about.heightForWidth(card.about.width()), name
+            assert card.about.height() <= card.about.heightForWidth(card.about.width()) + 40, "no empty cards"
+
+
+def test_where_the_sentences_find_no_room_the_cards_stay(qtbot, page: ChatPage) -> None:
+    load(qtbot, page, BUNDLED)
+    page.resize(800, 370)
+    QApplication.processEvents()
+    assert page.welcome.isVisible()
+    for card in page.welcome._all:
+        assert card.button.isVisible()
+        assert not card.about.isVisible()
+
+
 def test_the_buttons_of_the_help_fit_larger_text(qtbot, qapp) -> None:
     large = Theme(mode="light", scale=1.6)
-    large.apply(qapp)
-    page = HelpPage(KNOWLEDGE, large)
+    apply(large, qapp)
+    page = HelpPage(paths.docs_dir(), large)
     qtbot.addWidget(page)
     page.resize(1024, 700)
     page.show()
     for button in page.findChildren(QPushButton):
         assert button.width() >= button.sizeHint().width(), button.text()
-    Theme(mode="dark").apply(qapp)
+    apply(Theme(mode="dark"), qapp)
 
 
 def test_it_is_read_aloud_as_what_it_does(qtbot, qapp) -> None:
@@ -97,5 +128,40 @@ def test_it_is_read_aloud_as_what_it_does(qtbot, qapp) -> None:
 
     place = QWidget()
     qtbot.addWidget(place)
-    for button in Welcome(place).findChildren(QPushButton):
+    welcome = WelcomeView(place)
+    for button in welcome._questions.findChildren(QPushButton):
         assert button.accessibleName() == f"Ask: {button.text()}"
+    for card in (welcome.chat, welcome.own, welcome.why):
+        assert card.button.accessibleName() == f"{card.title.text()}: {card.button.text()}"
+
+
+def test_three_things_to_do_are_a_click_away(qtbot, page: ChatPage, monkeypatch) -> None:
+    load(qtbot, page, BUNDLED)
+    welcome = page.welcome
+    assert "tiny" in welcome.chat.about.text()
+    assert "knows only this manual" in welcome.chat.about.text()
+    welcome.chat.button.click()
+    assert page.window().focusWidget() is page.composer.edit
+    opened: list[str] = []
+    monkeypatch.setattr(page, "open_model", lambda: opened.append("asked"))
+    welcome.own.button.click()
+    assert opened == ["asked"]
+    with qtbot.waitSignal(page.why_asked):
+        welcome.why.button.click()
+
+
+def test_before_a_model_there_is_nothing_to_write_to(page: ChatPage) -> None:
+    assert not page.welcome.chat.button.isEnabled()
+    assert page.welcome.own.button.isEnabled()
+
+
+def test_with_larger_text_the_cards_stand_one_above_the_other(qtbot, page: ChatPage, theme) -> None:
+    page.resize(1440, 860)
+    load(qtbot, page, BUNDLED)
+    try:
+        theme.set_scale(1.5)
+        qtbot.waitUntil(page.welcome._cards.isVisible)
+        assert page.welcome.own.y() > page.welcome.chat.y()
+        assert page.transcript.viewport().rect().contains(page.welcome.geometry())
+    finally:
+        theme.set_scale(1.0)

@@ -28,17 +28,20 @@ from PySide6.QtWidgets import (
 from app.program import Program
 from app.shortcuts import TABLE, ShortcutsDialog
 from app.theme.widgets import Toggle
-from app.window import MainWindow
+from app.window.window import MainWindow
 from engine import protocol
+from tests.app.conftest import unfold
 
 
 @pytest.fixture
 def make_program(qtbot, qapp, fake_command, tmp_path, monkeypatch, programs) -> Callable[..., Program]:
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "kvasir"))
 
-    def make(loaded: bool = True) -> Program:
+    def make(loaded: bool = True, opened: bool = True) -> Program:
         program = Program(qapp, tmp_path / "kvasir.log", fake_command("--rate", "2000"))
         programs.append(program)
+        if opened:
+            unfold(program)
         program.window.show()
         if loaded:
             qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
@@ -69,6 +72,7 @@ def test_it_loads_the_first_model_and_fills_its_parts(qtbot, program):
 def test_the_switches_can_be_reached_with_large_text_in_a_small_window(qtbot, program):
     window, panel = program.window, program.window.panel
     window.resize(1024, 700)
+    window.findChild(QToolButton, "top.panel").click()
     before = panel.width()
     try:
         program.theme.set_scale(1.6)
@@ -77,7 +81,6 @@ def test_the_switches_can_be_reached_with_large_text_in_a_small_window(qtbot, pr
         assert toggles
         for toggle in toggles:
             assert toggle.mapTo(panel, toggle.rect().topRight()).x() < panel.width(), toggle.accessibleName()
-        assert window.chat.width() >= 0.39 * window.width()
     finally:
         program.theme.set_scale(1.0)
     qtbot.waitUntil(lambda: panel.width() == before)
@@ -94,6 +97,20 @@ def test_the_settings_reach_the_load(qtbot, make_program):
     options = protocol.LoadOptions(memory=0.5, context=1024)
     assert sent[0] == protocol.Load(model=program.link.card.path, draft="", options=options)
     assert sent[1].options == options
+
+
+def test_loading_again_keeps_the_draft_and_asks_before_it_ends_an_answer(qtbot, program, monkeypatch):
+    reload = program.window.settings_page.findChild(QPushButton, "settings.reload")
+    program.chat.header._help_with("/models/small-draft")
+    qtbot.waitUntil(lambda: program.link.card is not None and "small" in program.link.card.draft, timeout=10_000)
+    sent = []
+    monkeypatch.setattr(program.link, "send", sent.append)
+    reload.click()
+    assert [(order.model, order.draft) for order in sent] == [(program.link.card.path, "/models/small-draft")]
+    monkeypatch.setattr(type(program.chat.answers), "busy", True)
+    reload.click()
+    assert program.window.notice.text == "An answer is being written. Reloading tiny ends it."
+    assert len(sent) == 1
 
 
 def test_a_flipped_switch_reaches_the_engine_and_marks_the_plots(qtbot, program):
@@ -115,8 +132,22 @@ def test_measuring_replays_the_last_prompt(qtbot, program):
     qtbot.waitUntil(button.isEnabled)
     with qtbot.waitSignal(program.link.compared, timeout=10_000):
         button.click()
-    assert panel.findChild(QLabel, "kv_cache.bought").text() == "2.1×"
-    assert "tokens/s, same text (off → on)" in panel.findChild(QLabel, "kv_cache.outcome").text()
+    assert panel.findChild(QLabel, "kv_cache.bought").text() == "2.1×\n1.9–2.3"
+    asked = program.chat.last_prompt()[0][-1].content
+    assert panel.findChild(QLabel, "kv_cache.outcome").text() == f"On: “{asked}” (off → on)."
+
+
+def test_a_measurement_is_stopped_without_an_error(qtbot, program):
+    ask(qtbot, program, "slow")
+    panel = program.window.panel
+    button = panel.findChild(QToolButton, "kv_cache.measure")
+    qtbot.waitUntil(button.isEnabled)
+    button.click()
+    qtbot.waitUntil(lambda: panel.findChild(QLabel, "kv_cache.bought").text() == "…")
+    with qtbot.waitSignal(program.link.failed, timeout=5_000):
+        button.click()
+    assert panel.findChild(QLabel, "kv_cache.bought").text() == "–"
+    assert not program.window.notice.text
 
 
 def test_a_comparison_that_fails_says_so_and_frees_the_row(qtbot, program):
@@ -126,7 +157,7 @@ def test_a_comparison_that_fails_says_so_and_frees_the_row(qtbot, program):
     program.link.send = sent.append
     panel.findChild(QToolButton, "kv_cache.measure").click()
     assert isinstance(sent[0], protocol.Compare)
-    assert panel.findChild(QLabel, "kv_cache.bought").text() == "0/6"
+    assert panel.findChild(QLabel, "kv_cache.bought").text() == "…"
     sentence = "The comparison was refused. Load a model first."
     program.link.failed.emit(protocol.Error(code="refused", message=sentence, id=sent[0].id))
     assert program.window.notice.text == sentence
@@ -145,14 +176,25 @@ def test_a_refused_value_does_not_stay_on_show(qtbot, program):
     assert toggle.isChecked() == before
 
 
+def test_a_load_is_said_in_the_top_bar_where_the_chat_does_not_say_it(program):
+    status = program.window.bar.status
+    program.chat.status.emit("Loading: reading weights 40%")
+    assert status.text() == ""
+    program.window.show_page(program.window.HELP)
+    assert status.text() == "Loading: reading weights 40%"
+    program.window.show_page(program.window.CHAT)
+    assert status.text() == ""
+
+
 def test_an_engine_that_dies_is_said_and_comes_back(qtbot, program):
-    states = []
-    program.link.state_changed.connect(lambda state, _: states.append(state.name))
+    states = {}
+    status = program.window.bar.status
+    program.link.state_changed.connect(lambda state, _: states.update({state.name: status.text()}))
     program.chat.send("please crash")
     qtbot.waitUntil(lambda: "RESTARTING" in states, timeout=20_000)
-    assert program.window.bar.status.text() == "Restarting the engine"
+    assert states["RESTARTING"] == "Restarting the engine"
     qtbot.waitUntil(lambda: program.link.card is not None, timeout=20_000)
-    assert states[-1] == "CONNECTED"
+    assert list(states)[-1] == "CONNECTED"
     assert "Restarting" not in program.window.bar.status.text()
 
 
@@ -167,15 +209,17 @@ def test_tint_is_remembered_and_passed_on(qtbot, make_program, monkeypatch):
 
 def test_folded_parts_and_geometry_are_remembered(qtbot, make_program):
     first = make_program(loaded=False)
-    first.window.resize(1024, 750)
+    first.window.resize(1200, 750)
     for name in ("top.sidebar", "top.panel", "top.plots"):
         first.window.findChild(QToolButton, name).click()
     assert not first.window.panel.isVisible()
     assert not first.window.sidebar.isVisible()
     assert first.window.plots.collapsed
+    first.window.resize(800, 750)  # the offscreen display is no wider, and no window is restored beyond it
     first.close()
-    second = make_program(loaded=False)
-    assert second.window.size().toTuple() == (1024, 750)
+    second = make_program(loaded=False, opened=False)
+    assert second.window.size().toTuple() == (800, 750)
+    second.window.resize(1200, 750)
     assert not second.window.panel.isVisible()
     assert not second.window.sidebar.isVisible()
     assert second.window.plots.collapsed
@@ -183,12 +227,13 @@ def test_folded_parts_and_geometry_are_remembered(qtbot, make_program):
     assert second.window.panel.isVisible()
 
 
-def test_it_fits_in_1024_by_700(qtbot, program):
+@pytest.mark.parametrize("size", [(800, 600), (960, 1040), (1024, 700), (1100, 700)])
+def test_it_fits(qtbot, program, size):
     window = program.window
-    window.resize(1024, 700)
+    window.resize(*size)
     ask(qtbot, program, "show me code")
-    assert window.size().toTuple() == (1024, 700)
-    for part in (window.sidebar, window.chat, window.panel, window.plots):
+    assert window.size().toTuple() == size
+    for part in (window.bar, window.chat, window.plots):
         corner = part.mapTo(window, part.rect().bottomRight())
         assert window.rect().contains(corner), part.objectName()
     assert window.chat.width() >= 400
@@ -200,6 +245,18 @@ def test_plots_pause_on_other_pages(program):
     assert program.window.plots.paused
     program.window.show_page(MainWindow.CHAT)
     assert not program.window.plots.paused
+
+
+def test_the_folded_line_opens_plots_and_panel(program):
+    window = program.window
+    window.findChild(QToolButton, "top.plots").setChecked(False)
+    assert window.plots.collapsed
+    panel = window.panel.isVisible()
+    window.plots.findChild(QToolButton, "plots.open.optimisations").click()
+    assert window.panel.isVisible() is not panel
+    window.plots.findChild(QToolButton, "plots.open.plots").click()
+    assert not window.plots.collapsed
+    assert window.findChild(QToolButton, "top.plots").isChecked()
 
 
 def test_every_shortcut_is_bound_once_and_works(qtbot, make_program):

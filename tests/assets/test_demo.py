@@ -17,11 +17,13 @@ import torch
 from safetensors.torch import load_file
 from tokenizers import Tokenizer
 
-from engine.checkpoints.heads import open_heads
-from engine.checkpoints.load import Checkpoint
+from engine.catalogue import BY_KEY, CATALOGUE
+from engine.checkpoints.heads.files import open_heads
+from engine.checkpoints.open import open_checkpoint
 
 DEMO = Path(__file__).resolve().parents[2] / "assets" / "demo"
 NAMES = (
+    "techniques",
     "knowledge",
     "variations",
     "tasks",
@@ -56,7 +58,7 @@ def test_knowledge_is_sound(demo: SimpleNamespace, capsys: pytest.CaptureFixture
     assert demo.knowledge.main([]) == 0, capsys.readouterr().out
     blocks = demo.knowledge.load()
     assert len(blocks) >= 300
-    few = [block.questions[0] for block in blocks if len(block.questions) < 15]
+    few = [block.questions[0] for block in blocks if len(block.questions) < 8]
     assert not few
     assert all(len(block.answer.split()) <= 60 for block in blocks)
 
@@ -69,11 +71,52 @@ def test_knowledge_is_sound(demo: SimpleNamespace, capsys: pytest.CaptureFixture
         "# Title\n\nQ: a\nA: b\nA: c",
         "# Title\n\nA: b\nQ: a",
         "# Title\n\nQ: a\nx\nA: b",
+        "# Title\n\nQ: a\nA: b\nF: c",
+        "# Title\n\nF: c\nA: b",
     ],
 )
 def test_broken_knowledge_is_refused(demo: SimpleNamespace, text: str) -> None:
     with pytest.raises(ValueError, match=r"file\.txt"):
         demo.knowledge.parse(text, "file.txt")
+
+
+def test_what_may_be_asked_next_follows_its_answer(demo: SimpleNamespace) -> None:
+    (block,) = demo.knowledge.parse("# T\n\nQ: a\nQ: b\nA: c\nF: d\nF: e\nA: f\nF: g\nA: h", "file.txt")
+    assert (block.questions, block.answer) == (("a", "b"), "c")
+    assert [(then.questions, then.answer) for then in block.further] == [(("d", "e"), "f"), (("g",), "h")]
+    writer = demo.build_text.Writer([block], seed=1)
+    spoken = {asked([writer.knowledge_turn()])[-1].lower().rstrip("?.! ") for _ in range(200)}
+    assert {"d", "e", "g"} & spoken
+    brief = demo.build_text.Writer([block], seed=1, limit=10)
+    assert all(len(asked([brief.knowledge_turn()])) == 1 for _ in range(50))
+
+
+def test_every_technique_is_in_the_knowledge_as_the_catalogue_has_it(demo: SimpleNamespace) -> None:
+    answers = {block.answer for block in demo.knowledge.load()}
+    for entry in CATALOGUE:
+        assert entry.explains in answers
+        assert any(entry.helps in answer and entry.costs in answer for answer in answers)
+        for choice in entry.choices:
+            assert not choice.also or any(choice.explains in answer for answer in answers), choice.title
+    assert demo.techniques.quoted("See {kv_cache.explains}") == f"See {BY_KEY['kv_cache'].explains}"
+    assert "Medusa heads, EAGLE head" in demo.techniques.quoted("{speculation.values}")
+    with pytest.raises(KeyError):
+        demo.techniques.quoted("{no_such.explains}")
+
+
+def test_what_the_learner_does_not_know_comes_more_often(demo: SimpleNamespace) -> None:
+    tokenizer = Tokenizer.from_file(str(demo.export.TARGET_FOLDER / "tokenizer.json"))
+    model = demo.export.read(demo.export.TARGET_FOLDER, demo.model.TARGET)
+    known = demo.knowledge.Block(
+        "T",
+        ("What is a token?",),
+        demo.evaluate.ask(model, tokenizer, demo.knowledge.EvaluationQuestion("What is a token?", (("",),))).text,
+    )
+    new = demo.knowledge.Block("T", ("What is a token?",), "Something that nobody has told it.")
+    assert demo.build_text.unknown([known, new], model, tokenizer) == {new.answer}
+    writer = demo.build_text.Writer([known, new], seed=1, often=frozenset({new.answer}))
+    drawn = [writer.next_block() for _ in range(4 * demo.build_text.OFTEN)]
+    assert drawn.count(new) > 2 * drawn.count(known)
 
 
 def asked(documents: list[list[object]]) -> list[str]:
@@ -144,7 +187,7 @@ def test_an_echo_is_learned_from_its_second_saying_on(demo: SimpleNamespace) -> 
         assert all(part.text == first.text and part.weight > 0 for part in again)
 
 
-@pytest.mark.parametrize("name", [f"{name}.py" for name in NAMES if name not in ("tasks",)])
+@pytest.mark.parametrize("name", [f"{name}.py" for name in NAMES if name not in ("tasks", "techniques")])
 def test_scripts_explain_themselves(demo: SimpleNamespace, name: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         getattr(demo, name.removesuffix(".py")).main(["--help"])
@@ -242,7 +285,7 @@ def test_head_text_is_chats_without_held_out_questions(demo: SimpleNamespace) ->
     assert not {demo.knowledge.normalise(question) for question in questions} & secret
 
 
-def test_bundled_heads_fit_their_model_and_guess_well(demo: SimpleNamespace, tmp_path: Path) -> None:
+def test_bundled_heads_fit_their_model_and_draft_well(demo: SimpleNamespace, tmp_path: Path) -> None:
     """The files that ship, on the model's own answers to held-out questions."""
     folder = demo.export.TARGET_FOLDER / "heads"
     files = [path for path in folder.rglob("*") if path.is_file()]
@@ -257,7 +300,7 @@ def test_bundled_heads_fit_their_model_and_guess_well(demo: SimpleNamespace, tmp
         if path.suffix == ".safetensors":
             tensors = load_file(path)
             assert all(t.dtype == torch.float16 and bool(torch.isfinite(t).all()) for t in tensors.values())
-    shape = Checkpoint.open(demo.export.TARGET_FOLDER).config
+    shape = open_checkpoint(demo.export.TARGET_FOLDER).config
     for kind in ("medusa", "eagle"):
         assert open_heads(folder / kind, shape, tmp_path).kind == kind
     config = json.loads((folder / "medusa" / "config.json").read_text("utf-8"))
@@ -281,6 +324,22 @@ def test_cached_generation_equals_whole_passes(demo: SimpleNamespace) -> None:
     for _ in range(6):
         tokens.append(int(model.logits(model(torch.tensor([tokens]))[0])[0, -1].argmax()))
     assert model.continue_greedily([1, 2, 3], frozenset(), 6) == tokens[3:]
+
+
+def test_a_warm_start_begins_with_the_exported_weights(demo: SimpleNamespace, tmp_path: Path) -> None:
+    run = demo.train.Run(demo.train.Plan(steps=1), tmp_path, torch.device("cpu"))
+    run.start_from(DEMO)
+    shipped = demo.export.read(demo.export.TARGET_FOLDER, demo.model.TARGET)
+    for ours, exported in zip(run.target.parameters(), shipped.parameters(), strict=True):
+        assert torch.equal(ours, exported)
+    for (_, layer), (_, other) in zip(
+        run.draft.linears(), demo.export.read(demo.export.DRAFT_FOLDER, demo.model.DRAFT).linears(), strict=True
+    ):
+        assert torch.equal(layer.weight, other.weight)
+    assert run.progress.step == 0
+    scripts = demo.make.steps(5, 1000, tmp_path, warm=True)
+    assert not any("tokenizer.py" in step for step in scripts), "the weights belong to their tokenizer"
+    assert any("--warm-start" in step for step in scripts)
 
 
 def test_training_runs_resumes_and_quantises(demo: SimpleNamespace, tmp_path: Path) -> None:

@@ -8,13 +8,15 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from engine.attention.registry import Attention
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.checkpoints.quantise import Method
-from engine.core.runner import Runner, SequenceRows
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.quantise import Method
 from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
+from engine.runner.runner import Runner
 
 PAGES = 12
 """Pages given to each sequence."""
@@ -32,13 +34,13 @@ class Ours:
         context: int | None = None,
         quantise: Method | None = None,
     ):
-        checkpoint = Checkpoint.open(folder, need_tokenizer=False).for_context(context)
+        checkpoint = open_checkpoint(folder, need_tokenizer=False).for_context(context)
         checkpoint = checkpoint.quantised(quantise) if quantise else checkpoint
         numerics = Numerics(invariant)
         self.config = checkpoint.config
         self.model = load_model(checkpoint, torch.device("cpu"), dtype, weights, numerics=numerics)
         kv = new_store(self.config, 8 * PAGES + 1, dtype)
-        self.runner = Runner(self.model, kv, Attention(numerics))
+        self.runner = Runner(self.model, kv, AttentionDispatcher(numerics))
 
     @staticmethod
     def pages(sequence: int) -> list[int]:

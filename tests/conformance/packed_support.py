@@ -13,7 +13,7 @@ import transformers
 from engine_support import Ours, relative
 from safetensors.torch import save_file
 
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
 from engine.layers.linear.base import Linear
 
 VOCABULARY = 160
@@ -119,7 +119,7 @@ def assert_same_weights(ours: Ours, reference: transformers.PreTrainedModel) -> 
 
 def assert_planned(ours: Ours, folder: Path) -> None:
     """What was planned from the headers is what is held, in bytes and in kinds."""
-    checkpoint = Checkpoint.open(folder, need_tokenizer=False)
+    checkpoint = open_checkpoint(folder, need_tokenizer=False)
     planned = checkpoint.planned(ours.model.dtype)
 
     def kinds(linears: Iterator[tuple[str, Linear]]) -> list[tuple[str, str, str, int]]:

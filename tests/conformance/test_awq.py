@@ -21,7 +21,7 @@ from packed_support import (
     save,
 )
 
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -115,6 +115,6 @@ def test_other_ways_to_hold_them(case: str, tmp_path: Path) -> None:
 
 def test_the_title_and_the_size(tmp_path: Path) -> None:
     reference = make(tmp_path, group=128)
-    opened = Checkpoint.open(tmp_path, need_tokenizer=False)
+    opened = open_checkpoint(tmp_path, need_tokenizer=False)
     assert opened.quantisation_title == "AWQ 4-bit, groups of 128"
     assert opened.parameters == sum(parameter.numel() for parameter in reference.parameters())

@@ -23,7 +23,7 @@ from packed_support import (
     save,
 )
 
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
 from engine.native.library import declines
 
 with warnings.catch_warnings():
@@ -173,7 +173,7 @@ def test_modules_are_saved_under_these_names() -> None:
 )
 def test_the_title_and_the_size(case: str, title: str, tmp_path: Path) -> None:
     reference = make(tmp_path, **CASES[case])
-    opened = Checkpoint.open(tmp_path, need_tokenizer=False)
+    opened = open_checkpoint(tmp_path, need_tokenizer=False)
     assert opened.quantisation_title == title
     assert opened.parameters == sum(parameter.numel() for parameter in reference.parameters())
     # What the layers hold is what the file has of them (the rest of it: the token table, the norms).

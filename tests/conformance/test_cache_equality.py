@@ -15,13 +15,14 @@ import pytest
 import torch
 from test_speculation_equality import EOS, write_model
 
+from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PagePool
-from engine.cache.saved import SavedChats
-from engine.core.commands import AddRequest, LoadModel, SetOption, UnloadModel
+from engine.core.commands import AddRequest
 from engine.core.engine import Engine
-from engine.core.events import ErrorEvent, Event, FinishedEvent, TokensEvent
+from engine.core.events import Event
 from engine.core.stepper import Stepper
-from engine.protocol import LoadOptions, Sampling, Value
+from engine.loading.model import LoadModel
+from engine.protocol import Delta, Error, Finished, LoadOptions, Sampling, Set, Unload, Value
 
 Answers = dict[tuple[str, int], list[int]]
 
@@ -68,7 +69,7 @@ class Host:
 
     def set(self, **switches: Value) -> None:
         for key, value in switches.items():
-            self.engine.submit(SetOption(key, value))
+            self.engine.submit(Set(key=key, value=value))
         self.engine.step()
 
     def fresh(self, variant: Variant) -> None:
@@ -81,13 +82,13 @@ class Host:
 
     def _hear(self, event: Event) -> None:
         match event:
-            case TokensEvent(id, answer, _, infos):
+            case Delta(id=id, answer=answer, text=_, tokens=infos):
                 self.answers.setdefault((id, answer), []).extend(info.id for info in infos)
                 self.sources.setdefault(id, []).extend(info.source for info in infos)
-            case FinishedEvent():
+            case Finished():
                 assert event.reason not in ("error", "memory"), event.detail
-                self.cached[event.request_id] = event.usage.cached_tokens
-            case ErrorEvent():
+                self.cached[event.id] = event.usage.cached_tokens
+            case Error():
                 raise AssertionError(event.message)
 
     def ask(
@@ -136,7 +137,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def host(folder: Path) -> Iterator[Host]:
     host = Host(folder)
     yield host
-    host.engine.submit(UnloadModel())
+    host.engine.submit(Unload())
     host.engine.step()
 
 

@@ -22,8 +22,8 @@ from packed_support import (
     save,
 )
 
-from engine.checkpoints.compressed import CompressedWeights
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.compressed import CompressedWeights
 from engine.layers.linear.coded import pack, unpack
 
 with warnings.catch_warnings():
@@ -225,7 +225,7 @@ def test_groups_in_an_order_of_their_own() -> None:
 )
 def test_the_title_and_the_size(case: str, title: str, tmp_path: Path) -> None:
     reference = make(tmp_path, **CASES[case])
-    opened = Checkpoint.open(tmp_path, need_tokenizer=False)
+    opened = open_checkpoint(tmp_path, need_tokenizer=False)
     assert opened.quantisation_title == title
     if "down" not in case:
         assert opened.parameters == sum(parameter.numel() for parameter in reference.parameters())

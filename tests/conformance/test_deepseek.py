@@ -13,12 +13,12 @@ import torch
 import transformers
 from engine_support import Ours
 from gptq_packer import Packing, quantise
-from packed_support import PROMPT, TOLERANCE, Parts, assert_planned, compare, greedy, save
+from packed_support import PROMPT, TOLERANCE, VOCABULARY, Parts, assert_planned, compare, greedy, save
 from safetensors.torch import load_file, save_file
 from test_speculation_equality import EOS, LETTERS, SAMPLINGS, Host, prompts, same
 
-from engine.cache.store import LatentKVStore
-from engine.checkpoints.load import Checkpoint
+from engine.cache.stores.store import LatentKVStore
+from engine.checkpoints.open import open_checkpoint
 from engine.cli.doctor import attention_kernels
 from engine.protocol import Sampling
 
@@ -94,14 +94,27 @@ def test_gptq_logits_are_those_of_the_dequantised_weights(q_rank: int | None, tm
 
 
 def test_gptq_in_bfloat16(tmp_path: Path) -> None:
-    reference = gptq(tmp_path, SHAPE)
+    """All experts serve every row: which of two near-equal ones a router takes, the roundings of a path may turn."""
+    reference = gptq(tmp_path, SHAPE | {"num_experts_per_tok": SHAPE["n_routed_experts"]})
     for invariant in (False, True):
         assert compare(Ours(tmp_path, torch.bfloat16, invariant=invariant), reference) <= 0.06
 
 
+@torch.inference_mode()
+def test_gptq_in_bfloat16_chooses_the_experts_of_float32(tmp_path: Path) -> None:
+    """But for rows in which two of them are nearly equal: one in twenty at most."""
+    reference = gptq(tmp_path, SHAPE)
+    text = torch.randint(3, VOCABULARY, (65,), generator=torch.Generator().manual_seed(5)).tolist()
+    expected = reference(torch.tensor([text])).logits[0]
+    for invariant in (False, True):
+        found = Ours(tmp_path, torch.bfloat16, invariant=invariant).logits([text])[0]
+        off = (found.float() - expected).abs().amax(1) > 0.06 * expected.abs().max()
+        assert int(off.sum()) <= len(text) // 20
+
+
 def test_doctor_names_both_forms(tmp_path: Path) -> None:
     gptq(tmp_path, SHAPE)
-    model = Checkpoint.open(tmp_path, need_tokenizer=False).planned(torch.float32)
+    model = open_checkpoint(tmp_path, need_tokenizer=False).planned(torch.float32)
     model.device = torch.device("cpu")
     parts = {kernel.part: kernel for kernel in attention_kernels(model)}
     assert [kernel.chosen for kernel in parts.values()] == ["sdpa"] * 4
@@ -161,11 +174,11 @@ def test_the_text_is_the_same_however_it_is_made(host: Host, kind: str, batch: i
         assert same(host.answer(texts, sampling, speculation=speculation, draft_length=4), plain)
 
 
-def test_guesses_were_made_and_some_held(host: Host) -> None:
+def test_drafts_were_made_and_some_held(host: Host) -> None:
     """Otherwise the equality above would say nothing."""
     found = host.answer(prompts(4), SAMPLINGS["greedy"], speculation="draft", draft_length=4)
     assert {"draft", "corrected"} <= {source for outcome in found for source in outcome.sources}
     copying = [[*prompts(1)[0][:6]] * 4]
     found = host.answer(copying, Sampling(temperature=0.0, max_tokens=60), speculation="ngram", draft_length=4)
-    assert sum(len(step.guesses[0].proposed) for step in host.steps if step.guesses) > 0
+    assert sum(len(step.drafts[0].proposed) for step in host.steps if step.drafts) > 0
     assert same(found, host.answer(copying, Sampling(temperature=0.0, max_tokens=60)))

@@ -11,8 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from test_speculation_equality import Host, prompts, same, write_model
 
-from engine.core.commands import SetOption, UnloadModel
-from engine.protocol import Sampling
+from engine.protocol import Sampling, Set, Unload
 
 
 def cut(folder: Path) -> None:
@@ -35,7 +34,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     cut(folder / "draft")
     host = Host(folder / "target", folder / "draft")
     yield host
-    host.engine.submit(UnloadModel())
+    host.engine.submit(Unload())
     host.engine.step()
 
 
@@ -49,18 +48,18 @@ def test_a_draft_reads_tokens_that_it_has_no_row_for(host: Host) -> None:
     asked = prompts(2)
     asked[1][3] = loaded.card.vocabulary - 1
     plain = host.answer(asked, sampling)
-    guessed = host.answer(asked, sampling, speculation="draft", draft_length=4, ngram_first=False)
-    assert same(plain, guessed)
-    assert all("corrected" in outcome.sources for outcome in guessed)
+    drafted = host.answer(asked, sampling, speculation="draft", draft_length=4, ngram_first=False)
+    assert same(plain, drafted)
+    assert all("corrected" in outcome.sources for outcome in drafted)
 
 
-def test_a_draft_guesses_for_rows_that_choose_pages(host: Host) -> None:
+def test_a_draft_model_drafts_for_rows_that_choose_pages(host: Host) -> None:
     """Its arena keeps no bounds of pages: its own rows read them all."""
-    host.engine.submit(SetOption("page_policy", "quest"))
-    host.engine.submit(SetOption("quest_tokens", 32))
+    host.engine.submit(Set(key="page_policy", value="quest"))
+    host.engine.submit(Set(key="quest_tokens", value=32))
     host.engine.step()
     sampling = Sampling(temperature=0.0, max_tokens=48, ignore_eos=True)
     plain = host.answer(prompts(2), sampling)
-    guessed = host.answer(prompts(2), sampling, speculation="draft", draft_length=4, ngram_first=False)
-    assert same(plain, guessed)
-    assert all("corrected" in outcome.sources for outcome in guessed)
+    drafted = host.answer(prompts(2), sampling, speculation="draft", draft_length=4, ngram_first=False)
+    assert same(plain, drafted)
+    assert all("corrected" in outcome.sources for outcome in drafted)

@@ -23,16 +23,18 @@ from head_files import (
 )
 from torch import Tensor
 
-from engine.attention.registry import Attention
-from engine.checkpoints.config import RawConfig, read_json
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.checkpoints.heads.read import read_eagle
+from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.safetensors import TensorFiles
-from engine.core.runner import Runner, SequenceRows
+from engine.errors import CheckpointError
+from engine.files import read_json
 from engine.layers.numerics import Numerics
+from engine.model_config.raw import RawConfig
 from engine.models.heads.base import OUTPUT, FeatureHead
 from engine.models.heads.mtp import MultiToken, has_mtp
-from engine.models.heads.read import read_eagle
+from engine.runner.runner import Runner
 
 TOLERANCE = 1e-4
 PAGES = [[3, 1, 4], [5, 9, 2]]
@@ -49,7 +51,7 @@ class Both(NamedTuple):
 
 def opened(folder: Path, target: Any) -> FeatureHead:
     files = TensorFiles.open(folder)
-    return read_eagle(files, RawConfig(read_json(folder / "config.json"), folder / "config.json"), target)
+    return read_eagle(files, RawConfig(read_json(folder / "config.json") or {}, folder / "config.json"), target)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +68,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], B
         model, target = models[folder], targets[folder]
         weights = model.model.embed_tokens.weight.data, model.model.norm.weight.data, model.lm_head.weight.data
         if kind == "mtp":
-            source = Checkpoint.open(folder, need_tokenizer=False).source(CPU, torch.float32, "4bit", Numerics())
+            source = open_checkpoint(folder, need_tokenizer=False).source(CPU, torch.float32, "4bit", Numerics())
             return Both(target, MultiToken(target.model, source), Reference("mtp", layer, *weights))
         tensors = {
             "eagle": lambda: eagle_tensors(),
@@ -96,7 +98,7 @@ def states(target: Ours, tokens: Sequence[int]) -> dict[int, Tensor]:
 
 
 def runner(head: FeatureHead) -> Runner:
-    return Runner(head, head.new_store(10), Attention())
+    return Runner(head, head.new_store(10), AttentionDispatcher())
 
 
 def run(runner: Runner, rows: list[SequenceRows], hidden: Tensor) -> Tensor:
@@ -181,7 +183,7 @@ def test_a_plan_knows_the_size(kind: str, make: Callable[[str], Both], tmp_path:
     )
     folder, base = write_head(tmp_path / "head", tensors), tmp_path / "target"
     write_target(base)
-    planned = opened(folder, Checkpoint.open(base, need_tokenizer=False).planned(torch.float32))
+    planned = opened(folder, open_checkpoint(base, need_tokenizer=False).planned(torch.float32))
     assert planned.device.type == "meta"
     assert planned.storage_size() == head.storage_size() > 0
     assert planned.bytes_read_per_step() == head.bytes_read_per_step()
@@ -225,7 +227,7 @@ def test_mimo_answers_as_its_decoder_does(tmp_path: Path) -> None:
         with torch.inference_mode():
             expected = model(torch.tensor([tokens])).logits[0]
         assert relative(ours.logits([tokens])[0], expected) <= TOLERANCE
-    files = Checkpoint.open(tmp_path, need_tokenizer=False).files
+    files = open_checkpoint(tmp_path, need_tokenizer=False).files
     assert has_mtp(files.entries)
     assert set(layer) < set(files.entries)
     assert not has_mtp([name for name in files.entries if not name.endswith("input_proj.weight")])

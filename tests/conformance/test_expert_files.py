@@ -17,11 +17,12 @@ from packed_support import (
 from safetensors.torch import load_file, save_file
 from test_experts import GPT_OSS, save_gptq
 
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.checkpoints.quantise import Method, Module, Quantiser
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.quantise import Method, Module, Quantiser
 from engine.checkpoints.source import CheckpointSource
 from engine.checkpoints.times import LoadTimes
+from engine.errors import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -49,7 +50,7 @@ def test_planning_makes_no_layer_for_each_expert(tmp_path: Path, monkeypatch: py
     made = []
     layer = CheckpointSource._layer
     monkeypatch.setattr(CheckpointSource, "_layer", lambda self, *a: made.append(a) or layer(self, *a))
-    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False)
+    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
     others = 2 * 3 + 1  # qkv, output, router; the head
     assert len(made) == others + 2 * 2 + 2
     made.clear()
@@ -60,7 +61,7 @@ def test_planning_makes_no_layer_for_each_expert(tmp_path: Path, monkeypatch: py
     name = "model.layers.1.block_sparse_moe.experts.3.w1.scales"
     save_file(tensors | {f"{stem}.weight": torch.ones(64, 96), name: tensors[name][:1].clone()}, file)
     with pytest.raises(CheckpointError, match=f"{name} has the shape"):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)
 
 
 @torch.no_grad()
@@ -73,7 +74,7 @@ def test_plain_stacks_are_quantised(method: Method, tmp_path: Path) -> None:
     kinds = {name.split(".")[-1]: linear.kind for name, linear in ours.model.linears()}
     assert kinds["router"] == kinds["head"] == "dense"
     assert kinds["gate_up"] == kinds["down"] == kinds["qkv"] != "dense"
-    opened = Checkpoint.open(tmp_path, need_tokenizer=False).quantised(method)
+    opened = open_checkpoint(tmp_path, need_tokenizer=False).quantised(method)
     assert opened.resident_bytes(torch.float32) == ours.model.storage_size() < 0.6 * plain.model.storage_size()
     assert opened.quantisation_title.endswith("quantised from bf16 while loading")
     mlp = ours.model.layers[1].mlp
@@ -95,7 +96,7 @@ def test_quantised_stacks_are_kept_and_timed(tmp_path: Path) -> None:
     save_plain_gpt_oss(tmp_path)
     found = []
     for _ in range(2):
-        opened = Checkpoint.open(tmp_path, need_tokenizer=False).quantised("nf4")
+        opened = open_checkpoint(tmp_path, need_tokenizer=False).quantised("nf4")
         kept, times, cpu = opened.kept(tmp_path / "kept", torch.device("cpu")), LoadTimes(), torch.device("cpu")
         model = load_model(opened, cpu, torch.float32, kept=kept, times=times)
         found.append([linear.dequantised(torch.float32) for _, linear in model.linears()])

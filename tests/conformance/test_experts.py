@@ -21,10 +21,10 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.stacked import mxfp4_rows
-from engine.core.runner import SequenceRows
+from engine.batch import SequenceRows
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.stacked import mxfp4_rows
+from engine.errors import CheckpointError
 from engine.layers.linear.ggml_blocks import MXFP4, dequantise
 from engine.memory.estimate import SCRATCH_BYTES, activation_bytes
 
@@ -118,7 +118,7 @@ def test_gpt_oss_packed(weights: str, tmp_path: Path) -> None:
 
 def test_what_a_gpt_oss_says_of_itself(tmp_path: Path) -> None:
     reference = save_gpt_oss(tmp_path)
-    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False)
+    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
     assert checkpoint.quantisation_title == "MXFP4"
     assert checkpoint.packed
     assert checkpoint.parameters == sum(parameter.numel() for parameter in reference.parameters())
@@ -157,7 +157,7 @@ def test_damaged_stacks_are_refused(name: str, change, said: str, tmp_path: Path
         tensors[key] = change(tensors[key]).contiguous()
     save_file(tensors, file)
     with pytest.raises(CheckpointError, match=said):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)
 
 
 def test_packed_stacks_that_no_configuration_explains_are_refused(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_packed_stacks_that_no_configuration_explains_are_refused(tmp_path: Path
     del config["quantization_config"]
     file.write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"packed as MXFP4, and config\.json has no quantization_config"):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)
 
 
 # --- modules of each expert ------------------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_packed_experts_give_equal_bits(dtype: torch.dtype, tmp_path: Path) -> N
 def test_activations_of_experts_are_counted(tmp_path: Path) -> None:
     """In the widest layer: one plain layer's MLP where there is one, the experts otherwise."""
     save_gptq(tmp_path, "Mixtral", Packing())
-    config = Checkpoint.open(tmp_path, need_tokenizer=False).config
+    config = open_checkpoint(tmp_path, need_tokenizer=False).config
     rows = activation_bytes(config, torch.bfloat16, 10, 0) - SCRATCH_BYTES
     copied = 4 * 96  # of the widest input of a product, in float32
     assert rows == 10 * (2 * (3 * 64 + 3 * 96 + 6 * 64) + copied)

@@ -19,7 +19,7 @@ from packed_support import (
 from safetensors.torch import load_file
 from torch import Tensor
 
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
 from engine.layers.linear.coded import unpack
 
 pytestmark = pytest.mark.usefixtures("one_thread")
@@ -144,7 +144,7 @@ def test_logits_and_text_are_those_of_the_packer(name: str) -> None:
 
 @pytest.mark.parametrize("name", TITLES)
 def test_what_is_said_of_it(name: str) -> None:
-    found = Checkpoint.open(FIXTURES / name, need_tokenizer=False).quantisation_title
+    found = open_checkpoint(FIXTURES / name, need_tokenizer=False).quantisation_title
     assert found == TITLES[name] or (name.startswith("llamacpp") and found.startswith(TITLES[name] + " with "))
 
 

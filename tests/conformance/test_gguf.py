@@ -19,11 +19,13 @@ from safetensors.torch import save_file
 from transformers.modeling_gguf_pytorch_utils import LlamaTensorProcessor
 
 from engine.bench.client import EngineClient
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.checkpoints.quantise import Method, Module, Quantiser
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.quantise import Method, Module, Quantiser
+from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
-from engine.layers.rotary import RopeConfig, inverse_frequencies
+from engine.layers.rotary import inverse_frequencies
+from engine.model_config.model import RopeConfig
 from engine.protocol import Sampling
 
 TOLERANCE = 1e-4
@@ -116,7 +118,7 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_the_plan_is_what_loading_holds(name: str, dtype: torch.dtype, weights: str, tmp_path: Path) -> None:
     write(tmp_path / "model.gguf", CASES[name])
-    checkpoint = Checkpoint.open(tmp_path)
+    checkpoint = open_checkpoint(tmp_path)
     stages = []
     model = load_model(
         checkpoint,
@@ -133,7 +135,7 @@ def test_the_plan_is_what_loading_holds(name: str, dtype: torch.dtype, weights: 
 
 def test_two_level_weights_stay_packed(tmp_path: Path) -> None:
     write(tmp_path / "model.gguf", CASES["llama q4_k_m"])
-    checkpoint = Checkpoint.open(tmp_path / "model.gguf")
+    checkpoint = open_checkpoint(tmp_path / "model.gguf")
     assert checkpoint.quantisation_title == "GGUF Q4_K with Q6_K"
     assert checkpoint.packed
     model = load_model(checkpoint, torch.device("cpu"), torch.float32)
@@ -191,7 +193,7 @@ def test_gguf_and_safetensors_are_one_model(tmp_path: Path) -> None:
 def refusal(file: Path, shape: Shape) -> str:
     write(file, shape)
     with pytest.raises(CheckpointError) as caught:
-        Checkpoint.open(file)
+        open_checkpoint(file)
     return str(caught.value)
 
 
@@ -222,7 +224,7 @@ def test_what_is_no_model_says_what_it_is(tmp_path: Path) -> None:
         shape = replace(CASES["llama q4_0"], values={"general.type": kind})
         assert words in refusal(file, shape)
     write(file, replace(CASES["llama q4_0"], values={"general.type": "model"}))
-    Checkpoint.open(file)
+    open_checkpoint(file)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_metadata_that_contradicts_the_tensors(key: str, value: int, said: str, 
     raw[at : at + 4] = struct.pack("<I", value)
     file.write_bytes(raw)
     with pytest.raises(CheckpointError) as caught:
-        Checkpoint.open(file)
+        open_checkpoint(file)
     assert said in str(caught.value)
 
 
@@ -257,20 +259,20 @@ def test_folders_of_gguf(tmp_path: Path) -> None:
     beside = ("mmproj-a", "mmproj", "a-mmproj-F16", "google_a-it.mmproj-Q8_0", "a-imatrix", "imatrix_unsloth")
     for name in beside:
         (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")
-    assert Checkpoint.open(tmp_path).path == tmp_path
+    assert open_checkpoint(tmp_path).path == tmp_path
     for name in ("a-imatrix-Q4_K_M", "a-Q4_K_M-imatrix", "a.IQ4_XS.imatrix"):
         (tmp_path / f"{name}.gguf").write_bytes(b"GGUF")
         with pytest.raises(CheckpointError, match="2 GGUF models"):
-            Checkpoint.open(tmp_path)
+            open_checkpoint(tmp_path)
         (tmp_path / f"{name}.gguf").unlink()
     write(tmp_path / "b.gguf", shape)
     with pytest.raises(CheckpointError, match=r"2 GGUF models \(a.gguf, b.gguf\)"):
-        Checkpoint.open(tmp_path)
-    assert Checkpoint.open(tmp_path / "b.gguf").path == tmp_path / "b.gguf"
+        open_checkpoint(tmp_path)
+    assert open_checkpoint(tmp_path / "b.gguf").path == tmp_path / "b.gguf"
     save_file({"x": torch.ones(1)}, tmp_path / "model.safetensors")
     (tmp_path / "config.json").write_text(json.dumps({"architectures": ["LlamaForCausalLM"]}))
     with pytest.raises(CheckpointError, match="hidden_size"):
-        Checkpoint.open(tmp_path)
+        open_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize("where", ["model.gguf", ""])
@@ -306,7 +308,7 @@ def test_a_file_of_16_bits_is_quantised_while_it_is_loaded(method: Method, weigh
             assert packed is not None
             packed.layout.write(packed.read(), module.weight.data)
     ours = Ours(file, weights=weights, quantise=method)
-    checkpoint = Checkpoint.open(file).quantised(method)
+    checkpoint = open_checkpoint(file).quantised(method)
     assert checkpoint.resident_bytes(torch.float32, weights) == ours.model.storage_size()
     assert checkpoint.quantisation_title.endswith("quantised from GGUF F16 while loading")
     with torch.inference_mode():

@@ -31,7 +31,7 @@ from gguf_families import (
 )
 from gguf_models import KIND, VOCABULARY
 
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
 
 TOLERANCE = 1e-4
 LLAMA_CPP = 1e-3
@@ -147,7 +147,7 @@ def test_packed_weights(name: str, tmp_path: Path) -> None:
     for weights in ("4bit", "4bit_torch", "16bit"):
         ours = Ours(file, weights=weights)
         compare(ours, model)
-        planned = Checkpoint.open(file).resident_bytes(torch.float32, weights)
+        planned = open_checkpoint(file).resident_bytes(torch.float32, weights)
         assert planned == ours.model.storage_size()
     compare(Ours(file, invariant=True), model)
 

@@ -12,9 +12,9 @@ from gguf_converter import by_llama_cpp, convert
 from gguf_families import OPTIONS, random_model
 from gguf_models import KIND, Shape, write
 
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint
-from engine.models.base import ModelConfig
+from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
+from engine.model_config.model import ModelConfig
 
 PROMPTS = [[5], list(range(3, 43))]
 
@@ -23,7 +23,7 @@ def config_of(architecture: str, file: Path, options: dict[str, Any] | None = No
     """``keys`` have two underscores for a dot."""
     model = random_model(architecture, **(OPTIONS[architecture] | (options or {})))
     convert(model, file, keys={key.replace("__", "."): value for key, value in keys.items()})
-    return Checkpoint.open(file).config
+    return open_checkpoint(file).config
 
 
 def is_llama_cpp(file: Path, tolerance: float = 1e-3) -> None:
@@ -156,4 +156,4 @@ def test_what_no_converter_writes_is_refused_by_name(tmp_path: Path) -> None:
     file = tmp_path / "model.gguf"
     write(file, Shape("opt", {"": KIND.Q4_0}))
     with pytest.raises(CheckpointError, match=r"the architecture 'opt', and in GGUF Kvasir reads llama, .*, smollm3\."):
-        Checkpoint.open(file)
+        open_checkpoint(file)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.tokenizer import FileText
+from engine.errors import CheckpointError
 from tests.conformance import gguf_tokenizers as made
 from tests.conformance.gguf_references import reference
 

@@ -13,8 +13,9 @@ import transformers
 from engine_support import Ours, relative
 from torch import Tensor
 
-from engine.checkpoints.load import Checkpoint, CheckpointError
-from engine.core.runner import SequenceRows
+from engine.batch import SequenceRows
+from engine.checkpoints.load import CheckpointError
+from engine.checkpoints.open import open_checkpoint
 
 TOLERANCE = 1e-4
 LENGTHS = (1, 5, 17, 40)
@@ -196,7 +197,7 @@ def test_logits_are_those_of_transformers(case: Case, tmp_path: Path) -> None:
         assert relative(found, want) <= TOLERANCE
     for chunk in (1, 7, 16):
         assert relative(ours.chunked(texts[-1], chunk, sequence=3), expected[-1]) <= TOLERANCE
-    assert Checkpoint.open(tmp_path, need_tokenizer=False).resident_bytes(torch.float32) == ours.model.storage_size()
+    assert open_checkpoint(tmp_path, need_tokenizer=False).resident_bytes(torch.float32) == ours.model.storage_size()
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -274,7 +275,7 @@ def test_longrope_goes_by_the_length_of_each_sequence(tmp_path: Path) -> None:
 def test_longrope_reads_on_when_a_longer_context_is_asked_for(tmp_path: Path) -> None:
     """Beyond the original context the logits are those of transformers, however the text was cut into chunks."""
     reference = make(Case("longer", "Phi3", longrope(6) | {"original_max_position_embeddings": 16}), tmp_path)
-    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False)
+    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
     assert checkpoint.for_context(16) is checkpoint
     assert checkpoint.for_context(17).config.max_position == 256
     assert "16" in checkpoint.for_context(17).notices[0]
@@ -346,7 +347,7 @@ def mean_error(found: Tensor, exact: Tensor) -> float:
     return float((found.float() - exact).abs().mean())
 
 
-def test_opt_beyond_its_positions_only_guesses(tmp_path: Path) -> None:
+def test_opt_beyond_its_positions_only_drafts(tmp_path: Path) -> None:
     """As a draft of a model with a longer context."""
     reference = make(Case("opt short", "OPT", {"ffn_dim": 96, "max_position_embeddings": 24}), tmp_path)
     text = prompts()[-1]
@@ -360,7 +361,7 @@ def test_opts_layers_are_counted(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"num_hidden_layers": 2}))
     with pytest.raises(CheckpointError, match=r"3 layers where config\.json says 2"):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)
 
 
 def test_layer_ranges_make_up_the_whole(tmp_path: Path) -> None:

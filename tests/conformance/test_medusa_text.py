@@ -1,4 +1,4 @@
-"""Medusa on a real model: heads that learned its texts guess most of them, and never change one."""
+"""Medusa on a real model: heads that learned its texts draft most of them, and never change one."""
 
 from __future__ import annotations
 
@@ -7,20 +7,22 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from requests_support import new_request
 from safetensors.torch import save_file
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.checkpoints.heads import open_heads
-from engine.core.options import RequestOptions
-from engine.core.request import Request
-from engine.core.runner import SequenceRows
+from engine.batch import SequenceRows
+from engine.checkpoints.heads.files import open_heads
+from engine.checkpoints.heads.read import read_medusa_heads
 from engine.models.heads.medusa import MedusaHeads
+from engine.options import RequestOptions
+from engine.request import Request
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import Draw, sample
 from engine.speculation.base import Ask, DraftTree, Seen
-from engine.speculation.medusa import MedusaProposer
-from engine.speculation.verifier import verify
+from engine.speculation.proposers.medusa import MedusaProposer
+from engine.speculation.verify.verifier import verify
 from tests.conformance.engine_support import Ours
 
 HIDDEN, VOCABULARY, LAYERS, HEADS = 48, 70, 2, 3
@@ -52,7 +54,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     (folder / "heads" / "config.json").write_text(json.dumps({"medusa_num_heads": HEADS, "shares_head": True}))
     save_file(fitted(model, texts), folder / "heads" / "medusa_lm_head.safetensors")
     ours = Ours(folder / "target", invariant=True)
-    heads = MedusaHeads(open_heads(folder / "heads", ours.config, folder), ours.model)
+    heads = read_medusa_heads(open_heads(folder / "heads", ours.config, folder), ours.model)
     return Trained(ours, heads, prompts.tolist())
 
 
@@ -83,7 +85,7 @@ def requests(trained: Trained, temperature: float) -> list[Request]:
     params = SamplingParams(seed=3, temperature=temperature, ignore_eos=True)
     options = RequestOptions(speculation="medusa")
     return [
-        Request(str(number), 0, number, prompt, params, options, 128, None, 0.0)  # type: ignore[arg-type]
+        new_request(str(number), prompt, params, options, 128, arrival=number)
         for number, prompt in enumerate(trained.prompts)
     ]
 
@@ -97,7 +99,7 @@ def rows_of(ours: Ours, place: int, request: Request, tree: DraftTree) -> Sequen
 
 
 def write_texts(trained: Trained, temperature: float, made: MedusaProposer | None) -> tuple[list[list[int]], int, int]:
-    """The texts of all requests at once, the steps it took, and how many guesses held."""
+    """The texts of all requests at once, the steps it took, and how many drafts held."""
     ours, batch = trained.ours, requests(trained, temperature)
     steps = held = 0
     while any(len(request.tokens) < PROMPT + LENGTH for request in batch):
@@ -116,7 +118,7 @@ def write_texts(trained: Trained, temperature: float, made: MedusaProposer | Non
             kept = [*range(len(request.tokens)), *(len(request.tokens) + node for node in verdict.nodes)]
             seen.append(Seen(request, 0, {LAYERS: states[kept]}))
             first, drawn = first + len(row.tokens), drawn + len(draws)
-            request.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
+            request.cache.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
             held += len(verdict.nodes)
         if made is not None:
             made.see(seen)
@@ -124,7 +126,7 @@ def write_texts(trained: Trained, temperature: float, made: MedusaProposer | Non
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
-def test_heads_guess_and_the_text_stays(trained: Trained, temperature: float) -> None:
+def test_heads_draft_and_the_text_stays(trained: Trained, temperature: float) -> None:
     plain, steps, _ = write_texts(trained, temperature, None)
     assert steps == LENGTH
     made = MedusaProposer(trained.heads, LAYERS, None, ())
@@ -132,7 +134,7 @@ def test_heads_guess_and_the_text_stays(trained: Trained, temperature: float) ->
     assert texts == plain
     assert held > 0
     if temperature == 0.0:
-        # These are the texts that the heads were fitted to: a head that is off by a place would guess few of them.
+        # These are the texts that the heads were fitted to: a head that is off by a place would draft few of them.
         assert fewer < LENGTH / 2
     work = made.take_work()
     assert work.passes == fewer - 1, "one for all requests, and none before there is a state"

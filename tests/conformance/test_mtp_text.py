@@ -1,4 +1,4 @@
-"""A checkpoint with a multi-token layer of its own, loaded as any other: the layer guesses, and the text stays."""
+"""A checkpoint with a multi-token layer of its own, loaded as any other: the layer drafts, and the text stays."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host
 from test_eagle_equality import quiet
 from test_speculation_equality import write_model
 
-from engine.core.commands import UnloadModel
 from engine.models.heads.mtp import PREFIX
+from engine.protocol import Unload
 
 WIDTH = 128
 
@@ -49,24 +49,24 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     write_mimo(folder)
     host = Host(folder)
     yield host
-    host.engine.submit(UnloadModel())
+    host.engine.submit(Unload())
     host.engine.step()
 
 
 def test_a_load_finds_the_layer(host: Host) -> None:
     assert host.engine.loaded is not None
     assert host.engine.loaded.card.heads == ["mtp"]
-    assert ("multi-token layer", "the checkpoint's own") in host.engine.loaded.guessing
+    assert ("multi-token layer", "the checkpoint's own") in host.engine.loaded.drafting
 
 
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 @pytest.mark.parametrize("variant", ["16bit", "int8", "window"])
-def test_the_layer_guesses_and_the_text_stays(host: Host, variant: str, sampling: str) -> None:
+def test_the_layer_drafts_and_the_text_stays(host: Host, variant: str, sampling: str) -> None:
     host.fresh(VARIANTS[variant])
     expected = host.texts(PROMPTS, SAMPLINGS[sampling])
     for budget, disturbed in ((512, None), (90, None), (160, random.Random(1))):
-        guessing = {"speculation": "mtp", "draft_length": 4, "ngram_first": False}
-        ids = host.ask(PROMPTS, SAMPLINGS[sampling], **guessing)
+        drafting = {"speculation": "mtp", "draft_length": 4, "ngram_first": False}
+        ids = host.ask(PROMPTS, SAMPLINGS[sampling], **drafting)
         host.run(budget, disturbed)
         assert host.of(ids) == expected
         assert {"mtp", "corrected"} <= {source for id in ids for source in host.sources[id]}

@@ -15,7 +15,8 @@ from safetensors.torch import load_file, save_file
 from test_logits import BASE, GEMMA, TOLERANCE, Case, make, prompts, theirs
 from torch import Tensor
 
-from engine.checkpoints.load import Checkpoint, CheckpointError
+from engine.checkpoints.load import CheckpointError
+from engine.checkpoints.open import open_checkpoint
 
 VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
           "image_size": 32, "patch_size": 16}  # fmt: skip
@@ -73,7 +74,7 @@ def test_the_text_part_has_the_logits_of_transformers(model: Any, names: Any, tm
     rename(tmp_path, names)
     text = prompts()[-1]
     assert relative(Ours(tmp_path).logits([text])[0], theirs(reference, text)) <= TOLERANCE
-    assert "pictures" in Checkpoint.open(tmp_path, need_tokenizer=False).notices[0]
+    assert "pictures" in open_checkpoint(tmp_path, need_tokenizer=False).notices[0]
 
 
 def test_a_silent_gemma_3_file_has_the_defaults_of_its_family(tmp_path: Path) -> None:
@@ -82,9 +83,9 @@ def test_a_silent_gemma_3_file_has_the_defaults_of_its_family(tmp_path: Path) ->
         "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024,
         "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}}  # fmt: skip
     expected = transformers.Gemma3TextConfig(**config["text_config"])  # type: ignore[arg-type]
-    from engine.checkpoints.config import RawConfig
-    from engine.checkpoints.nested import text_config
-    from engine.models.gemma3 import read_config
+    from engine.checkpoints.quantised.nested import text_config
+    from engine.model_config.raw import RawConfig
+    from engine.models.families.gemma3 import read_config
 
     read = read_config(text_config(RawConfig(config, tmp_path / "config.json")))
     assert (read.num_heads, read.num_kv_heads, read.head_dim, read.vocab_size, read.max_position) == (
@@ -110,7 +111,7 @@ def test_one_tensor_under_two_names_is_refused(tmp_path: Path) -> None:
     name = "model.decoder.final_layer_norm.weight"
     save_file(tensors | {name.removeprefix("model."): tensors[name].clone()}, file)
     with pytest.raises(CheckpointError, match="the same tensor"):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)
 
 
 def test_a_text_config_that_is_none_is_refused(tmp_path: Path) -> None:
@@ -118,4 +119,4 @@ def test_a_text_config_that_is_none_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "config.json"
     file.write_text(json.dumps(json.loads(file.read_text()) | {"text_config": [1]}))
     with pytest.raises(CheckpointError, match="text_config"):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)

@@ -9,9 +9,8 @@ import torch
 from engine_support import Ours, relative
 from test_logits import GPT_OSS, MLA, TOLERANCE, VOCABULARY, Case, longrope, make, theirs
 
+from engine.batch import SequenceRows
 from engine.cache.policies import WindowWithSinks
-from engine.core.runner import SequenceRows
-from engine.models.restrictions import refuses
 
 POLICY = WindowWithSinks(64, 4)
 PROMPT = torch.randint(3, VOCABULARY, (170,), generator=torch.Generator().manual_seed(7)).tolist()
@@ -80,5 +79,5 @@ def test_longrope_rotates_sinks_with_the_factors_of_their_sequence(tmp_path: Pat
 def test_refusals(tmp_path: Path) -> None:
     make(Case("opt", "OPT", {"ffn_dim": 96}), tmp_path / "opt")
     make(Case("deepseek", "DeepseekV2", MLA), tmp_path / "mla")
-    assert "learned positions" in refuses(POLICY, Ours(tmp_path / "opt").config)
-    assert "latent" in refuses(POLICY, Ours(tmp_path / "mla").config)
+    assert "learned positions" in POLICY.refuses(Ours(tmp_path / "opt").config)
+    assert "latent" in POLICY.refuses(Ours(tmp_path / "mla").config)

@@ -16,10 +16,11 @@ from packed_support import (
     save,
 )
 
-from engine.checkpoints import quantise
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.checkpoints.quantise import Module, Quantiser, to_int4, to_int8, to_nf4
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised import quantise
+from engine.checkpoints.quantised.quantise import Module, Quantiser, to_int4, to_int8, to_nf4
+from engine.errors import CheckpointError
 from engine.layers.linear.dense import Dense
 
 with warnings.catch_warnings():
@@ -148,13 +149,13 @@ def folder_of(tmp_path: Path, family: str = "Llama", **options: Any) -> Any:
 @pytest.mark.parametrize("method", METHODS)
 def test_the_plan_is_what_is_held(tmp_path: Path, method: Any, dtype: torch.dtype, weights: Any) -> None:
     folder_of(tmp_path)
-    plain = Checkpoint.open(tmp_path, need_tokenizer=False)
+    plain = open_checkpoint(tmp_path, need_tokenizer=False)
     checkpoint = plain.quantised(method)
     model = load_model(checkpoint, CPU, dtype, weights)
     assert checkpoint.resident_bytes(dtype, weights) == model.storage_size()
     assert (model.storage_size() < 0.8 * plain.resident_bytes(dtype)) == (weights != "16bit")
     assert checkpoint.packed
-    assert checkpoint.quantisation_title.startswith(quantise.TITLES[method])
+    assert checkpoint.quantisation_title.startswith(quantise.PACKERS[method].title)
 
 
 @pytest.mark.parametrize("family", ["Llama", "Qwen2", "Phi3"])

@@ -12,13 +12,15 @@ import tokenizers
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.cache.radix_node import TREE
-from engine.core.commands import AddRequest, LoadModel, SetOption, UnloadModel
+from engine.cache.types import TREE
+from engine.core.commands import AddRequest
 from engine.core.engine import Engine
-from engine.core.events import ErrorEvent, Event, FinishedEvent, StepRecord, TokensEvent
-from engine.protocol import LoadOptions, Sampling, Source
+from engine.core.events import Event
+from engine.loading.model import LoadModel
+from engine.protocol import Delta, Error, Finished, LoadOptions, Sampling, Set, Source, Unload
 from engine.sampling import noise
 from engine.speculation.base import DraftTree
+from engine.telemetry.records import StepRecord
 
 LETTERS = string.ascii_letters + string.digits + string.punctuation
 EOS = len(LETTERS)
@@ -69,24 +71,24 @@ class Host:
         self.engine = Engine(self._hear, device="cpu")
         options = LoadOptions(device="cpu", dtype="float32", memory=300e6)
         self.engine.submit(LoadModel(str(target), str(draft), options))
-        self.engine.submit(SetOption("batch_invariant", True))
+        self.engine.submit(Set(key="batch_invariant", value=True))
         self.engine.step()
         assert self.engine.loaded is not None
 
     def _hear(self, event: Event) -> None:
         match event:
-            case TokensEvent(id, answer, text, infos):
+            case Delta(id=id, answer=answer, text=text, tokens=infos):
                 old = self.outcomes.get((id, answer), Outcome([], "", "", []))
                 self.outcomes[id, answer] = old._replace(
                     tokens=old.tokens + [info.id for info in infos],
                     text=old.text + text,
                     sources=old.sources + [info.source for info in infos],
                 )
-            case FinishedEvent():
+            case Finished():
                 assert event.reason not in ("error", "memory"), event.detail
-                key = event.request_id, event.answer
+                key = event.id, event.answer
                 self.outcomes[key] = self.outcomes[key]._replace(reason=event.reason)
-            case ErrorEvent():
+            case Error():
                 raise AssertionError(event.message)
             case StepRecord():
                 self.steps.append(event)
@@ -118,7 +120,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     write_model(folder / "draft", 0.08)
     host = Host(folder / "target", folder / "draft")
     yield host
-    host.engine.submit(UnloadModel())
+    host.engine.submit(Unload())
     host.engine.step()
 
 
@@ -145,15 +147,15 @@ SAMPLINGS = {
 def test_on_equals_off(host: Host, kind: str, chunk: int, batch: int) -> None:
     plain = host.answer(prompts(batch), SAMPLINGS[kind])
     assert same(host.answer(prompts(batch), SAMPLINGS[kind], chunk, speculation="draft", draft_length=4), plain)
-    # Now with a budget that holds the rows of all decodes, or a larger batch would never get to guess.
+    # Now with a budget that holds the rows of all decodes, or a larger batch would never get to draft.
     budget = chunk if batch == 1 else max(chunk, batch * 5)
     for speculation in ("draft", "ngram"):
-        guessed = host.answer(prompts(batch), SAMPLINGS[kind], budget, speculation=speculation, draft_length=4)
-        assert same(guessed, plain)
+        drafted = host.answer(prompts(batch), SAMPLINGS[kind], budget, speculation=speculation, draft_length=4)
+        assert same(drafted, plain)
     assert same(host.answer(prompts(batch), SAMPLINGS[kind], budget, speculation="draft"), plain)
 
 
-def test_guesses_were_made_and_some_held_and_some_did_not(host: Host) -> None:
+def test_drafts_were_made_and_some_held_and_some_did_not(host: Host) -> None:
     """Otherwise the equalities above would say nothing."""
     for kind in SAMPLINGS:
         found = host.answer(prompts(8), SAMPLINGS[kind], speculation="draft", draft_length=4)
@@ -161,7 +163,7 @@ def test_guesses_were_made_and_some_held_and_some_did_not(host: Host) -> None:
         assert {"draft", "corrected", "bonus"} <= set(sources)
     copying = [[*prompts(1)[0][:6]] * 4]
     found = host.answer(copying, Sampling(temperature=0.0, max_tokens=60), speculation="ngram", draft_length=4)
-    assert sum(len(step.guesses[0].proposed) for step in host.steps if step.guesses) > 0
+    assert sum(len(step.drafts[0].proposed) for step in host.steps if step.drafts) > 0
     assert same(found, host.answer(copying, Sampling(temperature=0.0, max_tokens=60)))
 
 
@@ -207,9 +209,9 @@ def test_noise_that_ignores_the_place_would_be_noticed(host: Host, monkeypatch: 
     assert not same(host.answer(prompts(1), SAMPLINGS["sampled"], speculation="draft", draft_length=4), plain)
 
 
-def test_accepting_every_guess_would_be_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.speculation import verifier
-    from engine.speculation.verifier import Verdict
+def test_accepting_every_draft_would_be_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    from engine.speculation.verify import verifier
+    from engine.speculation.verify.verifier import Verdict
 
     plain = host.answer(prompts(1), SAMPLINGS["greedy"])
 

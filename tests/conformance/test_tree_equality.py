@@ -1,4 +1,4 @@
-"""Drafted trees leave the text as it is: a real model in fp32, batch-invariant arithmetic, guesses from an oracle.
+"""Drafted trees leave the text as it is: a real model in fp32, batch-invariant arithmetic, drafts from an oracle.
 
 The oracle knows what plain decoding writes and hides it in random trees, so that paths of any shape are accepted, at
 any place in a page, with every kind of cache and every page policy.
@@ -17,14 +17,13 @@ from test_cache_equality import VARIANTS
 from test_speculation_equality import EOS, Host, with_, write_model
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.radix_node import tokens_of
+from engine.cache.types import tokens_of
 from engine.core import stepper as stepper_module
-from engine.core.commands import SetOption, UnloadModel
-from engine.core.request import Request
-from engine.core.step_parts import moves
-from engine.protocol import Sampling
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen, Work
-from engine.speculation.pilot import Pilot
+from engine.core.step import moves
+from engine.protocol import Sampling, Set, Unload
+from engine.request import Request
+from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.speculation.control.controller import Controller
 
 NODES = 16
 SAMPLINGS = {
@@ -35,7 +34,7 @@ SAMPLINGS = {
 }
 
 
-class Oracle:
+class Oracle(Proposer):
     """Random trees in which some of the true continuation is hidden."""
 
     name = "medusa"
@@ -49,7 +48,7 @@ class Oracle:
         self.seen: dict[tuple[str, int], int] = {}
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
-        return [self._tree(ask) if ask.budget and ask.depth else NO_GUESS for ask in asks]
+        return [self._tree(ask) if ask.budget and ask.depth else NO_DRAFT for ask in asks]
 
     def _tree(self, ask: Ask) -> DraftTree:
         request = ask.request
@@ -71,11 +70,8 @@ class Oracle:
         self.sizes.append(len(tokens))
         return DraftTree(tuple(tokens), tuple(parents), proposer=self.name)
 
-    def observe(self, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
-        pass
-
     def see(self, seen: Sequence[Seen]) -> None:
-        """Every token but the last is seen once, in order, whatever was guessed."""
+        """Every token but the last is seen once, in order, whatever was drafted."""
         for each in seen:
             (states,) = each.hidden.values()
             assert each.start == self.seen.get(each.request.owner, each.start)
@@ -85,9 +81,6 @@ class Oracle:
     def release(self, request: Request) -> None:
         self.seen.pop(request.owner, None)
 
-    def take_work(self) -> Work:
-        return Work()
-
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
@@ -96,7 +89,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     write_model(folder / "target", 0.0, layers=3)
     host = Host(folder / "target", Path())
     yield host
-    host.engine.submit(UnloadModel())
+    host.engine.submit(Unload())
     host.engine.step()
 
 
@@ -110,12 +103,12 @@ def with_oracle(host: Host) -> Oracle:
     stepper = host.engine._stepper
     assert stepper is not None
     oracle = Oracle(len(stepper.model.model.layers))  # type: ignore[union-attr]
-    stepper.pilot = Pilot((oracle,))
+    stepper.controller = Controller((oracle,))
     host.engine._options.capabilities |= {"medusa heads"}
     return oracle
 
 
-def guessed(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: list[Any], budget: int) -> list[Any]:
+def drafted(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: list[Any], budget: int) -> list[Any]:
     oracle.truth = {str(number): outcome.tokens for number, outcome in enumerate(plain)}
     options: dict[str, bool | int | str] = {"speculation": "medusa", "draft_length": NODES, "tree_nodes": NODES}
     return host.answer(prompts(count), sampling, budget, ngram_first=False, **options)
@@ -126,7 +119,7 @@ def guessed(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: l
 @pytest.mark.parametrize("variant", list(VARIANTS))
 def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, batch: int) -> None:
     for key, value in VARIANTS[variant].switches.items():
-        host.engine.submit(SetOption(key, value))
+        host.engine.submit(Set(key=key, value=value))
     host.engine.step()
     try:
         oracle = with_oracle(host)
@@ -134,7 +127,7 @@ def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, 
         before = sum(outcome.sources.count("target") for outcome in plain)
         assert before == sum(len(outcome.tokens) for outcome in plain)
         for budget in (64, 256):  # the first cuts prompts into chunks beside the trees
-            found = guessed(host, oracle, batch, SAMPLINGS[sampling], plain, budget)
+            found = drafted(host, oracle, batch, SAMPLINGS[sampling], plain, budget)
             assert [outcome.tokens for outcome in found] == [outcome.tokens for outcome in plain]
             sources = [source for outcome in found for source in outcome.sources]
             assert {"medusa", "corrected"} <= set(sources)
@@ -143,7 +136,7 @@ def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, 
     finally:
         for key in VARIANTS[variant].switches:
             host.engine.submit(
-                SetOption(key, "16bit" if key == "kv_kind" else "keep_all" if key == "page_policy" else 64)
+                Set(key=key, value="16bit" if key == "kv_kind" else "keep_all" if key == "page_policy" else 64)
             )
         host.engine.step()
 
@@ -153,7 +146,7 @@ def test_keys_left_where_a_branch_wrote_them_would_be_noticed(host: Host, monkey
     oracle = with_oracle(host)
     plain = host.answer(prompts(4), SAMPLINGS["greedy"])
     monkeypatch.setattr(stepper_module, "moves", lambda taken: ([], []))
-    found = guessed(host, oracle, 4, SAMPLINGS["greedy"], plain, 256)
+    found = drafted(host, oracle, 4, SAMPLINGS["greedy"], plain, 256)
     assert [outcome.tokens for outcome in found] != [outcome.tokens for outcome in plain]
 
 
@@ -168,7 +161,7 @@ def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
         return source, target
 
     monkeypatch.setattr(stepper_module, "moves", counted)
-    host.engine._stepper.pilot = Pilot(stepper.model.proposers)  # type: ignore[union-attr]
+    host.engine._stepper.controller = Controller(stepper.model.proposers)  # type: ignore[union-attr]
     copying = [[*prompts(1)[0][:6]] * 4]
     found = host.answer(
         copying, Sampling(temperature=0.0, max_tokens=3 * PAGE_SIZE), speculation="ngram", draft_length=4
@@ -179,12 +172,12 @@ def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
 
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 def test_limits_right_behind_an_accepted_path(host: Host, sampling: str) -> None:
-    """Guesses end before a limit, so that no path goes on behind it: the token at a limit is drawn."""
+    """Drafts end before a limit, so that no path goes on behind it: the token at a limit is drawn."""
     oracle, last = with_oracle(host), set()
     plain = host.answer(prompts(1), SAMPLINGS[sampling])
     for length in range(1, 14):
         limited = with_(SAMPLINGS[sampling], max_tokens=length)
-        (found,) = guessed(host, oracle, 1, limited, plain, 256)
+        (found,) = drafted(host, oracle, 1, limited, plain, 256)
         assert (found.tokens, found.reason) == (plain[0].tokens[:length], "length")
         last.add(found.sources[-1])
     assert "bonus" in last, "no path reached a limit"
@@ -198,7 +191,7 @@ def test_stop_strings_inside_an_accepted_path(host: Host, sampling: str) -> None
     for start in range(1, 12):
         stop = plain[0].text[start : start + 2]
         cut = plain[0].text.find(stop)
-        (found,) = guessed(host, oracle, 1, with_(SAMPLINGS[sampling], stop=[stop]), plain, 256)
+        (found,) = drafted(host, oracle, 1, with_(SAMPLINGS[sampling], stop=[stop]), plain, 256)
         assert (found.text, found.reason) == (plain[0].text[:cut], "stop")
         assert found.tokens == plain[0].tokens[: cut + 2]
         last.add(found.sources[-1])
@@ -211,7 +204,7 @@ def test_the_end_of_the_text_inside_an_accepted_path(host: Host) -> None:
     for seed in range(8):
         endless = Sampling(temperature=1.0, seed=seed, logit_bias={EOS: 3.0}, max_tokens=40, ignore_eos=True)
         truth = host.answer(prompts(1), endless)
-        (found,) = guessed(host, oracle, 1, with_(endless, ignore_eos=False), truth, 256)
+        (found,) = drafted(host, oracle, 1, with_(endless, ignore_eos=False), truth, 256)
         end = truth[0].tokens.index(EOS) + 1
         assert (found.tokens, found.reason) == (truth[0].tokens[:end], "stop")
         last.add(found.sources[-1])
@@ -227,7 +220,7 @@ def test_only_accepted_tokens_enter_the_prefix_tree(host: Host, sampling: str) -
     plain = host.answer(prompts(6), SAMPLINGS[sampling], prefix_cache=False)
     cache.tree.evict(1 << 30)
     cache.space.resize(0)
-    found = guessed(host, oracle, 6, SAMPLINGS[sampling], plain, 256)
+    found = drafted(host, oracle, 6, SAMPLINGS[sampling], plain, 256)
     texts = [[*prompt, *outcome.tokens] for prompt, outcome in zip(prompts(6), found, strict=True)]
     kept = [
         [token for each in reversed([*node.path()]) for key in each.keys for token in tokens_of(key)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from engine import catalogue
 from engine.catalogue import CATALOGUE, OptionError
-from engine.core.options import EngineOptions
+from engine.options import EngineOptions
 
 
 def test_keys_are_unique_and_every_entry_explains_itself() -> None:
@@ -35,7 +35,11 @@ def test_the_defaults_do_not_exclude_each_other() -> None:
         ({"token_budget": True}, "number"),
         ({"draft_length": 2.5}, "whole number"),
         ({"draft_length": float("nan")}, "number"),
-        ({"weights": "16bit"}, "not packed"),
+        ({"draft_length": 10**400}, "between 0 and 16"),
+        ({"draft_length": -(10**400)}, "between 0 and 16"),
+        ({"draft_length": "1e400"}, "between 0 and 16"),
+        ({"draft_length": "x" * 5000}, "'xxx.{0,60} is not"),
+        ({"weights": "16bit"}, "not quantised"),
         ({"nonsense": 1}, "no optimisation called"),
         ({"kv_cache": False, "speculation": "ngram"}, "speculation off first"),
     ],
@@ -64,8 +68,17 @@ def test_the_state_gives_the_reason_for_what_cannot_apply() -> None:
         entry.key: entry
         for entry in catalogue.state({**catalogue.defaults(), "kv_cache": False}, {"model", "draft model"})
     }
-    assert set(spec["speculation"].disabled_choices) == {*spec["speculation"].choices} - {"off"}
+    assert set(spec["speculation"].disabled_choices) == {*spec["speculation"].choices} - {"off", "auto"}
     assert not spec["kv_cache"].disabled_reason, "the switch that is off can be switched on again"
+
+
+def test_what_means_nothing_with_the_loaded_model_is_hidden() -> None:
+    def hidden(*capabilities: catalogue.Capability) -> list[str]:
+        return [spec.key for spec in catalogue.state(catalogue.defaults(), capabilities) if spec.hidden]
+
+    assert hidden() == [], "not before it is known"
+    assert hidden("model") == ["cascade"]
+    assert hidden("model", "shared reads") == []
 
 
 VALUES = st.one_of(st.booleans(), st.integers(-2, 9000), st.sampled_from(["on", "off", "draft", "16bit", "", "7"]))

@@ -15,7 +15,11 @@ def test_in_a_python_environment_modules_run_by_the_interpreter():
     assert installation.program_folder() is None
     assert installation.uv() is None
     assert installation.python() == Path(sys.executable)
-    assert installation.module_command("engine.bench.worker") == [sys.executable, "-m", "engine.bench.worker"]
+    assert installation.module_command("engine.bench.peers.worker") == [
+        sys.executable,
+        "-m",
+        "engine.bench.peers.worker",
+    ]
     assert child.engine_command() == installation.engine_command()
     assert (installation.sources() / "engine" / "installation.py").is_file()
     with pytest.raises(RuntimeError):
@@ -28,7 +32,11 @@ def test_in_a_packaged_program_everything_lies_beside_it(monkeypatch, tmp_path):
     monkeypatch.setattr(sys, "platform", "linux")
     engine = str(tmp_path / "kvasir-engine")
     assert installation.engine_command() == child.engine_command() == [engine]
-    assert installation.module_command("engine.bench.worker") == [engine, "run-module", "engine.bench.worker"]
+    assert installation.module_command("engine.bench.peers.worker") == [
+        engine,
+        "run-module",
+        "engine.bench.peers.worker",
+    ]
     assert child.default_command() == [engine, "serve", "--child"]
     assert installation.python().parent.parent == tmp_path / "python"
     assert installation.uv() == tmp_path / "tools" / "uv"

@@ -21,9 +21,9 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 import torch
 
 from engine.attention.interface import AttnSpec
+from engine.attention.rotation import RotaryStep
 from engine.attention.triton import kernels, launch, pack, pack_kernels, quest, quest_kernels, trial
-from engine.cache.packed import Flush, PackedKV
-from engine.layers.rotary import RotaryStep
+from engine.cache.stores.packed import Flush, PackedKV
 from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
 
 META = torch.device("meta")

@@ -29,12 +29,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttnSpec
-from engine.attention.sdpa import SdpaAttention
+from engine.attention.rotation import RotaryStep
 from engine.attention.triton import launch, pack, quest, reference, trial
-from engine.cache.packed import PackedKV
-from engine.core.batch import Batch
-from engine.layers.rotary import RotaryStep
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV
 from tests.gpu.bench_kernels import read_ceiling
 
 KINDS = ("dense", "int8", "int4", "kivi 4", "kivi 2", "latent")

@@ -85,12 +85,14 @@ def sixteen_bit(outputs: int, inputs: int, dtype: torch.dtype, device: torch.dev
 
 
 def torch_int4(outputs: int, inputs: int, device: torch.device) -> Case:
+    from engine.layers.linear.base import Target
     from engine.layers.linear.int4_cuda import CudaInt4Linear
-    from engine.layers.linear.triton.int4 import Sample
+    from engine.layers.linear.triton.int4 import Int4Sample
     from engine.layers.numerics import Numerics
 
-    part = Sample(outputs, inputs, 128, torch.bfloat16, True)
-    first = CudaInt4Linear([part], None, device, Numerics())
+    part = Int4Sample(outputs, inputs, 128, torch.bfloat16, True)
+    first = CudaInt4Linear(part.shape, Target(torch.bfloat16, device, Numerics()), device)
+    first.fill([part])
     layers = [first]
     for _ in range(copies(first.storage_size(), False) - 1):
         copy = object.__new__(CudaInt4Linear)

@@ -1,14 +1,16 @@
 """Speculation on a SYNTHETIC pair: a big random model whose first layers agree with the whole at a chosen rate.
 
-    python tests/gpu/bench_speculation.py [--shape 8b] [--exit N] [--rates 0.6 0.8 0.9] [--batches 1 8 32]
+    python tests/gpu/bench_speculation.py [--shape 8b | mid] [--exit N] [--rates 0.6 0.8 0.9] [--batches 1 8 32]
                                           [--lengths 2 4 8] [--tokens 64] [--rounds 3] [--json FILE]
 
 No trained pair is at hand where this runs, and random weights agree with nothing. So what the layers from ``--exit`` on
 add to the stream is scaled by a factor, found by bisection, until the first layers alone draw the token of the whole
 model that often (temperature and noise of the engine's kind, on random text). The draft model is a copy of these first
 layers with the norm and the head: about a tenth of the weights. Its speed is real, and so is that of checking; that it
-agrees is made. Where the engine has early exit, that guesses too, with the same layers. Then the engine's own step loop
-writes for 1, 8 and 32 listeners, plain and guessing in turn. ``--dry-run`` checks the script on a CPU at a toy shape.
+agrees is made. Where the engine has early exit, that drafts too, with the same layers. Then the engine's own step loop
+writes for 1, 8 and 32 listeners, plain and with drafts in turn: at fixed lengths, at lengths that the engine chooses,
+and as it chooses by itself, also where next to nothing agrees (rate 0). ``--shape mid`` is for CPUs, ``--dry-run``
+checks the script there at a toy shape.
 """
 
 from __future__ import annotations
@@ -30,19 +32,22 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from engine.batch import SequenceRows
 from engine.bench.client import EngineClient
 from engine.bench.folders import gptq_folder, plain_folder
 from engine.bench.shapes import SHAPES, Shape
-from engine.bench.speculation_steps import spread
-from engine.config import cache_folder
-from engine.core.events import StepRecord
-from engine.core.loaded import LoadedModel
-from engine.core.runner import Runner, SequenceRows
-from engine.core.runners import new_runner
+from engine.bench.speculation.steps import spread
 from engine.layers.linear.base import Linear
+from engine.loading.model import LoadedModel
+from engine.loading.parts import new_runner
+from engine.paths import cache_folder
 from engine.protocol import Sampling, Value
+from engine.runner.runner import Runner
+from engine.telemetry.records import StepRecord
 
 TOY = Shape("toy", layers=6, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
+MID = Shape("mid", layers=16, hidden=1024, ffn=3072, heads=16, kv_heads=8, vocabulary=16000, context=2048)
+"""A step of 15 ms or more on two cores, in which the host's part is small as on a GPU with a large model."""
 TEMPERATURE = 0.25
 """Random logits have a spread of about 1: colder, so that they weigh more than the noise of the draw."""
 PROMPT, SEQUENCES, ROWS = 64, 8, 64
@@ -50,7 +55,7 @@ HALVINGS = 12
 
 
 class Figure(NamedTuple):
-    """One way at one rate and batch. ``holds``: of the guesses whose predecessors held; ``found``: at the bisection."""
+    """One way at one rate and batch. ``holds``: of draft tokens whose predecessors held; ``found``: by bisection."""
 
     rate: float
     found: float
@@ -175,14 +180,14 @@ def find_factor(later: Later, agreement: Agreement, rate: float) -> tuple[float,
 
 
 def ways(proposers: Sequence[str], lengths: Sequence[int], first: int) -> list[Way]:
-    """Everyone who guesses with those layers, at each length, then the engine's own choice."""
+    """Everyone who drafts with those layers, at each length and at the engine's own, then the engine's own choice."""
     found = []
     titles = {"draft": "first layers as a draft", "exit": "early exit"}
     for name in (name for name in titles if name in proposers):
         more: dict[str, Value] = {"exit_layer": first} if name == "exit" else {}
-        for length in lengths:
+        for length in (*lengths, 0):
             overrides: dict[str, Value] = {"speculation": name, "draft_length": length, "ngram_first": False, **more}
-            found.append(Way(f"{titles[name]}, {length} ahead", overrides))
+            found.append(Way(f"{titles[name]}, " + (f"{length} ahead" if length else "adaptive"), overrides))
     return [*found, Way("automatic", {"speculation": "auto"})]
 
 
@@ -204,11 +209,11 @@ def measure(
                 pairs.append((_speed(own), _speed(plain)))
                 steps += own
         gain = spread([own / plain for own, plain in pairs])
-        made = [guess for step in steps for guess in step.guesses]
-        kept = sum(sum(guess.accepted) for guess in made)
-        # An answer whose last guess held has seen none fail: reached are those kept and the first of each that failed.
+        made = [draft for step in steps for draft in step.drafts]
+        kept = sum(sum(draft.accepted) for draft in made)
+        # An answer whose last draft token held has seen none fail: reached are those kept and the first that failed.
         reached = kept + sum(
-            guess.proposed[0] - _whole(guess.proposed, guess.accepted) for guess in made if guess.proposed
+            draft.proposed[0] - _whole(draft.proposed, draft.accepted) for draft in made if draft.proposed
         )
         yield (
             way,
@@ -226,7 +231,7 @@ def measure(
 
 
 def _whole(proposed: Sequence[int], accepted: Sequence[int]) -> int:
-    """Answers that kept their whole chain: at each depth, those that kept it and guessed no further."""
+    """Answers that kept their whole chain: at each depth, those that kept it and drafted no further."""
     ends = [here - after for here, after in zip(proposed, [*proposed[1:], 0], strict=True)]
     goes_on = [*accepted[1:], 0]
     return sum(min(end, kept - after) for end, kept, after in zip(ends, accepted, goes_on, strict=True))
@@ -255,7 +260,7 @@ def run(options: argparse.Namespace, shape: Shape, root: Path, folder: Callable[
         if model.draft_model is None:
             raise RuntimeError(f"no draft: {model.card.draft_refused}")
         share = model.draft_model.bytes_read_per_step() / model.model.bytes_read_per_step()
-        print(f"SYNTHETIC pair: {shape.name}, random weights, {first} of {shape.layers} layers and the head guess: "
+        print(f"SYNTHETIC pair: {shape.name}, random weights, {first} of {shape.layers} layers and the head draft: "
               f"{share:.0%} of the bytes; ready after {time.perf_counter() - began:.0f} s", flush=True)  # fmt: skip
         later, agreement = Later(model, first), Agreement(model, first)
         found = ways([proposer.name for proposer in model.proposers], options.lengths, first)
@@ -274,8 +279,8 @@ def run(options: argparse.Namespace, shape: Shape, root: Path, folder: Callable[
 
 def main(arguments: list[str] | None = None) -> list[Figure]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--shape", default="8b", choices=tuple(SHAPES))
-    parser.add_argument("--exit", type=int, default=0, help="layers that guess; a sixteenth of them if left out")
+    parser.add_argument("--shape", default="8b", choices=(*SHAPES, MID.name))
+    parser.add_argument("--exit", type=int, default=0, help="layers that draft; a sixteenth of them if left out")
     parser.add_argument("--rates", nargs="+", type=float, default=[0.6, 0.8, 0.9])
     parser.add_argument("--batches", nargs="+", type=int, default=[1, 8, 32])
     parser.add_argument("--lengths", nargs="+", type=int, default=[2, 4, 8])
@@ -287,6 +292,8 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="kvasir-bench-") as root:
             figures = run(options, TOY, Path(root), plain_folder)
+    elif options.shape == MID.name:
+        figures = run(options, MID, cache_folder() / "bench", gptq_folder)
     elif not torch.cuda.is_available():
         parser.error("PyTorch finds no CUDA GPU here")
     else:
@@ -294,7 +301,7 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
     if options.json:
         facts: dict[str, Any] = {
             "pair": "synthetic: random weights, later layers scaled until the first agree with the whole",
-            "device": "cpu" if options.dry_run else torch.cuda.get_device_name(),
+            "device": "cpu" if options.dry_run or options.shape == MID.name else torch.cuda.get_device_name(),
             "torch": str(torch.__version__),
         }
         options.json.write_text(json.dumps({**facts, "figures": [figure._asdict() for figure in figures]}, indent=1))

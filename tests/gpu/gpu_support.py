@@ -9,18 +9,19 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from engine.attention.registry import Attention
-from engine.core.buffers import powers_of_two
-from engine.core.runner import Runner, SequenceRows
-from engine.layers.linear import int4
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.layers.linear import affine, choose
 from engine.layers.linear.affine import AffineColumns
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
-from engine.layers.rotary import RopeConfig
+from engine.model_config.model import LatentShape, ModelConfig, MoEConfig, RopeConfig
 from engine.models.arenas import new_store
-from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
+from engine.models.base import CausalLM
 from engine.models.registry import family
+from engine.runner.buffers import powers_of_two
+from engine.runner.runner import Runner
 
 CPU = torch.device("cpu")
 DEVICE = torch.device(os.environ.get("KVASIR_TEST_DEVICE", "cuda"))
@@ -161,7 +162,7 @@ class Weights:
         if not self.packed:
             return Dense(self._random(sum(sizes), in_features, scale=in_features**-0.5), added, self.numerics)
         parts = [Packed(size, in_features, 64, 100 * self.made + i) for i, size in enumerate(sizes)]
-        return int4.build(parts, added, self.dtype, self.device, self.numerics)
+        return choose.built(affine.surveyed(parts), parts, added, Target(self.dtype, self.device, self.numerics))
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
@@ -194,7 +195,7 @@ def tiny(
     with torch.inference_mode():
         model: CausalLM = family(architecture).Model(config, Weights(device, dtype, numerics, packed))
     kv = new_store(config, PAGES, dtype, device)
-    return Runner(model, kv, Attention(numerics), device, powers_of_two)
+    return Runner(model, kv, AttentionDispatcher(numerics), device, powers_of_two)
 
 
 def script() -> Iterator[list[SequenceRows]]:

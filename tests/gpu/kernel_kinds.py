@@ -7,8 +7,8 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from engine.layers.linear.base import Nested, Target
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_0, Q4_1, Q4_K, Q8_0, dequantise
-from engine.layers.linear.table import Nested
 from engine.layers.linear.triton import ggml, int4, int8, table
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.numerics import Numerics
@@ -35,8 +35,8 @@ class Affine(NamedTuple):
     scales: torch.dtype = torch.float16
 
     def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
-        part = int4.Sample(outputs, inputs, self.group or inputs, self.scales, self.symmetric)
-        return Made(int4.TritonInt4Linear([part], None, dtype, device, numerics), part.weight())
+        part = int4.Int4Sample(outputs, inputs, self.group or inputs, self.scales, self.symmetric)
+        return Made(part.layer(Target(dtype, device, numerics)), part.weight())
 
 
 class Table(NamedTuple):
@@ -44,8 +44,8 @@ class Table(NamedTuple):
     nested: bool
 
     def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
-        part = table.Sample(outputs, inputs, self.block, Nested(256, 0.03) if self.nested else None)
-        return Made(part.layer(dtype, device, numerics), part.weight())
+        part = table.TableSample(outputs, inputs, self.block, Nested(256, 0.03) if self.nested else None)
+        return Made(part.layer(Target(dtype, device, numerics)), part.weight())
 
 
 class Bytes(NamedTuple):
@@ -55,8 +55,8 @@ class Bytes(NamedTuple):
     factor: float = 1.0
 
     def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
-        part = int8.Sample(outputs, inputs, self.group or inputs, self.scales, self.zeros, self.factor)
-        return Made(part.layer(dtype, device, numerics), part.weight())
+        part = int8.Int8Sample(outputs, inputs, self.group or inputs, self.scales, self.zeros, self.factor)
+        return Made(part.layer(Target(dtype, device, numerics)), part.weight())
 
 
 class Blocks(NamedTuple):
@@ -65,8 +65,8 @@ class Blocks(NamedTuple):
 
     def __call__(self, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
         data = ggml.sample(self.type, outputs, inputs)
-        make = ggml.TritonGgmlLinear if self.raw else ggml.make
-        return Made(make(self.type, data.to(device), None, dtype, numerics), dequantise(self.type, data))
+        layer = ggml.of_data(self.type, data.to(device), Target(dtype, device, numerics), self.raw)
+        return Made(layer, dequantise(self.type, data))
 
 
 KINDS: dict[str, Kind] = {

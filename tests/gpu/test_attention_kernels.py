@@ -16,10 +16,10 @@ if DEVICE.type != "cuda" or not torch.cuda.is_available():
 pytest.importorskip("triton")
 
 from engine.attention.interface import AttnProblem, AttnSpec
+from engine.attention.rotation import RotaryStep
 from engine.attention.triton import pack, quest, trial
 from engine.attention.triton.backend import TritonAttention
-from engine.cache.packed import Flush, PackedKV
-from engine.layers.rotary import RotaryStep
+from engine.cache.stores.packed import Flush, PackedKV
 
 HALVES = [torch.bfloat16, torch.float16]
 KINDS = ["dense", "wide", "int8", "int4", "kivi"]

@@ -24,23 +24,25 @@ from gpu_support import (
     tiny,
 )
 
-from engine.attention import sdpa
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends import sdpa
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec
-from engine.attention.reference import ReferenceAttention
-from engine.attention.sdpa import SdpaAttention
-from engine.cache import transfer
-from engine.cache.packed import Placement
-from engine.cache.store import DenseKVStore
-from engine.cache.swap import SwapSpace
-from engine.core.runner import Runner, SequenceRows
-from engine.layers.linear import int4
-from engine.layers.linear.base import Linear
+from engine.batch import SequenceRows
+from engine.cache.offload.swap import SwapSpace
+from engine.cache.stores import transfer
+from engine.cache.stores.packed import Placement
+from engine.cache.stores.store import DenseKVStore
+from engine.checkpoints.quantised.layouts import AffineLayout
+from engine.layers.linear import affine, choose
+from engine.layers.linear.base import Linear, Target
 from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import choose_dtype, free_bytes, probe
+from engine.runner.runner import Runner
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import Draw, log_probs, new_history, sample
@@ -63,7 +65,7 @@ def close(found: torch.Tensor, expected: torch.Tensor, share: float) -> None:
 def build(parts: list[Packed], dtype: torch.dtype, invariant: bool = False, bias: bool = False) -> Linear:
     total = sum(part.out_features for part in parts)
     added = torch.linspace(-1, 1, total).to(DEVICE, dtype) if bias else None
-    return int4.build(parts, added, dtype, DEVICE, Numerics(invariant), native=False)
+    return choose.built(affine.surveyed(parts), parts, added, Target(dtype, DEVICE, Numerics(invariant), native=False))
 
 
 @pytest.mark.parametrize("order", [False, True])
@@ -111,7 +113,7 @@ def test_dequantise_and_multiply(dtype: torch.dtype, group: int, share: float, s
 def test_sixteen_bit_weights_are_written_exactly() -> None:
     part = Packed(72, 64, 32, 5, order=True)
     out = torch.empty(72, 64, device=DEVICE)
-    int4.write_dense(part, out)
+    AffineLayout(64, 32, torch.float16, False).write(part, out)
     assert torch.equal(out.cpu(), part.weight())
 
 
@@ -268,7 +270,7 @@ def _no_waiting() -> Iterator[None]:
 
 def test_batches_survive_a_host_that_runs_ahead() -> None:
     """The pinned memory of a bucket is filled again only after its transfer has read it."""
-    runner = Runner(_OneGroup(), _OneGroup(), None, DEVICE)  # type: ignore[arg-type]
+    runner = Runner(_OneGroup(), DenseKVStore(1, 1, 1, 1, torch.float32), None, DEVICE)  # type: ignore[arg-type]
     seen = []
     for step in range(100):
         if ON_GPU and step % 10 == 0:

@@ -11,13 +11,15 @@ import pytest
 import torch
 from gpu_support import CPU, DEVICE, NO_GPU, relative
 
-from engine.attention.registry import Attention
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
 from engine.bench.client import Answer, EngineClient, EngineError
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.core.runner import Runner, SequenceRows
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
 from engine.memory.owners import memory_by_owner
 from engine.models.arenas import new_store
 from engine.protocol import ChatMessage, LoadOptions, Sampling
+from engine.runner.runner import Runner
 
 BUNDLED = Path(__file__).parents[2] / "assets" / "demo" / "kvasir-guide"
 DRAFT = BUNDLED.with_name("kvasir-guide-draft")
@@ -80,13 +82,13 @@ def exact(request: pytest.FixtureRequest) -> Iterator[Loaded]:
     ],
 )
 def test_logits_are_the_cpus(dtype: torch.dtype, weights: str, share: float) -> None:
-    checkpoint = Checkpoint.open(BUNDLED)
+    checkpoint = open_checkpoint(BUNDLED)
     found = []
     for device, kind, packing in ((CPU, torch.float32, "4bit"), (DEVICE, dtype, weights)):
         model = load_model(checkpoint, device, kind, packing)  # type: ignore[arg-type]
         config = model.config
         kv = new_store(config, 20, kind, device)
-        runner = Runner(model, kv, Attention(model.numerics), device)
+        runner = Runner(model, kv, AttentionDispatcher(model.numerics), device)
         tokens = [(37 * i + i * i) % config.vocab_size for i in range(200)]
         steps = [(0, 100), (100, 160), *((at, at + 1) for at in range(160, 200))]
         logits = [
@@ -104,11 +106,11 @@ def test_greedy_answers_are_the_cpus_own_choice_or_a_near_tie() -> None:
         answers = loaded.answers(GREEDY)
     finally:
         loaded.client.close()
-    model = load_model(Checkpoint.open(BUNDLED), CPU, torch.float32)
+    model = load_model(open_checkpoint(BUNDLED), CPU, torch.float32)
     config = model.config
     for prompt, answer in zip(loaded.prompts, answers, strict=True):
         kv = new_store(config, 40, torch.float32)
-        runner = Runner(model, kv, Attention())
+        runner = Runner(model, kv, AttentionDispatcher())
         text = [*prompt, *answer]
         rows = SequenceRows(text, 0, list(range(1, 40)), len(answer) + 1)
         logits = runner.forward([rows]).logits[:-1]
@@ -132,7 +134,7 @@ def test_speculation_changes_nothing(exact: Loaded, method: str, sampling: Sampl
     assert exact.answers(sampling, speculation=method, draft_length=0) == plain
 
 
-def test_guesses_of_the_draft_hold(exact: Loaded) -> None:
+def test_draft_tokens_hold(exact: Loaded) -> None:
     """Otherwise the equalities above would say little."""
     timings = exact.answer(exact.prompts[0], GREEDY, speculation="draft", draft_length=4).timings
     assert timings.accepted > 0

@@ -1,7 +1,8 @@
 """Kvasir's kernels with every Triton that a GPU pack brings, where it was unpacked: ``make test-tritons`` does both.
 
 The tests that compile each kernel for each GPU generation, compute with a sample of them in Triton's interpreter, and
-launch them through the prebuilt helpers, run once more in a process that finds the other Triton first.
+launch them through helpers that the packs' C compiler makes, run once more in a process that finds the other Triton and
+that compiler first.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 import pytest
 from kit import triton_wheels
 
+from engine.packs.lists import Wheel
+
 pytest.importorskip("triton")
 
 ROOT = Path(__file__).parents[2]
@@ -24,26 +27,26 @@ PARTS = {
     "layers' machine code": ("", f"{LAYERS}test_machine_code.py", f"{LAYERS}test_inline.py"),
     "attention's machine code": ("", f"{ATTENTION}test_attention_machine_code.py"),
     "interpreted": ("not long", f"{LAYERS}test_interpreted.py", f"{ATTENTION}test_attention_interpreted.py"),
-    "helpers": ("not long", "tests/engine/packs/test_triton_helper.py"),
+    "helpers": ("not long", "tests/engine/native/test_triton_compiler.py"),
 }
 """Which tests: their marks and files."""
+LISTED = triton_wheels.listed(ROOT / "engine" / "packs" / "lists")
+COMPILERS = [wheel for wheel in LISTED if wheel.name == "ziglang"]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("part", list(PARTS))
-@pytest.mark.parametrize(
-    "wheel", triton_wheels.listed(ROOT / "engine" / "packs" / "lists"), ids=lambda wheel: wheel.version
-)
-def test_kernels_with_a_packs_triton(wheel: triton_wheels.Triton, part: str, tmp_path: Path) -> None:
-    if wheel.version == metadata.version("triton"):
+@pytest.mark.parametrize("wheel", [each for each in LISTED if each.name == "triton"], ids=lambda wheel: wheel.version)
+def test_kernels_with_a_packs_triton(wheel: Wheel, part: str, tmp_path: Path) -> None:
+    if part != "helpers" and wheel.version == metadata.version("triton"):
         pytest.skip("every other test runs with it")
-    folder = triton_wheels.folder_of(wheel, PLACE)
-    if wheel.python != f"{sys.version_info.major}.{sys.version_info.minor}" or not folder.is_dir():
-        pytest.skip(f"it is not at hand for this Python; `make test-tritons` gets Triton {wheel.version}")
+    folders = [triton_wheels.folder_of(each, PLACE) for each in (wheel, *COMPILERS)]
+    if not all(folder.is_dir() for folder in folders):
+        pytest.skip(f"it is not at hand; `make test-tritons` gets Triton {wheel.version} and its C compiler")
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)]),
+        "PYTHONPATH": os.pathsep.join(map(str, [*folders, ROOT])),
         "TRITON_CACHE_DIR": str(tmp_path),
         "OMP_NUM_THREADS": "1",
     }

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.cli import desktop
+from engine.cli.installation import desktop
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="freedesktop.org")
 
@@ -23,7 +23,7 @@ def test_what_is_packaged_goes_into_the_menu_and_out_again(tmp_path: Path) -> No
     program, home = tmp_path / "Programme æ" / "kvasir-1", tmp_path / "share"
     # In a process of its own, as the build does it: icons are drawn without a display.
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", "PYTHONPATH": str(SCRIPTS)}
-    subprocess.run([sys.executable, "-c", WRITE, program], env=environment, check=True, timeout=120)
+    subprocess.run([sys.executable, "-c", WRITE, program], env=environment, check=True, timeout=300)
     written = desktop.install(program, home)
     text = written.read_text("utf-8")
     assert f'Exec="{program}/kvasir" %f' in text.splitlines()

@@ -9,6 +9,8 @@ import sys
 import pytest
 from kit import checks, layout
 
+from app.help.pages import SOURCES
+
 PATH = b"/home/builder/kvasir"
 
 
@@ -113,7 +115,10 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     stage = tmp_path / "stage"
     assert (stage / "engine" / "native" / "int4.c").is_file()
     assert (stage / "assets" / "demo" / "kvasir-guide" / "model.safetensors").is_file()
+    assert all((stage / "docs" / name).is_file() for name, _ in SOURCES), "the help is the documentation"
+    assert '(str(stage / "docs"), "docs")' in (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")
     assert not list(stage.glob("assets/demo/*.py"))
+    assert not (stage / "assets" / "demo" / "knowledge").exists()
     assert not list(stage.rglob("kvasir_native.*"))
     assert not (stage / "tests").exists()
 

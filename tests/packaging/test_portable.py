@@ -52,7 +52,8 @@ else:
     (home / "log" / "kvasir.log").write_text(said + more)
     if fault == "window":
         sys.exit("No display.")
-    time.sleep(60)
+    while True:
+        time.sleep(60)
 """
 
 

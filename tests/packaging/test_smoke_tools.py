@@ -11,10 +11,8 @@ import zlib
 from pathlib import Path
 
 import pytest
-from PySide6.QtGui import QImage
-from smoke import debian, desktop, dialogue, leftovers, listing, programs, roots, startup, terminal, traces, x11
+from smoke import debian, desktop, dialogue, leftovers, listing, programs, roots, startup, terminal, traces
 from smoke.report import Report
-from smoke.sandbox import Bind, Sandbox
 
 
 def tree(root: Path, files: dict[str, str]) -> Path:
@@ -240,19 +238,6 @@ def test_a_path_in_an_archive_is_reported_with_its_file(tmp_path: Path, text: by
 
 
 # --- the rest --------------------------------------------------------------------------------------------------------
-
-
-def test_a_picture_is_a_png_of_the_right_colours() -> None:
-    rows = [x11.rgb(bytes([3, 2, 1, 0, 30, 20, 10, 0])), x11.rgb(bytes([0, 0, 255, 0, 255, 255, 255, 0]))]
-    image = QImage.fromData(x11.png(2, 2, rows))
-    seen = [image.pixelColor(x, y).getRgb()[:3] for y in range(2) for x in range(2)]
-    assert seen == [(1, 2, 3), (10, 20, 30), (255, 0, 0), (255, 255, 255)]
-
-
-def test_paths_inside_are_found_outside(tmp_path: Path) -> None:
-    sandbox = Sandbox(tmp_path / "root", binds=(Bind(tmp_path / "home", "/home/u"),))
-    assert sandbox.outside("/home/u/x") == tmp_path / "home/x"
-    assert sandbox.outside("/home/uwe/x") == tmp_path / "root/home/uwe/x"
 
 
 def test_a_part_that_fails_or_breaks_fails_the_whole(capsys: pytest.CaptureFixture[str]) -> None:

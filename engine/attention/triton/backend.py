@@ -8,9 +8,9 @@ from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.triton import launch, trial
-from engine.cache.packed import PLAIN_KINDS, PackedKV
-from engine.core.batch import Batch
-from engine.layers.linear.triton.runtime import machine_declines
+from engine.batch import Batch
+from engine.cache.stores.packed import PLAIN_KINDS, PackedKV
+from engine.native.proof import machine_declines
 
 KINDS = (*PLAIN_KINDS, "int8", "int4", "kivi")
 WIDEST = {"latent": 1024}

@@ -9,18 +9,17 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.cache.packed import CHANNEL_GROUP, PackedKV, value_group
-from engine.core.batch import Batch
-from engine.core.buffers import power_of_two
+from engine.batch import Batch, power_of_two
+from engine.cache.stores.packed import CHANNEL_GROUP, PackedKV, value_group
 
 MAX_SPLITS = 64
 LEAST_KEYS = 256
-"""A split has at least so many keys, or it costs more to merge than it saves. An estimate, for a GPU to correct."""
+"""The fewest keys of a split; with fewer, merging costs more than it saves. An estimate, to be measured on a GPU."""
 PROGRAMS = 2
 """Programs for each multiprocessor that splitting aims at."""
 
 
-class Cut(NamedTuple):
+class TileConfig(NamedTuple):
     """What one program computes: ``rows`` packed rows, ``keys`` at a time; the keys of a tile in ``splits`` parts."""
 
     rows: int
@@ -64,7 +63,9 @@ def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
     return k, v, kv.kind == "latent" and v.rest == 0 and v.lanes == v.dim == k.lanes
 
 
-def cut_for(k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int) -> Cut:
+def cut_for(
+    k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int
+) -> TileConfig:
     """``packed_rows``: new rows times heads for each KV head, of the longest sequence; ``tiles``: how many sequences
     times KV heads there are. Estimates from machine code, for a GPU to correct."""
     width = max(k.width, v.width)
@@ -80,7 +81,7 @@ def cut_for(k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max
     tiles *= -(-packed_rows // rows)
     wanted = -(-PROGRAMS * processors // tiles)
     splits = min(power_of_two(wanted), power_of_two(-(-max_keys // LEAST_KEYS)), MAX_SPLITS)
-    return Cut(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
+    return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
 
 
 @functools.cache
@@ -100,7 +101,7 @@ def attend(
     need_lse: bool = False,
     first: Tensor | None = None,
     stop: Tensor | None = None,
-    cut: Cut | None = None,
+    cut: TileConfig | None = None,
 ) -> tuple[Tensor, Tensor | None]:
     """As `AttentionBackend.attend`, with the key ranges on the device (int32 [T] each). Of "kivi" only the body:
     `stop` must not exceed what is packed."""

@@ -1,6 +1,6 @@
-"""Keys and values into their arenas: rotation, quantisation and storing as one launch, and KIVI's groups as two.
+"""Writes keys and values to their arenas: rotation, quantisation and storing as one launch, and KIVI's groups as two.
 
-Beside each launch stands what it computes, in torch (engine/cache/codecs.py): scales and minima are rounded to float16
+engine/cache/stores/codecs.py defines in torch what each launch computes: scales and minima are rounded to float16
 first, and codes follow from the rounded ones.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from engine.cache.codecs import pack_absmax, pack_along_channels, pack_along_tokens
-from engine.cache.packed import CHANNEL_GROUP, Flush, PackedKV, value_group
+from engine.attention.rotation import RotaryStep, rotate
+from engine.batch import power_of_two
 from engine.cache.pool import PAGE_SIZE
-from engine.core.buffers import power_of_two
-from engine.layers.rotary import RotaryStep, rotate
+from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_along_tokens
+from engine.cache.stores.packed import CHANNEL_GROUP, Flush, PackedKV, value_group
 
 
 def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Tensor, kv: PackedKV) -> Tensor:

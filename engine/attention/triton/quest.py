@@ -5,18 +5,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.attention.backends.reference import attend_dense, slots_of
 from engine.attention.interface import AttnSpec
-from engine.attention.reference import attend_dense, slots_of
 from engine.attention.triton.launch import MAX_SPLITS, PROGRAMS, merge_parts, processors
-from engine.cache.packed import PackedKV
+from engine.batch import Batch, power_of_two
 from engine.cache.pool import PAGE_SIZE
-from engine.core.batch import Batch
-from engine.core.buffers import power_of_two
+from engine.cache.stores.packed import PackedKV
 
 SCORED_ROWS, SCORED_PAGES = 16, 32
 PAGES_AT_ONCE = 2
 LEAST_PAGES = 8
-"""A split has at least so many pages. An estimate, for a GPU to correct."""
+"""The fewest pages of a split. An estimate, to be measured on a GPU."""
 
 
 def choose_pages(q: Tensor, bounds: Tensor, batch: Batch, count: int, group: int = 0) -> Tensor:

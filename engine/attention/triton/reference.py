@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 from torch import Tensor
 
+from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.interface import AttnSpec, KeyRange
-from engine.attention.reference import ReferenceAttention
-from engine.cache.packed import PackedKV
-from engine.core.batch import Batch
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV
 
 
 def attend(

@@ -10,10 +10,10 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec
 from engine.attention.triton import launch, reference
-from engine.cache.packed import CHANNEL_GROUP, PackedKV, Placement, value_group
+from engine.batch import Batch, HostShape
 from engine.cache.pool import PAGE_SIZE
-from engine.core.batch import Batch, HostShape
-from engine.layers.linear.triton.runtime import failure
+from engine.cache.stores.packed import CHANNEL_GROUP, PackedKV, Placement, value_group
+from engine.native.proof import failure
 
 TOLERANCE = 0.02
 """Of the largest value: what 16 bits may differ by."""
@@ -204,7 +204,7 @@ def arenas(
 
 
 def on(kv: PackedKV, device: torch.device) -> PackedKV:
-    """The arenas on a device, values still where they are in memory beside the keys."""
+    """The arenas on a device, with values in the same layout relative to the keys."""
     if kv.kind == "latent":
         k = kv.k.to(device)
         return PackedKV(k, k[..., : kv.v_dim], kv.kind)

@@ -9,12 +9,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf import rope
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.keys import Keys
 from engine.checkpoints.gguf.names import DEEPSEEK2, EXPERTS, FUSED, GPT_OSS, MIXTRAL, SANDWICH
-from engine.models.base import ModelConfig
+from engine.errors import CheckpointError
+from engine.model_config.model import ModelConfig
 
 Values = dict[str, Any]
 _GEMMA_27B = {"gemma2": 46, "gemma3": 62}
@@ -22,7 +22,7 @@ _GEMMA_27B = {"gemma2": 46, "gemma3": 62}
 
 
 class Architecture(NamedTuple):
-    """``values(keys, files, common)`` gives what comes beside or in place of the ``common`` values of config.json.
+    """``values(keys, files, common)`` gives what is added to or replaces the ``common`` values of config.json.
 
     ``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours. ``norm_offset``: what the converter added
     to the weights of norms. ``heads``: whether all of each head rotates, or perhaps a part, or latents are cached.
@@ -49,7 +49,7 @@ def _llama(keys: Keys, files: GGUFFile, common: Values) -> Values:
 
 
 def _experts(keys: Keys) -> Values:
-    """Empty where there are none."""
+    """The settings of the experts; empty where there are none."""
     count = keys.optional_integer("expert_count")
     return {"num_local_experts": count, "num_experts_per_tok": keys.integer("expert_used_count")} if count else {}
 
@@ -103,7 +103,7 @@ def _deepseek2_experts(keys: Keys) -> Values:
 
 
 def _gpt_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
-    """The model's own rotation rounds no boundary of YaRN's; no key says so, and ggml does round."""
+    """The model's own YaRN does not round its boundaries (``truncate``); no key says so, and ggml does round."""
     values = {"intermediate_size": keys.integer("expert_feed_forward_length")} | _windows(keys, period=2)
     return _experts(keys) | values | {"rope_parameters": common["rope_parameters"] | {"truncate": False}}
 
@@ -137,14 +137,14 @@ def _gemma2(keys: Keys, files: GGUFFile, common: Values) -> Values:
 
 
 def _gemma3(keys: Keys, files: GGUFFile, common: Values) -> Values:
-    """A linear scaling is for the layers that see all tokens."""
+    """Any linear scaling of the rotation is only for the layers that see all tokens."""
     local = {"rope_theta": rope.base(keys, "rope.freq_base_swa", 10000.0)}
     ropes = {"full_attention": common["rope_parameters"], "sliding_attention": local}
     return _gemma(keys, common) | _windows(keys, period=6) | {"rope_parameters": ropes}
 
 
 def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
-    """llama.cpp leaves the window out, which the model has; 0 means none."""
+    """The model has a sliding window, which llama.cpp leaves out; 0 means none."""
     width = keys.optional_integer("rope.dimension_count") or common["head_dim"]
     partial = {"partial_rotary_factor": rope.share(width, common["head_dim"])}
     ropes = common["rope_parameters"] | rope.longrope(keys, files, width // 2) | partial

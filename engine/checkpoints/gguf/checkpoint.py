@@ -8,7 +8,6 @@ from pathlib import Path
 
 import torch
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf import config
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import NO_PARAMETERS
@@ -16,10 +15,11 @@ from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.gguf.tokenizer import FileText
 from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.quantise import Fetch
-from engine.checkpoints.source import Packing
+from engine.checkpoints.quantised.quantise import Fetch
+from engine.checkpoints.source import CPU, Packing
+from engine.errors import CheckpointError
+from engine.layers.interface import WeightSource
 from engine.layers.numerics import Numerics
-from engine.models.base import WeightSource
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -61,10 +61,13 @@ class GGUFCheckpoint(Checkpoint):
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
         fetch: Fetch = lambda module, shapes, make: make(),
+        computing: torch.device = CPU,
     ) -> WeightSource:
         architecture = config.architecture(self.files)
         quantiser = self.quantiser(device, on_module, fetch)
-        return GGUFSource(self.files, self.config, architecture, device, dtype, weights, numerics, on_module, quantiser)
+        return GGUFSource(
+            self.files, self.config, architecture, device, dtype, weights, numerics, on_module, quantiser, computing
+        )
 
 
 def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
@@ -74,13 +77,15 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
     text = FileText(files.metadata) if TOKENS in files.metadata else None
     # The lists are large, and whoever still needs one has them by now.
     files.metadata = {key: value for key, value in files.metadata.items() if not isinstance(value, list)}
+    generation = config.read_generation(files, text.special if text is not None else None)
     opened = GGUFCheckpoint(
         path=path,
         config=read,
-        generation_config=config.read_generation(files, text.special if text is not None else None),
+        generation_config=generation,
         files=files,
         parameters=sum(entry.numel for name, entry in files.entries.items() if name not in NO_PARAMETERS),
         weight_bytes=sum(entry.size for entry in files.entries.values()),
+        notices=generation.notices,
         text=text,
     )
     if need_tokenizer:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from dataclasses import replace
@@ -10,22 +9,25 @@ from typing import Any
 
 import torch
 
-from engine.checkpoints.config import REPAIR, RawConfig
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.generation import GenerationConfig
+from engine.checkpoints.generation import GenerationConfig, sampling_defaults
 from engine.checkpoints.gguf import rope
 from engine.checkpoints.gguf.architectures import ARCHITECTURES, Architecture
-from engine.checkpoints.gguf.container import Entry, GGUFFile
+from engine.checkpoints.gguf.container import GGUFFile, GgufTensorInfo
 from engine.checkpoints.gguf.keys import Keys
 from engine.checkpoints.gguf.special import SpecialTokens
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
-from engine.models.base import ModelConfig
+from engine.errors import CheckpointError
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import REPAIR, RawConfig
 from engine.models.registry import family
-from engine.protocol import Sampling
 
 MAX_HEAD_DIM = 1 << 14
 _LAYER = re.compile(r"blk\.(\d{1,9})\.")
+_SAMPLING = {
+    "temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "repetition_penalty": "penalty_repeat"
+}  # fmt: skip
+"""Settings, and what follows ``general.sampling.`` in their keys."""
 _NO_MODELS = {
     "mmproj": "what a model sees or hears with (a projector)",
     "adapter": "changes to a model (an adapter)",
@@ -114,7 +116,7 @@ def _head_dim(keys: Keys, usual: int, kind: str) -> int:
 
 
 def _inner(keys: Keys) -> int:
-    """Where all layers have experts, their size may stand alone."""
+    """The feed-forward size. Where all layers have experts, the file may give the experts' size alone."""
     only = keys.get("feed_forward_length") is None and keys.get("expert_feed_forward_length") is not None
     return keys.integer("expert_feed_forward_length" if only else "feed_forward_length")
 
@@ -141,7 +143,7 @@ def _matrices(files: GGUFFile) -> Counter[int]:
 
 
 def _dtype(files: GGUFFile) -> torch.dtype:
-    """That of most unpacked weights in matrices; float16, as the blocks' scales, where all are packed."""
+    """The dtype of most unpacked weights in matrices; float16, as the blocks' scales, where all are packed."""
     floating = [kind for kind, _ in _matrices(files).most_common() if kind in FLOATING]
     return FLOATING[floating[0]] if floating else torch.float16
 
@@ -152,28 +154,19 @@ def title(files: GGUFFile) -> str:
     return f"GGUF {' with '.join(names[:2])}" + (" and others" if len(names) > 2 else "")
 
 
-def packed(entry: Entry) -> bool:
+def packed(entry: GgufTensorInfo) -> bool:
     """Whether the tensor is quantised."""
     return TYPES[entry.type].weights > 1
 
 
 def read_generation(files: GGUFFile, special: SpecialTokens | None) -> GenerationConfig:
-    """The ids that end a text, and the sampling that newer files name; what makes no sense there counts as missing."""
+    """The ids that end a text, and the sampling that newer files name."""
 
-    def number(key: str, neutral: float) -> float:
-        value = files.metadata.get(f"general.sampling.{key}")
-        return float(value) if isinstance(value, int | float) and math.isfinite(value) else neutral
-
-    sampling = Sampling(
-        temperature=number("temp", 1.0),
-        top_k=int(number("top_k", 0)),
-        top_p=number("top_p", 1.0),
-        min_p=number("min_p", 0.0),
-        repetition_penalty=number("penalty_repeat", 1.0),
-    )
+    stated = {name: files.metadata.get(f"general.sampling.{key}") for name, key in _SAMPLING.items()}
+    sampling, notices = sampling_defaults(stated, files.path.name)
     if special is None:
-        return GenerationConfig(sampling=sampling)
-    return GenerationConfig(list(special.eos_ids), special.bos_id, sampling)
+        return GenerationConfig(sampling=sampling, notices=notices)
+    return GenerationConfig(list(special.eos_ids), special.bos_id, sampling, notices)
 
 
 def check_layers(files: GGUFFile, layers: int) -> None:

@@ -15,10 +15,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.find import PART
 from engine.checkpoints.gguf.metadata import AGAIN, Reader, Value
 from engine.checkpoints.gguf.types import FLOATING, TYPES
+from engine.errors import CheckpointError
+from engine.files import regular_size, unreadable
 
 VERSIONS = (2, 3)
 ALIGNMENT = 32
@@ -27,7 +28,7 @@ MAX_PARTS = 1024
 MAX_NAME = 1024
 
 
-class Entry(NamedTuple):
+class GgufTensorInfo(NamedTuple):
     """One tensor of a file: ``type`` is ggml's number, ``start`` its first byte in the file, ``size`` in bytes.
 
     ``shape`` is torch's, the row's length last.
@@ -48,7 +49,7 @@ class Entry(NamedTuple):
 class GGUFFile:
     """A model in GGUF, whether of one file or of several. ``metadata`` is that of the (first) file."""
 
-    def __init__(self, path: Path, metadata: dict[str, Value], entries: dict[str, Entry]) -> None:
+    def __init__(self, path: Path, metadata: dict[str, Value], entries: dict[str, GgufTensorInfo]) -> None:
         self.path, self.metadata, self.entries = path, metadata, entries
         self._maps: dict[Path, mmap.mmap] = {}
 
@@ -82,7 +83,7 @@ class GGUFFile:
         entry = self.entries[name]
         return self._bytes(entry).view(FLOATING[entry.type]).view(entry.shape)
 
-    def _bytes(self, entry: Entry) -> Tensor:
+    def _bytes(self, entry: GgufTensorInfo) -> Tensor:
         if entry.file not in self._maps:
             self._maps[entry.file] = mapped(entry.file)
         buffer = self._maps[entry.file]
@@ -105,7 +106,7 @@ def part_files(path: Path) -> list[Path]:
         raise CheckpointError(f"{path.name} names itself part {number:,} of {count:,}. Check the file's name.")
     parts = [path.with_name(f"{match['stem']}-{n:05}-of-{count:05}.gguf") for n in range(1, count + 1)]
     for part in parts:
-        if not part.is_file():
+        if not part.exists():
             raise CheckpointError(f"{part.name} is missing, one of the model's {count} files. Download it.")
     return parts
 
@@ -113,15 +114,17 @@ def part_files(path: Path) -> list[Path]:
 def mapped(file: Path) -> mmap.mmap:
     """The file in the address space. Raises :class:`CheckpointError`."""
     try:
+        regular_size(file)
         with file.open("rb") as stream:
             # Copy-on-write, because torch wants a writable buffer; nobody writes, so no page is ever copied.
             return mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is empty"
-        raise CheckpointError(f"{file} cannot be read ({reason}). Check the file and its permissions.") from error
+    except ValueError as error:
+        raise CheckpointError(f"{file} cannot be read (it is empty). {AGAIN}") from error
+    except OSError as error:
+        raise unreadable(file, error) from error
 
 
-def read_header(file: Path) -> tuple[dict[str, Value], list[Entry]]:
+def read_header(file: Path) -> tuple[dict[str, Value], list[GgufTensorInfo]]:
     """Metadata and tensors of one file. Raises :class:`CheckpointError` for anything that is not a whole, sound file.
 
     At most a second and 100 MB, whatever the file holds.
@@ -130,7 +133,7 @@ def read_header(file: Path) -> tuple[dict[str, Value], list[Entry]]:
         return _parse(Reader(file, data))
 
 
-def _parse(reader: Reader) -> tuple[dict[str, Value], list[Entry]]:
+def _parse(reader: Reader) -> tuple[dict[str, Value], list[GgufTensorInfo]]:
     file = reader.file
     magic = reader.data[:8]
     if magic == b"version ":
@@ -164,7 +167,7 @@ def _parse(reader: Reader) -> tuple[dict[str, Value], list[Entry]]:
     return metadata, entries
 
 
-def _entry(reader: Reader, alignment: int) -> Entry:
+def _entry(reader: Reader, alignment: int) -> GgufTensorInfo:
     """One tensor's entry; its start counts from the data's, and may still be anywhere."""
     name = reader.string("a tensor's name", MAX_NAME)
     dimensions = reader.integer("I", "a tensor's entry")
@@ -182,10 +185,10 @@ def _entry(reader: Reader, alignment: int) -> Entry:
     if start % alignment:
         raise reader.corrupt(f"{name!r} is not aligned to {alignment} bytes")
     size = math.prod(sizes) // kind.weights * kind.bytes
-    return Entry(name, number, tuple(reversed(sizes)), reader.file, start, size)
+    return GgufTensorInfo(name, number, tuple(reversed(sizes)), reader.file, start, size)
 
 
-def _check_places(reader: Reader, entries: Iterable[Entry]) -> None:
+def _check_places(reader: Reader, entries: Iterable[GgufTensorInfo]) -> None:
     names: set[str] = set()
     end, last = 0, ""
     for entry in sorted(entries, key=lambda entry: entry.start):

@@ -5,14 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from engine.checkpoints.errors import CheckpointError
+from engine.errors import CheckpointError
+from engine.files import unreadable
 
 PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 """How the parts of a model in several files are named, counted from 1."""
 _PROJECTOR = re.compile(r"(?:.*[-_.])?mmproj.*", re.IGNORECASE | re.DOTALL)
 """Files that hold only a model's eyes or ears."""
 _IMATRIX = re.compile(r"(?!.*[-_.](?:I?Q\d|B?F16|MXFP))(?:.*[-_.])?imatrix\w*\.gguf", re.IGNORECASE | re.DOTALL)
-"""Files of what a quantiser measured; models quantised by it have the word beside the name of their type."""
+"""Files of what a quantiser measured; models quantised by it have the word next to the name of their type."""
 
 
 def is_gguf(path: Path) -> bool:
@@ -25,12 +26,12 @@ def gguf_models(folder: Path) -> list[Path]:
     for path in sorted(folder.iterdir()):
         part = PART.fullmatch(path.name)
         first = part is None or int(part["number"]) == 1
-        if is_gguf(path) and first and not _is_beside_a_model(path.name) and path.is_file():
+        if is_gguf(path) and first and not _accompanies_a_model(path.name) and path.is_file():
             found.append(path)
     return found
 
 
-def _is_beside_a_model(name: str) -> bool:
+def _accompanies_a_model(name: str) -> bool:
     return _PROJECTOR.fullmatch(name) is not None or _IMATRIX.fullmatch(name) is not None
 
 
@@ -41,9 +42,12 @@ def gguf_model(path: Path) -> Path | None:
     """
     if path.is_file():
         return path if is_gguf(path) else None
-    if any(path.glob("*.safetensors")):
-        return None
-    models = gguf_models(path)
+    try:
+        if any(path.glob("*.safetensors")):
+            return None
+        models = gguf_models(path)
+    except OSError as error:
+        raise unreadable(path, error) from error
     if len(models) > 1:
         names = ", ".join(model.name for model in models[:3]) + (" …" if len(models) > 3 else "")
         raise CheckpointError(f"{path} holds {len(models)} GGUF models ({names}). Choose one of the files.")

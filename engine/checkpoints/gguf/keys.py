@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from engine.checkpoints.config import REPAIR
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.metadata import Value
+from engine.errors import CheckpointError
+from engine.model_config.raw import REPAIR
 
 MAX_LAYERS = 10_000
 

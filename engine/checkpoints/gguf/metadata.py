@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from engine.checkpoints.errors import CheckpointError
+from engine.errors import CheckpointError
 
 AGAIN = "Download it again."
 Value = bool | int | float | str | list[Any]
@@ -20,7 +20,7 @@ Value = bool | int | float | str | list[Any]
 MAX_KEYS = 1 << 14
 MAX_DEPTH = 2
 MAX_STRINGS = 1 << 20
-"""In all arrays of a file. The largest vocabularies have 262,144 tokens and 515,000 merges."""
+"""The most strings in all arrays of a file. The largest vocabularies have 262,144 tokens and 515,000 merges."""
 MEMORY = 80 << 20
 """Bytes that all values together may take as Python objects."""
 MAX_TEXT = 4 << 20

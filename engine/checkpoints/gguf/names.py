@@ -60,7 +60,7 @@ SANDWICH = {
     "pre_feedforward_layernorm": "ffn_norm",
     "post_feedforward_layernorm": "post_ffw_norm",
 }
-"""In families that normalise what a block gives."""
+"""Names in families that normalise a block's output."""
 ROPE_FACTORS = "rope_freqs.weight"
 """What each rotary frequency is divided by, float32 ``[head_dim / 2]``; most files have none."""
 SHORT_FACTORS, LONG_FACTORS = "rope_factors_short.weight", "rope_factors_long.weight"

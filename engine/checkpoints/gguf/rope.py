@@ -8,13 +8,13 @@ from typing import Any
 
 import torch
 
-from engine.checkpoints.config import REPAIR
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.keys import Keys, short
 from engine.checkpoints.gguf.names import LONG_FACTORS, ROPE_FACTORS, SHORT_FACTORS
 from engine.checkpoints.gguf.types import FLOATING, TYPES
-from engine.layers.rotary import RopeConfig
+from engine.errors import CheckpointError
+from engine.model_config.model import RopeConfig
+from engine.model_config.raw import REPAIR
 
 
 def base(keys: Keys, key: str, missing: float) -> float:

@@ -9,26 +9,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.architectures import Architecture
-from engine.checkpoints.gguf.container import Entry, GGUFFile
+from engine.checkpoints.gguf.container import GGUFFile, GgufTensorInfo
 from engine.checkpoints.gguf.names import K_UP, KV_UP, STACKED, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
-from engine.checkpoints.layouts import Target
-from engine.checkpoints.quantise import Module, Quantiser
-from engine.checkpoints.source import Packing
+from engine.checkpoints.quantised.layouts import ggml_layer
+from engine.checkpoints.quantised.quantise import Module, Quantiser
+from engine.checkpoints.source import CPU, Packing
+from engine.errors import CheckpointError
 from engine.layers.embedding import TokenTable
-from engine.layers.linear import ggml
-from engine.layers.linear.base import Linear
+from engine.layers.linear import choose, ggml
+from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.linear.ggml_blocks import BLOCKS
 from engine.layers.numerics import Numerics
-from engine.models.base import LatentShape, ModelConfig
+from engine.model_config.model import LatentShape, ModelConfig
 
 MISMATCH = "The file contradicts itself: download the model again."
 
 
-class _Module(NamedTuple):
+class _GgufModule(NamedTuple):
     """One linear module of the file, already checked. ``heads``: by how many its rows are interleaved; 0 if not.
 
     ``first``: its first row in the tensor, which may hold the rows of several modules.
@@ -43,7 +43,7 @@ class _Module(NamedTuple):
 
 
 class GGUFSource:
-    """A :class:`engine.models.base.WeightSource`. On device "meta" it plans."""
+    """A :class:`engine.layers.interface.WeightSource`. On device "meta" it plans."""
 
     def __init__(
         self,
@@ -56,10 +56,12 @@ class GGUFSource:
         numerics: Numerics,
         on_module: Callable[[int], None] = lambda size: None,
         quantiser: Quantiser | None = None,
+        computing: torch.device = CPU,
     ) -> None:
         """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
 
-        ``quantiser`` packs the matrices that are not packed.
+        ``quantiser`` packs the matrices that are not packed. On device "meta" layers are those that there would be on
+        the device ``computing``.
         """
         self.files, self.weights = files, weights
         self.numerics, self.device, self.dtype = numerics, device, dtype
@@ -68,7 +70,8 @@ class GGUFSource:
         self._heads = heads if architecture.interleaved else {}
         self._latent = config.latent
         self._on_module, self._quantiser = on_module, quantiser
-        self._planning, self._native = device.type == "meta", weights == "4bit"
+        self._planning = device.type == "meta"
+        self._target = Target(dtype, computing if self._planning else device, numerics, native=weights == "4bit")
 
     # --- what families ask for ---------------------------------------------------------------------------------
 
@@ -87,7 +90,7 @@ class GGUFSource:
     def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
         name = self._names.tensor(name)
         entry = self._check(name, (rows, columns))
-        module = _Module(name.removesuffix(".weight"), rows, entry.type, 0, False)
+        module = _GgufModule(name.removesuffix(".weight"), rows, entry.type, 0, False)
         table: Tensor | TokenTable
         if self._unpacked(entry.type):
             table = self._dense([module], columns)
@@ -98,7 +101,7 @@ class GGUFSource:
 
     def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
         if isinstance(table, ggml.GgmlEmbedding):
-            return table.head(self.numerics, self._native)
+            return choose.tied_head(table, self._target)
         if isinstance(table, Tensor):
             return Dense(table, None, self.numerics)
         return self.linear("", ("lm_head",), [rows], columns, False)
@@ -150,12 +153,12 @@ class GGUFSource:
 
     # --- building ----------------------------------------------------------------------------------------------
 
-    def _fused(self, modules: list[_Module], in_features: int) -> Linear:
+    def _fused(self, modules: list[_GgufModule], in_features: int) -> Linear:
         runs = groupby(modules, key=lambda module: self._unpacked(module.type))
         layers = [self._layer(list(run), in_features) for _, run in runs]
         return layers[0] if len(layers) == 1 else Concatenated(layers)
 
-    def _layer(self, modules: list[_Module], in_features: int) -> Linear:
+    def _layer(self, modules: list[_GgufModule], in_features: int) -> Linear:
         """One layer of modules that are all to be dense, or all packed."""
         bias = self._bias(modules)
         if self._unpacked(modules[0].type):
@@ -163,16 +166,16 @@ class GGUFSource:
                 return quantised
             return Dense(self._dense(modules, in_features, self._quantiser), bias, self.numerics)
         parts = [self._packed(f"{module.name}.weight", module) for module in modules]
-        return ggml.build(parts, bias, self.dtype, self.device, self.numerics, self._native)
+        return ggml_layer(parts, bias, self._target, self._planning)
 
-    def _quantised(self, modules: list[_Module], in_features: int, bias: Tensor | None) -> Linear | None:
+    def _quantised(self, modules: list[_GgufModule], in_features: int, bias: Tensor | None) -> Linear | None:
         """One layer of modules that are packed while they are loaded; None where they stay as they are."""
         if self._quantiser is None or self.weights == "16bit":
             return None
-        target = Target(self.dtype, self.device, self.numerics, self._native)
-        return self._quantiser.layer([self._to_quantise(module, in_features) for module in modules], bias, target)
+        parts = [self._to_quantise(module, in_features) for module in modules]
+        return self._quantiser.layer(parts, bias, self._target, self._planning)
 
-    def _to_quantise(self, module: _Module, in_features: int) -> Module:
+    def _to_quantise(self, module: _GgufModule, in_features: int) -> Module:
         name = f"{module.name}.weight"
         return Module(
             f"{module.name}.{module.first}" if module.first else module.name,
@@ -181,7 +184,7 @@ class GGUFSource:
             lambda: half_split(self._rows(name, module), module.heads),
         )
 
-    def _dense(self, modules: list[_Module], in_features: int, quantiser: Quantiser | None = None) -> Tensor:
+    def _dense(self, modules: list[_GgufModule], in_features: int, quantiser: Quantiser | None = None) -> Tensor:
         """The weights unpacked; those that ``quantiser`` would pack are rounded as it does."""
         weight = self._empty(sum(module.out_features for module in modules), in_features)
         if not self._planning:
@@ -204,7 +207,7 @@ class GGUFSource:
         self._used(*self._tensors(k_up), *self._tensors(v_up))
         return torch.cat((parts[0].transpose(1, 2), parts[1]), 1).flatten(0, 1)
 
-    def _bias(self, modules: list[_Module]) -> Tensor | None:
+    def _bias(self, modules: list[_GgufModule]) -> Tensor | None:
         """The fused bias, zero for modules without one."""
         if not any(module.bias for module in modules):
             return None
@@ -218,7 +221,7 @@ class GGUFSource:
         ]
         return torch.cat(parts)
 
-    def _rows(self, name: str, module: _Module) -> Tensor:
+    def _rows(self, name: str, module: _GgufModule) -> Tensor:
         """The module's rows of a tensor of floating type: of matrices ``[rows, columns]``, of biases ``[rows]``."""
         stored = self.files.floating(name)
         rows = stored.flatten() if name.endswith(".bias") else stored.view(-1, stored.shape[-1])
@@ -227,7 +230,7 @@ class GGUFSource:
     def _placed(self, stored: Tensor) -> Tensor:
         return stored.to(self.device, self.dtype, copy=True)
 
-    def _packed(self, name: str, module: _Module) -> ggml.GgmlWeights:
+    def _packed(self, name: str, module: _GgufModule) -> ggml.GgmlWeights:
         entry, rows = self.files.entries[name], module.out_features
         in_features = entry.shape[-1]
         if self._planning:
@@ -236,7 +239,7 @@ class GGUFSource:
         stored = self.files.packed(name)[module.first : module.first + rows]
         return ggml.GgmlWeights(entry.type, half_split(stored, module.heads), in_features)
 
-    def _write(self, name: str, module: _Module, out: Tensor) -> None:
+    def _write(self, name: str, module: _GgufModule, out: Tensor) -> None:
         """Write a matrix into ``out [rows, columns]``."""
         if self.files.entries[name].type in FLOATING:
             out.copy_(half_split(self._rows(name, module), module.heads))
@@ -251,22 +254,22 @@ class GGUFSource:
 
     # --- checks ------------------------------------------------------------------------------------------------
 
-    def _module(self, name: str, heads: int, out_features: int, in_features: int, bias: bool) -> _Module:
+    def _module(self, name: str, heads: int, out_features: int, in_features: int, bias: bool) -> _GgufModule:
         entry = self._check(f"{name}.weight", (out_features, in_features))
         if bias or f"{name}.bias" in self.files.entries:
             self._check(f"{name}.bias", (out_features,), floating=True)
             bias = True
-        return _Module(name, out_features, entry.type, heads, bias)
+        return _GgufModule(name, out_features, entry.type, heads, bias)
 
-    def _stacked(self, name: str, count: int, out_features: int, in_features: int, bias: bool) -> _Module:
+    def _stacked(self, name: str, count: int, out_features: int, in_features: int, bias: bool) -> _GgufModule:
         """The first of ``count`` experts in the tensors of all."""
         entry = self._check(f"{name}.weight", (count, out_features, in_features))
         if bias or f"{name}.bias" in self.files.entries:
             self._check(f"{name}.bias", (count, out_features), floating=True)
             bias = True
-        return _Module(name, out_features, entry.type, 0, bias)
+        return _GgufModule(name, out_features, entry.type, 0, bias)
 
-    def _check(self, name: str, shape: tuple[int, ...], floating: bool = False) -> Entry:
+    def _check(self, name: str, shape: tuple[int, ...], floating: bool = False) -> GgufTensorInfo:
         entry = self.files.entries.get(name)
         if entry is None:
             raise CheckpointError(f"The weights lack the tensor {name}. {MISMATCH}")
@@ -282,7 +285,7 @@ class GGUFSource:
             )
         return entry
 
-    def _tensors(self, module: _Module) -> Iterator[str]:
+    def _tensors(self, module: _GgufModule) -> Iterator[str]:
         yield f"{module.name}.weight"
         if module.bias:
             yield f"{module.name}.bias"

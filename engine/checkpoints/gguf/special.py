@@ -29,7 +29,8 @@ _NO_ENDS = (
     ({"<|flush|>", "<|calls|>"}, "<|end|>"),
     ({"<|tool_response>"}, "</s>"),
 )
-"""Where the first are there (gpt-oss and its kin, Gemma 4), the second ends no more than a message within an answer."""
+"""Where a model's end tokens include the set (gpt-oss and its kin, Gemma 4), the token after it ends no more than a
+message within an answer."""
 
 
 class SpecialTokens(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Any
 import tokenizers
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
 from engine.checkpoints.gguf.special import SpecialTokens, special_tokens
 from engine.checkpoints.gguf.vocabulary import CONTROL, UNKNOWN, Vocabulary, broken, flag, merges, merges_by_score, text
+from engine.errors import CheckpointError
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -38,7 +38,7 @@ class FileText:
         self._unread: tuple[Metadata, Vocabulary] | None = (metadata, vocabulary)
 
     def tokenizer(self) -> Tokenizer:
-        """With begin-of-text added where the model wants it. Raises :class:`CheckpointError`."""
+        """The tokenizer, which adds begin-of-text where the model wants it. Raises :class:`CheckpointError`."""
         if self._tokenizer is None:
             assert self._unread is not None
             self._tokenizer = Tokenizer(_tokenizer(*self._unread, self.special, self._kind))

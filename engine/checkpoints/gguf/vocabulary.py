@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from engine.checkpoints.errors import CheckpointError
+from engine.errors import CheckpointError
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 """tokenizer.ggml.token_type."""
@@ -15,7 +15,7 @@ MAX_TOKENS = 1 << 19
 """Twice the largest vocabulary that is known."""
 MAX_MERGES = 1 << 20
 MAX_CHARACTERS = 1 << 23
-"""Of all tokens together; the largest vocabularies have two million."""
+"""Most characters of all tokens together; the largest vocabularies have two million."""
 MAX_PIECE = 512
 """Characters of a piece that merges are derived for."""
 _FILLER = re.compile(r"\[(PAD|EMPTY_)\d+\]")

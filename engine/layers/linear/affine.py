@@ -1,7 +1,7 @@
 """Group-affine 4-bit weights in their plain form, which every packed layout is made from.
 
 ``W[n, k] = scale[group of k, n] * (code[k, n] - zero[group of k, n])`` with codes and zeros in 0..15. GPTQ is read
-into this form (engine/checkpoints/groups.py), and so are AWQ and compressed-tensors.
+into this form (engine/checkpoints/quantised/groups.py), and so are AWQ and compressed-tensors.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
+
+from engine.layers.linear.base import LinearShape
 
 CHUNK = 1024
 """Output features handled at a time while packing, so that no layer is ever held unpacked."""
@@ -56,6 +58,41 @@ def chunks(parts: Sequence[AffineWeights], step: int = CHUNK) -> Iterator[tuple[
             start,
             found[0] if len(found) == 1 else AffineColumns(*(torch.cat(t, 1) for t in zip(*found, strict=True))),
         )
+
+
+def surveyed(parts: Sequence[AffineWeights]) -> LinearShape:
+    """The shape of the layer of ``parts``, of which only their contents tell some: see :class:`LinearShape`."""
+    first = parts[0]
+    return LinearShape(
+        "int4",
+        first.in_features,
+        sum(part.out_features for part in parts),
+        group=first.group,
+        scales=scales_dtype(parts),
+        symmetric=is_symmetric(parts, 8),
+        ordered=first.order is not None,
+    )
+
+
+class _Columns(Protocol):
+    out_features: int
+
+    def columns(self, start: int, stop: int) -> AffineColumns: ...
+
+
+def scales_dtype(parts: Sequence[_Columns]) -> torch.dtype:
+    """The one dtype of all scales; float32 where they differ."""
+    found = {part.columns(0, 1).scales.dtype for part in parts}
+    return found.pop() if len(found) == 1 else torch.float32
+
+
+def is_symmetric(parts: Sequence[_Columns], middle: int) -> bool:
+    """Whether every zero-point is ``middle``; no more is read than it takes to know."""
+    return all(
+        bool((part.columns(start, min(start + CHUNK, part.out_features)).zeros == middle).all())
+        for part in parts
+        for start in range(0, part.out_features, CHUNK)
+    )
 
 
 def unpack_words(words: Tensor, order: Tensor | None) -> Tensor:

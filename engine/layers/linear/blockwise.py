@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.layers.linear.base import Declined, Linear
+from engine.layers.linear.base import PackedLinear
 from engine.layers.linear.blocks import scratch
 from engine.layers.linear.tiled import tiled_matmul
-from engine.layers.numerics import Numerics
 
 BLOCK_WEIGHTS = 1 << 21
 """Weights dequantised at a time: 8 MB in float32."""
 
 
-class BlockwiseLinear(Linear):
+class BlockwiseLinear(PackedLinear):
     """A layer whose weights are packed as in the file. A kind gives :meth:`rows`; in float32 they are exactly those of
     its format's definition, and they are rounded once where the model runs in less."""
 
     path = "dequantise and multiply"
-    held: ClassVar[tuple[str, ...]]
-    """The attributes that hold tensors (or None)."""
-
-    def __init__(
-        self, in_features: int, out_features: int, device: torch.device, numerics: Numerics, declined: list[Declined]
-    ) -> None:
-        self.in_features, self.out_features = in_features, out_features
-        self.device, self.numerics, self.declined = device, numerics, declined
-        self.bias: Tensor | None = None
-
-    @abstractmethod
-    def fill(self, parts: Sequence[Any]) -> None:
-        """Copy packed modules, fused along their output features; they agree in everything but those."""
 
     @abstractmethod
     def rows(self, start: int, stop: int) -> Tensor:
@@ -73,10 +58,6 @@ class BlockwiseLinear(Linear):
         for start, block in self._blocks():
             # Two steps, since torch transposes quickly only where it does not convert.
             out[start : start + block.shape[0]] = block if block.is_contiguous() else block.to(out.dtype)
-
-    def storage_size(self) -> int:
-        tensors = [getattr(self, name) for name in (*self.held, "bias")]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
 
 
 def by_group(

@@ -13,10 +13,8 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear.affine import CHUNK, AffineColumns
-from engine.layers.linear.base import Declined
+from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.blockwise import BlockwiseLinear, by_group
-from engine.layers.linear.int4_native import NativeInt4Linear
-from engine.layers.numerics import Numerics
 
 
 class CodedWeights(Protocol):
@@ -86,43 +84,27 @@ def each(parts: Sequence[CodedWeights]) -> Iterator[tuple[slice, Tensor | None, 
 class CodedLinear(BlockwiseLinear):
     """``words [W, N]`` int32 as in the file, ``scales [groups, N]`` as in the file, ``zeros`` uint8 alike.
 
-    ``zeros`` is dropped where every zero-point is the middle, 2^(bits - 1). ``group_of [K]`` int32 or None.
+    ``zeros`` is None where every zero-point is the middle, 2^(bits - 1). ``group_of [K]`` int32 or None.
     """
 
     held = ("words", "scales", "zeros", "group_of")
 
-    def __init__(
-        self,
-        bits: int,
-        in_features: int,
-        out_features: int,
-        group_size: int,
-        scales: torch.dtype,
-        device: torch.device,
-        numerics: Numerics,
-        symmetric: bool = False,
-        ordered: bool = False,
-    ) -> None:
-        """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
-        why = [Declined(NativeInt4Linear.path, f"the weights have {bits} bits")]
-        super().__init__(in_features, out_features, device, numerics, why)
-        self.kind, self.bits, self.group_size = f"int{bits}", bits, group_size
-        groups = -(-in_features // group_size)
-        self.words = torch.empty(word_count(in_features, bits), out_features, dtype=torch.int32, device=device)
-        self.scales = torch.empty(groups, out_features, dtype=scales, device=device)
-        self.zeros: Tensor | None = None
-        if not symmetric:
-            self.zeros = torch.empty(groups, out_features, dtype=torch.uint8, device=device)
-        self.group_of = torch.empty(in_features, dtype=torch.int32, device=device) if ordered else None
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        self.kind, self.bits, self.group_size = f"int{shape.bits}", shape.bits, shape.group
+        words, groups = word_count(shape.in_features, shape.bits), (shape.groups, shape.out_features)
+        self.words = torch.empty(words, shape.out_features, dtype=torch.int32, device=device)
+        self.scales = torch.empty(groups, dtype=shape.scales, device=device)
+        self.zeros = None if shape.symmetric else torch.empty(groups, dtype=torch.uint8, device=device)
+        self.group_of = shape.new_order(device)
 
     def fill(self, parts: Sequence[CodedWeights]) -> None:
         """Copy the parts, which agree in bits, groups and ``group_of``, some output features at a time."""
-        assert self.zeros is not None
         for place, group_of, (words, scales, zeros) in each(parts):
-            self.words[:, place], self.scales[:, place], self.zeros[:, place] = words, scales, zeros
+            self.words[:, place], self.scales[:, place] = words, scales
+            if self.zeros is not None:
+                self.zeros[:, place] = zeros
             self.group_of = None if group_of is None else group_of.to(self.device)
-        if bool((self.zeros == 1 << (self.bits - 1)).all()):
-            self.zeros = None
 
     def rows(self, start: int, stop: int) -> Tensor:
         part = slice(start, stop)

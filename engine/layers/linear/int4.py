@@ -1,8 +1,7 @@
 """The group-affine int4 layer without native code: few rows by torch's operator, many by dequantise-and-multiply.
 
-Fast paths in order of preference (see :func:`build`): Kvasir's Triton kernels on a GPU, torch's int4 matmul on CUDA,
-Kvasir's native code on a CPU, torch's int4 matmul on a CPU (bfloat16 only), and, always possible, dequantising block by
-block. In float32 the weights are exactly those of the definition.
+Both are paths of the kind "int4" in choose.py: torch's int4 matmul on a CPU (bfloat16 only), and, always possible,
+dequantising block by block. In float32 the weights are exactly those of the definition.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.layers.linear.affine import AffineWeights, chunks
-from engine.layers.linear.base import Declined, Linear
+from engine.layers.linear.base import LinearShape, PackedLinear, Target
 from engine.layers.linear.blocks import (
     BLOCK,
     IDENTITY,
@@ -25,168 +24,55 @@ from engine.layers.linear.blocks import (
     stored,
     unpack_blocks,
 )
-from engine.layers.linear.int4_cuda import CudaInt4Linear, cuda_declines
-from engine.layers.linear.int4_native import NativeInt4Linear, native_declines
 from engine.layers.linear.tiled import tiled_matmul
-from engine.layers.linear.triton.int4 import TritonInt4Linear, triton_declines
-from engine.layers.numerics import Numerics
 
+OPERATOR = "torch int4 matmul on CPU"
 OPERATOR_GROUPS = (32, 64, 128, 256)
 FEW_ROWS = 60
-"""Up to so many rows torch's operator is the faster path. Milliseconds of one AVX512-BF16 core, 2048 x 8192,
+"""Up to this many rows torch's operator is faster. Milliseconds of one AVX512-BF16 core, 2048 x 8192,
 groups of 32, at 1 / 4 / 16 / 32 / 48 / 64 / 512 rows: the operator 1.0 / 1.6 / 6.4 / 12.7 / 19.1 / 25.4 / 202;
 dequantise and multiply 14.4 / 15.0 / 17.4 / 19.7 / 22.4 / 24.9 / 106, of which 10 are dequantisation."""
 BLOCK_WEIGHTS = 1 << 23
 """Weights dequantised at a time in the product over many rows: 16 MB in bfloat16, so it stays in a last-level cache."""
 
 
-def build(
-    parts: Sequence[AffineWeights],
-    bias: Tensor | None,
-    dtype: torch.dtype,
-    device: torch.device,
-    numerics: Numerics,
-    native: bool = True,
-) -> Linear:
-    """One layer of modules fused along their output features; they agree in input features, group and order.
-
-    ``native=False`` leaves Kvasir's own kernels out of the choice.
-    """
-    first = parts[0]
-    declined = []
-    if device.type == "cuda":
-        if native:
-            reason = triton_declines(parts, dtype, device)
-            if reason is None:
-                return TritonInt4Linear(parts, bias, dtype, device, numerics)
-            declined.append(Declined(TritonInt4Linear.path, reason))
-        reason = cuda_declines(parts, dtype, device)
-        if reason is None:
-            on_cuda = CudaInt4Linear(parts, bias, device, numerics)
-            on_cuda.declined = declined
-            return on_cuda
-        declined.append(Declined(CudaInt4Linear.path, reason))
-    layer, refused = empty(
-        first.in_features,
-        sum(part.out_features for part in parts),
-        first.group,
-        _scales_dtype(parts),
-        dtype,
-        device,
-        numerics,
-        native,
-    )
-    layer.declined = declined + refused
-    layer.bias = bias
-    layer.fill(parts)
-    return layer
-
-
-def empty(
-    in_features: int,
-    out_features: int,
-    group: int,
-    scales: torch.dtype,
-    dtype: torch.dtype,
-    device: torch.device,
-    numerics: Numerics,
-    native: bool = True,
-    symmetric: bool = False,
-) -> tuple[Int4Linear | NativeInt4Linear, list[Declined]]:
-    """The layer that serves these sizes away from CUDA, not yet filled (on device "meta": to plan with).
-
-    ``symmetric``: every zero-point is known to be 8.
-    """
-    declined = []
-    if native:
-        reason = native_declines(in_features, group, scales, dtype, device)
-        if reason is None:
-            return NativeInt4Linear(in_features, out_features, group, scales, device, symmetric), []
-        declined.append(Declined(NativeInt4Linear.path, reason))
-    reason = operator_declines(in_features, group, dtype, device)
-    if reason is not None:
-        declined.append(Declined("torch int4 matmul on CPU", reason))
-    layer = Int4Linear.empty(in_features, out_features, group, dtype, device, numerics, scales)
-    return layer, declined if device.type == "cpu" else []
-
-
-def _scales_dtype(parts: Sequence[AffineWeights]) -> torch.dtype:
-    """The one dtype of all scales; float32 where they differ."""
-    found = {part.columns(0, 1).scales.dtype for part in parts}
-    return found.pop() if len(found) == 1 else torch.float32
-
-
-def write_dense(part: AffineWeights, out: Tensor) -> None:
-    """Write the ``W [N, K]`` that one module stands for into ``out``, exact but for the rounding to its dtype."""
-    device = out.device
-    layer = Int4Linear.empty(part.in_features, part.out_features, part.group, torch.float32, device, Numerics())
-    layer.fill([part])
-    layer.write(out)
-
-
-def operator_declines(in_features: int, group: int, dtype: torch.dtype, device: torch.device) -> str | None:
+def operator_declines(shape: LinearShape, target: Target) -> str | None:
     """Why torch's CPU operator does not serve a layer; None when it does."""
-    if device.type not in ("cpu", "meta"):
-        return "the model is not on a CPU"
-    if dtype != torch.bfloat16:
-        return f"it needs bfloat16 activations and the model runs in {str(dtype).removeprefix('torch.')}"
-    if group not in OPERATOR_GROUPS or in_features % group:
-        return f"it has no groups of {group} over {in_features} input features"
+    if target.dtype != torch.bfloat16:
+        return f"it needs bfloat16 activations and the model runs in {str(target.dtype).removeprefix('torch.')}"
+    if shape.group not in OPERATOR_GROUPS or shape.in_features % shape.group:
+        return f"it has no groups of {shape.group} over {shape.in_features} input features"
     if operator_columns() is None:
         return "its packed layout on this processor is not known"
     return None
 
 
-class Int4Linear(Linear):
-    """``packed [blocks, K, 32]`` uint8 beside scales and zero-points.
+class Int4Linear(PackedLinear):
+    """``packed [blocks, K, 32]`` uint8, with scales and zero-points.
 
     For torch's operator these are ``scale_zero [K / group, 64 blocks, 2]`` bfloat16, meaning
     ``(code - 8) * scale + zero``; otherwise ``scales`` (as in the file) and ``zeros`` (uint8), of two dimensions.
     """
 
     kind = "int4"
-
-    packed: Tensor
+    held = ("packed", "scale_zero", "scales", "zeros", "order")
     scale_zero: Tensor | None = None
     scales: Tensor | None = None
     zeros: Tensor | None = None
-    bias: Tensor | None = None
-    order: Tensor | None = None
 
-    @classmethod
-    def empty(
-        cls,
-        in_features: int,
-        out_features: int,
-        group: int,
-        dtype: torch.dtype,
-        device: torch.device,
-        numerics: Numerics,
-        scales: torch.dtype = torch.float16,
-    ) -> Int4Linear:
-        """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
-        layer = cls()
-        layer.in_features, layer.out_features = in_features, out_features
-        layer.group, layer.dtype, layer.numerics = group, dtype, numerics
-        layer.declined, layer.symmetric = [], True
-        operator = operator_declines(in_features, group, dtype, device) is None
-        layer.path = "torch int4 matmul on CPU" if operator else "dequantise and multiply"
-        layer.columns = (operator_columns() or IDENTITY) if operator else IDENTITY
-        blocks, groups = -(-out_features // BLOCK), in_features // group
-        layer.packed = torch.zeros(blocks, in_features, BLOCK // 2, dtype=torch.uint8, device=device)
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device, operator: bool = False) -> None:
+        """``operator``: by torch's, where it does not decline."""
+        super().__init__(shape, target, device)
+        self.group, self.symmetric, self.order = shape.group, shape.symmetric, shape.new_order(device)
+        self.path = OPERATOR if operator else "dequantise and multiply"
+        self.columns = (operator_columns() or IDENTITY) if operator else IDENTITY
+        width = -(-shape.out_features // BLOCK) * BLOCK
+        self.packed = torch.zeros(width // BLOCK, shape.in_features, BLOCK // 2, dtype=torch.uint8, device=device)
         if operator:
-            layer.scale_zero = torch.zeros(groups, blocks * BLOCK, 2, dtype=torch.bfloat16, device=device)
+            self.scale_zero = torch.zeros(shape.groups, width, 2, dtype=torch.bfloat16, device=device)
         else:
-            layer.scales = torch.zeros(groups, blocks * BLOCK, dtype=scales, device=device)
-            layer.zeros = torch.zeros(groups, blocks * BLOCK, dtype=torch.uint8, device=device)
-        return layer
-
-    def __init__(self) -> None:
-        self.group = 0
-        self.dtype = torch.float32
-        self.symmetric = True
-        self.columns = IDENTITY
-        self.numerics = Numerics()
+            self.scales = torch.zeros(shape.groups, width, dtype=shape.scales, device=device)
+            self.zeros = torch.zeros(shape.groups, width, dtype=torch.uint8, device=device)
 
     def fill(self, parts: Sequence[AffineWeights]) -> None:
         """Pack the parts, some output features at a time, and take over their order of input features."""
@@ -199,13 +85,10 @@ class Int4Linear(Linear):
             first, stop = start // BLOCK, start + count
             packed = pack_words(words, self.columns)
             self.packed[first : first + packed.shape[0]] = packed if order is None else packed.index_select(1, order)
-            self.symmetric &= bool((zeros == 8).all())
             if self.scale_zero is not None:
                 self.scale_zero[:, start:stop, 0] = scales
                 self.scale_zero[:, start:stop, 1] = (8 - zeros.float()) * scales.float()
             elif self.scales is not None and self.zeros is not None:
-                if scales.dtype != self.scales.dtype:
-                    self.scales = self.scales.to(torch.float32)
                 self.scales[:, start:stop] = scales
                 self.zeros[:, start:stop] = zeros
 
@@ -289,7 +172,3 @@ class Int4Linear(Linear):
             # Two steps, since torch transposes quickly only where it does not convert.
             rounded = block.to(out.dtype)
             out[start : start + block.shape[1]] = (rounded if back is None else rounded.index_select(0, back)).t()
-
-    def storage_size(self) -> int:
-        held = (self.packed, self.scale_zero, self.scales, self.zeros, self.bias, self.order)
-        return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)

@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear.affine import AffineWeights, chunks, unpack_words
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import LinearShape, PackedLinear, Target
 from engine.layers.linear.tiled import tiled_matmul
-from engine.layers.numerics import Numerics
 
 GROUPS = (32, 64, 128, 256)
 K_TILES = (8, 4, 2)
-"""The operator's ``inner_k_tiles``, the fastest first: so many times 16 input features lie together in memory."""
+"""The operator's ``inner_k_tiles``, the fastest first: that many tiles of 16 input features lie together in memory."""
 BLOCK_WEIGHTS = 1 << 24
 """Weights converted to float32 at a time in the batch-invariant mode (64 MB)."""
 _EYE_ROWS = 256
@@ -23,21 +22,18 @@ _FEATURES = 8
 """Output features of one tile of the layout."""
 
 
-def cuda_declines(parts: Sequence[AffineWeights], dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the operator does not serve a layer; None when it does."""
-    if device.type != "cuda":
-        return "the model is not on a GPU"
-    if dtype != torch.bfloat16:
-        return f"it needs bfloat16 activations and the model runs in {str(dtype).removeprefix('torch.')}"
-    if torch.cuda.get_device_capability(device) < (8, 0):
+def cuda_declines(shape: LinearShape, target: Target) -> str | None:
+    """Why the operator does not serve a layer on a GPU; None when it does."""
+    if target.dtype != torch.bfloat16:
+        return f"it needs bfloat16 activations and the model runs in {str(target.dtype).removeprefix('torch.')}"
+    if torch.cuda.get_device_capability(target.device) < (8, 0):
         return "the GPU is older than compute capability 8.0"
-    inputs, outputs = parts[0].in_features, sum(part.out_features for part in parts)
-    if parts[0].group not in GROUPS or inputs % parts[0].group:
-        return f"it has no groups of {parts[0].group} over {inputs} input features"
-    tiles = _k_tiles(inputs)
-    if tiles is None or outputs % _FEATURES:
-        return f"{outputs} x {inputs} is not a multiple of its tiles"
-    return _operator_fails(device, tiles)
+    if shape.group not in GROUPS or shape.in_features % shape.group:
+        return f"it has no groups of {shape.group} over {shape.in_features} input features"
+    tiles = _k_tiles(shape.in_features)
+    if tiles is None or shape.out_features % _FEATURES:
+        return f"{shape.out_features} x {shape.in_features} is not a multiple of its tiles"
+    return _operator_fails(target.device, tiles)
 
 
 def _k_tiles(in_features: int) -> int | None:
@@ -69,30 +65,33 @@ def _pack(codes: Tensor, tiles: int) -> Tensor:
     return torch._convert_weight_to_int4pack(pairs.contiguous(), tiles)
 
 
-class CudaInt4Linear(Linear):
+class CudaInt4Linear(PackedLinear):
     """The operator serves every number of rows; its layout is the only resident copy."""
 
     kind = "int4"
     path = "torch int4 matmul on CUDA"
+    held = ("packed", "scale_zero", "order")
 
-    def __init__(
-        self, parts: Sequence[AffineWeights], bias: Tensor | None, device: torch.device, numerics: Numerics
-    ) -> None:
-        first = parts[0]
-        self.in_features, self.out_features = first.in_features, sum(part.out_features for part in parts)
-        self.group, self.bias, self.numerics, self.declined = first.group, bias, numerics, []
-        self.order = None if first.order is None else first.order.to(device)
-        codes = torch.empty(self.out_features, self.in_features, dtype=torch.uint8, device=device)
-        groups = self.in_features // self.group
-        self.scale_zero = torch.empty(groups, self.out_features, 2, dtype=torch.bfloat16, device=device)
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        tiles = _k_tiles(shape.in_features)
+        assert tiles is not None, "see cuda_declines"
+        self.group, self.order = shape.group, shape.new_order(device)
+        packed = (shape.out_features // _FEATURES, shape.in_features // (16 * tiles), 32, tiles // 2)
+        self.packed = torch.empty(packed, dtype=torch.int32, device=device)
+        groups = (shape.groups, shape.out_features, 2)
+        self.scale_zero = torch.empty(groups, dtype=torch.bfloat16, device=device)
+
+    def fill(self, parts: Sequence[AffineWeights]) -> None:
+        order = parts[0].order
+        self.order = None if order is None else order.to(self.device, torch.int32)
+        codes = torch.empty(self.out_features, self.in_features, dtype=torch.uint8, device=self.device)
         for start, columns in chunks(parts):
             stop = start + columns.words.shape[1]
-            codes[start:stop] = unpack_words(columns.words.to(device), self.order).t()
+            codes[start:stop] = unpack_words(columns.words.to(self.device), self.order).t()
             self.scale_zero[:, start:stop, 0] = columns.scales
             self.scale_zero[:, start:stop, 1] = (8 - columns.zeros.float()) * columns.scales.float()
-        tiles = _k_tiles(self.in_features)
-        assert tiles is not None, "see cuda_declines"
-        self.packed = _pack(codes, tiles)
+        self.packed.copy_(_pack(codes, 2 * self.packed.shape[3]))
 
     def forward(self, x: Tensor) -> Tensor:
         if self.numerics.batch_invariant:
@@ -133,7 +132,3 @@ class CudaInt4Linear(Linear):
             rows = block.t().to(dtype)
             weight[start : start + rows.shape[0]] = rows if back is None else rows[:, back]
         return weight
-
-    def storage_size(self) -> int:
-        held = (self.packed, self.scale_zero, self.bias, self.order)
-        return sum(tensor.numel() * tensor.element_size() for tensor in held if tensor is not None)

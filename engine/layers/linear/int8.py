@@ -8,9 +8,9 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.blockwise import BlockwiseLinear, by_group
 from engine.layers.linear.coded import each
-from engine.layers.numerics import Numerics
 
 
 class Int8Rows(Protocol):
@@ -24,44 +24,29 @@ class Int8Rows(Protocol):
 class Int8Linear(BlockwiseLinear):
     """``W[n, k] = (codes[n, k] - zeros[n, g]) * scales[n, g]``, g the group of input feature k.
 
-    ``codes [N, K]`` int8, ``scales [N, groups]`` floating, ``zeros`` int8 like scales, dropped where all are 0. Formats
+    ``codes [N, K]`` int8, ``scales [N, groups]`` floating, ``zeros`` int8 like scales, None where all are 0. Formats
     with codes of 0..255 are held 128 lower. ``group_of [K]`` int32 or None (see coded.py).
     """
 
     kind = "int8"
     held = ("codes", "scales", "zeros", "group_of")
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        group_size: int,
-        scales: torch.dtype,
-        device: torch.device,
-        numerics: Numerics,
-        symmetric: bool = False,
-        ordered: bool = False,
-    ) -> None:
-        """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
-        super().__init__(in_features, out_features, device, numerics, [])
-        self.group_size = group_size
-        shape = (out_features, -(-in_features // group_size))
-        self.codes = torch.empty(out_features, in_features, dtype=torch.int8, device=device)
-        self.scales = torch.empty(shape, dtype=scales, device=device)
-        self.zeros: Tensor | None = None if symmetric else torch.empty(shape, dtype=torch.int8, device=device)
-        self.group_of = torch.empty(in_features, dtype=torch.int32, device=device) if ordered else None
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        self.group_size = shape.group
+        groups = (shape.out_features, shape.groups)
+        self.codes = torch.empty(shape.out_features, shape.in_features, dtype=torch.int8, device=device)
+        self.scales = torch.empty(groups, dtype=shape.scales, device=device)
+        self.zeros = None if shape.symmetric else torch.empty(groups, dtype=torch.int8, device=device)
+        self.group_of = shape.new_order(device)
 
     def fill(self, parts: Sequence[Any]) -> None:
         """Unpack parts, which agree in groups and ``group_of``, some output features at a time."""
-        assert self.zeros is not None
         for place, group_of, (words, scales, zeros) in each(parts):
-            # Whole words are turned round, which is quicker than bytes; a column's last one may be partly filled.
-            rows = words.t().clone(memory_format=torch.contiguous_format).view(torch.uint8)
-            self.codes[place] = _signed(rows[:, : self.in_features])
-            self.scales[place], self.zeros[place] = scales.t(), _signed(zeros).t()
+            self.codes[place], self.scales[place] = signed_rows(words, self.in_features), scales.t()
+            if self.zeros is not None:
+                self.zeros[place] = signed(zeros).t()
             self.group_of = None if group_of is None else group_of.to(self.device)
-        if not bool(self.zeros.any()):
-            self.zeros = None
 
     def rows(self, start: int, stop: int) -> Tensor:
         part = slice(start, stop)
@@ -77,21 +62,30 @@ class Int8Linear(BlockwiseLinear):
 class Int8RowsLinear(Int8Linear):
     """LLM.int8 (Dettmers et al. 2022): ``W[n, k] = codes[n, k] * scales[n, 0] / 127``, scales float32."""
 
-    def __init__(self, in_features: int, out_features: int, device: torch.device, numerics: Numerics) -> None:
-        super().__init__(in_features, out_features, in_features, torch.float32, device, numerics, symmetric=True)
-
     def fill(self, parts: Sequence[Any]) -> None:
         """Copy parts (:class:`Int8Rows`) whose codes are in rows already."""
-        start = 0
-        for part in parts:
-            place = slice(start, start + part.out_features)
-            self.codes[place], self.scales[place, 0] = part.codes, part.largest
-            start += part.out_features
+        put_rows(parts, self.codes, self.scales[:, 0])
 
     def rows(self, start: int, stop: int) -> Tensor:
         return super().rows(start, stop).mul_(1 / 127)
 
 
-def _signed(codes: Tensor) -> Tensor:
+def put_rows(parts: Sequence[Int8Rows], codes: Tensor, scales: Tensor) -> None:
+    """Copy parts, one after another, into ``codes [N, K]`` and ``scales [N]``."""
+    start = 0
+    for part in parts:
+        place = slice(start, start + part.out_features)
+        codes[place], scales[place] = part.codes, part.largest
+        start += part.out_features
+
+
+def signed_rows(words: Tensor, in_features: int) -> Tensor:
+    """``words [ceil(K / 4), n]`` int32 of codes 0..255 -> ``[n, K]`` int8, 128 lower."""
+    # Whole words are turned round, which is quicker than bytes; a column's last one may be partly filled.
+    rows = words.t().clone(memory_format=torch.contiguous_format).view(torch.uint8)
+    return signed(rows[:, :in_features])
+
+
+def signed(codes: Tensor) -> Tensor:
     """Codes 0..255 (uint8) -> the same less 128, as int8."""
     return (codes ^ 128).view(torch.int8)

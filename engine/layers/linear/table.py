@@ -6,21 +6,14 @@ Dettmers et al. 2023, QLoRA. Blocks run along the flattened ``[N, K]``, so one m
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.blocks import scratch
 from engine.layers.linear.blockwise import BlockwiseLinear
-from engine.layers.numerics import Numerics
-
-
-class Nested(NamedTuple):
-    """How the blocks' magnitudes are packed themselves: ``table[absmax] * nested_absmax[block // size] + offset``."""
-
-    size: int
-    offset: float
 
 
 class TableWeights(Protocol):
@@ -44,27 +37,19 @@ class TableLinear(BlockwiseLinear):
     as_in_file = True
     held = ("packed", "table", "absmax", "nested_absmax", "nested_table")
 
-    def __init__(
-        self,
-        in_features: int,
-        out_features: int,
-        block: int,
-        nested: Nested | None,
-        device: torch.device,
-        numerics: Numerics,
-    ) -> None:
-        """A layer whose tensors are allocated but not filled (on device "meta": to plan with)."""
-        super().__init__(in_features, out_features, device, numerics, [])
-        self.block, self.nested = block, nested
-        self.count = in_features * out_features
-        blocks = -(-self.count // block)
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        self.block, self.nested = shape.group, shape.nested
+        self.count = shape.in_features * shape.out_features
+        blocks = -(-self.count // self.block)
         self.packed = torch.empty((self.count + 1) // 2, dtype=torch.uint8, device=device)
         self.table = torch.empty(16, device=device)
-        self.absmax = torch.empty(blocks, dtype=torch.float32 if nested is None else torch.uint8, device=device)
+        magnitudes = torch.float32 if self.nested is None else torch.uint8
+        self.absmax = torch.empty(blocks, dtype=magnitudes, device=device)
         self.nested_absmax: Tensor | None = None
         self.nested_table: Tensor | None = None
-        if nested is not None:
-            self.nested_absmax = torch.empty(-(-blocks // nested.size), device=device)
+        if self.nested is not None:
+            self.nested_absmax = torch.empty(-(-blocks // self.nested.size), device=device)
             self.nested_table = torch.empty(256, device=device)
 
     def fill(self, parts: Sequence[TableWeights]) -> None:

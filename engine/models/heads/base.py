@@ -1,8 +1,8 @@
-"""A feature head: one small decoder layer that goes on from the target's hidden states, and guesses with its own.
+"""A feature head: one small decoder layer that drafts from the target's hidden states, then from its own outputs.
 
-Entry i of a text is made of (f_i, t_{i+1}): what the target knew after token i, and the token that came next. Its
-output h_i stands for f_{i+1}, so that the head's logits over h_i say what follows t_{i+1}, and (h_i, a guess) is the
-next entry. It has keys and values of its own, one layer of them, at index i of the sequence.
+Entry i of a text is made of (f_i, t_{i+1}): the target's features after token i, and the token that came next. Its
+output h_i approximates f_{i+1}, so that the head's logits over h_i predict the token after t_{i+1}, and (h_i, a draft
+token) is the next entry. It has keys and values of its own, one layer of them, at index i of the sequence.
 """
 
 from __future__ import annotations
@@ -15,22 +15,24 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import ModelAttention
-from engine.cache.store import DenseKVStore, KVStore
-from engine.core.batch import Batch, ForwardOutput
+from engine.batch import Batch, ForwardOutput
+from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.layers.attention import Attention
 from engine.layers.embedding import TokenTable
+from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.mlp import GatedMLP
 from engine.layers.norm import RMSNorm, read_norm
 from engine.layers.rotary import RotaryEmbedding
-from engine.models.base import CausalLM, ModelConfig, Step, WeightSource
+from engine.model_config.model import ModelConfig
+from engine.models.base import CausalLM
 
 OUTPUT = 1
-"""The key of a head's outputs in :attr:`ForwardOutput.hidden`: what leaves its one layer."""
+"""The key of a head's outputs, those of its one layer, in :attr:`ForwardOutput.hidden`."""
 
 
 class HeadLayer:
-    """Attention and a gated MLP, each added to the stream. The norm before attention is the head's own affair."""
+    """Attention and a gated MLP, each added to the residual stream. The head applies the norm before attention."""
 
     def __init__(self, config: ModelConfig, source: WeightSource, prefix: str, in_features: int | None = None) -> None:
         """``in_features`` is what q, k and v read; None: ``hidden_size``."""
@@ -53,7 +55,7 @@ class HeadLayer:
 
 
 class FeatureHead(ABC):
-    """What EAGLE heads and multi-token layers have in common; a :class:`engine.core.runner.RunnableModel`.
+    """What EAGLE heads and multi-token layers have in common; a :class:`engine.runner.runner.RunnableModel`.
 
     Built on the ``target`` in memory, whose token table and output layer it uses where it has none of its own.
     """

@@ -8,9 +8,11 @@ import torch
 from torch import Tensor
 
 from engine.layers.embedding import Embedding, TokenTable
+from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, read_norm
-from engine.models.base import CausalLM, ModelConfig, Step, WeightSource
+from engine.model_config.model import ModelConfig
+from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead, HeadLayer
 
 TABLE = "embed_tokens.weight"

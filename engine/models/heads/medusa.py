@@ -5,15 +5,28 @@ A head is one or more residual blocks ``h + SiLU(W h + b)`` followed by an outpu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.checkpoints.heads import HeadFiles
 from engine.models.base import CausalLM
+
+
+@dataclass(frozen=True, slots=True)
+class MedusaLayout:
+    """``heads`` of ``blocks`` residual blocks each."""
+
+    heads: int
+    blocks: int
+    shares_head: bool
+    """The target's output layer serves all heads; otherwise each has its own."""
+    accuracies: tuple[tuple[float, ...], ...] | None
+    """[head][rank]: how often that choice of the head was right where it was measured."""
+    notices: tuple[str, ...] = ()
 
 
 class _Block(NamedTuple):
@@ -26,10 +39,8 @@ class _Block(NamedTuple):
 class MedusaHeads:
     """All heads side by side, in the dtype and on the device of the ``target`` that they were made for."""
 
-    def __init__(self, files: HeadFiles, target: CausalLM) -> None:
-        """Reads the weights. Raises :class:`CheckpointError`."""
-        layout = files.medusa
-        assert layout is not None, "the files hold Medusa heads"
+    def __init__(self, layout: MedusaLayout, read: Callable[[str], Tensor], target: CausalLM) -> None:
+        """``read`` gives a tensor of the layout by its name. Raises what that raises."""
         self.target = target
         self.num_heads = layout.heads
         self.accuracies = layout.accuracies
@@ -37,13 +48,13 @@ class MedusaHeads:
         every = range(layout.heads)
         self._blocks = [
             _Block(
-                self._stacked(files, [f"{head}.{block}.linear.weight" for head in every]),
-                self._stacked(files, [f"{head}.{block}.linear.bias" for head in every]).unsqueeze(1),
+                self._stacked(read, [f"{head}.{block}.linear.weight" for head in every]),
+                self._stacked(read, [f"{head}.{block}.linear.bias" for head in every]).unsqueeze(1),
             )
             for block in range(layout.blocks)
         ]
         outputs = [] if layout.shares_head else [f"{head}.{layout.blocks}.weight" for head in every]
-        self._outputs = self._stacked(files, outputs) if outputs else None
+        self._outputs = self._stacked(read, outputs) if outputs else None
         """[heads, V, hidden]; None: the target's output layer serves them all."""
 
     def normed(self, stream: Tensor) -> Tensor:
@@ -80,10 +91,10 @@ class MedusaHeads:
         tensors = [tensor for block in self._blocks for tensor in block]
         return tensors if self._outputs is None else [*tensors, self._outputs]
 
-    def _stacked(self, files: HeadFiles, names: Sequence[str]) -> Tensor:
+    def _stacked(self, read: Callable[[str], Tensor], names: Sequence[str]) -> Tensor:
         """Tensors of one shape in a new one, ``[len(names), ...]``, copied one by one."""
-        shape = files.files.entries[names[0]].shape
+        shape = read(names[0]).shape
         stacked = torch.empty((len(names), *shape), dtype=self.target.dtype, device=self.target.device)
         for place, name in enumerate(names):
-            stacked[place].copy_(files.files.view(name))
+            stacked[place].copy_(read(name))
         return stacked

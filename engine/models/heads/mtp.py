@@ -1,4 +1,4 @@
-"""Multi-token-prediction layers that a checkpoint has beside its decoder, in MiMo's layout (arXiv 2505.07608)."""
+"""Multi-token-prediction layers that a checkpoint holds with its decoder, in MiMo's layout (arXiv 2505.07608)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, read_norm
-from engine.models.base import CausalLM, Step, WeightSource
+from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead, HeadLayer
 
 PREFIX = "model.mtp_layers.0."

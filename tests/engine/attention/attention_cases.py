@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.cache.packed import PackedKV, Placement
-from engine.cache.quest import QuestStore
-from engine.cache.store import DenseKVStore, KVStore, LatentKVStore
-from engine.core.batch import Batch
-from engine.core.buffers import BucketPolicy
-from engine.core.runner import Runner, SequenceRows
+from engine.batch import Batch, SequenceRows
+from engine.cache.stores.packed import PackedKV, Placement
+from engine.cache.stores.quest import QuestStore
+from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
+from engine.runner.buffers import BucketPolicy
+from engine.runner.runner import Runner
 
 torch.set_num_threads(1)
 

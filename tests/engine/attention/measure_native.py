@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.cache.packed import PackedKV
+from engine.cache.stores.packed import PackedKV
 from engine.native.library import Library, find
 
 KINDS = {

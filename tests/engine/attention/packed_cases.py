@@ -10,8 +10,8 @@ from attention_cases import Case, place
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec, KeyRange
-from engine.cache.packed import PackedKV, value_group
-from engine.core.batch import Batch
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV, value_group
 
 KINDS = (("int8", 8, 8), ("int4", 4, 4), ("kivi", 4, 4), ("kivi", 2, 2), ("kivi", 4, 2), ("kivi", 2, 4))
 

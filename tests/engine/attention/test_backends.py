@@ -8,12 +8,12 @@ from attention_cases import Case, as_latents, expected, place
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.attention import plan
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends import plan
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec
-from engine.attention.reference import ReferenceAttention
-from engine.attention.sdpa import SdpaAttention
-from engine.core.buffers import powers_of_two
+from engine.runner.buffers import powers_of_two
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]

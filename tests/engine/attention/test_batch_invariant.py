@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttnSpec
-from engine.core.buffers import powers_of_two
+from engine.runner.buffers import powers_of_two
 
 DTYPES = [torch.float32, torch.bfloat16]
 

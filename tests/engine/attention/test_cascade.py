@@ -14,18 +14,18 @@ from test_ranges import apart
 from torch import Tensor
 
 from engine.attention import cascade
+from engine.attention.backends.native import NativeAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.cascade import find_shared
 from engine.attention.interface import AttentionBackend, AttnSpec
-from engine.attention.native import NativeAttention
-from engine.attention.reference import ReferenceAttention
-from engine.attention.registry import Attention
-from engine.attention.sdpa import SdpaAttention
-from engine.cache.packed import PackedKV, Placement
-from engine.cache.store import DenseKVStore, KVStore, LatentKVStore
-from engine.core.batch import Batch, RowViews
-from engine.core.buffers import powers_of_two
-from engine.core.runner import Runner, SequenceRows
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import Batch, RowViews, SequenceRows
+from engine.cache.stores.packed import PackedKV, Placement
+from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.layers.numerics import Numerics
+from engine.runner.buffers import powers_of_two
+from engine.runner.runner import Runner
 
 SPEC = AttnSpec(0.25)
 TREE = (-1, 0, 0, 1)
@@ -86,7 +86,7 @@ def test_any_families_of_sequences(backend: type[AttentionBackend], kind: str) -
     @given(st.lists(members, min_size=1, max_size=7), st.booleans(), st.booleans())
     def run(shapes: list[tuple[int, int, int, bool]], policy: bool, need_lse: bool) -> None:
         cases, batch, q, kv = families(shapes, kind, policy)
-        o, lse = Attention(Numerics(), [backend()]).attend(q, kv, SPEC, batch, 0, need_lse)
+        o, lse = AttentionDispatcher(Numerics(), [backend()]).attend(q, kv, SPEC, batch, 0, need_lse)
         want = [case.expected(SPEC) for case in cases]
         assert apart(o[: batch.host.T], torch.cat([o for o, _ in want])) < 3e-6
         assert not o[batch.host.T :].any()
@@ -114,7 +114,7 @@ def test_what_is_shared_and_what_it_saves() -> None:
     start = batch.host.row_start
     members = [[*range(start[s], start[s + 1])] for s in (0, 2, 3, 1, 4)]
     assert shared.rows.tolist() == [row for rows in members for row in rows]
-    attention = Attention(Numerics(), [SdpaAttention()])
+    attention = AttentionDispatcher(Numerics(), [SdpaAttention()])
     for _ in range(3):
         attention.attend(q, kv, SPEC, batch)
     assert attention.keys_saved == 3 * shared.saved
@@ -133,7 +133,7 @@ def test_it_is_left_out() -> None:
     _, batch, q, kv = families(shapes)
 
     def saves(numerics: Numerics | None, spec: AttnSpec = SPEC, made: Batch = batch) -> bool:
-        attention = Attention(numerics)
+        attention = AttentionDispatcher(numerics)
         attention.attend(q, kv, spec, made)
         return attention.keys_saved > 0
 
@@ -163,7 +163,7 @@ def test_new_rows_are_not_shared() -> None:
 def test_the_switch_is_live() -> None:
     numerics = Numerics(cascade=False)
     cases, batch, q, kv = families([(0, 6, 3, False), (0, 6, 9, False)])
-    attention = Attention(numerics, [SdpaAttention()])
+    attention = AttentionDispatcher(numerics, [SdpaAttention()])
     for numerics.cascade in (False, True, False):
         before = attention.keys_saved
         o, _ = attention.attend(q, kv, SPEC, batch)
@@ -174,7 +174,7 @@ def test_the_switch_is_live() -> None:
 def test_native_rows_stay_alone() -> None:
     native = NativeAttention()
     cases, batch, q, kv = families([(0, 6, 3, False), (0, 6, 9, False)], dtype=torch.bfloat16)
-    attention = Attention(Numerics(), [native, SdpaAttention()])
+    attention = AttentionDispatcher(Numerics(), [native, SdpaAttention()])
     monkey = native.declines
     native.declines = lambda problem: None if not problem.shared else monkey(problem)  # type: ignore[method-assign]
     native.attend = SdpaAttention().attend  # type: ignore[method-assign]

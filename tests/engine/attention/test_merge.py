@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from engine.attention.backends.reference import attend_dense
 from engine.attention.interface import AttnSpec, merge
-from engine.attention.reference import attend_dense
 
 SPEC = AttnSpec(scale=0.3)
 

@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed_cases import expected_within
 
+from engine.attention.backends.native import FEW_ROWS, NativeAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
-from engine.attention.native import FEW_ROWS, NativeAttention
-from engine.attention.sdpa import SdpaAttention
-from engine.core.buffers import powers_of_two
 from engine.native import library
+from engine.runner.buffers import powers_of_two
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
 reason = NativeAttention().declines(PLAIN)
@@ -216,5 +216,5 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
         assert backend._library is not None
         monkeypatch.setattr(backend._library, "capabilities", 1)
         assert "AVX512-BF16" in str(backend.declines(PLAIN))
-    monkeypatch.setattr("engine.attention.native.find", lambda: library.Found(None, "it is gone"))
+    monkeypatch.setattr("engine.attention.backends.native.find", lambda: library.LibraryLookup(None, "it is gone"))
     assert NativeAttention().declines(PLAIN) == "it is gone"

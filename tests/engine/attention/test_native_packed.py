@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packed_cases import KINDS, expected_within, place_packed
 
+from engine.attention.backends.native import NativeAttention
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
-from engine.attention.native import NativeAttention
-from engine.cache.packed import CHANNEL_GROUP
+from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.native.library import find
 
 reason = NativeAttention().declines(AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125)))

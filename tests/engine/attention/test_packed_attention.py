@@ -9,13 +9,14 @@ import torch
 from attention_cases import Case, OneGroup, expected, place
 from torch import Tensor
 
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.native import NativeAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec
-from engine.attention.native import NativeAttention
-from engine.attention.reference import ReferenceAttention
-from engine.attention.registry import Attention, choose
-from engine.attention.sdpa import SdpaAttention
-from engine.cache.codecs import (
+from engine.attention.registry import AttentionDispatcher, choose
+from engine.batch import Batch, SequenceRows
+from engine.cache.stores.codecs import (
     pack_absmax,
     pack_along_channels,
     pack_along_tokens,
@@ -23,12 +24,11 @@ from engine.cache.codecs import (
     unpack_along_channels,
     unpack_along_tokens,
 )
-from engine.cache.kinds import KVKind
-from engine.cache.packed import Flush, PackedKV, Placement
-from engine.cache.packed_stores import KiviStore, TokenPackedStore
-from engine.core.batch import Batch
-from engine.core.buffers import powers_of_two
-from engine.core.runner import Runner, SequenceRows
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import Flush, PackedKV, Placement
+from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.runner.buffers import powers_of_two
+from engine.runner.runner import Runner
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 2e-2}
@@ -217,7 +217,7 @@ def test_each_row_reads_its_own_mixture(shapes: list[tuple[int, int, bool]], win
     cases = cases_of(shapes, (4, 2), 16)
     batch, q, kv = with_recent(cases, 3, torch.float32)
     spec = AttnSpec(0.25, window)
-    o, lse = Attention().attend(q, kv, spec, batch, need_lse=True)
+    o, lse = AttentionDispatcher().attend(q, kv, spec, batch, need_lse=True)
     assert lse is not None
     want = torch.cat([by_definition(case, spec) for case in cases])
     assert (o.double() - want).abs().max() < 3e-6

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,27 +12,27 @@ from attention_cases import Case, place
 from test_ranges import apart, cases_of
 from torch import Tensor
 
-from engine.attention.across import Place, attend_across
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange, merge
-from engine.attention.parts import Part, parts_of, split_ranges
-from engine.attention.reference import ReferenceAttention
-from engine.attention.registry import Attention
-from engine.attention.sdpa import SdpaAttention
-from engine.cache.packed import PackedKV, Placement
+from engine.attention.parts import AttentionPart, parts_of
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import RowViews, SequenceRows
 from engine.cache.policies import WindowWithSinks
-from engine.cache.store import DenseKVStore
-from engine.core.batch import RowViews
-from engine.core.runner import Runner, SequenceRows
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.packed import PackedKV, Placement
+from engine.cache.stores.store import DenseKVStore
 from engine.layers.numerics import Numerics
+from engine.runner.runner import Runner
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 WINDOW = WindowWithSinks(64, 4)
 
 
-def only(backend: AttentionBackend) -> Attention:
+def only(backend: AttentionBackend) -> AttentionDispatcher:
     """The combinator over one backend, in the mode in which that one serves."""
-    return Attention(Numerics(isinstance(backend, BatchInvariantAttention)), [backend])
+    return AttentionDispatcher(Numerics(isinstance(backend, BatchInvariantAttention)), [backend])
 
 
 def turned(x: Tensor, positions: Tensor) -> Tensor:
@@ -102,7 +103,7 @@ def test_the_position_of_the_query_matters() -> None:
     case.k, case.v = turned(whole.k, torch.arange(200)), whole.v
     batch, q, kv = place([case])
     batch = replace(batch, views=RowViews(np.array([128]), np.array([4]), torch.tensor([75])))
-    o, _ = Attention().attend(q, kv, AttnSpec(0.3), batch, sink_q=q)
+    o, _ = AttentionDispatcher().attend(q, kv, AttnSpec(0.3), batch, sink_q=q)
     assert (o[0] - streaming(whole.q, whole.k, whole.v, 0.3, 64, 4)).abs().max() > 1e-3
 
 
@@ -118,7 +119,7 @@ def test_a_row_keeps_its_bits_however_it_is_cut(dtype: torch.dtype) -> None:
         case = Case(start, stop - start, None, q[start:stop], k[:stop], whole.v[:stop].to(dtype))
         batch, some, kv = place([case], start)
         views = RowViews(first[start:stop], sinks[start:stop], torch.from_numpy(at[start:stop]))
-        attention = Attention(Numerics(batch_invariant=True))
+        attention = AttentionDispatcher(Numerics(batch_invariant=True))
         o, lse = attention.attend(
             some, kv, AttnSpec(0.2), replace(batch, views=views), 0, True, sink_q=sink_q[start:stop]
         )
@@ -189,12 +190,22 @@ def test_packed_and_recent_keys_merge(backend: type[AttentionBackend], rows: int
 
 def test_parts_without_keys_are_left_out() -> None:
     none, some = np.zeros(3, np.int64), np.array([0, 16, 32])
-    assert parts_of(None, None, False) == [Part(False, False, None)]
+    assert parts_of(None, None, False) == [AttentionPart(False, False, None)]
     assert [part.sinks for part in parts_of(RowViews(some, none), None, False)] == [False]
     assert [part.sinks for part in parts_of(RowViews(some, some // 8), None, False)] == [False, True]
     assert [part.recent for part in parts_of(RowViews(packed_until=none), None, True)] == [True]
     assert [part.recent for part in parts_of(RowViews(packed_until=some), None, True)] == [False, True]
     assert len(parts_of(RowViews(some), KeyRange(None, none), False)) == 1
+
+
+def split_ranges(stop: np.ndarray, parts: int) -> list[KeyRange]:
+    """The keys [0, stop) of each row [T] in so many consecutive ranges of whole pages; some may be empty.
+
+    Attention over each, merged, is attention over all of them, whatever their number (flash decoding's split of keys).
+    """
+    pages = -(-stop // PAGE_SIZE)
+    cuts = [np.minimum(pages * part // parts * PAGE_SIZE, stop) for part in range(parts + 1)]
+    return [KeyRange(first, last) for first, last in pairwise(cuts)]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -216,53 +227,6 @@ def test_any_number_of_splits_is_the_whole(backend: type[AttentionBackend]) -> N
         assert (lse - want[1]).abs().max() < 3e-6
 
 
-def across(devices: tuple[str, str]) -> None:
-    """The first pages of two sequences in one memory, the rest in another."""
-    cases = cases_of([(100, 3, False), (40, 1, False)])
-    cut = np.array([64] * 3 + [16])
-    places = []
-    for device, keys in zip(devices, (KeyRange(None, cut), KeyRange(cut)), strict=True):
-        store = DenseKVStore(1, 30, 2, 16, torch.float32, device)
-        store.view(0).k.fill_(torch.nan)
-        store.view(0).v.fill_(torch.nan)
-        rows, at = [], 2
-        spans = ((0, 64), (0, 16)) if keys.first is None else ((64, 103), (16, 41))
-        for case, (first, stop) in zip(cases, spans, strict=True):
-            count = -(-case.length // 16)
-            pages = [at + i if first // 16 <= i < -(-stop // 16) else 0 for i in range(count)]
-            at += count
-            slots = torch.tensor([pages[i // 16] * 16 + i % 16 for i in range(first, stop)], device=device)
-            store.write(0, *(x[first:stop].to(device) for x in (case.k, case.v)), Placement(slots[None], [-1]))
-            rows.append(SequenceRows([0] * case.rows, case.start, pages))
-
-        class OneGroup:
-            num_groups = 1
-
-        batch = Runner(OneGroup(), store, None, device, policy=lambda shape: shape).batch(rows)  # type: ignore[arg-type]
-        places.append(Place(store.view(0), batch, keys))
-    q = torch.cat([case.q for case in cases]).to(devices[1])
-    want = [case.expected(AttnSpec(0.25)) for case in cases]
-    for order in (places, places[::-1]):
-        o, lse = attend_across(q, order, AttnSpec(0.25), Attention())
-        assert o.device == lse.device == q.device
-        assert apart(o.cpu(), torch.cat([o for o, _ in want])) < 3e-6
-        assert apart(lse.cpu(), torch.cat([lse for _, lse in want])) < 3e-6
-
-
-def test_pages_in_two_memories() -> None:
-    across(("cpu", "cpu"))
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU beside the host")
-def test_pages_on_the_host_and_on_a_gpu() -> None:
-    across(("cpu", "cuda"))
-
-
-def test_attention_over_no_memory_is_an_error() -> None:
-    with pytest.raises(ValueError, match="no keys"):
-        attend_across(torch.zeros(1, 2, 4), [], AttnSpec(1.0), Attention())
-
-
 def test_ranges_intersect() -> None:
     a, b = np.array([3, 9]), np.array([5, 2])
     both = KeyRange(a, None).within(KeyRange(b, a))
@@ -275,4 +239,4 @@ def test_ranges_intersect() -> None:
 def test_the_views_of_a_packed_arena_are_needed() -> None:
     batch, q, kv = place(cases_of([(9, 1, False)]))
     with pytest.raises(AssertionError, match="whoever packs"):
-        Attention().attend(q, kv._replace(recent=PackedKV(kv.k, kv.v)), AttnSpec(0.25), batch)
+        AttentionDispatcher().attend(q, kv._replace(recent=PackedKV(kv.k, kv.v)), AttnSpec(0.25), batch)

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from engine.attention.backends.native import NativeAttention
 from engine.attention.interface import AttnProblem, AttnSpec
-from engine.attention.native import NativeAttention
 from engine.attention.quest import QuestAttention, Rows, choose_pages, page_scores
-from engine.cache.packed import Placement
-from engine.cache.quest import QuestStore
-from engine.core.buffers import powers_of_two
+from engine.cache.stores.packed import Placement
+from engine.cache.stores.quest import QuestStore
+from engine.runner.buffers import powers_of_two
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 24
 SPEC = AttnSpec(0.2)

@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.attention import ranged_plan
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends import ranged_plan
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.native import NativeAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
-from engine.attention.native import NativeAttention
-from engine.attention.reference import ReferenceAttention
-from engine.attention.sdpa import SdpaAttention
-from engine.core.buffers import powers_of_two
+from engine.runner.buffers import powers_of_two
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]

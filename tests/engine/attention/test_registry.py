@@ -6,11 +6,11 @@ import pytest
 import torch
 from attention_cases import Case, place
 
+from engine.attention.backends.native import NativeAttention
+from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.describe import describe
 from engine.attention.interface import AttnProblem, AttnSpec
-from engine.attention.native import NativeAttention
-from engine.attention.reference import ReferenceAttention
-from engine.attention.registry import Attention, choose
+from engine.attention.registry import AttentionDispatcher, choose
 from engine.layers.numerics import Numerics
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
@@ -58,7 +58,7 @@ def test_nobody_left() -> None:
 
 def test_the_switch_acts_at_the_next_call() -> None:
     numerics = Numerics()
-    attention = Attention(numerics)
+    attention = AttentionDispatcher(numerics)
     case = Case(300, 3).fill(4, 2, 16, torch.float32, torch.Generator().manual_seed(0))
     batch, q, kv = place([case])
     fast, _ = attention.attend(q, kv, AttnSpec(0.25), batch)
@@ -76,7 +76,7 @@ def test_the_switch_acts_at_the_next_call() -> None:
 def test_a_given_list_of_backends_is_obeyed() -> None:
     case = Case(9, 1).fill(4, 2, 16, torch.float64, torch.Generator().manual_seed(0))
     batch, q, kv = place([case])
-    o, _ = Attention(candidates=[ReferenceAttention()]).attend(q, kv, AttnSpec(0.25), batch)
+    o, _ = AttentionDispatcher(candidates=[ReferenceAttention()]).attend(q, kv, AttnSpec(0.25), batch)
     assert (o - case.expected(AttnSpec(0.25))[0]).abs().max() < 1e-12
 
 

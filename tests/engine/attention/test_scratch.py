@@ -6,17 +6,17 @@ import pytest
 import torch
 from packed_cases import KINDS
 
-from engine.attention.scratch import Scratch
-from engine.cache.codecs import unpack_pages
-from engine.cache.kinds import KVKind
-from engine.cache.packed import Flush, PackedKV, Placement
-from engine.cache.packed_stores import KiviStore, TokenPackedStore
-from engine.native.library import BFLOAT16, Library, find
+from engine.attention.backends.scratch import Scratch
+from engine.cache.stores.codecs import unpack_pages
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import Flush, PackedKV, Placement
+from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
+from engine.native.library import Library, find
 
 PAGES, HEADS = 12, 3
 library, absent = find()
-if library is not None and not library.capabilities & BFLOAT16:
-    absent = "this processor lacks AVX512-BF16"
+if library is not None:
+    absent = library.lacks(torch.bfloat16) or ""
 runs = pytest.mark.skipif(bool(absent), reason=absent)
 
 

@@ -12,19 +12,21 @@ import pytest
 import torch
 
 from engine.bench import run as bench
-from engine.bench.compare import compare
 from engine.bench.folders import gptq_folder, plain_folder
-from engine.bench.formats import FORMATS, measure_formats
-from engine.bench.run import Report, run
+from engine.bench.null import CASES, NullFigures, NullTry
+from engine.bench.peers.compare import compare
+from engine.bench.peers.formats import FORMATS, measure_formats
+from engine.bench.peers.worker import ProgramWorker
+from engine.bench.run import BenchOptions, Report, run
 from engine.bench.shapes import EIGHT_B, ONE_B, Shape
-from engine.bench.switches import GUESSERS
+from engine.bench.switches import DRAFTERS
 from engine.bench.throughput import measure_shape
-from engine.bench.worker import Worker
 from engine.catalogue import CATALOGUE
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
 from engine.cli.arguments import programs_of, shapes_of
-from engine.config import bundled_model
 from engine.memory.estimate import kv_bytes_per_token
+from engine.paths import bundled_model
+from engine.protocol import Compared, Effect, Metric
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
 
@@ -43,7 +45,7 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def test_a_shape_is_a_checkpoint_that_opens(tmp_path: Path, group: int) -> None:
     shape = Shape("tiny", 2, 64, 128, 4, 2, 504, group=group)
     folder = gptq_folder(shape, tmp_path)
-    opened = Checkpoint.open(folder)
+    opened = open_checkpoint(folder)
     assert opened.config.quantisation is not None
     assert opened.config.quantisation.group_size == group
     assert (opened.config.num_layers, opened.config.vocab_size, opened.config.head_dim) == (2, 504, 16)
@@ -62,7 +64,7 @@ def test_the_known_shapes_are_those_of_llama_3() -> None:
 
 def test_a_shape_alone(tmp_path: Path) -> None:
     figures = measure_shape(TINY, tmp_path, rounds=1, batches=(1, 3), prompt_tokens=100, decode_tokens=12)
-    planned = Checkpoint.open(gptq_folder(TINY, tmp_path)).planned(getattr(torch, figures.dtype))
+    planned = open_checkpoint(gptq_folder(TINY, tmp_path)).planned(getattr(torch, figures.dtype))
     assert figures.weights == planned.storage_size()
     weights, cache = planned.bytes_read_per_step(), kv_bytes_per_token(planned.config, planned.dtype)
     assert [row.batch for row in figures.batches] == [1, 3]
@@ -82,7 +84,7 @@ def test_a_shape_alone(tmp_path: Path) -> None:
 def test_kvasir_in_a_process_of_its_own_and_programs_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.bench.entrants.missing", lambda name: "" if name == "kvasir" else "a_package")
+    monkeypatch.setattr("engine.bench.peers.entrants.missing", lambda name: "" if name == "kvasir" else "a_package")
     found = compare(TINY, ["kvasir", "llama.cpp"], tmp_path, prompt_tokens=40, decode_tokens=6, rounds=1, threads=1)
     assert [row.program for row in found.rows] == ["Kvasir, GPTQ int4"]
     assert (found.rows[0].prefill_ratio, found.rows[0].decode_ratio) == (1.0, 1.0)
@@ -95,7 +97,7 @@ def test_every_format_is_one_that_kvasir_reads(tmp_path: Path) -> None:
     """The file of each, made for measuring, opens, and is held packed in about its size."""
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=64)
     for name, format in FORMATS.items():
-        opened = Checkpoint.open(format.files(shape, tmp_path))
+        opened = open_checkpoint(format.files(shape, tmp_path))
         assert opened.packed, name
         assert opened.resident_bytes(torch.bfloat16) < 1.1 * opened.weight_bytes, name
 
@@ -104,9 +106,9 @@ def test_formats_beside_other_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Real numbers out of real files, in a process each, those of bitsandbytes through transformers."""
-    monkeypatch.setattr("engine.bench.entrants.missing", lambda name: "llama_cpp" if name == "llama.cpp" else "")
+    monkeypatch.setattr("engine.bench.peers.entrants.missing", lambda name: "llama_cpp" if name == "llama.cpp" else "")
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
-    report = run(shapes=[shape], switches=False, formats=("nf4", "q4_k"), rounds=1, threads=1, tokens=4)
+    report = run(BenchOptions(shapes=[shape], switches=False, formats=("nf4", "q4_k"), rounds=1, threads=1, tokens=4))
     (found,) = report.formats
     assert [(row.format, row.figures.program) for row in found.rows] == [
         ("nf4", "Kvasir, bitsandbytes NF4"),
@@ -128,7 +130,9 @@ def test_quantising_while_loading_and_the_load_after_it(
     """The first load quantises whatever an earlier bench kept; the second reads what it kept."""
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
     for _ in range(2):
-        report = run(shapes=[shape], switches=False, formats=(f"bf16-{method}",), rounds=1, threads=1, tokens=4)
+        report = run(
+            BenchOptions(shapes=[shape], switches=False, formats=(f"bf16-{method}",), rounds=1, threads=1, tokens=4)
+        )
         first, second = report.formats[0].rows
         assert first.figures.program == f"Kvasir, bf16 as {method}"
         assert second.figures.program == f"Kvasir again, bf16 as {method}"
@@ -151,20 +155,20 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
         raise ImportError("No module named 'gguf'")
 
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
-    monkeypatch.setattr("engine.bench.formats.gguf_file", lacking)
+    monkeypatch.setattr("engine.bench.peers.formats.gguf_file", lacking)
     figures = measure_formats(shape, ["q4_0"], tmp_path, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
     assert figures.rows == []
     assert "Kvasir, GGUF Q4_0: No module named 'gguf'" in figures.absent
-    running = Worker.run
+    running = ProgramWorker.run
 
-    def dying(self: Worker, prompt: list[int], tokens: int) -> Any:
+    def dying(self: ProgramWorker, prompt: list[int], tokens: int) -> Any:
         if self.name == "kvasir" and tokens == 5:
             self._process.kill()
         return running(self, prompt, tokens)
 
-    monkeypatch.setattr(Worker, "run", dying)
+    monkeypatch.setattr(ProgramWorker, "run", dying)
     names = ["kvasir nf4", "kvasir"]
-    monkeypatch.setattr("engine.bench.compare.gptq_folder", plain_folder)
+    monkeypatch.setattr("engine.bench.peers.compare.gptq_folder", plain_folder)
     found = compare(shape, names, tmp_path, prompt_tokens=8, decode_tokens=5, rounds=2, threads=1)
     assert [(row.program, row.decode_ratio) for row in found.rows] == [("Kvasir, nf4", None)]
     assert found.absent == ["Kvasir, GPTQ int4: it stopped: no message"]
@@ -172,17 +176,17 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
 
 def test_ratios_are_ours_whatever_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
-    monkeypatch.setattr("engine.bench.compare.gptq_folder", plain_folder)
+    monkeypatch.setattr("engine.bench.peers.compare.gptq_folder", plain_folder)
     names = ["kvasir nf4", "kvasir"]
     found = compare(shape, names, tmp_path, prompt_tokens=8, decode_tokens=5, rounds=1, threads=1)
     assert [row.decode_ratio == 1 for row in found.rows] == [False, True]
 
 
 def test_what_does_not_fit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.bench.entrants.psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    monkeypatch.setattr("engine.bench.peers.entrants.psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
     found = compare(TINY, ["kvasir"], tmp_path, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
     assert found.rows == []
-    assert "do not fit beside the others" in found.absent[0]
+    assert "do not fit next to the others" in found.absent[0]
 
 
 @pytest.mark.skipif(
@@ -193,10 +197,10 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(bench, "QUESTIONS", bench.QUESTIONS[:1])
     monkeypatch.setattr(bench, "BATCHES", (1, 2))
     file = tmp_path / "figures.json"
-    report = run(shapes=[TINY], programs=(), rounds=1, threads=1, json_file=file, tokens=10)
+    report = run(BenchOptions(shapes=[TINY], programs=(), rounds=1, threads=1, tokens=10), file)
     assert report.bundled is not None
     missing = {option.key for option in CATALOGUE if any(f"{option.title}: " in line for line in report.bundled.absent)}
-    assert missing <= set(GUESSERS), "only what says how to guess may want somebody who guesses so"
+    assert missing <= set(DRAFTERS), "only what says how to draft may want somebody who drafts so"
     measured = {row.key for row in report.bundled.switches}
     assert measured == {option.key for option in CATALOGUE if option.compare} - missing
     for row in report.bundled.switches:
@@ -211,6 +215,43 @@ def test_the_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyt
     shown = capsys.readouterr().out
     for word in ("KV cache", "tiny", "listeners"):
         assert word in shown
+
+
+@pytest.mark.skipif(
+    not Path(bundled_model().path, "model.safetensors").is_file(), reason="the bundled model is not built yet"
+)
+def test_settings_compared_with_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("engine.server.session.compare.MOST_SECONDS", -1.0)
+    file = tmp_path / "figures.json"
+    report = run(BenchOptions(switches=False, shapes=[], threads=1, null=3), file)
+    assert report.null is not None
+    assert [(one.compared.key, one.value) for one in report.null.tries] == list(CASES[:3])
+    for one in report.null.tries:
+        assert [run.value for run in one.compared.runs] == [one.value] * 2
+        assert one.compared.same
+        assert one.compared.effects[0].pairs == 1
+    reuse = report.null.tries[1].compared
+    assert all(run.cached_tokens for run in reuse.runs), "the prompt is in the cache, as the next message finds it"
+    assert "3 of 3 comparisons of a setting with itself" in capsys.readouterr().out
+    assert msgspec.json.decode(file.read_bytes(), type=Report) == report
+
+
+def test_a_verdict_on_a_setting_itself_is_counted() -> None:
+    metric = Metric(figure="tokens_per_second", title="tokens/s")
+
+    def one(*verdicts: str) -> NullTry:
+        effects = [
+            Effect(metric=metric, before=1, after=1, ratio=1, low=1, high=1, pairs=8, verdict=v) for v in verdicts
+        ]  # type: ignore[arg-type]
+        return NullTry(
+            True, Compared(id="", key="k", values=[], runs=[], same=True, before=1, after=1, effects=effects)
+        )
+
+    found = NullFigures([one("none", "none"), one("none", "worse"), one("better", "none")])
+    assert found.conclusion.startswith("2 of 3 comparisons")
+    assert "1 in any figure" in found.conclusion
 
 
 def test_names_on_the_command_line() -> None:

@@ -11,15 +11,15 @@ import msgspec
 import pytest
 import torch
 
-from engine.bench import cache as cache_bench
-from engine.bench.cache_figures import CacheFigures, CacheRow, CacheSide
-from engine.bench.cache_parts import SHOWN_BY, Part, parts
-from engine.bench.cache_tables import answers_word
+from engine.bench.cache import suite as cache_bench
+from engine.bench.cache.figures import CacheFigures, CacheRow, CacheSide
+from engine.bench.cache.parts import SHOWN_BY, CacheFeature, parts
+from engine.bench.cache.tables import answers_word
+from engine.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, TRACES, Words, chats, document, shared_prompt
 from engine.bench.client import EngineClient, EngineError
 from engine.bench.folders import gptq_folder
-from engine.bench.run import Report, run
+from engine.bench.run import BenchOptions, Report, run
 from engine.bench.shapes import Shape
-from engine.bench.traces import ROOMY, TIGHT, TIGHT_ROOM, TRACES, Words, chats, document, shared_prompt
 from engine.catalogue import BY_KEY
 from engine.protocol import LoadOptions, Sampling
 
@@ -97,14 +97,14 @@ def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -
     assert set(SHOWN_BY) <= set(BY_KEY)
     state = {spec.key: spec for spec in client.engine.catalogue_state()}
     found = list(parts(state, 512))
-    assert [part.key for part in found if isinstance(part, Part)] == list(SHOWN_BY)
+    assert [part.key for part in found if isinstance(part, CacheFeature)] == list(SHOWN_BY)
     # What a model cannot do is said and not measured.
     without = dict(state)
     spec = state["kv_kind"]
     without["kv_kind"] = msgspec.structs.replace(spec, disabled_choices={"kivi": "No.", "int4": "Not that."})
     found = list(parts(without, 512))
-    assert "Kind of KV cache, kivi: No." in found
-    (kinds,) = (part for part in found if isinstance(part, Part) and part.key == "kv_kind")
+    assert "KV cache precision, kivi: No." in found
+    (kinds,) = (part for part in found if isinstance(part, CacheFeature) and part.key == "kv_kind")
     assert [way.title for way in kinds.ways] == ["16 bits", "int8"]
 
 
@@ -179,10 +179,10 @@ def test_what_the_engine_refuses_is_left_out_with_its_words(
         real(self, key, value)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EngineClient, "set", refusing)
-    measuring = cache_bench._Measuring(client, 1, 1, lambda line: None)
+    measuring = cache_bench._TraceRunner(client, 1, 1, lambda line: None)
     (row,) = measuring.trace(ROOMY[3]).rows
     assert [side.title for side in row.sides] == ["all pages", "4 and the last 64"]
-    assert measuring.absent == ["Page policy, QUEST, 64 tokens, on long answers: No room for that."]
+    assert measuring.absent == ["Attention, QUEST, 64 tokens, on long answers: No room for that."]
 
 
 def test_unlike_answers_are_marked() -> None:
@@ -197,7 +197,7 @@ def test_the_report_of_a_tiny_model(
     tmp_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The command, with the long prefix on a model that is small enough for a test, and a chat after a restart."""
-    from engine.bench import hits
+    from engine.bench.cache import hits
 
     monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
@@ -206,7 +206,7 @@ def test_the_report_of_a_tiny_model(
     monkeypatch.setattr(cache_bench, "TIGHT", TIGHT[:1])
     file = tmp_path / "figures.json"
     threads = torch.get_num_threads()
-    report = run(switches=False, shapes=[], cache=True, rounds=1, threads=threads, model=folder, json_file=file)
+    report = run(BenchOptions(switches=False, shapes=[], cache=True, rounds=1, threads=threads, model=folder), file)
     figures = report.cache
     assert figures is not None
     assert figures.absent == []

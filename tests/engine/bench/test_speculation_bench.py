@@ -13,24 +13,27 @@ import pytest
 import torch
 from rich.console import Console
 
-from engine.bench import speculation, speculation_assisted, speculation_texts, switches
+from engine.batch import SequenceRows
+from engine.bench import switches
 from engine.bench.client import Answer, EngineClient
 from engine.bench.folders import gptq_folder
-from engine.bench.run import Report, run
+from engine.bench.run import BenchOptions, Report, run
 from engine.bench.shapes import Shape
-from engine.bench.speculation import AHEAD, measure_speculation, ways
-from engine.bench.speculation_assisted import dequantised, measure_assisted
-from engine.bench.speculation_steps import Watch
-from engine.bench.speculation_tables import show_speculation
-from engine.bench.speculation_texts import Prompt, Text, texts
-from engine.bench.speculation_verify import measure_verify
-from engine.bench.switches import GUESSERS, _guesser
+from engine.bench.speculation import assisted as speculation_assisted
+from engine.bench.speculation import suite as speculation
+from engine.bench.speculation import texts as speculation_texts
+from engine.bench.speculation.assisted import dequantised, measure_assisted
+from engine.bench.speculation.suite import AHEAD, measure_speculation, ways
+from engine.bench.speculation.tables import show_speculation
+from engine.bench.speculation.texts import Prompt, Text, texts
+from engine.bench.speculation.verify import measure_verify
+from engine.bench.switches import DRAFTERS, _drafter
 from engine.catalogue import defaults, state
 from engine.catalogue.speculation import SPECULATION
-from engine.checkpoints.load import Checkpoint, load_model
-from engine.config import bundled_model
-from engine.core.runner import SequenceRows
-from engine.core.runners import new_runner
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.loading.parts import new_runner
+from engine.paths import bundled_model
 from engine.protocol import OptionSpec, Sampling, Value
 from tests.engine.core.toy_engine import toy_model
 
@@ -51,7 +54,7 @@ def specification(*missing: str) -> OptionSpec:
     return next(spec for spec in state(defaults(), capabilities - set(missing)) if spec.key == "speculation")
 
 
-def test_everyone_who_guesses_is_measured_and_the_rest_is_named() -> None:
+def test_everyone_who_drafts_is_measured_and_the_rest_is_named() -> None:
     found, absent = ways(specification("eagle head"), ["ngram", "draft", "exit", "medusa"])
     assert [way.proposer for way in found] == ["ngram"] * 2 + ["draft"] * 2 + ["exit"] * 2 + ["medusa"] * 2 + ["auto"]
     assert [way.overrides.get("draft_length") for way in found] == [AHEAD, 0] * 4 + [None]
@@ -63,10 +66,10 @@ def test_everyone_who_guesses_is_measured_and_the_rest_is_named() -> None:
 class ToyClient(EngineClient):
     """The toy engine in the thread of a client; ``asked`` is what each answer was told of speculation."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self) -> None:
         self.asked: list[str] = []
         self.changed = 0
-        super().__init__(heard=watch.heard)
+        super().__init__()
         self.engine.install(toy_model(limit=256))
 
     def answer(
@@ -85,7 +88,7 @@ class ToyClient(EngineClient):
 
 
 @pytest.fixture
-def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ToyClient, Watch]]:
+def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ToyClient]:
     sampling = Sampling(temperature=0.0, max_tokens=24, ignore_eos=True, seed=1)
     prompts = [Prompt([1, 2, 3, 4, 5, 6, 7 + number], sampling) for number in range(2)]
     short = Prompt([3, 4], msgspec.structs.replace(sampling, max_tokens=3))
@@ -95,14 +98,13 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ToyClient, Watch]]:
         Text("none", "nothing said", [short]),
     ]
     monkeypatch.setattr(speculation, "texts", lambda model, tokens: made)
-    watch = Watch()
-    with ToyClient(watch) as client:
-        yield client, watch
+    with ToyClient() as client:
+        yield client
 
 
-def test_plain_and_guessing_take_turns(toy: tuple[ToyClient, Watch]) -> None:
-    client, watch = toy
-    figures = measure_speculation(client, watch, rounds=2)
+def test_plain_and_drafting_take_turns(toy: ToyClient) -> None:
+    client = toy
+    figures = measure_speculation(client, rounds=2)
     assert [text.title for text in figures.texts] == ["code that goes on", "free talk"]
     assert [text.prompts for text in figures.texts] == [2, 1]
     assert "free talk: 1 of 2 prompts are answered in fewer than 6 tokens" in figures.absent
@@ -118,12 +120,12 @@ def test_plain_and_guessing_take_turns(toy: tuple[ToyClient, Watch]) -> None:
     assert client.asked[: len(expected)] == expected
 
 
-def test_rows_hold_what_was_measured(toy: tuple[ToyClient, Watch]) -> None:
-    client, watch = toy
-    figures = measure_speculation(client, watch, rounds=1)
+def test_rows_hold_what_was_measured(toy: ToyClient) -> None:
+    client = toy
+    figures = measure_speculation(client, rounds=1)
     for text in figures.texts:
         rows = {row.title: row for row in text.rows}
-        assert list(rows)[-1] == "automatic"
+        assert list(rows)[-1] == "auto"
         fixed = rows[f"draft model, {AHEAD} ahead"]
         assert len(fixed.accepted) == AHEAD
         assert fixed.accepted == sorted(fixed.accepted, reverse=True)
@@ -136,7 +138,7 @@ def test_rows_hold_what_was_measured(toy: tuple[ToyClient, Watch]) -> None:
         assert fixed.predicted is not None
         assert fixed.predicted > 0
         assert fixed.speedup.pairs == text.prompts == fixed.answers == fixed.exact_answers
-        assert rows[f"n-gram, {AHEAD} ahead"].draft_pass == 0, "it costs no pass"
+        assert rows[f"n-gram lookup, {AHEAD} ahead"].draft_pass == 0, "it costs no pass"
         assert all(row.equal == row.answers and row.exact == row.exact_answers for row in text.rows)
         assert all(min(row.speed, row.plain, row.speedup.median) > 0 for row in text.rows)
     assert [row.batch for row in figures.overhead] == [1, 8]
@@ -146,10 +148,10 @@ def test_rows_hold_what_was_measured(toy: tuple[ToyClient, Watch]) -> None:
     assert figures.verify == [], "the toy has no layers to be timed by themselves"
 
 
-def test_a_change_of_text_is_said_aloud(toy: tuple[ToyClient, Watch]) -> None:
-    client, watch = toy
+def test_a_change_of_text_is_said_aloud(toy: ToyClient) -> None:
+    client = toy
     client.changed = 1
-    figures = measure_speculation(client, watch, rounds=1)
+    figures = measure_speculation(client, rounds=1)
     text = figures.texts[0]
     assert [row.exact for row in text.rows] == [2, 2, 0, 0, 2]
     assert any("CHANGED" in line and "draft model, 4 ahead on free talk" in line for line in figures.conclusions)
@@ -160,7 +162,7 @@ def test_a_change_of_text_is_said_aloud(toy: tuple[ToyClient, Watch]) -> None:
 
 def test_without_transformers_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speculation_assisted.importlib.util, "find_spec", lambda name: None)
-    checkpoint = Checkpoint.open(bundled_model().path)
+    checkpoint = open_checkpoint(bundled_model().path)
     rows, absent = measure_assisted(checkpoint, "", [Text("talk", "free talk", [Prompt([1], Sampling())])], 1)
     assert rows == []
     assert absent == ["transformers' assisted generation and prompt lookup: the package transformers is not installed"]
@@ -173,7 +175,7 @@ def test_without_transformers_it_says_so(monkeypatch: pytest.MonkeyPatch) -> Non
 
 def test_transformers_has_the_weights_of_the_packed_file() -> None:
     """Its logits are those of this engine's model in float32 with the weights unpacked."""
-    checkpoint = Checkpoint.open(bundled_model().path)
+    checkpoint = open_checkpoint(bundled_model().path)
     theirs = dequantised(checkpoint)
     ids = list(range(5, 69))
     ours = load_model(checkpoint, torch.device("cpu"), torch.float32, "16bit")
@@ -186,18 +188,18 @@ def test_transformers_has_the_weights_of_the_packed_file() -> None:
 def test_the_report_of_the_bundled_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The command, with one prompt of each kind, down to transformers guessing with the same weights."""
+    """The command, with one prompt of each kind, down to transformers drafting with the same weights."""
     monkeypatch.setattr(speculation_texts, "_CODE", speculation_texts._CODE[:1])
     monkeypatch.setattr(speculation_texts, "_AGAIN", speculation_texts._AGAIN[:1])
     monkeypatch.setattr(speculation_texts, "_LINES", ())
     monkeypatch.setattr(speculation_texts, "_ABOUT_KVASIR", speculation_texts._ABOUT_KVASIR[:1])
     file = tmp_path / "figures.json"
     threads = torch.get_num_threads()
-    report = run(switches=False, shapes=[], speculation=True, rounds=1, threads=threads, tokens=24, json_file=file)
+    report = run(BenchOptions(switches=False, shapes=[], speculation=True, rounds=1, threads=threads, tokens=24), file)
     figures = report.speculation
     assert figures is not None
     assert [text.key for text in figures.texts] == ["code", "edit", "talk", "noise"]
-    assert {"n-gram, 4 ahead", "draft model, 4 ahead", "automatic"} <= {row.title for row in figures.texts[0].rows}
+    assert {"n-gram lookup, 4 ahead", "draft model, 4 ahead", "auto"} <= {row.title for row in figures.texts[0].rows}
     assert all(row.exact == row.exact_answers > 0 for text in figures.texts for row in text.rows)
     talk = {row.title: row for row in figures.texts[2].rows}
     assert talk["draft model, 4 ahead"].tokens_per_step > 3, "the draft knows these answers as well"
@@ -229,21 +231,21 @@ def test_another_model_is_asked_what_people_ask(tmp_path: Path) -> None:
     assert all(row.ms > 0 and row.ratio > 0 for row in verify)
 
 
-def test_switches_that_say_how_to_guess_are_shown_by_somebody_who_does() -> None:
-    """In the summary of all switches: the first kind of guessing that the model has, or none."""
-    assert set(GUESSERS) == {option.key for option in SPECULATION if option.compare} - {"speculation"}
-    assert _guesser("draft_length", specification()) == "draft"
-    assert _guesser("draft_length", specification("draft model")) == "ngram"
-    assert _guesser("tree_nodes", specification("eagle head")) == "medusa"
-    assert _guesser("tree_nodes", specification("eagle head", "medusa heads")) == ""
+def test_switches_that_say_how_to_draft_are_shown_by_somebody_who_does() -> None:
+    """In the summary of all switches: the first kind of drafting that the model has, or none."""
+    assert set(DRAFTERS) == {option.key for option in SPECULATION if option.compare} - {"speculation"}
+    assert _drafter("draft_length", specification()) == "draft"
+    assert _drafter("draft_length", specification("draft model")) == "ngram"
+    assert _drafter("tree_nodes", specification("eagle head")) == "medusa"
+    assert _drafter("tree_nodes", specification("eagle head", "medusa heads")) == ""
 
 
 def test_what_nobody_shows_is_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     some = [option for option in SPECULATION if option.key in ("tree_nodes", "ngram_chats", "draft_length")]
     monkeypatch.setattr(switches, "CATALOGUE", some)
-    with ToyClient(Watch()) as client:
+    with ToyClient() as client:
         rows, absent = switches.measure_switches(client, [[1, 2, 3, 4, 5]], [1] * 40, tokens=16, rounds=1)
         asked = client.asked
     assert [row.key for row in rows] == ["ngram_chats", "draft_length"]
-    assert [line.split(":")[0] for line in absent] == ["Tree size"]
+    assert [line.split(":")[0] for line in absent] == ["Draft tree size"]
     assert {line.split()[0] for line in asked} == {"ngram", "draft"}

@@ -11,11 +11,12 @@ from tests.gpu import bench_speculation as on_gpu
 
 
 def test_the_script_for_a_gpu_at_a_toy_shape(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first layers agree as often as was asked, and guess; each way is held against plain decoding."""
+    """The first layers agree as often as was asked, and draft; each way is held against plain decoding."""
     file = tmp_path / "figures.json"
     told = ["--dry-run", "--rates", "0.6", "0.9", "--batches", "2", "--lengths", "3", "--tokens", "40", "--rounds", "1"]
     figures = on_gpu.main([*told, "--json", str(file)])
-    ways = ("first layers as a draft, 3 ahead", "early exit, 3 ahead", "automatic")
+    drafters = ("first layers as a draft", "early exit")
+    ways = (*(f"{title}, {length}" for title in drafters for length in ("3 ahead", "adaptive")), "automatic")
     assert [figure.way for figure in figures] == [*ways, *ways]
     low, high = (figure for figure in figures if figure.way == ways[0])
     assert (low.found, high.found) == (pytest.approx(0.6, abs=0.02), pytest.approx(0.9, abs=0.02))
@@ -30,7 +31,7 @@ def test_the_script_for_a_gpu_at_a_toy_shape(tmp_path: Path, capsys: pytest.Capt
     assert len(written["figures"]) == len(figures)
 
 
-def test_guesses_that_were_reached_in_a_batch() -> None:
+def test_drafts_that_were_reached_in_a_batch() -> None:
     """Of three chains, one of 2 that held whole, one of 3 that held whole, one of 3 that failed at its second."""
     assert on_gpu._whole((3, 3, 2), (3, 2, 1)) == 2
     assert on_gpu._whole((1,), (0,)) == 0

@@ -11,44 +11,44 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from engine.bench.speculation_conclusions import conclusions, pays
-from engine.bench.speculation_figures import OverheadRow, SpeculationFigures, Spread, TextFigures, WayRow
-from engine.bench.speculation_steps import Costs, Guessed, Watch, costs, decoding, held, predicted, spread
-from engine.bench.speculation_tables import show_speculation
-from engine.core.events import GuessRecord, StepRecord
-from engine.speculation.acceptance import expected_tokens
+from engine.bench.speculation.conclusions import conclusions, pays
+from engine.bench.speculation.figures import OverheadRow, SpeculationFigures, Spread, TextFigures, WayRow
+from engine.bench.speculation.steps import Costs, Drafted, costs, decoding, held, predicted, spread
+from engine.bench.speculation.tables import show_speculation
 from engine.speculation.base import Work
-from engine.speculation.ngram import NgramProposer
+from engine.speculation.control.stats import expected_tokens
+from engine.telemetry.records import DraftRecord, StepRecord
 
 
-def guessed(
+def drafted(
     depth: int, kept: int, cost: float = 1.0, draft: float = 0.0, passes: int = 0, name: str = "draft"
-) -> Guessed:
-    return Guessed(cost, draft, passes, 1 + depth, 1 + kept, ((name, depth, kept),) if depth else ())
+) -> Drafted:
+    return Drafted(cost, draft, passes, 1 + depth, 1 + kept, ((name, depth, kept),) if depth else ())
 
 
-def record(time: float, prefill: int = 0, guess: GuessRecord | None = None, duration: float = 0.5) -> StepRecord:
-    guesses = () if guess is None else (guess,)
-    verified = 0 if guess is None else len(guess.proposed)
+def record(time: float, prefill: int = 0, draft: DraftRecord | None = None, drafting: Work = Work()) -> StepRecord:
+    draft_tokens = () if draft is None else (draft,)
+    verified = 0 if draft is None else len(draft.proposed)
     return StepRecord(
-        time, duration, 0.1, int(not prefill), prefill, verified, 1, guesses, 9, 1, 1, 0, 0, 1, 0, 0, 0, ()
+        time, 0.5, 0.1, int(not prefill), prefill, verified, 1, draft_tokens, 9, 1, 1, 0, 0, 1, 0, 0, 0, (),
+        drafting=drafting,
     )  # fmt: skip
 
 
 def test_shares_by_depth_count_what_was_reached() -> None:
-    """Of three chains of three one fails at once, one at its last guess, one holds whole."""
-    judged = held([guessed(3, 0), guessed(3, 2), guessed(3, 3), guessed(0, 0)])
+    """Of three chains of three one fails at once, one at its last draft, one holds whole."""
+    judged = held([drafted(3, 0), drafted(3, 2), drafted(3, 3), drafted(0, 0)])
     assert judged.proposed == [3, 3, 3]
     assert judged.accepted == [2, 2, 1]
     assert judged.reached == 1 + 3 + 3
     assert judged.share == 5 / 7
-    both = [guessed(2, 2, name="ngram"), guessed(1, 0)]
+    both = [drafted(2, 2, name="ngram"), drafted(1, 0)]
     assert (held(both, "ngram").share, held(both, "draft").share) == (1.0, 0.0)
     assert held([]).share == 0.0
 
 
 def test_costs_are_medians_by_rows() -> None:
-    steps = [guessed(4, 1, 3.0, 1.2, 4), guessed(4, 1, 2.0, 0.4, 4), guessed(4, 1, 9.0, 0.8, 4), guessed(0, 0, 1.1)]
+    steps = [drafted(4, 1, 3.0, 1.2, 4), drafted(4, 1, 2.0, 0.4, 4), drafted(4, 1, 9.0, 0.8, 4), drafted(0, 0, 1.1)]
     known = costs(steps)
     assert known.draft_pass == pytest.approx(0.2)
     assert known.verify == pytest.approx({5: 1.8, 1: 1.1})
@@ -58,8 +58,8 @@ def test_costs_are_medians_by_rows() -> None:
 def test_the_formula(share: float, length: int) -> None:
     """For equal chains it is Leviathan's: E / (g c + v)."""
     hits = round(share * 100)
-    # Chains of one guess, so that the share that holds is exact; then counted as chains of ``length``.
-    steps = [guessed(1, int(place < hits)) for place in range(100)]
+    # Chains of one draft, so that the share that holds is exact; then counted as chains of ``length``.
+    steps = [drafted(1, int(place < hits)) for place in range(100)]
     assert held(steps).share == share
     longer = [step._replace(rows=1 + length, passes=length, depths=(("draft", length, 0),)) for step in steps]
     made = predicted(longer, Costs(0.1, {1 + length: 1.2}))
@@ -70,34 +70,24 @@ def test_the_formula(share: float, length: int) -> None:
     assert one == pytest.approx(expected_tokens(share, 1) / 1.2)
 
 
-def test_the_formula_over_steps_that_do_not_all_guess() -> None:
-    """Half of the steps guess two ahead and keep all: three tokens for 1.5 steps, and one for one."""
-    steps = [guessed(2, 2, passes=2), guessed(0, 0)]
+def test_the_formula_over_steps_that_do_not_all_draft() -> None:
+    """Half of the steps draft two ahead and keep all: three tokens for 1.5 steps, and one for one."""
+    steps = [drafted(2, 2, passes=2), drafted(0, 0)]
     assert predicted(steps, Costs(0.1, {3: 1.3, 1: 1.0})) == pytest.approx((3 + 1) / (1.5 + 1.0))
-    assert predicted([guessed(0, 0)], Costs(0.0, {1: 1.0})) is None
+    assert predicted([drafted(0, 0)], Costs(0.0, {1: 1.0})) is None
 
 
 def test_steps_of_an_answer_begin_with_its_prompt() -> None:
-    """The first record is the last step of the answer before; costs are in the unit given, guessing by its step."""
-    watch = Watch()
-    proposer = NgramProposer()
-    spent = iter([Work(0.2, 4, 7), Work(0.1, 1, 1)])
-    proposer.take_work = lambda: next(spent)  # type: ignore[method-assign]
-    watch.attach([proposer])
+    """The first record is the last step of the answer before; costs are in the unit given, drafting by its step."""
     steps = [
         record(1.0),
-        record(2.0, prefill=9),
-        record(3.0, guess=GuessRecord("draft", (1, 1), (1, 0), 2)),
+        record(2.0, prefill=9, drafting=Work(0.2, 4, 7)),
+        record(3.0, draft=DraftRecord("draft", (1, 1), (1, 0), 2), drafting=Work(0.1, 1, 1)),
         record(4.0),
     ]
-    for step in steps:
-        if step.time in (2.0, 3.0):
-            assert proposer.take_work().passes
-        watch.heard(step)
-    assert watch.of(steps[1]) == Work(0.2, 4, 7)
-    assert decoding(steps, watch, unit=0.25) == [
-        Guessed(2.0, 0.4, 1, 3, 1, (("draft", 2, 1),)),
-        Guessed(2.0, 0.0, 0, 1, 1, ()),
+    assert decoding(steps, unit=0.25) == [
+        Drafted(2.0, 0.4, 1, 3, 1, (("draft", 2, 1),)),
+        Drafted(2.0, 0.0, 0, 1, 1, ()),
     ]
 
 
@@ -106,10 +96,10 @@ def test_quarters() -> None:
     assert spread([1.0, 5.0, 2.0, 3.0, 4.0]) == Spread(3.0, 2.0, 4.0, 5)
 
 
-def row(title: str, gain: float, low: float = 0.0, guessing: float = 1.0, **more: Any) -> WayRow:
+def row(title: str, gain: float, low: float = 0.0, drafting: float = 1.0, **more: Any) -> WayRow:
     told: dict[str, Any] = {
         "proposer": "draft", "title": title, "speed": 1.0, "plain": 1.0, "speedup": Spread(gain, low or gain, gain, 4),
-        "accepted": [0.5], "acceptance": 0.5, "tokens_per_step": 1.5, "guessing": guessing, "draft_pass": 0.25,
+        "accepted": [0.5], "acceptance": 0.5, "tokens_per_step": 1.5, "drafting": drafting, "draft_pass": 0.25,
         "passes": 4.0, "verify_step": 1.5, "verify_rows": 5.0, "predicted": 0.6, "equal": 4, "answers": 4, "exact": 2,
         "exact_answers": 2,
     }  # fmt: skip
@@ -128,19 +118,19 @@ def shown(figures: SpeculationFigures) -> str:
 
 
 def test_sentences_come_from_the_figures() -> None:
-    """A gain must be there in most pairs, and of somebody who guessed; a loss is told with its reason."""
+    """A gain must be there in most pairs, and of somebody who drafted; a loss is told with its reason."""
     assert pays(row("a", 1.5))
     assert not pays(row("a", 1.5, low=0.9))
-    assert not pays(row("a", 1.5, guessing=0.0))
+    assert not pays(row("a", 1.5, drafting=0.0))
     (said, equal) = conclusions(whole([row("n-gram", 1.5), row("draft model", 0.6)]))
     assert said == (
         "Free talk: on this CPU it pays with n-gram (1.50). It does not pay with draft model (0.60: "
-        "a step that guesses costs 2.50 plain ones, and 1.50 tokens come of a step)."
+        "a step with drafts costs 2.50 plain ones and gives 1.50 tokens)."
     )
     assert equal.startswith("All 4 answers")
-    unsure = conclusions(whole([row("n-gram", 1.5, low=0.9), row("automatic", 1.2, guessing=0.0)]))[0]
-    assert unsure.endswith("covers: n-gram (1.50). Never guessed: automatic.")
-    assert "no way to guess surely pays" in conclusions(whole([row("draft model", 0.6)]))[0]
+    unsure = conclusions(whole([row("n-gram", 1.5, low=0.9), row("automatic", 1.2, drafting=0.0)]))[0]
+    assert unsure.endswith("covers: n-gram (1.50). Never drafted: automatic.")
+    assert "no draft method surely pays" in conclusions(whole([row("draft model", 0.6)]))[0]
     near = conclusions(whole([row("draft model", 0.6, equal=3)]))
     assert near[-1] == "Of the 4 timed ones 1 left the plain text at a near-tie of two tokens."
 
@@ -148,13 +138,13 @@ def test_sentences_come_from_the_figures() -> None:
 @pytest.mark.parametrize(
     ("ratio", "words"), [(0.98, "2.0% of the plain speed, within"), (0.9, "10.0%"), (1.01, "nothing")]
 )
-def test_what_automatic_guessing_costs(ratio: float, words: str) -> None:
+def test_what_automatic_drafting_costs(ratio: float, words: str) -> None:
     spent = OverheadRow(8, "noise", 0.7, 98.0, 100.0, Spread(ratio, ratio, ratio, 4), 0.03)
     assert words in conclusions(whole([row("draft model", 0.6)], [spent]))[1]
     assert "beyond" in conclusions(whole([], [msgspec.structs.replace(spent, ratio=Spread(0.5, 0.5, 0.5, 1))]))[1]
 
 
 def test_the_table_says_what_was_measured() -> None:
-    out = shown(whole([row("draft model, 4 ahead", 0.6, low=0.5), row("automatic", 1.0, guessing=0.0, accepted=[])]))
-    for cell in ("0.60 (0.50-0.60)", "4 x 0.25, 1.50 (5)", "never guessed", "a plain step takes 1.00 ms", "same"):
+    out = shown(whole([row("draft model, 4 ahead", 0.6, low=0.5), row("automatic", 1.0, drafting=0.0, accepted=[])]))
+    for cell in ("0.60 (0.50-0.60)", "4 x 0.25, 1.50 (5)", "never drafted", "a plain step takes 1.00 ms", "same"):
         assert cell in out, cell

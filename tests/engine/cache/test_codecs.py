@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from engine.cache.codecs import (
+from engine.cache.stores.codecs import (
     from_planes,
     pack_absmax,
     pack_along_channels,
@@ -19,7 +19,7 @@ from engine.cache.codecs import (
     unpack_along_channels,
     unpack_along_tokens,
 )
-from engine.cache.packed import value_group
+from engine.cache.stores.packed import value_group
 
 DTYPES = [torch.float32, torch.bfloat16]
 WIDTHS = [64, 80, 96, 128, 192, 256]

@@ -8,10 +8,10 @@ import pytest
 import torch
 from test_packed_stores import config
 
-from engine.cache.kinds import KVKind
+from engine.cache.stores.kinds import KVKind
 from engine.memory.estimate import kv_bytes_per_token
+from engine.model_config.model import LatentShape
 from engine.models.arenas import new_store, refuses
-from engine.models.base import LatentShape
 
 KINDS = [KVKind(), KVKind("int8"), KVKind("int4"), *(KVKind("kivi", k, v) for k in (2, 4) for v in (2, 4))]
 

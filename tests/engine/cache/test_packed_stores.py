@@ -6,13 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.cache.codecs import pack_absmax, pack_along_channels, pack_along_tokens, unpack_pages
-from engine.cache.kinds import KVKind
-from engine.cache.packed import Flush, Placement
-from engine.cache.store import KVStore
-from engine.layers.rotary import RopeConfig
+from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_along_tokens, unpack_pages
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import Flush, Placement
+from engine.cache.stores.store import KVStore
+from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.arenas import new_store
-from engine.models.base import ModelConfig
 
 KINDS = [KVKind("int8"), KVKind("int4"), KVKind("kivi", 4, 2, 64)]
 TOKENS = 96

@@ -7,9 +7,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.packed import PackedKV, Placement
-from engine.cache.quest import QuestStore
-from engine.cache.store import DenseKVStore
+from engine.cache.stores.packed import PackedKV, Placement
+from engine.cache.stores.quest import QuestStore
+from engine.cache.stores.store import DenseKVStore
 
 PAGES, HEADS, WIDTH = 6, 2, 4
 

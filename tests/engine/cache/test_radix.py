@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tree_support import Library, Text, keys, tokens
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.radix_node import TREE, Drafts, Node, page_keys
+from engine.cache.types import TREE, DraftKVLengths, Node, page_keys
 
 
 def test_a_text_is_found_as_far_as_it_agrees() -> None:
@@ -56,7 +56,7 @@ def test_drafted_pages_count_only_from_the_beginning_on() -> None:
     library = Library()
     library.insert((1, 2))
     owner, pages = library.write((1, 2, 3))
-    library.tree.insert("", keys((1, 2, 3)), pages, drafted=Drafts(3 * PAGE_SIZE))
+    library.tree.insert("", keys((1, 2, 3)), pages, drafted=DraftKVLengths(3 * PAGE_SIZE))
     library.pool.release_all(owner)
     # The first two are duplicates, whose draft part nobody wrote.
     assert library.tree.match("", keys((1, 2, 3))).drafted.model == 0

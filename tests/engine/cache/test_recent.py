@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.recent import packed_until, packed_until_rows, recent_span, slots_of, to_pack
+from engine.cache.stores.recent import packed_until, packed_until_rows, recent_span, slots_of, to_pack
 
 residuals = st.sampled_from([64, 96, 128])
 
@@ -35,16 +35,16 @@ def test_spans(computed: int, rows: int, span: tuple[int, int]) -> None:
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 300), st.integers(0, 63)), min_size=1, max_size=12), residuals)
 def test_any_steps_pack_every_group_from_pages_that_are_held(steps: list[tuple[int, int]], residual: int) -> None:
-    """Rows are committed and guesses are not: what a row reads was packed, or is held, and is packed before it goes."""
+    """Rows are committed and drafts are not: what a row reads was packed, or is held, and is packed before it goes."""
     computed, packed = 0, 0
-    for rows, guesses in steps:
-        stop = computed + rows + guesses
-        first, last = recent_span(computed, rows + guesses, residual)
-        group = to_pack(computed, rows + guesses, residual)
+    for rows, draft_tokens in steps:
+        stop = computed + rows + draft_tokens
+        first, last = recent_span(computed, rows + draft_tokens, residual)
+        group = to_pack(computed, rows + draft_tokens, residual)
         assert group.start <= packed, "no group is left out"
         assert len(group) % 32 == 0
         assert first * 16 <= group.start
-        assert group.stop <= computed + rows, "guesses are not packed"
+        assert group.stop <= computed + rows, "drafts are not packed"
         packed = max(packed, group.stop)
         for index in range(computed, stop):
             assert packed_until(index, residual) <= packed

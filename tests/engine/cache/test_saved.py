@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine import config
-from engine.cache import saved, saved_files, saved_folder
-from engine.cache.saved import Kind, SavedChats
-from engine.cache.saved_files import DATA, INDEX, ChatFiles, name_of
-from engine.cache.store import DenseKVStore
+from engine import paths as config
+from engine.cache.offload import saved, saved_files, saved_folder
+from engine.cache.offload.saved import Kind, SavedChats
+from engine.cache.offload.saved_files import DATA, INDEX, ChatFiles, name_of
+from engine.cache.stores.store import DenseKVStore
 
 PAGE = 96
 KIND = Kind("model-1", "16-bit, all pages", "2 x int8[16, 3]", PAGE)
@@ -275,7 +275,7 @@ class Held:
 
         def wait(handle: int) -> None:
             self.reached.set()
-            assert self.go.wait(20)
+            assert self.go.wait(300)
             fsync(handle)
 
         monkeypatch.setattr(os, "fsync", wait)
@@ -286,7 +286,7 @@ def test_a_chat_that_is_forgotten_while_it_is_written_leaves_nothing(
 ) -> None:
     chats, disk = make(), Held(monkeypatch)
     assert chats.save("a", KIND, text(2), Exports(text(2)))
-    assert disk.reached.wait(10)
+    assert disk.reached.wait(300)
     assert chats.save("b", KIND, text(2), Exports(text(2)))
     chats.forget("a")
     chats.forget("b")
@@ -304,7 +304,7 @@ def test_a_slow_disk_keeps_nobody_waiting(
 ) -> None:
     chats, disk = make(pending=5 * PAGE), Held(monkeypatch)
     assert chats.save("a", KIND, text(2), Exports(text(2)))
-    assert disk.reached.wait(10)
+    assert disk.reached.wait(300)
     assert chats.match("a", KIND, text(2)) == 0, "it is not there yet"
     assert not chats.save("a", KIND, text(3), Exports(text(3))), "one write of a chat at a time"
     exports = Exports(text(9, seed=1))

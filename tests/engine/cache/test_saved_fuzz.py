@@ -12,8 +12,8 @@ import msgspec
 import pytest
 import torch
 
-from engine.cache.saved import Kind, SavedChats
-from engine.cache.saved_files import DATA, INDEX, MAGIC, VERSION, ChatFiles, _digest, name_of
+from engine.cache.offload.saved import Kind, SavedChats
+from engine.cache.offload.saved_files import DATA, INDEX, MAGIC, VERSION, ChatFiles, _digest, name_of
 
 PAGE, PAGES = 64, 5
 KIND = Kind("model", "16-bit", "4 x uint8[16, 1]", PAGE)

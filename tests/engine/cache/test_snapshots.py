@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cache.pool import PAGE_SIZE, OutOfPages, PagePool
-from engine.cache.radix_node import TREE, page_keys, tokens_of
-from engine.cache.recent import packed_until
-from engine.cache.snapshots import Snapshot, Snapshots
+from engine.cache.prefix.snapshots import Snapshot, Snapshots
+from engine.cache.stores.recent import packed_until
+from engine.cache.types import TREE, page_keys, tokens_of
 
 R = 64
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
+import psutil
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.cache.packed import Placement
-from engine.cache.store import DenseKVStore, LatentKVStore
+from engine.cache.stores.packed import Placement
+from engine.cache.stores.store import HUGE_PAGES_FROM, DenseKVStore, LatentKVStore, new_arena
 
 
 def filled(v_head_dim: int | None = None) -> DenseKVStore:
@@ -153,3 +156,32 @@ def test_latents_are_counted_once() -> None:
     assert store.export_pages([2, 1]).shape == (2, 27 * 16 * 576 * 2), "bytes of two pages"
     with pytest.raises(ValueError, match="exported pages have the shape"):
         store.import_pages([1], store.export_pages([1, 2]))
+
+
+def test_arenas_take_memory_only_as_they_are_written() -> None:
+    """An allocator that was given such pieces back hands them out again, and has to write zeros."""
+    process = psutil.Process()
+    before = process.memory_info().rss
+
+    def grown() -> list[int]:
+        """Bytes after each of some makings, in a thread that has no heap yet as the engine's."""
+        seen = []
+        for _ in range(4):
+            arenas = [new_arena((4 << 20,), torch.uint8, torch.device("cpu")) for _ in range(12)]
+            seen.append(process.memory_info().rss - before)
+            assert not any(bool(arena.count_nonzero()) for arena in arenas)
+            for arena in arenas:
+                arena[:4096] = 1
+            del arena, arenas
+        return seen
+
+    with ThreadPoolExecutor(1) as pool:
+        assert max(pool.submit(grown).result()) < 16 << 20
+
+
+def test_an_arena_of_nothing_and_one_of_huge_pages() -> None:
+    assert new_arena((0, 2), torch.float16, torch.device("cpu")).shape == (0, 2)
+    with pytest.raises(MemoryError, match="could not be mapped"):
+        new_arena((1 << 56,), torch.uint8, torch.device("cpu"))
+    large = new_arena((HUGE_PAGES_FROM, 1), torch.uint8, torch.device("cpu"))
+    assert not large[::4096].any()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
 from typing import Any
 
 import pytest
@@ -11,10 +10,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine.cache import swap
-from engine.cache.store import DenseKVStore, LatentKVStore
-from engine.cache.swap import Rate, Swapped, SwapSpace
-from engine.cache.transfer import host_cost, pages_per_stage
+from engine.cache.offload import swap
+from engine.cache.offload.swap import Rate, Swapped, SwapSpace
+from engine.cache.stores.store import DenseKVStore, LatentKVStore
+from engine.cache.stores.transfer import host_cost, pages_per_stage
 
 PAGES = 12
 
@@ -86,24 +85,14 @@ def test_what_does_not_fit_is_refused_and_evicts_nothing() -> None:
     space.check()
 
 
-def test_the_longest_unused_goes_first_unless_it_is_locked() -> None:
-    stores, gone, clock = arenas(), [], Clock()
-    space = SwapSpace(3 * PAGE, clock, gone.append)
+def test_the_oldest_of_the_tree_goes_first_and_no_answer() -> None:
+    stores, gone = arenas(), []
+    space = SwapSpace(3 * PAGE, on_evict=gone.append)
     a, b, c = (space.put(stores, [page], 16, "tree") for page in (1, 2, 3))
-    assert a is not None
-    assert b is not None
-    assert c is not None
-    clock.now = 1.0
-    space.touch([a])
-    space.lock([b])
-    space.put(stores, [4], 16, "answer")
-    assert gone == [c]
-    space.put(stores, [5], 16, "answer")
-    assert gone == [c, a]
-    assert space.put(stores, [6], 16, "answer") is None
-    space.unlock([b])
-    assert space.put(stores, [6], 16, "answer") is not None
-    assert gone == [c, a, b]
+    for page, left in ((4, [a]), (5, [a, b]), (6, [a, b, c])):
+        assert space.put(stores, [page], 16, "answer") is not None
+        assert gone == left
+    assert space.put(stores, [7], 16, "answer") is None
 
 
 def test_what_is_evicted_may_take_others_along() -> None:
@@ -139,14 +128,12 @@ def test_handles_are_used_once_and_with_their_stores() -> None:
         lambda: space.get([handle], stores, [1]),
         lambda: space.get([handle], stores[:1], [1, 2]),
         lambda: space.get([handle, handle], stores, [1, 2, 3, 4]),
-        lambda: space.unlock([handle]),
     ):
         with pytest.raises(ValueError):
             wrong()
     space.drop([handle])
-    for again in (lambda: space.drop([handle]), lambda: space.touch([handle]), lambda: space.lock([handle])):
-        with pytest.raises(ValueError):
-            again()
+    with pytest.raises(ValueError):
+        space.drop([handle])
     space.check()
 
 
@@ -164,7 +151,7 @@ def test_host_memory_that_is_refused_is_a_put_that_failed(
 
 
 def test_many_pages_go_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.cache.transfer.STAGING_BYTES", 2 * arenas()[0].page_bytes)
+    monkeypatch.setattr("engine.cache.stores.transfer.STAGING_BYTES", 2 * arenas()[0].page_bytes)
     assert pages_per_stage(arenas()[0].page_bytes) == 2
     stores, space = arenas(), SwapSpace(9 * PAGE)
     handle = space.put(stores, [1, 2, 3, 4, 5], 80, "answer")
@@ -239,10 +226,10 @@ class AgainstANaiveModel(RuleBasedStateMachine):
         assert handle is self.expected.pop(0), "another one was due"
         self.model.remove(handle)
 
-    def expect_evictions(self, pages: int, unlocked: Set[Swapped] = frozenset()) -> None:
+    def expect_evictions(self, pages: int) -> None:
         left = sum(handle.pages for handle in self.model)
         for handle in self.model:
-            if left + pages > self.budget and handle.owner == "tree" and (not handle.locks or handle in unlocked):
+            if left + pages > self.budget and handle.owner == "tree":
                 self.expected.append(handle)
                 left -= handle.pages
 
@@ -251,7 +238,7 @@ class AgainstANaiveModel(RuleBasedStateMachine):
 
     @rule(pages=st.lists(st.integers(0, PAGES - 1), min_size=1, max_size=4), owner=st.sampled_from(["answer", "tree"]))
     def put(self, pages: list[int], owner: Any) -> None:
-        fixed = sum(handle.pages for handle in self.model if handle.owner == "answer" or handle.locks)
+        fixed = sum(handle.pages for handle in self.model if handle.owner == "answer")
         room = fixed + len(pages) <= self.budget
         assert self.space.fits(self.stores, len(pages)) == room
         if room:
@@ -283,24 +270,6 @@ class AgainstANaiveModel(RuleBasedStateMachine):
         handles = self.pick(data)
         self.space.drop(handles)
         self.model = [handle for handle in self.model if handle not in handles]
-
-    @precondition(lambda self: self.model)
-    @rule(data=st.data())
-    def touch(self, data: st.DataObject) -> None:
-        handles = self.pick(data)
-        self.space.touch(handles)
-        self.model = [handle for handle in self.model if handle not in handles] + handles
-
-    @precondition(lambda self: self.model)
-    @rule(data=st.data(), lock=st.booleans())
-    def lock(self, data: st.DataObject, lock: bool) -> None:
-        handles = self.pick(data)
-        if lock:
-            self.space.lock(handles)
-        elif all(handle.locks for handle in handles):
-            self.expect_evictions(0, {handle for handle in handles if handle.locks == 1})
-            self.space.unlock(handles)
-            assert not self.expected
 
     @rule(budget=st.integers(0, 9))
     def resize(self, budget: int) -> None:

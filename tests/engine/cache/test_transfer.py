@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.cache import transfer
-from engine.cache.transfer import PageTransfer, host_buffer
+from engine.cache.stores import transfer
+from engine.cache.stores.transfer import PageTransfer, host_buffer
 
 PAGES = 9
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.cache.pool import PAGE_SIZE, PagePool
-from engine.cache.radix import PrefixTree
-from engine.cache.radix_node import Drafts, Held, Inserted, Key, page_keys
+from engine.cache.prefix.radix import PrefixTree
+from engine.cache.types import DraftKVLengths, Inserted, Key, OffloadedPages, page_keys
 
 Text = tuple[int, ...]
 """Of one letter a page: its sixteen tokens are all that letter, but for ``shown``."""
@@ -32,7 +32,7 @@ class FakeTier:
 
     def __init__(self, content: dict[int, object], room: int, loses: bool = False) -> None:
         self.content, self.room, self.loses = content, room, loses
-        self.dropped: Callable[[Held], None] = lambda held: None
+        self.dropped: Callable[[OffloadedPages], None] = lambda held: None
         self.kept: dict[Kept, None] = {}
 
     @property
@@ -50,14 +50,14 @@ class FakeTier:
         self.kept[kept] = None
         return kept
 
-    def split(self, held: Held, pages: int) -> tuple[Kept, Kept]:
+    def split(self, held: OffloadedPages, pages: int) -> tuple[Kept, Kept]:
         assert isinstance(held, Kept)
         parts = Kept(held.content[:pages], held.place), Kept(held.content[pages:], held.place)
         if held in self.kept:
             self.kept = {each: None for old in self.kept for each in (parts[::-1] if old is held else (old,))}
         return parts
 
-    def take(self, held: Held, pages: Sequence[int]) -> bool:
+    def take(self, held: OffloadedPages, pages: Sequence[int]) -> bool:
         assert isinstance(held, Kept)
         assert held.place == "disk" or held in self.kept, "taken twice, or never put"
         self.kept.pop(held, None)
@@ -66,7 +66,7 @@ class FakeTier:
         self.content.update(zip(pages, held.content, strict=True))
         return True
 
-    def drop(self, held: Held) -> None:
+    def drop(self, held: OffloadedPages) -> None:
         assert isinstance(held, Kept)
         assert held.place == "disk" or held in self.kept, "dropped twice, or never put"
         self.kept.pop(held, None)
@@ -99,7 +99,7 @@ class Library:
     def insert(self, text: Text, namespace: str = "", drafted: int = 0, chat: str = "") -> Inserted:
         """Keep a text that somebody computed and then let go of."""
         owner, pages = self.write(text, namespace)
-        inserted = self.tree.insert(namespace, keys(text), pages, Drafts(drafted), chat)
+        inserted = self.tree.insert(namespace, keys(text), pages, DraftKVLengths(drafted), chat)
         self.pool.release_all(owner)
         self.check()
         return inserted

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from test_load import write_dense
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
 
 
 @pytest.fixture
@@ -25,7 +26,7 @@ def model(tmp_path: Path) -> Path:
 
 
 def opened(model: Path) -> Checkpoint:
-    return Checkpoint.open(model, need_tokenizer=False)
+    return open_checkpoint(model, need_tokenizer=False)
 
 
 def weights(model: Path) -> Path:

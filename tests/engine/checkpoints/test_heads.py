@@ -15,14 +15,14 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine import config as places
-from engine.checkpoints import heads as heads_module
-from engine.checkpoints import pickled
-from engine.checkpoints.config import RawConfig
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.heads import HeadFiles, find_heads, kind_of, open_heads
-from engine.models.base import ModelConfig
-from engine.models.llama import read_config
+from engine import paths as places
+from engine.checkpoints.heads import files as heads_module
+from engine.checkpoints.heads import pickled
+from engine.checkpoints.heads.files import HeadFiles, find_heads, kind_of, open_heads
+from engine.errors import CheckpointError
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
+from engine.models.families.llama import read_config
 
 HIDDEN, VOCABULARY = 16, 40
 BEFORE = 1_600_000_000_000_000_000

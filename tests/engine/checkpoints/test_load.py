@@ -11,10 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.gptq import GPTQWeights
-from engine.checkpoints.groups import AffineRuns, planned_group
 from engine.checkpoints.load import Checkpoint, LoadCancelled, load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.gptq import GPTQWeights
+from engine.checkpoints.quantised.groups import AffineRuns, planned_group
+from engine.errors import CheckpointError
 from engine.layers.linear.affine import dequantise, unpack_words
 
 CPU = torch.device("cpu")
@@ -59,7 +60,7 @@ def write_gptq(folder: Path, layers: int = 2, hidden: int = 128, inner: int = 25
 @pytest.fixture
 def packed(tmp_path: Path) -> Checkpoint:
     write_gptq(tmp_path)
-    return Checkpoint.open(tmp_path, need_tokenizer=False)
+    return open_checkpoint(tmp_path, need_tokenizer=False)
 
 
 def test_the_title_names_the_packing(packed: Checkpoint) -> None:
@@ -179,14 +180,15 @@ def write_dense(folder: Path, layers: int, hidden: int, inner: int, vocabulary: 
 PEAK = """
 import sys, torch
 from pathlib import Path
-from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
 
 def anonymous():
     status = Path("/proc/self/status").read_text()
     return 1024 * int(status.split("RssAnon:")[1].split()[0])
 
 torch.set_num_threads(1)
-checkpoint = Checkpoint.open(sys.argv[1], need_tokenizer=False)
+checkpoint = open_checkpoint(sys.argv[1], need_tokenizer=False)
 checkpoint = checkpoint.quantised(sys.argv[2]) if sys.argv[2:] else checkpoint
 kept = checkpoint.kept(Path(sys.argv[3]), torch.device("cpu")) if sys.argv[3:] else None
 before, peak = anonymous(), 0
@@ -206,7 +208,7 @@ def test_loading_takes_little_more_than_the_model(tmp_path: Path) -> None:
     """Private memory of the process, sampled after each module: at most 1.2 times the resting size."""
     write_gptq(tmp_path, layers=12, hidden=1024, inner=4096, vocabulary=8000)
     out = subprocess.run(
-        [sys.executable, "-c", PEAK, tmp_path], capture_output=True, text=True, check=True, timeout=200
+        [sys.executable, "-c", PEAK, tmp_path], capture_output=True, text=True, check=True, timeout=300
     )
     peak, resting, held = (int(number) for number in out.stdout.split())
     assert held > 80e6
@@ -228,7 +230,7 @@ def test_quantising_takes_little_more_than_the_result(tmp_path: Path, method: st
             capture_output=True,
             text=True,
             check=True,
-            timeout=200,
+            timeout=300,
         )
         peak, resting, held = (int(number) for number in out.stdout.split())
         assert held > 80e6
@@ -239,7 +241,7 @@ def test_quantising_takes_little_more_than_the_result(tmp_path: Path, method: st
 @pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
 def test_quantising_can_be_cancelled_within_a_module(tmp_path: Path, method: str) -> None:
     write_dense(tmp_path, layers=1, hidden=512, inner=2048, vocabulary=64)
-    checkpoint = Checkpoint.open(tmp_path, need_tokenizer=False).quantised(method)  # type: ignore[arg-type]
+    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False).quantised(method)  # type: ignore[arg-type]
     stages: list[str] = []
     asked: list[int] = []
 

@@ -12,7 +12,10 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine.checkpoints.load import Checkpoint, CheckpointError
+from engine.checkpoints.load import CheckpointError
+from engine.checkpoints.open import open_checkpoint
+from engine.protocol import Sampling
+from engine.sampling.params import SamplingParams, resolve
 
 
 def compressed(scheme: dict[str, Any] | None = None, **values: Any) -> dict[str, Any]:
@@ -70,7 +73,7 @@ def folder(tmp_path: Path) -> Path:
 
 def refusal(folder: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
-        Checkpoint.open(folder)
+        open_checkpoint(folder)
     text = str(caught.value)
     assert text.endswith(".")
     assert ". " in text, "it says what happened, then what to do"
@@ -90,7 +93,7 @@ def rewrite(folder: Path, change: Callable[[dict[str, torch.Tensor]], Any]) -> N
 
 
 def test_a_sound_checkpoint_opens(folder: Path) -> None:
-    opened = Checkpoint.open(folder)
+    opened = open_checkpoint(folder)
     assert opened.parameters == sum(tensor.numel() for tensor in tensors().values())
     assert opened.weight_bytes == 4 * opened.parameters
     assert opened.quantisation_title == "fp32"
@@ -102,7 +105,7 @@ def test_missing_things(folder: Path) -> None:
     assert "is a file" in refusal(folder / "config.json")
     (folder / "tokenizer.json").unlink()
     assert "no tokenizer.json" in refusal(folder)
-    Checkpoint.open(folder, need_tokenizer=False)
+    open_checkpoint(folder, need_tokenizer=False)
     (folder / "model.safetensors").unlink()
     assert "holds no weights" in refusal(folder)
     (folder / "config.json").unlink()
@@ -177,7 +180,7 @@ def test_missing_and_odd_tensors(folder: Path) -> None:
     rewrite(folder, lambda held: held.pop("lm_head.weight"))
     assert "lm_head.weight" in refusal(folder)
     configure(folder, tie_word_embeddings=True)
-    Checkpoint.open(folder)
+    open_checkpoint(folder)
     configure(folder)
     rewrite(folder, lambda held: held.update({"model.norm.weight": torch.ones(32, dtype=torch.int32)}))
     assert "model.norm.weight is stored as int32" in refusal(folder)
@@ -288,7 +291,7 @@ def test_every_byte_of_the_header_may_be_wrong(folder: Path) -> None:
     for place in range(0, 8 + length, 7):
         file.write_bytes(sound[:place] + bytes([sound[place] ^ 0x15]) + sound[place + 1 :])
         try:
-            Checkpoint.open(folder)
+            open_checkpoint(folder)
         except CheckpointError:
             refused += 1
     assert refused > 100
@@ -305,10 +308,10 @@ def test_shards(folder: Path) -> None:
     assert "no index" in refusal(folder)
     index_file = folder / "model.safetensors.index.json"
     index_file.write_text(json.dumps({"weight_map": table}))
-    Checkpoint.open(folder)
+    open_checkpoint(folder)
     for name in ("../model-0.safetensors", "/etc/passwd", "..", ""):
         index_file.write_text(json.dumps({"weight_map": table | {"model.norm.weight": name}}))
-        assert "not a file beside it" in refusal(folder)
+        assert "not a file next to it" in refusal(folder)
     index_file.write_text(json.dumps({"weight_map": [1]}))
     assert "weight_map" in refusal(folder)
     index_file.write_text(json.dumps({"weight_map": table}))
@@ -317,19 +320,56 @@ def test_shards(folder: Path) -> None:
 
 
 def test_generation_defaults(folder: Path) -> None:
-    silent = Checkpoint.open(folder).generation_config
+    silent = open_checkpoint(folder).generation_config
     assert silent.eos_ids == []
     assert (silent.sampling.temperature, silent.sampling.top_p, silent.sampling.top_k) == (1.0, 1.0, 0)
     file = folder / "generation_config.json"
     file.write_text(
         json.dumps({"eos_token_id": [7, 9, 7], "bos_token_id": 1, "temperature": 0.6, "top_p": 0.9, "top_k": 20})
     )
-    stated = Checkpoint.open(folder).generation_config
+    stated = open_checkpoint(folder).generation_config
     assert stated.eos_ids == [7, 9]
     assert stated.bos_id == 1
     assert (stated.sampling.temperature, stated.sampling.top_p, stated.sampling.top_k) == (0.6, 0.9, 20)
     file.write_text(json.dumps({"do_sample": False, "temperature": 0.6}))
-    assert Checkpoint.open(folder).generation_config.sampling.temperature == 0.0
+    assert open_checkpoint(folder).generation_config.sampling.temperature == 0.0
     file.write_text("{broken")
     configure(folder, eos_token_id=5)
-    assert Checkpoint.open(folder).generation_config.eos_ids == [5]
+    broken = open_checkpoint(folder)
+    assert broken.generation_config.eos_ids == [5]
+    assert broken.notices == (
+        f"The model's own sampling settings are left out. {file} is no valid JSON (line 1, column 2). "
+        "Download the model again, or repair the file.",
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "shown"),
+    [
+        ("top_k", "-3", "-3"),
+        ("top_k", "2.5", "2.5"),
+        ("top_p", "1e400", "inf"),
+        ("top_p", "NaN", "nan"),
+        ("temperature", '"hot"', "'hot'"),
+        ("temperature", "true", "True"),
+        ("temperature", "1" + "0" * 400, "1" + "0" * 39),
+        ("repetition_penalty", "0", "0"),
+        ("min_p", "[]", "[]"),
+    ],
+)
+def test_a_sampling_default_that_cannot_be_is_left_out(folder: Path, name: str, value: str, shown: str) -> None:
+    (folder / "generation_config.json").write_text(f'{{"{name}": {value}}}')
+    opened = open_checkpoint(folder)
+    neutral = getattr(SamplingParams(seed=0), name)
+    assert getattr(opened.generation_config.sampling, name) == neutral
+    says = f"generation_config.json sets {name} to {shown}, which cannot be: {neutral:g} is used instead."
+    assert opened.notices == (f"{folder.name}'s {says}",)
+    resolve(Sampling(), opened.generation_config.sampling)
+
+
+@pytest.mark.parametrize("off", [0, -1, 0.0])
+def test_a_top_k_that_is_off_is_no_mistake(folder: Path, off: float) -> None:
+    (folder / "generation_config.json").write_text(json.dumps({"top_k": off, "eos_token_id": [-1, 10**30, 3, True]}))
+    opened = open_checkpoint(folder)
+    assert (opened.generation_config.sampling.top_k, opened.notices) == (0, ())
+    assert opened.generation_config.eos_ids == [3]

@@ -11,8 +11,9 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
 from tests.engine.checkpoints.test_open import CONFIG, compressed, refusal, tensors
 
 NAME = "model.layers.1.mlp.down_proj"
@@ -80,7 +81,7 @@ def write(folder: Path, method: str, change: dict[str, torch.Tensor | None] | No
 
 @pytest.mark.parametrize("method", SOUND)
 def test_sound_ones_open_and_load(method: str, tmp_path: Path) -> None:
-    opened = Checkpoint.open(write(tmp_path, method))
+    opened = open_checkpoint(write(tmp_path, method))
     model = load_model(opened, torch.device("cpu"), torch.float32)
     assert model.storage_size() == opened.resident_bytes(torch.float32)
     assert opened.parameters == sum(tensor.numel() for tensor in tensors().values())
@@ -160,7 +161,7 @@ def test_damaged_ones_are_refused(
 def test_groups_that_do_not_exist(method: str, bad: int, tmp_path: Path) -> None:
     order = words(64)
     order[5] = bad
-    opened = Checkpoint.open(write(tmp_path, method, {"g_idx": order}))
+    opened = open_checkpoint(write(tmp_path, method, {"g_idx": order}))
     with pytest.raises(CheckpointError, match="g_idx names groups"):
         load_model(opened, torch.device("cpu"), torch.float32)
 
@@ -180,7 +181,7 @@ def test_numbers_in_a_state_may_be_anything(tmp_path: Path) -> None:
     for place in range(len(raw)):
         write(tmp_path, "nested", {STATE: torch.tensor(list(change(place)), dtype=torch.uint8)})
         try:
-            Checkpoint.open(tmp_path)
+            open_checkpoint(tmp_path)
         except CheckpointError:
             refused += 1
     assert refused > 30

@@ -16,11 +16,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from test_load import write_dense
 
-from engine.checkpoints import repacked
-from engine.checkpoints.errors import LoadCancelled
 from engine.checkpoints.load import Checkpoint, load_model
-from engine.checkpoints.repacked import Kept, clear, content_key, kept_files
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised import repacked
+from engine.checkpoints.quantised.repacked import Kept, clear, content_key, kept_files
 from engine.checkpoints.times import LoadTimes
+from engine.errors import LoadCancelled
 from engine.models.base import CausalLM
 
 CPU = torch.device("cpu")
@@ -41,7 +42,7 @@ def store(tmp_path: Path) -> Path:
 
 
 def opened(model: Path, method: Any = "nf4") -> Checkpoint:
-    return Checkpoint.open(model, need_tokenizer=False).quantised(method)
+    return open_checkpoint(model, need_tokenizer=False).quantised(method)
 
 
 def load(model: Path, store: Path, method: Any = "nf4", **options: Any) -> tuple[CausalLM, LoadTimes, Kept]:

@@ -19,9 +19,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.torch import save
 
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.safetensors import DTYPES
+from engine.errors import CheckpointError
 from tests.engine.checkpoints.test_open import CONFIG, tensors
 from tests.engine.checkpoints.test_packed_damage import NAME, SOUND, STATED
 
@@ -60,10 +61,14 @@ def strange(rng: random.Random) -> Any:
 # --- what can happen to a file ------------------------------------------------------------------------------------
 
 
-def other_bytes(rng: random.Random, data: bytes) -> bytes:
-    """Bits flipped, numbers put in, pieces cut out or doubled, the end gone; mostly in the header."""
+def header_end(data: bytes) -> int:
+    return 8 + int.from_bytes(data[:8], "little")
+
+
+def other_bytes(rng: random.Random, data: bytes, reach: int = 0) -> bytes:
+    """Bits flipped, numbers put in, pieces cut out or doubled, the end gone; mostly within ``reach`` (the header)."""
     changed = bytearray(data)
-    reach = 8 + int.from_bytes(data[:8], "little")
+    reach = reach or header_end(data)
     for _ in range(rng.randint(1, 3)):
         at = rng.randrange(max(1, min(len(changed), rng.choice((8, reach, reach, len(data))))))
         match rng.randrange(6):
@@ -144,7 +149,7 @@ def survive(folder: Path, config: dict[str, Any], data: bytes) -> bool:
     (folder / "config.json").write_text(json.dumps(config))
     begin, said = time.process_time(), ""
     try:
-        opened = Checkpoint.open(folder, need_tokenizer=False)
+        opened = open_checkpoint(folder, need_tokenizer=False)
         model = load_model(opened, torch.device("cpu"), torch.float32)
     except CheckpointError as error:
         said = str(error)
@@ -214,9 +219,9 @@ def test_a_large_header_takes_little(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(SMALL))
     tracemalloc.start()
     with pytest.raises(CheckpointError, match="embed_tokens"):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)
     assert tracemalloc.get_traced_memory()[1] < 16 << 20
     tracemalloc.stop()
     (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", 10_000_001) + b"{" + b" " * 10_000_000 + b"}")
     with pytest.raises(CheckpointError, match="header length"):
-        Checkpoint.open(tmp_path, need_tokenizer=False)
+        open_checkpoint(tmp_path, need_tokenizer=False)

@@ -3,6 +3,7 @@ from __future__ import annotations
 import _thread
 import io
 import json
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,15 +15,17 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from engine.catalogue import OptionError
-from engine.cli.chat import Chat, ChatSettings, _check_thinking, _named, harmless, split_switches
+from engine.cli.chat import ChatArguments, TerminalChat, _about_thinking, _named, harmless, split_switches
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
 from engine.cli.main import app
-from engine.core.commands import AddRequest
-from engine.core.events import TokensEvent
-from engine.protocol import LoadOptions, Thinking, ThinkingModes, TokenInfo
+from engine.core.commands import AddRequest, Command
+from engine.core.events import Event
+from engine.protocol import Cancel, Delta, LoadOptions, Thinking, ThinkingModes, TokenInfo
 from engine.text.template import ChatTemplate
 from tests.engine.server.fake import FakeEngine, card
+
+PATIENCE_S = 120
 
 
 @pytest.fixture
@@ -37,10 +40,10 @@ def fake(engine: LocalEngine) -> FakeEngine:
     return engine._engine  # type: ignore[return-value]
 
 
-def chat(engine: LocalEngine, **settings: Any) -> tuple[Chat, io.StringIO]:
+def chat(engine: LocalEngine, **settings: Any) -> tuple[TerminalChat, io.StringIO]:
     errors = io.StringIO()
-    made = ChatSettings(**settings)
-    return Chat(engine, made, {}, Console(file=errors, width=200)), errors
+    made = ChatArguments(**settings)
+    return TerminalChat(engine, made, {}, Console(file=errors, width=200)), errors
 
 
 def backwards(engine: LocalEngine, text: str) -> str:
@@ -147,21 +150,41 @@ def test_a_dead_engine_is_said(engine: LocalEngine, monkeypatch: pytest.MonkeyPa
     fake(engine).fail_step = True
     monkeypatch.setattr("threading.excepthook", lambda args: None)
     with pytest.raises(CommandFailed, match="The engine stopped"):
-        list(engine.answer("abc", ChatSettings().sampling))
+        list(engine.answer("abc", ChatArguments().sampling))
 
 
-def test_ctrl_c_is_heard_while_the_engine_is_silent(engine: LocalEngine, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ctrl_c_is_heard_while_the_engine_is_silent(
+    engine: LocalEngine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As during a long prompt: no event comes, and the main thread waits."""
-    fake(engine).gate.clear()
+    waits, wait, queue = threading.Event(), engine._next, fake(engine).submit
+
+    def next_event() -> Event:
+        waits.set()
+        return wait()
+
+    def submit(command: Command) -> None:
+        queue(command)
+        if isinstance(command, Cancel):
+            fake(engine).gate.set()
 
     def press() -> None:
+        assert waits.wait(PATIENCE_S)
         _thread.interrupt_main()
-        threading.Timer(0.3, fake(engine).gate.set).start()
 
-    timer = threading.Timer(0.3, press)
-    timer.start()
+    # Background shells start programs that ignore it.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    fake(engine).gate.clear()
+    monkeypatch.setattr(engine, "_next", next_event)
+    monkeypatch.setattr(fake(engine), "submit", submit)
+    finger = threading.Thread(target=press)
+    finger.start()
     talk, _ = chat(engine, raw=True)
-    answer = talk.ask("abcdef")
+    try:
+        answer = talk.ask("abcdef")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    finger.join()
     assert answer.finished is None
     assert len(fake(engine).cancelled) == 1
     assert talk.ask("ab").text == backwards(engine, "ab")
@@ -176,7 +199,7 @@ def test_thinking_is_dimmed_on_standard_error_for_a_person_only(
     said = capsys.readouterr().out
     assert errors.getvalue() == ""
     screen = io.StringIO()
-    person = Chat(engine, ChatSettings(raw=True), {}, Console(file=screen, width=200, force_terminal=True))
+    person = TerminalChat(engine, ChatArguments(raw=True), {}, Console(file=screen, width=200, force_terminal=True))
     answer = person.ask("abc def")
     assert capsys.readouterr().out == said == answer.text + "\n"
     assert answer.thinking + answer.text == backwards(engine, "abc def")
@@ -189,12 +212,12 @@ def test_thinking_is_dimmed_on_standard_error_for_a_person_only(
 
 def test_thinking_without_a_word_leaves_no_trace() -> None:
     class Empty:
-        def answer(self, *_: object) -> Iterator[TokensEvent]:
-            yield TokensEvent("a", 0, "", [TokenInfo(id=1)], "thinking")
-            yield TokensEvent("a", 0, "Yes.", [TokenInfo(id=2)])
+        def answer(self, *_: object) -> Iterator[Delta]:
+            yield Delta(id="a", answer=0, text="", tokens=[TokenInfo(id=1)], channel="thinking")
+            yield Delta(id="a", answer=0, text="Yes.", tokens=[TokenInfo(id=2)])
 
     screen = io.StringIO()
-    person = Chat(Empty(), ChatSettings(raw=True), {}, Console(file=screen, force_terminal=True))  # type: ignore[arg-type]
+    person = TerminalChat(Empty(), ChatArguments(raw=True), {}, Console(file=screen, force_terminal=True))  # type: ignore[arg-type]
     answer = person.ask("abc")
     assert (answer.text, answer.thinking) == ("Yes.", "")
     assert screen.getvalue() == ""
@@ -226,23 +249,32 @@ def test_thinking_is_switched_in_the_conversation(
 
 
 def test_what_the_command_line_asks_of_thinking_is_checked() -> None:
-    errors = io.StringIO()
-    console = Console(file=errors, width=200)
     made = card("/models/tiny")
-    _check_thinking(console, made, Thinking())
-    _check_thinking(console, made, Thinking(on=False))
-    assert errors.getvalue() == ""
-    _check_thinking(console, made, Thinking(on=True))
-    assert "tiny cannot switch its thinking" in errors.getvalue()
+    assert _about_thinking(made, Thinking()) == ""
+    assert _about_thinking(made, Thinking(on=False)) == ""
+    assert "tiny cannot switch its thinking" in _about_thinking(made, Thinking(on=True))
     with pytest.raises(CommandFailed, match="Leave --effort out"):
-        _check_thinking(console, made, Thinking(effort="low"))
+        _about_thinking(made, Thinking(effort="low"))
     knows = msgspec.structs.replace(made, thinking=ThinkingModes(kind="always", efforts=["low", "high"]))
-    _check_thinking(console, knows, Thinking(effort="low"))
+    assert _about_thinking(knows, Thinking(effort="low")) == ""
     with pytest.raises(CommandFailed, match="Use low, high"):
-        _check_thinking(console, knows, Thinking(effort="most"))
+        _about_thinking(knows, Thinking(effort="most"))
 
 
-def test_who_is_named_beside_the_model_guesses() -> None:
+def test_notices_are_said_before_an_answer_and_not_beside_an_error(
+    engine: LocalEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    errors = io.StringIO()
+    talk = TerminalChat(engine, ChatArguments(raw=True), {}, Console(file=errors, width=200), ["Computing in float32."])
+    with pytest.raises(CommandFailed, match="too long"):
+        talk.once("z" * 300)
+    assert errors.getvalue() == ""
+    for _ in range(2):
+        assert talk.once("abc") == 0
+    assert errors.getvalue() == "Computing in float32.\n"
+
+
+def test_who_is_named_beside_the_model_drafts() -> None:
     heads = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide" / "heads"
     made = card("/models/tiny")
     with_heads = msgspec.structs.replace(made, heads=["medusa", "eagle"])

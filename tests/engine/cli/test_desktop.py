@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from engine.cli import desktop
-from engine.cli.desktop import ENTRY, entry, install, installed, quote, remove, starts
 from engine.cli.errors import CommandFailed
+from engine.cli.installation import desktop
+from engine.cli.installation.desktop import ENTRY, entry, install, installed, quote, remove, starts
 from engine.cli.main import app
 
 TEMPLATE = """[Desktop Entry]
@@ -146,7 +146,7 @@ def test_a_desktop_launches_it(tmp_path: Path, name: str) -> None:
     model = tmp_path / "a model æ.gguf"
     model.touch()
     launched = subprocess.run(
-        ["gio", "launch", written, model], capture_output=True, text=True, timeout=30, check=False
+        ["gio", "launch", written, model], capture_output=True, text=True, timeout=300, check=False
     )
     assert launched.returncode == 0, launched.stderr
     assert (where / "started").read_text() == str(model)

@@ -55,7 +55,7 @@ def test_the_window_gets_the_path(tmp_path: Path) -> None:
     model.write_bytes(b"GGUF")
     environment = {**kept, "KVASIR_HOME": str(tmp_path)}
     line = [sys.executable, "-m", "engine.cli.main", str(model)]
-    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 2
     assert "no display" in done.stderr
 

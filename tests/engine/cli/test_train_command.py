@@ -28,7 +28,7 @@ def text(tmp_path: Path) -> Path:
 
 
 def run(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=200)
+    return subprocess.run([*COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=300)
 
 
 def test_a_training_is_stopped_and_gone_on_with(environment: dict[str, str], text: Path, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_training_is_stopped_and_gone_on_with(environment: dict[str, str], tex
                 break
         started.send_signal(signal.SIGINT)
         rest = started.stdout.read()
-        assert started.wait(100) == 130
+        assert started.wait(300) == 130
     assert "Stopped after" in rest
     assert "goes on from there" in rest
     assert {file.name for file in (tmp_path / "heads" / "training").iterdir()} >= {

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from engine import config, installation
-from engine.cli import program_files, running
-from engine.cli.desktop import ENTRY, install
-from engine.cli.inventory import inventory, remove
+from engine import installation
+from engine import paths as config
+from engine.cli.installation import program_files, running
+from engine.cli.installation.desktop import ENTRY, install
+from engine.cli.installation.inventory import inventory, remove
 from engine.cli.main import app
 from engine.sizes import human
 
@@ -346,7 +347,7 @@ def test_nothing_is_imported_once_the_program_is_gone(home: Path, portable: Path
             env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=300,
             check=False,
         )
         assert (done.returncode, done.stderr) == (0, "")

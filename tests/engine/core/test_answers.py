@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from requests_support import new_request
 
 from engine.core.answers import Drawn, extend, flushed
-from engine.core.options import RequestOptions
-from engine.core.request import Request
+from engine.options import RequestOptions
 from engine.protocol import Sampling
+from engine.request import Request
 from engine.sampling.params import resolve
 from engine.text.channels import channel_style
 from engine.text.stream import TextStream
@@ -23,7 +24,7 @@ def asked(stop: list[str] | None = None) -> Request:
     params = resolve(Sampling(seed=1, stop=stop or []), Sampling())
     stream = TextStream(tokenizer, params.stop, channels=style.parser([]))
     options = RequestOptions(True, "off", 0)
-    return Request("r", 0, 1, [5], params, options, 200, stream, 0.0)
+    return new_request("r", [5], params, options, 200, arrival=1, stream=stream)
 
 
 @pytest.mark.parametrize("size", [1, 3, 100])

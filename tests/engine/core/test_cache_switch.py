@@ -8,20 +8,21 @@ from typing import Any
 
 import pytest
 import torch
-from test_checkpoint_loader import generate, load, write_model
+from test_loader import generate, load, write_model
 from toy_engine import Listener
 from transformers import DeepseekV2Config, DeepseekV2ForCausalLM
 
-from engine.cache.kinds import KVKind
-from engine.cache.store import KVStore
-from engine.core import checkpoint_loader, runners
-from engine.core.commands import AddRequest, LoadModel, SetOption
+from engine.batch import SequenceRows
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.store import KVStore
+from engine.core.commands import AddRequest
 from engine.core.engine import Engine
-from engine.core.events import LoadedEvent, OptionsEvent
-from engine.core.loading import LoadFailed
-from engine.core.runner import Runner, SequenceRows
+from engine.loading import loader as checkpoint_loader
+from engine.loading import parts as runners
+from engine.loading.model import LoadFailed, LoadModel
 from engine.memory.estimate import kv_bytes_per_token
-from engine.protocol import LoadOptions, Sampling
+from engine.protocol import Loaded, LoadOptions, Options, Sampling, Set
+from engine.runner.runner import Runner
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +51,7 @@ def value(engine: Engine, key: str = "kv_kind") -> object:
 
 
 def switch(engine: Engine, kind: str, key: str = "kv_kind") -> None:
-    engine.submit(SetOption(key, kind))
+    engine.submit(Set(key=key, value=kind))
     while engine.step():
         pass
 
@@ -71,10 +72,10 @@ def test_a_smaller_kind_holds_more_tokens_of_the_same_weights(heard: Listener, m
     assert isinstance(after.runner, Runner)
     assert after.runner.kv.bytes_per_token() == after.kv_bytes_per_token < before.kv_bytes_per_token
     assert after.runner.kv.storage_size() == after.fit.kv
-    cards = [event for event in heard.others if isinstance(event, LoadedEvent)]
+    cards = [event for event in heard.others if isinstance(event, Loaded)]
     assert len(cards) == 2
     assert cards[-1].fit == after.fit
-    states = [event for event in heard.others if isinstance(event, OptionsEvent)]
+    states = [event for event in heard.others if isinstance(event, Options)]
     assert next(spec.value for spec in states[-1].catalogue if spec.key == "kv_kind") == kind
     assert len(generate(heard, engine)) == 20
     assert not heard.errors
@@ -110,10 +111,10 @@ def test_running_answers_end_with_a_sentence(heard: Listener, models: Path) -> N
 def test_speculation_and_its_draft_go_on_over_packed_pages(heard: Listener, models: Path) -> None:
     engine = load(heard, models / "target", models / "target")
     switch(engine, "int4")
-    engine.submit(SetOption("batch_invariant", True))
+    engine.submit(Set(key="batch_invariant", value=True))
     assert generate(heard, engine, speculation="draft", draft_length=3) == generate(heard, engine)
-    guesses = [guess for step in heard.steps for guess in step.guesses]
-    assert sum(sum(guess.accepted) for guess in guesses) > 0
+    draft_tokens = [draft for step in heard.steps for draft in step.drafts]
+    assert sum(sum(draft.accepted) for draft in draft_tokens) > 0
 
 
 def test_bits_of_kivi_mean_nothing_to_another_kind(heard: Listener, models: Path) -> None:
@@ -126,7 +127,7 @@ def test_bits_of_kivi_mean_nothing_to_another_kind(heard: Listener, models: Path
 
 def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> None:
     engine = Engine(heard, device="cpu")
-    engine.submit(SetOption("kv_kind", "int8"))
+    engine.submit(Set(key="kv_kind", value="int8"))
     engine.submit(LoadModel(str(models / "target"), "", LoadOptions(device="cpu", dtype="float32", memory=300e6)))
     engine.step()
     assert engine.loaded is not None
@@ -138,7 +139,7 @@ def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> Non
 @pytest.mark.parametrize(("model", "kind", "says"), [("latent", "int8", "latents"), ("latent", "kivi", "latents")])
 def test_what_cannot_be_served_is_said(heard: Listener, models: Path, model: str, kind: str, says: str) -> None:
     engine = Engine(heard, device="cpu")
-    engine.submit(SetOption("kv_kind", kind))
+    engine.submit(Set(key="kv_kind", value=kind))
     engine.submit(LoadModel(str(models / model), "", LoadOptions(device="cpu", dtype="float32", memory=300e6)))
     engine.step()
     assert engine.loaded is not None
@@ -169,7 +170,7 @@ def test_kivi_is_planned_and_made(heard: Listener, models: Path) -> None:
     logits = model.runner.forward([SequenceRows([1] * 120, 0, pages, 1, None, (pages,))]).logits
     assert bool(torch.isfinite(logits).all())
     assert not heard.errors
-    engine.submit(SetOption("batch_invariant", True))
+    engine.submit(Set(key="batch_invariant", value=True))
     alone = generate(heard, engine)
     assert len(alone) == 20
     assert generate(heard, engine, speculation="ngram") == alone

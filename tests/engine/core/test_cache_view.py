@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from engine.core.cache_view import (
-    CacheView,
     Holding,
     NodeView,
+    PagesSnapshot,
     PageView,
-    TreeView,
+    TreeSnapshot,
     page_described,
     page_map,
     radix_tree,
@@ -75,7 +75,7 @@ def node(id: int, parent: int, used: float) -> NodeView:
 
 def test_the_tree_shows_what_was_used_last_with_all_above_it() -> None:
     nodes = [node(5, 4, 9.0), node(4, -1, 9.0), node(3, 2, 5.0), node(2, -1, 8.0), node(1, -1, 7.0)]
-    message = radix_tree(TreeView(1, 10.0, tuple(nodes)), reads, most=4)
+    message = radix_tree(TreeSnapshot(1, 10.0, tuple(nodes)), reads, most=4)
     assert [found.id for found in message.nodes] == [4, 5, 2, 1]
     assert (message.total_nodes, message.total_tokens) == (5, 160)
     first = message.nodes[0]
@@ -85,7 +85,7 @@ def test_the_tree_shows_what_was_used_last_with_all_above_it() -> None:
 
 
 def test_a_node_without_its_parent_hangs_from_the_root() -> None:
-    message = radix_tree(TreeView(1, 1.0, (node(3, 77, 1.0),)), reads)
+    message = radix_tree(TreeSnapshot(1, 1.0, (node(3, 77, 1.0),)), reads)
     assert message.nodes[0].parent == -1
 
 
@@ -109,7 +109,7 @@ def test_the_engine_shows_its_pages() -> None:
     toy.step()
     assert toy.engine.cache_version() != version
     seen = looked(toy, "pages")
-    assert isinstance(seen, CacheView)
+    assert isinstance(seen, PagesSnapshot)
     states, owners = shown(page_map(seen))
     mine = [place for place, owner in enumerate(owners) if owner]
     assert len(mine) == 1, "full pages are the tree's by now"

@@ -15,13 +15,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from toy_engine import ToyEngine, ToyRunner, ToyStore, sequential, toy_model
 
-from engine.cache import radix
+from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.saved import SavedChats
-from engine.core.commands import CancelRequest, SetOption
-from engine.core.model_cache import ModelCache
-from engine.protocol import Sampling
-from engine.scheduling.memory import Memory
+from engine.cache.prefix import radix
+from engine.cache.sequences import KVCacheManager, SequenceCache
+from engine.protocol import Cancel, Sampling, Set
 
 LIMIT = 120
 TINY = 6 * 2 * PAGE_SIZE * 8 / 1e9
@@ -52,7 +50,7 @@ class Again(NamedTuple):
     speculation: str
 
 
-class Cancel(NamedTuple):
+class CancelOne(NamedTuple):
     which: int
 
 
@@ -99,7 +97,7 @@ operation = st.one_of(
     agains,
     st.builds(Steps, st.integers(1, 6)),
     st.builds(Steps, st.integers(10, 40)),
-    st.builds(Cancel, st.integers(0, 100)),
+    st.builds(CancelOne, st.integers(0, 100)),
     st.sampled_from(
         [
             Switch("token_budget", 16),
@@ -123,7 +121,7 @@ operation = st.one_of(
 operations = st.lists(operation, max_size=24)
 
 
-Operation = Add | Again | Cancel | Steps | Switch
+Operation = Add | Again | CancelOne | Steps | Switch
 
 
 class Fixture:
@@ -181,9 +179,9 @@ def play(script: Sequence[Operation], pages: int, order: int = 0, folder: Path |
                 fixture.add(number, operation)
             case Again():
                 fixture.again(number, operation)
-            case Cancel(which):
+            case CancelOne(which):
                 if asked:
-                    toy.engine.submit(CancelRequest(list(asked)[which % len(asked)]))
+                    toy.engine.submit(Cancel(id=list(asked)[which % len(asked)]))
             case Steps(count):
                 for _ in range(count):
                     toy.step()
@@ -259,19 +257,19 @@ def test_the_comparison_notices_a_stale_length(monkeypatch: pytest.MonkeyPatch) 
 
 def test_the_comparison_notices_a_write_to_a_shared_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: without copy-on-write answers to one prompt write into each other's last page."""
-    monkeypatch.setattr(Memory, "_copies", lambda self, sequence: False)
+    monkeypatch.setattr(SequenceCache, "_must_copy", lambda self: False)
     with pytest.raises(AssertionError):
         play(SHARED, 20)
 
 
 def test_the_comparison_notices_a_leaked_page(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: an ending that keeps its last page."""
-    real = Memory.shrink
+    real = SequenceCache.shrink
 
-    def leaky(self: Memory, sequence, keep: int) -> None:  # type: ignore[no-untyped-def, type-arg]
-        real(self, sequence, max(keep, 1))
+    def leaky(self: SequenceCache, keep: int) -> None:
+        real(self, max(keep, 1))
 
-    monkeypatch.setattr(Memory, "shrink", leaky)
+    monkeypatch.setattr(SequenceCache, "shrink", leaky)
     with pytest.raises(AssertionError):
         play(SCARCE, 40)
 
@@ -328,7 +326,7 @@ def ask_in_two_modes() -> bool:
     prompt = [i % 20 for i in range(40)]
     for number in range(3):
         runner.salt = number % 2
-        toy.engine.submit(SetOption("batch_invariant", bool(number % 2)))
+        toy.engine.submit(Set(key="batch_invariant", value=bool(number % 2)))
         toy.add(str(number), prompt, sampling)
         toy.drain()
     assert runner.rows < 150, "the first mode's pages were found again"
@@ -338,5 +336,6 @@ def ask_in_two_modes() -> bool:
 def test_the_comparison_notices_a_tree_without_namespaces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: pages of one arithmetic are read by another."""
     assert ask_in_two_modes()
-    monkeypatch.setattr(ModelCache, "_namespace", lambda self, request: "all")
+    real = KVCacheManager.new
+    monkeypatch.setattr(KVCacheManager, "new", lambda self, sequence: real(self, sequence._replace(namespace="all")))
     assert not ask_in_two_modes()

@@ -1,4 +1,4 @@
-"""A model over packed caches: however its rows were cut, guessed and taken back, the logits are the same."""
+"""A model over packed caches: however its rows were cut, drafted and taken back, the logits are the same."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import torch
 from test_runner import CONFIG, RandomWeights, tokens
 from torch import Tensor
 
-from engine.attention.registry import Attention
-from engine.cache.kinds import KVKind
-from engine.cache.recent import recent_span
-from engine.core.buffers import powers_of_two
-from engine.core.runner import Runner, SequenceRows
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.recent import recent_span
 from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
-from engine.models.llama import Model as Llama
+from engine.models.families.llama import Model as Llama
+from engine.runner.buffers import powers_of_two
+from engine.runner.runner import Runner
 
 PAGES = 40
 KINDS = [KVKind("int8"), KVKind("int4"), KVKind("kivi", 4, 2, 64), KVKind("kivi", 2, 4, 96)]
@@ -32,7 +33,7 @@ class Sequence1:
         numerics = Numerics(invariant)
         store = new_store(WIDE, PAGES, torch.float32, kind=kind, recent_pages=30)
         policy = powers_of_two if padded else None
-        self.runner = Runner(Llama(WIDE, RandomWeights(numerics)), store, Attention(numerics), policy=policy)
+        self.runner = Runner(Llama(WIDE, RandomWeights(numerics)), store, AttentionDispatcher(numerics), policy=policy)
         self.kind, self.store = kind, store
         self.pages = list(table or range(1, 20))
         self.recent: list[int] = []
@@ -80,8 +81,8 @@ def test_chunks_change_nothing(whole: dict[KVKind, Tensor], kind: KVKind, size: 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
-def test_guesses_that_are_taken_back_change_nothing(whole: dict[KVKind, Tensor], kind: KVKind) -> None:
-    """Each step's last rows are wrong guesses, which the next step overwrites."""
+def test_drafts_that_are_taken_back_change_nothing(whole: dict[KVKind, Tensor], kind: KVKind) -> None:
+    """Each step's last rows are wrong drafts, which the next step overwrites."""
     sequence, ids = Sequence1(kind), tokens(LONG)
     found, start = [], 0
     for step in range(LONG):
@@ -97,7 +98,7 @@ def test_guesses_that_are_taken_back_change_nothing(whole: dict[KVKind, Tensor],
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.title)
 def test_a_tree_gives_each_path_its_own_logits(whole: dict[KVKind, Tensor], kind: KVKind) -> None:
-    """The right guesses are nodes 0, 2 and 4 of a tree; they are moved together and the sequence goes on."""
+    """The right drafts are nodes 0, 2 and 4 of a tree; they are moved together and the sequence goes on."""
     ids, start = tokens(LONG), 158
     sequence = Sequence1(kind)
     for at in range(0, start, 50):

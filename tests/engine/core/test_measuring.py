@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from engine.core.commands import MeasureText
-from engine.core.inspecting import Readers
-from engine.core.score import Reader, Scores
+from engine.runner.perplexity import Reader, Readers, Scores
 from tests.engine.core.toy_engine import VOCABULARY, ToyEngine, toy_model
 
 
@@ -45,7 +45,7 @@ def test_answers_go_on_while_a_text_is_scored() -> None:
     toy.drain()
 
 
-def test_what_cannot_be_scored_is_said() -> None:
+def test_what_cannot_be_scored_is_said(caplog: pytest.LogCaptureFixture) -> None:
     def reply(toy: ToyEngine, ids: list[int]) -> Scores | str:
         replies: list[Scores | str] = []
         toy.engine.submit(MeasureText(ids, replies.append))
@@ -56,7 +56,9 @@ def test_what_cannot_be_scored_is_said() -> None:
     assert "cannot be scored" in str(reply(ToyEngine(), [1, 2]))
     failing = ToyEngine(replace(toy_model(), readers=lambda policy: Readers(uniform, broken, "")))
     assert "no room" in str(reply(failing, [1, 2]))
-    assert "too short" in str(reply(failing, [1]))
+    caplog.clear()
+    assert reply(failing, [1]) == "The text is too short to be scored. Choose a longer one."
+    assert not caplog.records, "a short text is no failure of the engine's"
     failing.engine._stepper = None
     assert "No model" in str(reply(failing, [1, 2]))
 

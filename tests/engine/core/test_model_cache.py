@@ -8,9 +8,9 @@ import pytest
 from toy_engine import ToyEngine, toy_model
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.radix import PrefixTree
-from engine.core.commands import AddRequest, DropChat
-from engine.protocol import Sampling
+from engine.cache.prefix.radix import PrefixTree
+from engine.core.commands import AddRequest
+from engine.protocol import ForgetChat, Sampling
 
 LONG = Sampling(seed=2, max_tokens=20, ignore_eos=True)
 SHARED = list(range(1, 17)) * 3  # three pages
@@ -41,11 +41,11 @@ def tree_of_two() -> ToyEngine:
 def test_a_deleted_chat_leaves_what_others_go_on_from() -> None:
     toy = tree_of_two()
     version = toy.engine.cache_version()
-    toy.engine.submit(DropChat("bert"))
+    toy.engine.submit(ForgetChat(chat="bert"))
     toy.drain()
     assert runs(toy) == {"anna": 5}, "the shared pages are hers now"
     assert toy.engine.cache_version() > version, "who looks at it is told"
-    toy.engine.submit(DropChat("anna"))
+    toy.engine.submit(ForgetChat(chat="anna"))
     toy.drain()
     assert runs(toy) == {}
     assert toy.engine.cache_pages().used == 0
@@ -57,7 +57,7 @@ def test_a_deleted_chat_leaves_host_memory() -> None:
         ask(toy, f"r{i}", [i + 1] * 70, "anna" if i < 3 else "bert")
         toy.drain()
     assert toy.engine.cache_stats().host_pages
-    toy.engine.submit(DropChat("anna"))
+    toy.engine.submit(ForgetChat(chat="anna"))
     toy.drain()
     assert set(runs(toy)) == {"bert"}
     assert toy.engine.cache_stats().host_pages == 0
@@ -67,7 +67,7 @@ def test_what_is_being_read_is_not_forgotten() -> None:
     toy = tree_of_two()
     ask(toy, "again", ANNA, "anna")
     toy.step()
-    toy.engine.submit(DropChat("anna"))
+    toy.engine.submit(ForgetChat(chat="anna"))
     toy.drain()
     assert toy.heard.answers["again", 0].reason == "length"
     assert toy.heard.answers["again", 0].tokens == toy.heard.answers["anna", 0].tokens
@@ -116,7 +116,8 @@ def test_pages_that_a_window_gave_up_hold_no_token() -> None:
     cache = ToyEngine().stepper.cache
     pages = cache.pool.allocate(4, "r")
     table = [pages[0], 0, 0, 0, *pages[1:]]
-    request = SimpleNamespace(dead_pages=(1, 4), shared=0, num_computed=105, pages=table)
+    held = SimpleNamespace(dead_pages=(1, 4), shared=0)
+    request = SimpleNamespace(cache=held, num_computed=105, pages=table)
     assert cache.live_tokens([request]) == 105 - 3 * PAGE_SIZE  # type: ignore[list-item]
 
 

@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 import torch
-from test_checkpoint_loader import load, write_model
 from test_kv_kinds import LONG, Sequence1, in_chunks
+from test_loader import load, write_model
 from test_runner import tokens
 from toy_engine import Listener
 
-from engine.cache.kinds import KVKind
-from engine.cache.recent import recent_span
-from engine.core.commands import AddRequest, SetOption
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.recent import recent_span
+from engine.core.commands import AddRequest
 from engine.core.engine import Engine
-from engine.core.runner import Runner
-from engine.protocol import Sampling
+from engine.protocol import Sampling, Set
+from engine.runner.runner import Runner
 
 KIND = KVKind("kivi", 2, 2, 64)
 
@@ -63,7 +63,7 @@ def heard() -> Iterator[Listener]:
 def kivi(heard: Listener, model: Path, **options: bool | float | str) -> Engine:
     engine = load(heard, model, model)
     for key, value in {"kv_kind": "kivi", "batch_invariant": True, **options}.items():
-        engine.submit(SetOption(key, value))
+        engine.submit(Set(key=key, value=value))
     while engine.step():
         pass
     return engine
@@ -126,6 +126,6 @@ def test_bits_are_told_with_and_without_the_recent_tokens(heard: Listener, model
     assert 8 * (both - loaded.runner.kv.recent.storage_size()) == stats.bits_per_element * elements
     assert 8 * both == stats.bits_with_recent * elements
     assert stats.bits_with_recent > stats.bits_per_element
-    engine.submit(SetOption("kv_kind", "16bit"))
+    engine.submit(Set(key="kv_kind", value="16bit"))
     engine.step()
     assert engine.cache_stats().bits_with_recent == engine.cache_stats().bits_per_element == 32.0

@@ -11,12 +11,11 @@ from hypothesis import strategies as st
 from toy_engine import ToyEngine, ToyModel, sequential, toy_model
 from toy_recent import ToyRecentRunner, toy_recent_model
 
-from engine.cache.radix_node import TREE
-from engine.cache.recent import packed_until
-from engine.cache.snapshots import Snapshots
-from engine.core.commands import CancelRequest
-from engine.protocol import Sampling
-from engine.scheduling.recent_memory import GRACE, RecentMemory
+from engine.cache.prefix.snapshots import Snapshots
+from engine.cache.residual import GRACE, ResidualCache, ResidualManager
+from engine.cache.stores.recent import packed_until
+from engine.cache.types import TREE
+from engine.protocol import Cancel, Sampling
 
 LIMIT = 320
 GREEDY = Sampling(temperature=0.0, ignore_eos=True, max_tokens=20)
@@ -103,8 +102,8 @@ def test_preempted_answers_go_on_as_if_nothing_had_been(how: str, length: int) -
     request = toy.stepper.requests["1", 0]
     computed = request.num_computed
     toy.stepper.scheduler.preempt(request)
-    assert (request.held is not None) == (how == "swap")
-    assert not request.recent
+    assert (request.cache.held is not None) == (how == "swap")
+    assert not request.cache.newest_pages
     # Others may have its pages meanwhile, and what they held is no longer there.
     ask_between = prompt_of(180, shift=9)
     toy.add("2", ask_between, GREEDY)
@@ -126,7 +125,7 @@ def test_an_answer_that_ends_in_host_memory_leaves_it(model: Callable[[], ToyMod
         toy.step()
     toy.stepper.scheduler.preempt(toy.stepper.requests["1", 0])
     assert toy.stepper.cache.space.counts.handles > 0
-    toy.engine.submit(CancelRequest("1"))
+    toy.engine.submit(Cancel(id="1"))
     toy.drain()
     assert toy.heard.answers["1", 0].reason == "cancelled"
     assert toy.stepper.cache.space.counts.handles == 0
@@ -158,11 +157,11 @@ def test_snapshots_are_counted_and_give_way_to_rows() -> None:
     for shift in range(4):
         ask(toy, str(shift), prompt_of(100, shift))
         assert toy.stepper.cache.stats.recent_pages > 0
-    recent = toy.stepper.cache.recent
-    assert recent is not None
-    assert recent.pool.used_count == toy.stepper.cache.stats.recent_pages
-    assert recent.snapshots.evictable == recent.pool.used_count
-    recent.pool.retain(recent.pool.owned_by(TREE)[:1], "a leak")
+    recent = toy.stepper.cache.manager
+    assert isinstance(recent, ResidualManager)
+    assert recent.recent.used_count == toy.stepper.cache.stats.recent_pages
+    assert recent.snapshots.evictable == recent.recent.used_count
+    recent.recent.retain(recent.recent.owned_by(TREE)[:1], "a leak")
     with pytest.raises(AssertionError, match="nobody runs"):
         toy.check()
 
@@ -251,15 +250,15 @@ def play(script: list[Add | Goes | Other], pages: int, recent_pages: int) -> Non
                     toy.step()
             case Other("cancel", count):
                 if asked:
-                    toy.engine.submit(CancelRequest(list(asked)[count % len(asked)]))
+                    toy.engine.submit(Cancel(id=list(asked)[count % len(asked)]))
             case Other("evict", count):
                 toy.stepper.cache.tree.evict(count)
             case Other(switch, _):
                 toy.engine._options.set(*switches[switch])
     toy.drain()
-    recent = toy.stepper.cache.recent
-    assert recent is not None
-    assert recent.pool.used_count == recent.snapshots.pages, "only snapshots are left"
+    recent = toy.stepper.cache.manager
+    assert isinstance(recent, ResidualManager)
+    assert recent.recent.used_count == recent.snapshots.pages, "only snapshots are left"
     assert not [error for error in toy.heard.errors if error.code == "internal"]
     for (id, number), answer in toy.heard.answers.items():
         prompt, sampling = asked[id]
@@ -314,7 +313,7 @@ def test_the_comparison_notices_a_hit_one_token_too_long(monkeypatch: pytest.Mon
 
 def test_the_comparison_notices_a_write_to_a_snapshot(monkeypatch: pytest.MonkeyPatch) -> None:
     play(TURNS, 80, 60)
-    monkeypatch.setattr(RecentMemory, "_own", lambda self, sequence: None)
+    monkeypatch.setattr(ResidualCache, "_own_recent", lambda self: None)
     with pytest.raises(AssertionError):
         play(TURNS, 80, 60)
 

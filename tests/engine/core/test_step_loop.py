@@ -6,15 +6,17 @@ import itertools
 from collections.abc import Sequence
 
 import pytest
+import torch
 from toy_engine import EOS, ToyEngine, ToyRunner, letter, sequential, toy_model
 
-from engine.cache.radix_node import Drafts
-from engine.core.commands import CancelRequest
-from engine.core.events import PrefillEvent
-from engine.core.request import Request
-from engine.protocol import Sampling
+from engine.batch import ForwardOutput, SequenceRows
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.types import DraftKVLengths
+from engine.core.stepper import NO_NUMBERS
+from engine.protocol import Cancel, Prefill, Sampling
+from engine.request import Request
 from engine.speculation.base import DraftTree
-from engine.speculation.draft_model import DraftModelProposer
+from engine.speculation.proposers.draft_model import DraftModelProposer
 
 PROMPT = [(7 * i + 3) % 21 for i in range(45)]
 
@@ -147,7 +149,7 @@ def test_cancelling_frees_everything_within_one_step(speculation: str) -> None:
     for _ in range(9):
         toy.step()
     for number in range(3):
-        toy.engine.submit(CancelRequest(str(number)))
+        toy.engine.submit(Cancel(id=str(number)))
     toy.step()
     assert toy.owned == 0
     assert {answer.reason for answer in toy.heard.answers.values()} == {"cancelled"}
@@ -185,7 +187,7 @@ def test_prompts_that_cannot_be_served_are_refused_before_anything_is_taken() ->
     toy.add("option", [1], kv_cache=False, speculation="draft")
     toy.add("temperature", [1], Sampling(temperature=-1.0))
     assert toy.step()
-    codes = {error.request_id: error.code for error in toy.heard.errors}
+    codes = {error.id: error.code for error in toy.heard.errors}
     assert codes == {
         "long": "prompt_too_long",
         "empty": "bad_request",
@@ -213,6 +215,72 @@ def test_a_failing_step_ends_its_requests_and_the_engine_goes_on() -> None:
     toy.add("b", PROMPT, Sampling(seed=1, max_tokens=10, ignore_eos=True))
     toy.drain()
     assert toy.heard.answers["b", 0].tokens == sequential(PROMPT, Sampling(seed=1, max_tokens=10, ignore_eos=True))[0]
+
+
+class LosingRunner(ToyRunner):
+    """From place ``after`` on, a text that begins with ``lost`` gets no numbers, as when values overflow.
+
+    With ``token`` only that one's score is none, as where a row of the last weights is damaged.
+    """
+
+    lost, after = 20, 50
+    token: int | slice = slice(None)
+
+    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        logits = super().forward(rows).logits
+        first = 0
+        for sequence in rows:
+            stop = sequence.start + len(sequence.tokens)
+            for row in range(stop - sequence.want_logits, stop):
+                if self.arena[sequence.pages[0] * PAGE_SIZE] == self.lost and row >= self.after:
+                    logits[first + row - stop + sequence.want_logits, self.token] = torch.nan
+            first += sequence.want_logits
+        return ForwardOutput(logits, {})
+
+
+@pytest.mark.parametrize(
+    ("speculation", "acceptance"), [("off", "keyed"), ("draft", "keyed"), ("draft", "ratio"), ("draft", "typical")]
+)
+@pytest.mark.parametrize(
+    "settings",
+    [{"temperature": 0.0}, {"top_p": 0.9}, {"typical_p": 0.5, "logprobs": 2}],
+    ids=["greedy", "p", "typical"],
+)
+@pytest.mark.parametrize("token", [slice(None), 3], ids=["all", "one"])
+def test_an_answer_without_numbers_ends_alone(
+    speculation: str, acceptance: str, settings: dict[str, float], token: int | slice
+) -> None:
+    sampling = Sampling(seed=3, max_tokens=30, ignore_eos=True, **settings)  # type: ignore[arg-type]
+    runner = LosingRunner(64)
+    runner.token = token
+    toy, lost = ToyEngine(toy_model(runner=runner)), [LosingRunner.lost, *PROMPT[1:]]
+    for name, prompt in (("lost", lost), ("sound", PROMPT)):
+        toy.add(name, prompt, sampling, speculation=speculation, acceptance=acceptance)
+    toy.drain()
+    ended, sound = toy.heard.answers["lost", 0], toy.heard.answers["sound", 0]
+    assert ended.finished is not None
+    assert ended.finished.detail == NO_NUMBERS
+    assert len(ended.tokens) <= LosingRunner.after - len(lost) + 1, "the row of the 51st token has no numbers"
+    assert (sound.reason, len(sound.tokens)) == ("length", 30)
+    if acceptance == "keyed":
+        assert sound.tokens == sequential(PROMPT, sampling)[0]
+
+
+def test_nobody_goes_on_from_an_answer_without_numbers() -> None:
+    runner, sampling = LosingRunner(64), Sampling(temperature=0.0, max_tokens=60, ignore_eos=True)
+    runner.after = 63
+    toy, lost = ToyEngine(toy_model(runner=runner)), [LosingRunner.lost, *PROMPT[1:]]
+    toy.add("a", lost, sampling)
+    toy.drain()
+    pool = toy.stepper.cache.pool
+    free = runner.arena.reshape(-1, PAGE_SIZE)[[page for page in range(1, 64) if not pool.refs(page)]]
+    assert not free[free != -1].any(), "whoever gets these pages meets nothing of it in slots that are masked"
+    runner.after = 1000
+    toy.add("b", [*lost, *toy.heard.answers["a", 0].tokens], Sampling(temperature=0.0, max_tokens=1))
+    toy.drain()
+    finished = toy.heard.answers["b", 0].finished
+    assert finished is not None
+    assert finished.usage.cached_tokens == 32, "the pages of the prompt, and no other"
 
 
 def test_a_fault_in_the_loop_itself_ends_all_answers_and_the_engine_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,7 +324,7 @@ def test_prefill_progress_ends_with_the_whole_prompt() -> None:
     toy = ToyEngine(token_budget=16)
     toy.add("a", PROMPT, Sampling(seed=1, max_tokens=2), n=2)
     toy.drain()
-    done = [event.done for event in toy.heard.others if isinstance(event, PrefillEvent)]
+    done = [event.done for event in toy.heard.others if isinstance(event, Prefill)]
     assert done == sorted(done)
     assert done[-1] == len(PROMPT)
     assert done[0] == 16
@@ -308,10 +376,10 @@ def test_a_draft_that_is_the_target_is_always_right(temperature: float) -> None:
 
 
 def test_a_draft_that_lacks_its_last_token_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control, the trap after full acceptance: the last guess was drawn but never fed to the draft."""
+    """Negative control, the trap after full acceptance: the last draft token was never fed to the draft model."""
 
     def trapped(self: object, request: Request, tree: DraftTree, nodes: Sequence[int]) -> None:
-        request.drafts = Drafts(request.drafts.model + len(nodes))
+        request.cache.drafts = DraftKVLengths(request.cache.drafts.model + len(nodes))
 
     monkeypatch.setattr(DraftModelProposer, "observe", trapped)
     assert any("corrected" in sources for sources in answers_of_a_perfect_draft(0.0))

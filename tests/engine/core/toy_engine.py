@@ -9,21 +9,20 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
+from engine.batch import ForwardOutput, SequenceRows
+from engine.cache.offload.saved import SavedChats
 from engine.cache.pool import PAGE_SIZE, PagePool
-from engine.cache.radix_node import TREE
-from engine.cache.saved import SavedChats
-from engine.core.batch import ForwardOutput
+from engine.cache.types import TREE
 from engine.core.commands import AddRequest
 from engine.core.engine import Engine
-from engine.core.events import ErrorEvent, FinishedEvent, StepRecord, TokensEvent
-from engine.core.loaded import LoadedModel
-from engine.core.runner import SequenceRows
-from engine.protocol import FinishReason, Fit, ModelCard, Sampling, TokenInfo
+from engine.loading.model import LoadedModel
+from engine.protocol import Delta, Error, Finished, FinishReason, Fit, ModelCard, Sampling, TokenInfo
 from engine.sampling.params import SamplingParams, resolve
 from engine.sampling.sampler import Draw, new_history, sample
 from engine.speculation.base import Proposer
-from engine.speculation.draft_model import DraftModelProposer
-from engine.speculation.ngram import NgramProposer
+from engine.speculation.proposers.draft_model import DraftModelProposer
+from engine.speculation.proposers.ngram import NgramProposer
+from engine.telemetry.records import StepRecord
 from engine.text.stream import Piece, StopStrings
 
 VOCABULARY = 24
@@ -160,7 +159,7 @@ class Answer:
 
     infos: list[TokenInfo] = field(default_factory=list)
     text: str = ""
-    finished: FinishedEvent | None = None
+    finished: Finished | None = None
 
     @property
     def tokens(self) -> list[int]:
@@ -176,24 +175,24 @@ class Listener:
 
     def __init__(self) -> None:
         self.answers: dict[tuple[str, int], Answer] = {}
-        self.errors: list[ErrorEvent] = []
+        self.errors: list[Error] = []
         self.steps: list[StepRecord] = []
         self.others: list[object] = []
 
     def __call__(self, event: object) -> None:
         match event:
-            case TokensEvent(id, number, text, infos):
+            case Delta(id=id, answer=number, text=text, tokens=infos):
                 answer = self.answers.setdefault((id, number), Answer())
                 assert answer.finished is None, "tokens after the end"
                 assert sum(info.chars for info in infos) <= len(text)
                 answer.infos.extend(infos)
                 answer.text += text
-            case FinishedEvent():
-                answer = self.answers.setdefault((event.request_id, event.answer), Answer())
+            case Finished():
+                answer = self.answers.setdefault((event.id, event.answer), Answer())
                 assert answer.finished is None, "finished twice"
                 assert event.usage.generated_tokens == len(answer.infos), "the count of tokens is exact"
                 answer.finished = event
-            case ErrorEvent():
+            case Error():
                 self.errors.append(event)
             case StepRecord():
                 self.steps.append(event)
@@ -211,14 +210,17 @@ class ToyEngine:
         order: random.Random | None = None,
         **options: bool | int | float | str,
     ) -> None:
-        """``saved`` keeps chats; with ``order`` free pages are handed out in a random order."""
+        """``saved`` keeps chats; with ``order`` free pages are handed out in a random order.
+
+        Rows and steps are counted here, so nothing is drafted unless ``speculation`` says so.
+        """
         self.heard = Listener()
         self.engine = Engine(self.heard, loader=None, saved=saved)
         self.model = model or toy_model()
         self.engine.install(self.model)
         if order is not None:
             shuffle_pool(self.stepper.cache.pool, order)
-        for key, value in options.items():
+        for key, value in {"speculation": "off", **options}.items():
             self.engine._options.set(key, value)
 
     @property

@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from toy_engine import VOCABULARY, ToyModel, ToyRunner, ToyStore, toy_logits, toy_model
 
-from engine.cache.kinds import KVKind
+from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.recent import packed_until, slots_of, to_pack
-from engine.core.batch import ForwardOutput
-from engine.core.runner import SequenceRows
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.recent import packed_until, slots_of, to_pack
 
 PACKED = 1000
 """Added to a token that is packed, so that nobody takes it for a recent one."""

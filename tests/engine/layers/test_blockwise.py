@@ -10,10 +10,11 @@ from torch import Tensor
 
 from engine.layers.linear import blockwise
 from engine.layers.linear.affine import AffineColumns
+from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.coded import CodedLinear, unpack, word_count
 from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
-from engine.layers.linear.table import Nested, TableLinear
+from engine.layers.linear.table import TableLinear
 from engine.layers.numerics import Numerics
 
 CPU = torch.device("cpu")
@@ -51,10 +52,14 @@ class Codes:
         return out
 
 
+def target() -> Target:
+    return Target(torch.float32, CPU, Numerics())
+
+
 def coded(bits: int, group_size: int, ordered: bool, symmetric: bool) -> tuple[BlockwiseLinear, Tensor]:
     part = Codes(bits, group_size, ordered, symmetric)
-    sizes = (INPUTS, OUTPUTS, group_size, torch.float16, CPU, Numerics())
-    layer = Int8Linear(*sizes) if bits == 8 else CodedLinear(bits, *sizes)
+    shape = LinearShape("coded", INPUTS, OUTPUTS, bits, group_size, torch.float16, symmetric, ordered)
+    layer = (Int8Linear if bits == 8 else CodedLinear)(shape, target(), CPU)
     layer.fill([part])
     return layer, part.weight()
 
@@ -85,7 +90,7 @@ class Table:
 
 def table(block: int, nested: Nested | None) -> tuple[BlockwiseLinear, Tensor]:
     part = Table(block, nested)
-    layer = TableLinear(INPUTS, OUTPUTS, block, nested, CPU, Numerics())
+    layer = TableLinear(LinearShape("table4", INPUTS, OUTPUTS, group=block, nested=nested), target(), CPU)
     layer.fill([part])
     return layer, part.weight
 
@@ -96,7 +101,8 @@ def rows() -> tuple[BlockwiseLinear, Tensor]:
         codes = torch.randint(-127, 128, (OUTPUTS, INPUTS), dtype=torch.int8)
         largest = torch.rand(OUTPUTS)
 
-    layer = Int8RowsLinear(INPUTS, OUTPUTS, CPU, Numerics())
+    shape = LinearShape("int8 rows", INPUTS, OUTPUTS, 8, INPUTS, symmetric=True)
+    layer = Int8RowsLinear(shape, target(), CPU)
     layer.fill([Part()])
     return layer, Part.codes.float() * Part.largest[:, None] * (1 / 127)
 

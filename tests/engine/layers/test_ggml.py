@@ -6,14 +6,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.layers.linear import ggml, ggml_native
+from engine.checkpoints.quantised.layouts import ggml_layer
+from engine.layers.linear import choose, ggml
+from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Concatenated
 from engine.layers.linear.ggml import GgmlEmbedding, GgmlLinear, GgmlWeights
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0, dequantise
 from engine.layers.linear.int4 import Int4Linear
-from engine.layers.linear.int4_native import NativeInt4Linear
+from engine.layers.linear.native import ggml as native_ggml
+from engine.layers.linear.native.int4 import NativeInt4Linear
 from engine.layers.numerics import Numerics
 from engine.native import library
+from tests.engine.instruction_sets import each_kernel
 from tests.engine.layers.ggml_support import rows_of
 
 CPU, META = torch.device("cpu"), torch.device("meta")
@@ -39,7 +43,19 @@ def definition(*parts: GgmlWeights) -> Tensor:
 
 
 def build(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = None, native: bool = False):
-    return ggml.build(parts, bias, dtype, CPU, Numerics(), native)
+    return ggml_layer(parts, bias, Target(dtype, CPU, Numerics(), native))
+
+
+def plan(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor, native: bool) -> Linear:
+    on_meta = [part._replace(data=part.data.to(META)) for part in parts]
+    return ggml_layer(on_meta, bias.to(META), Target(dtype, CPU, Numerics(), native), planning=True)
+
+
+def as_in_file(part: GgmlWeights, dtype: torch.dtype, bias: Tensor | None = None) -> Linear:
+    """Of every type, Q4_0 too: as the head that is tied to a token table."""
+    layer = choose.tied_head(GgmlEmbedding(part, dtype, CPU), Target(dtype, CPU, Numerics()))
+    layer.bias = bias
+    return layer
 
 
 def native(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = None) -> GgmlLinear:
@@ -48,7 +64,7 @@ def native(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = N
         pytest.skip(reason)
     layer = build(parts, dtype, bias, native=True)
     assert isinstance(layer, GgmlLinear)
-    assert (layer.path, layer.declined) == (ggml_native.PATH, [])
+    assert (layer.path, layer.declined) == (native_ggml.PATH, [])
     return layer
 
 
@@ -95,7 +111,7 @@ def test_q4_0_becomes_int4_without_loss() -> None:
         assert isinstance(layer, Int4Linear | NativeInt4Linear)
         assert layer.kind == "int4"
         assert torch.equal(layer.dequantised(FP32), definition(*parts))
-        planned = ggml.empty(Q4_0, 96, 65, FP32, META, Numerics(), use_native)
+        planned = choose.planned(ggml.shape(Q4_0, 96, 65), None, Target(FP32, CPU, Numerics(), use_native))
         assert planned.storage_size() == layer.storage_size()
         assert planned.path == layer.path
 
@@ -107,15 +123,11 @@ def test_meta_layers_plan_the_size_of_real_ones(type: int, dtype: torch.dtype, u
     parts = [weights(type, 72, 512), weights(type, 8, 512)]
     bias = torch.randn(80).to(dtype)
     real = build(parts, dtype, bias, use_native)
-    on_meta = [part._replace(data=part.data.to(META)) for part in parts]
-    planned = ggml.build(on_meta, bias.to(META), dtype, META, Numerics(), use_native)
+    planned = plan(parts, dtype, bias, use_native)
     assert planned.storage_size() == real.storage_size()
     if type != Q4_0:
         assert real.storage_size() == 80 * BLOCKS[type].row_bytes(512) + 80 * dtype.itemsize
-    alone = ggml.empty(type, 512, 80, dtype, META, Numerics(), use_native)
-    alone.bias = bias.to(META)
-    assert alone.storage_size() == real.storage_size()
-    assert (alone.path, alone.kind, alone.declined) == (real.path, real.kind, [])
+    assert (planned.path, planned.kind, planned.declined) == (real.path, real.kind, real.declined)
 
 
 def test_parts_of_several_types_stand_side_by_side() -> None:
@@ -127,8 +139,7 @@ def test_parts_of_several_types_stand_side_by_side() -> None:
     x = torch.randn(5, 256)
     assert close(layer(x), x, definition(*parts), bias, 0.0)
     assert torch.equal(layer.dequantised(FP32), definition(*parts))
-    on_meta = [part._replace(data=part.data.to(META)) for part in parts]
-    planned = ggml.build(on_meta, bias.to(META), FP32, META, Numerics(), False)
+    planned = plan(parts, FP32, bias, False)
     assert planned.storage_size() == layer.storage_size()
 
 
@@ -153,7 +164,7 @@ def test_the_table_looks_up_rows(type: int, dtype: torch.dtype, monkeypatch: pyt
     assert torch.equal(found, definition(part)[tokens].to(dtype))
     assert table.forward(tokens[:0]).shape == (0, 256)
     assert table.storage_size() == part.data.numel()
-    head = table.head(Numerics())
+    head = choose.tied_head(table, Target(dtype, CPU, Numerics()))
     assert isinstance(head, GgmlLinear)
     assert head.data is table.data
     x = torch.randn(3, 256).to(dtype)
@@ -161,23 +172,20 @@ def test_the_table_looks_up_rows(type: int, dtype: torch.dtype, monkeypatch: pyt
 
 
 @every_type
-@pytest.mark.parametrize("dtype", [FP32, BF16])
+@each_kernel
 @pytest.mark.parametrize("inputs", [256, 1024, 288, 32])
-def test_native_products_never_round_a_weight(type: int, dtype: torch.dtype, inputs: int) -> None:
+def test_native_products_never_round_a_weight(type: int, kernel: torch.dtype, inputs: int) -> None:
     """Also the Q4_0 of a tied head, and rows of small blocks that are no whole number of steps."""
     if inputs % BLOCKS[type].weights:
         return
-    reason = library.declines(dtype, CPU)
-    if reason:
-        pytest.skip(reason)
-    part, bias = weights(type, 21, inputs, 5), torch.randn(21).to(dtype)
-    layer = GgmlLinear(type, part.data, bias, dtype, Numerics())
-    assert layer.path == ggml_native.PATH
+    part, bias = weights(type, 21, inputs, 5), torch.randn(21).to(kernel)
+    layer = as_in_file(part, kernel, bias)
+    assert layer.path == native_ggml.PATH
     weight = definition(part)
     for rows in (*range(1, 20), ggml.FEW_ROWS, ggml.FEW_ROWS + 1):
-        x = torch.randn(rows, inputs).to(dtype)
+        x = torch.randn(rows, inputs).to(kernel)
         assert close(layer.forward_float32(x), x, weight, bias, 0.0)
-        assert close(layer(x), x, weight, bias, 2**-7 if dtype == BF16 else 0.0)
+        assert close(layer(x), x, weight, bias, 2**-7 if kernel == BF16 else 0.0)
     assert close(layer.forward_float32(x.float()), x, weight, bias, 0.0)
 
 
@@ -188,7 +196,7 @@ def test_native_rounding_is_that_of_the_definition(type: int, scale: float | Non
     reason = library.declines(BF16, CPU)
     if reason:
         pytest.skip(reason)
-    layer = GgmlLinear(type, part.data, None, BF16, Numerics())
+    layer = as_in_file(part, BF16)
     blocks = torch.cat([block.clone() for _, block in layer._rounded(BF16)])
     expected = definition(part)
     # Only MXFP4 reaches the subnormal numbers, which the processor's rounding takes for zero.
@@ -199,9 +207,10 @@ def test_native_rounding_is_that_of_the_definition(type: int, scale: float | Non
     assert torch.equal(middle, blocks[7:12])
 
 
-def test_not_a_number_stays_in_its_row() -> None:
-    layer = native([weights(Q4_K, 32, 512)], BF16)
-    x = torch.randn(2, 512).to(BF16)
+@each_kernel
+def test_not_a_number_stays_in_its_row(kernel: torch.dtype) -> None:
+    layer = native([weights(Q4_K, 32, 512)], kernel)
+    x = torch.randn(2, 512).to(kernel)
     x[0, 3] = torch.nan
     found = layer(x)
     assert bool(found[0].isnan().all())
@@ -217,7 +226,7 @@ def test_batch_invariant_rows_keep_their_bits(type: int, dtype: torch.dtype, thr
     torch.set_num_threads(threads)
     torch.manual_seed(type)
     parts = [weights(type, 555, 512, 11)]
-    layer = ggml.build(parts, torch.randn(555).to(dtype), dtype, CPU, Numerics(True), use_native)
+    layer = ggml_layer(parts, torch.randn(555).to(dtype), Target(dtype, CPU, Numerics(True), use_native))
     row = torch.randn(1, 512).to(dtype)
     others = (torch.randn(70, 512) * 10 ** torch.randn(70, 1)).to(dtype)
     for forward in (layer.forward, layer.forward_float32):
@@ -235,9 +244,9 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [weights(Q4_K, 16, 256)]
     layer = build(parts, FP16, native=True)
     assert layer.path == "dequantise and multiply"
-    assert layer.declined[0].path == ggml_native.PATH
-    monkeypatch.setattr(library, "find", lambda: library.Found(None, "it is gone"))
-    assert tuple(build(parts, BF16, native=True).declined[0]) == (ggml_native.PATH, "it is gone")
+    assert layer.declined[0].path == native_ggml.PATH
+    monkeypatch.setattr(library, "find", lambda: library.LibraryLookup(None, "it is gone"))
+    assert tuple(build(parts, BF16, native=True).declined[0]) == (native_ggml.PATH, "it is gone")
     assert build(parts, BF16, native=False).declined == []
 
 

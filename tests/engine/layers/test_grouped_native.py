@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.checkpoints.layouts import CodedLayout, Layout, RowsLayout, TableLayout, Target
+from engine.checkpoints.quantised.layouts import CodedLayout, Layout, RowsLayout, TableLayout
 from engine.layers.linear.affine import AffineColumns
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import Linear, Nested, Target
 from engine.layers.linear.coded import unpack
-from engine.layers.linear.grouped_native import FEW_ROWS, NativeGroupedLinear
-from engine.layers.linear.lanes import BLOCK, put
-from engine.layers.linear.table import Nested
+from engine.layers.linear.native.grouped import FEW_ROWS, NativeGroupedLinear
+from engine.layers.linear.native.lanes import BLOCK, put
 from engine.layers.numerics import Numerics
 from engine.native import library
+from tests.engine.instruction_sets import each_kernel
 
-CPU, META = torch.device("cpu"), torch.device("meta")
+CPU = torch.device("cpu")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 FP4 = (0.0, 0.0052, 0.6667, 1.0, 0.3333, 0.5, 0.1667, 0.25, -0.0, -0.0052, -0.6667, -1.0, -0.3333, -0.5, -0.1667, -0.25)
 
@@ -140,13 +140,12 @@ def _threads(request: pytest.FixtureRequest) -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@runs
+@each_kernel
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("dtype", [FP32, BF16])
 @pytest.mark.parametrize("name", CASES)
-def test_weights_and_products_are_the_references(name: str, dtype: torch.dtype) -> None:
+def test_weights_and_products_are_the_references(name: str, kernel: torch.dtype) -> None:
     """Weights to the bit; products to the rounding of sums, and beyond the few rows of bfloat16 weights."""
-    needs(dtype)
+    dtype = kernel
     layer, reference = build(CASES[name](), dtype), build(CASES[name](), dtype, native=False)
     weight = reference.dequantised(FP32)
     assert torch.equal(layer.dequantised(FP32), weight)
@@ -167,16 +166,14 @@ def test_weights_and_products_are_the_references(name: str, dtype: torch.dtype) 
         assert bool(((layer(x).double() - exact).abs() <= steps).all()), rows
 
 
-@runs
+@each_kernel
 @pytest.mark.usefixtures("_threads")
-@pytest.mark.parametrize("dtype", [FP32, BF16])
 @pytest.mark.parametrize("case", [lambda: table(600, 512, 64), lambda: coded(600, 512, 64, zeros=True, order=True)])
-def test_rows_keep_their_bits(case: Callable[[], Case], dtype: torch.dtype) -> None:
+def test_rows_keep_their_bits(case: Callable[[], Case], kernel: torch.dtype) -> None:
     """A row alone and in batches of up to 70 at every kind of place; the layer is large enough for both threads."""
-    needs(dtype)
-    layer = build(case(), dtype, numerics=Numerics(batch_invariant=True))
-    row = torch.randn(1, 512).to(dtype)
-    others = (torch.randn(70, 512) * 10 ** torch.randn(70, 1)).to(dtype)
+    layer = build(case(), kernel, numerics=Numerics(batch_invariant=True))
+    row = torch.randn(1, 512).to(kernel)
+    others = (torch.randn(70, 512) * 10 ** torch.randn(70, 1)).to(kernel)
     for forward in (layer.forward, layer.forward_float32):
         alone = forward(row)[0]
         for count in (*range(2, 20), 33, 70):
@@ -186,22 +183,20 @@ def test_rows_keep_their_bits(case: Callable[[], Case], dtype: torch.dtype) -> N
                 assert torch.equal(forward(batch)[place], alone), (count, place)
 
 
-@runs
-def test_every_code_and_not_a_number() -> None:
+@each_kernel
+def test_every_code_and_not_a_number(kernel: torch.dtype) -> None:
     part = TablePart(16, 32, 32, None)
     part.packed = torch.arange(256, dtype=torch.uint8)
     rows = RowsPart(2, 256)
     rows.codes = torch.arange(-128, 128, dtype=torch.int16).to(torch.int8).expand(2, 256).contiguous()
     for case in ((TableLayout(32, 32, FP4, None, ""), [part]), (RowsLayout(256), [rows])):
-        for dtype in (FP32, BF16):
-            needs(dtype)
-            layer = build(case, dtype)
-            assert torch.equal(layer.dequantised(FP32), build(case, dtype, native=False).dequantised(FP32))
-            x = torch.randn(2, layer.in_features).to(dtype)
-            x[0, 3] = torch.nan
-            result = layer(x)
-            assert bool(result[0].isnan().all())
-            assert bool(result[1].isfinite().all())
+        layer = build(case, kernel)
+        assert torch.equal(layer.dequantised(FP32), build(case, kernel, native=False).dequantised(FP32))
+        x = torch.randn(2, layer.in_features).to(kernel)
+        x[0, 3] = torch.nan
+        result = layer(x)
+        assert bool(result[0].isnan().all())
+        assert bool(result[1].isfinite().all())
 
 
 @runs
@@ -210,19 +205,18 @@ def test_planned_layers_are_the_real_ones(name: str) -> None:
     needs(FP32)
     layout, parts = CASES[name]()
     real = build((layout, parts), FP32)
-    planned = layout.planned(real.out_features, real.bias, Target(FP32, META, Numerics()))
+    planned = layout.planned(real.out_features, real.bias, Target(FP32, CPU, Numerics()))
     assert (planned.kind, planned.path, planned.declined) == (real.kind, real.path, real.declined)
     assert planned.storage_size() == real.storage_size()
 
 
-@runs
-@pytest.mark.usefixtures("_threads")
+@each_kernel
+@pytest.mark.usefixtures("_threads", "kernel")
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("columns", [1, 63, 64, 130])
 def test_codes_in_another_order(bits: int, columns: int) -> None:
     """Whatever lies between the rows, beside them or is turned round."""
-    needs(FP32)
-    native = found.library
+    native = library.find().library
     assert native is not None
     words = torch.randint(-(1 << 31), 1 << 31, (12, columns + 9), dtype=torch.int32)
     order = torch.randperm(12 * 32 // bits).int()
@@ -245,7 +239,7 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "no groups of 24 over 64" in reason(CASES_DECLINED["last group is shorter"]())
     assert "not of 32 input features each" in reason(CASES_DECLINED["uneven order"]())
     assert "float16" in reason(table(64, 64, 64), FP16)
-    monkeypatch.setattr(library, "find", lambda: library.Found(None, "it is gone"))
+    monkeypatch.setattr(library, "find", lambda: library.LibraryLookup(None, "it is gone"))
     for case in (table(64, 64, 64), coded(64, 64, 32, zeros=True), (RowsLayout(64), [RowsPart(64, 64)])):
         assert reason(case) == "it is gone"
 

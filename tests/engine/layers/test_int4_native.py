@@ -10,97 +10,107 @@ from pathlib import Path
 import pytest
 import torch
 
-from engine.layers.linear import int4
-from engine.layers.linear.int4_native import NativeInt4Linear, native_declines
+from engine.layers.linear import affine, choose
+from engine.layers.linear.base import Linear, LinearShape, Target
+from engine.layers.linear.native.int4 import NativeInt4Linear, native_declines
 from engine.layers.numerics import Numerics
 from engine.native import build, library
+from tests.engine.instruction_sets import each_kernel
 from tests.engine.layers.affine_support import Affine
 
-CPU, META = torch.device("cpu"), torch.device("meta")
+CPU = torch.device("cpu")
 BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
 
 found = library.find()
 runs = pytest.mark.skipif(found.library is None, reason=found.reason)
 
 
+def made(parts: list[Affine], dtype: torch.dtype, bias: torch.Tensor | None = None, native: bool = True) -> Linear:
+    return choose.built(affine.surveyed(parts), parts, bias, Target(dtype, CPU, Numerics(), native))
+
+
+def why_not(group: int, scales: torch.dtype, dtype: torch.dtype, device: torch.device = CPU) -> str | None:
+    return native_declines(LinearShape("int4", 64, 64, group=group, scales=scales), Target(dtype, device, Numerics()))
+
+
 def needs(dtype: torch.dtype) -> None:
     """Skip where this processor cannot run the product for ``dtype``."""
-    reason = native_declines(64, 32, FP16, dtype, CPU)
+    reason = why_not(32, FP16, dtype)
     if reason:
         pytest.skip(reason)
 
 
 def native(parts: list[Affine], dtype: torch.dtype, bias: torch.Tensor | None = None) -> NativeInt4Linear:
     needs(dtype)
-    layer = int4.build(parts, bias, dtype, CPU, Numerics())
+    layer = made(parts, dtype, bias)
     assert isinstance(layer, NativeInt4Linear)
     assert layer.declined == []
     return layer
 
 
 def test_it_is_built_wherever_there_is_a_compiler() -> None:
-    if shutil.which("cc") or shutil.which("gcc"):
-        assert found.library is not None, found.reason
-    else:
-        assert "not built" in found.reason
+    for file in (build.LIBRARY, build.PLAIN):
+        built = library.load(file)
+        if shutil.which("cc") or shutil.which("gcc"):
+            assert built.library is not None, built.reason
+        else:
+            assert "not built" in built.reason
 
 
-@runs
+@each_kernel
 @pytest.mark.parametrize("order", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("dtype", [FP32, BF16])
 @pytest.mark.parametrize(
     ("outputs", "inputs", "group"),
     [(96, 64, 32), (64, 256, 128), (200, 48, 16), (7, 40, 8), (1, 8, 8), (1100, 512, 512)],
 )
 def test_products_follow_the_definition(
-    outputs: int, inputs: int, group: int, dtype: torch.dtype, symmetric: bool, order: bool
+    outputs: int, inputs: int, group: int, kernel: torch.dtype, symmetric: bool, order: bool
 ) -> None:
     """Only the sum's own rounding is allowed: weights are never rounded."""
     part = Affine(outputs, inputs, group, 4, symmetric, order)
-    layer = native([part], dtype)
+    layer = native([part], kernel)
     assert torch.equal(layer.dequantised(FP32), part.weight())
     assert (layer.zeros is None) == symmetric
     for rows in range(1, 20):
-        x = torch.randn(rows, inputs).to(dtype)
+        x = torch.randn(rows, inputs).to(kernel)
         exact = x.double() @ part.weight().double().t()
         # Sums of K products of float32 each; a zero-point of up to 15 steps (of 0.025) is added and taken away again.
         steps = x.double().abs() @ (part.weight().double().abs() + 15 * 0.025).t() * 2**-22
-        rounding = exact.abs() * 2**-8 if dtype == BF16 else 0.0
+        rounding = exact.abs() * 2**-8 if kernel == BF16 else 0.0
         assert bool(((layer(x).double() - exact).abs() <= steps + rounding).all())
         in_float = layer.forward_float32(x)
         assert in_float.dtype == FP32
         assert bool(((in_float.double() - exact).abs() <= steps).all())
 
 
-@runs
+@each_kernel
 @pytest.mark.parametrize("scales", [FP16, BF16])
-def test_parts_bias_and_both_kinds_of_scales(scales: torch.dtype) -> None:
+def test_parts_bias_and_both_kinds_of_scales(scales: torch.dtype, kernel: torch.dtype) -> None:
     parts = [Affine(96, 256, 64, 6), Affine(40, 256, 64, 7)]
     for part in parts:
         part.scales = part.scales.to(scales)
-    bias = torch.randn(136).to(BF16)
-    layer = native(parts, BF16, bias)
+    bias = torch.randn(136).to(kernel)
+    layer = native(parts, kernel, bias)
     assert layer.scales.dtype == scales
     weight = torch.cat([part.weight() for part in parts])
     assert torch.equal(layer.dequantised(FP32), weight)
-    x = torch.randn(5, 256).to(BF16)
-    product = (x.float() @ weight.t()).to(BF16)
+    x = torch.randn(5, 256).to(kernel)
+    product = (x.float() @ weight.t()).to(kernel)
     torch.testing.assert_close(layer(x), product + bias, rtol=2**-7, atol=1e-2)
     torch.testing.assert_close(layer.forward_float32(x), x.float() @ weight.t() + bias.float(), rtol=1e-5, atol=1e-5)
 
 
-@runs
+@each_kernel
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("dtype", [FP32, BF16])
-def test_rows_keep_their_bits(dtype: torch.dtype, threads: int) -> None:
+def test_rows_keep_their_bits(kernel: torch.dtype, threads: int) -> None:
     """A row alone and in batches of 2 to 33 at every position; the layer is large enough for both threads."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        layer = native([Affine(600, 512, 64, 11)], dtype, torch.randn(600).to(dtype))
-        row = torch.randn(1, 512).to(dtype)
-        others = (torch.randn(33, 512) * 10 ** torch.randn(33, 1)).to(dtype)
+        layer = native([Affine(600, 512, 64, 11)], kernel, torch.randn(600).to(kernel))
+        row = torch.randn(1, 512).to(kernel)
+        others = (torch.randn(33, 512) * 10 ** torch.randn(33, 1)).to(kernel)
         for forward in (layer.forward, layer.forward_float32):
             alone = forward(row)[0]
             for count in range(2, 34):
@@ -112,40 +122,44 @@ def test_rows_keep_their_bits(dtype: torch.dtype, threads: int) -> None:
         torch.set_num_threads(before)
 
 
-@runs
-def test_every_code_and_zero_point_and_not_a_number() -> None:
+@each_kernel
+def test_every_code_and_zero_point_and_not_a_number(kernel: torch.dtype) -> None:
     part = Affine(16, 16, 8, 3)
     part.codes = torch.arange(16, dtype=torch.uint8)[:, None].expand(16, 16).contiguous()
     part.zeros = torch.arange(16, dtype=torch.uint8)[None].expand(2, 16).contiguous()
-    for dtype in (FP32, BF16):
-        layer = native([part], dtype)
-        assert torch.equal(layer.dequantised(FP32), part.weight())
-        x = torch.randn(2, 16).to(dtype)
-        x[0, 3] = torch.nan
-        result = layer(x)
-        assert bool(result[0].isnan().all())
-        assert bool(result[1].isfinite().all())
+    layer = native([part], kernel)
+    assert torch.equal(layer.dequantised(FP32), part.weight())
+    x = torch.randn(2, 16).to(kernel)
+    x[0, 3] = torch.nan
+    result = layer(x)
+    assert bool(result[0].isnan().all())
+    assert bool(result[1].isfinite().all())
 
 
 @runs
 @pytest.mark.parametrize("symmetric", [False, True])
 def test_meta_layers_plan_the_size_of_real_ones(symmetric: bool) -> None:
     real = native([Affine(200, 128, 64, 9, symmetric)], FP32)
-    planned, _ = int4.empty(128, 200, 64, FP16, FP32, META, Numerics(), symmetric=symmetric)
+    shape = LinearShape("int4", 128, 200, group=64, scales=FP16, symmetric=symmetric)
+    planned = choose.planned(shape, None, Target(FP32, CPU, Numerics()))
     assert isinstance(planned, NativeInt4Linear)
     assert planned.storage_size() == real.storage_size() == 256 * (128 // 2 + 2 * 2 + (0 if symmetric else 2))
 
 
 def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert "not on a CPU" in str(native_declines(64, 32, FP16, BF16, torch.device("cuda")))
-    assert "float16" in str(native_declines(64, 32, FP16, FP16, CPU))
-    assert "scales are float32" in str(native_declines(64, 32, FP32, BF16, CPU))
-    assert "groups of 4" in str(native_declines(64, 4, FP16, BF16, CPU))
-    monkeypatch.setattr(library, "find", lambda: library.Found(None, "it is gone"))
-    layer = int4.build([Affine(64, 64, 32)], None, BF16, CPU, Numerics())
+    assert "not on a CPU" in str(why_not(32, FP16, BF16, torch.device("cuda")))
+    assert "float16" in str(why_not(32, FP16, FP16))
+    monkeypatch.setattr(library, "find", lambda: library.LibraryLookup(None, "it is gone"))
+    layer = made([Affine(64, 64, 32)], BF16)
     assert tuple(layer.declined[0]) == (NativeInt4Linear.path, "it is gone")
-    switched_off = int4.build([Affine(64, 64, 32)], None, BF16, CPU, Numerics(), native=False)
-    assert switched_off.declined == []
+    switched_off = made([Affine(64, 64, 32)], BF16, native=False)
+    assert NativeInt4Linear.path not in [declined.path for declined in switched_off.declined]
+
+
+@each_kernel
+def test_layers_that_it_cannot_read_are_declined(kernel: torch.dtype) -> None:
+    assert "scales are float32" in str(why_not(32, FP32, kernel))
+    assert "groups of 4" in str(why_not(4, FP16, kernel))
 
 
 @runs
@@ -153,7 +167,7 @@ def test_a_processor_without_the_instructions_declines(monkeypatch: pytest.Monke
     assert found.library is not None
     monkeypatch.setattr(found.library, "capabilities", 0)
     for dtype, name in ((BF16, "AVX512-BF16"), (FP32, "AVX2")):
-        assert name in str(native_declines(64, 32, FP16, dtype, CPU))
+        assert name in str(why_not(32, FP16, dtype))
 
 
 def test_building_says_what_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,16 +184,14 @@ def test_building_says_what_went_wrong(tmp_path: Path, monkeypatch: pytest.Monke
     assert not list(tmp_path.glob("*.so")) + list(tmp_path.glob("*.part"))
 
 
-@runs
 def test_a_stale_or_damaged_library_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(library, "source_hash", lambda: "another")
-    assert "another version" in library.find.__wrapped__().reason
     damaged = tmp_path / "damaged.so"
     damaged.write_bytes(b"not a library")
-    monkeypatch.setattr(library, "LIBRARY", damaged)
-    assert "does not load" in library.find.__wrapped__().reason
-    monkeypatch.setattr(library, "LIBRARY", tmp_path / "absent.so")
-    assert "not built" in library.find.__wrapped__().reason
+    assert "does not load" in library.load(damaged).reason
+    assert "not built" in library.load(tmp_path / "absent.so").reason
+    if build.LIBRARY.is_file():
+        monkeypatch.setattr(library, "source_hash", lambda: "another")
+        assert "another version" in library.load(build.LIBRARY).reason
 
 
 @runs

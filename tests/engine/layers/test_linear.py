@@ -6,8 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.layers.linear import int4
+from engine.checkpoints.quantised.layouts import AffineLayout
+from engine.layers.linear import affine, choose, int4
 from engine.layers.linear.affine import chunks, dequantise, pack_codes, unpack_words
+from engine.layers.linear.base import Target
 from engine.layers.linear.blocks import BLOCK, IDENTITY, natural, operator_columns, pack_words, stored, unpack_blocks
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
@@ -18,7 +20,7 @@ CPU = torch.device("cpu")
 
 def build(parts: list[Affine], dtype: torch.dtype, bias: Tensor | None = None, invariant: bool = False):
     """A layer on torch's own operators; the native one has its own tests."""
-    return int4.build(parts, bias, dtype, CPU, Numerics(invariant), native=False)
+    return choose.built(affine.surveyed(parts), parts, bias, Target(dtype, CPU, Numerics(invariant), native=False))
 
 
 @pytest.fixture(autouse=True)
@@ -43,12 +45,30 @@ def test_packing_and_unpacking_are_inverse(columns: tuple[int, ...]) -> None:
         assert torch.equal(stored(codes.to(dtype) - 8, columns), out)
 
 
+OPERATOR, DEQUANTISED = "torch int4 matmul on CPU", "dequantise and multiply"
+PATHS = [DEQUANTISED] if operator_columns() is None else [OPERATOR, DEQUANTISED]
+"""The ways that a layer in bfloat16 can compute here; the second one wherever the operator's layout is another."""
+
+
+@pytest.fixture(params=PATHS)
+def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    if request.param == DEQUANTISED:
+        monkeypatch.setattr(int4, "operator_columns", lambda: None)
+    return request.param
+
+
 def test_the_probed_layout_is_the_operators() -> None:
-    columns = operator_columns()
-    assert columns is not None
+    """Where no order of 64 features is the operator's, layers do without it and say why."""
     codes = torch.randint(0, 16, (192, 96), dtype=torch.int32)
     theirs = torch._convert_weight_to_int4pack_for_cpu(codes, 1).flatten()
-    assert torch.equal(theirs, pack_words(words(codes.t().contiguous()), columns).flatten())
+    columns = operator_columns()
+    if columns is not None:
+        assert torch.equal(theirs, pack_words(words(codes.t().contiguous()), columns).flatten())
+    layer = build([Affine(64, 64, 32)], torch.bfloat16)
+    assert layer.path == PATHS[0]
+    assert [tuple(declined) for declined in layer.declined] == (
+        [(OPERATOR, "its packed layout on this processor is not known")] if columns is None else []
+    )
 
 
 def test_chunks_cross_the_borders_of_parts() -> None:
@@ -69,7 +89,7 @@ def test_float32_weights_are_exactly_those_of_the_definition(
     expected = part.weight()
     assert torch.equal(dequantise(part.columns(0, outputs), group, part.order).t(), expected)
     written = torch.empty(outputs, inputs)
-    int4.write_dense(part, written)
+    AffineLayout(inputs, group, torch.float16, symmetric).write(part, written)
     assert torch.equal(written, expected)
     layer = build([part], torch.float32)
     assert layer.path == "dequantise and multiply"
@@ -89,14 +109,14 @@ def test_scales_kept_in_float32_stay_exact() -> None:
 @pytest.mark.parametrize("order", [False, True])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("rows", [1, 3, int4.FEW_ROWS, int4.FEW_ROWS + 1, 70])
-def test_bfloat16_paths_follow_the_definition(rows: int, symmetric: bool, order: bool) -> None:
+def test_bfloat16_paths_follow_the_definition(rows: int, symmetric: bool, order: bool, path: str) -> None:
     """Few rows through torch's operator, many through dequantisation: within bfloat16 rounding of the exact sum."""
     parts = [Affine(96, 256, 64, seed, symmetric) for seed in (6, 7)]
     if order:
         parts[0].order = parts[1].order = torch.randperm(256, generator=torch.Generator().manual_seed(1))
     bias = torch.randn(192).bfloat16()
     layer = build(parts, torch.bfloat16, bias)
-    assert layer.path == "torch int4 matmul on CPU"
+    assert layer.path == path
     assert layer.out_features == 192
     x = torch.randn(rows, 256).bfloat16()
     weight = torch.cat([part.weight() for part in parts])
@@ -108,16 +128,22 @@ def test_bfloat16_paths_follow_the_definition(rows: int, symmetric: bool, order:
     assert bool((error <= allowed).all())
 
 
-def test_both_bfloat16_paths_have_the_same_symmetric_weights() -> None:
-    layer = build([Affine(128, 128, 32, 8, symmetric=True)], torch.bfloat16)
-    through_operator = torch.cat([layer(rows) for rows in torch.eye(128).bfloat16().split(16)]).t()
-    assert torch.equal(layer.dequantised(torch.bfloat16), through_operator)
+def test_both_bfloat16_paths_have_the_same_symmetric_weights(path: str) -> None:
+    part = Affine(128, 128, 32, 8, symmetric=True)
+    layer = build([part], torch.bfloat16)
+    multiplied = torch.cat([layer(rows) for rows in torch.eye(128).bfloat16().split(16)])
+    assert torch.equal(multiplied, (part.codes.bfloat16() - 8) * part.scales.bfloat16().repeat_interleave(32, 0))
+    if path == OPERATOR:
+        assert torch.equal(layer.dequantised(torch.bfloat16), multiplied.t())
+    else:  # the scales as in the file are kept, and rounded where they meet the codes
+        assert torch.equal(layer.dequantised(torch.float32), part.weight())
 
 
 def test_meta_layers_plan_the_size_of_real_ones() -> None:
     for dtype in (torch.bfloat16, torch.float32):
-        real = build([Affine(200, 128, 64, 9)], dtype)
-        planned = int4.Int4Linear.empty(128, 200, 64, dtype, torch.device("meta"), Numerics())
+        part = Affine(200, 128, 64, 9)
+        real = build([part], dtype)
+        planned = choose.planned(affine.surveyed([part]), None, Target(dtype, CPU, Numerics(), native=False))
         assert planned.storage_size() == real.storage_size()
 
 
@@ -128,9 +154,10 @@ def test_words_are_packed_codes() -> None:
     assert torch.equal(pack_codes(unpack_words(words(codes), order)), words(codes[order]))
 
 
-def test_packed_layers_take_about_four_bits() -> None:
+def test_packed_layers_take_about_four_bits(path: str) -> None:
+    """A group of 128 has 32 bits more for the operator, scale and zero-point in bfloat16; else 24."""
     layer = build([Affine(256, 1024, 128, 10)], torch.bfloat16)
-    assert layer.storage_size() == 256 * 1024 // 2 + 256 * 8 * 4
+    assert layer.storage_size() * 8 / (256 * 1024) == {OPERATOR: 4.25, DEQUANTISED: 4.1875}[path]
 
 
 def test_dense_and_concatenated() -> None:

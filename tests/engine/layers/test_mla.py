@@ -12,20 +12,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.attention.registry import Attention
-from engine.cache.store import LatentKVStore
-from engine.checkpoints.config import RawConfig
-from engine.core.buffers import powers_of_two
-from engine.core.runner import Runner, SequenceRows
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.cache.stores.store import LatentKVStore
 from engine.layers import latent_forms
+from engine.layers.interface import Step
 from engine.layers.latent_forms import expanding_pays
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
 from engine.layers.mla import LatentAttention
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RotaryEmbedding
-from engine.models.base import LatentShape, ModelConfig, Step
+from engine.model_config.model import LatentShape, ModelConfig
+from engine.model_config.raw import RawConfig
 from engine.models.registry import family
+from engine.runner.buffers import powers_of_two
+from engine.runner.runner import Runner
 
 torch.set_num_threads(1)
 HIDDEN, HEADS, PAGES = 32, 4, 60
@@ -79,7 +81,7 @@ class Block:
                 None, latent_forms.expansion(batch, range(batch.host.S)))  # fmt: skip
             self.attention.forms.plan = every  # type: ignore[method-assign]
         self.kv = LatentKVStore(1, PAGES, shape.rank, shape.rope, dtype)
-        self.backend = Attention(source.numerics)
+        self.backend = AttentionDispatcher(source.numerics)
         self.rotary = RotaryEmbedding(self.config.rope, shape.rope, 512, dtype, torch.device("cpu"))
 
     def forward(self, rows: Sequence[SequenceRows], x: Tensor, padded: bool = False) -> Tensor:

@@ -17,7 +17,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
 from engine.layers.moe import Router, SparseMLP, best
 from engine.layers.numerics import Numerics
-from engine.models.base import MoEConfig
+from engine.model_config.model import MoEConfig
 
 HIDDEN, INNER, EXPERTS = 48, 24, 8
 MOE = MoEConfig(EXPERTS, 3, INNER, (True,), shared_size=2 * INNER)

@@ -8,12 +8,20 @@ import psutil
 import pytest
 import torch
 
-from engine.checkpoints.config import RawConfig
 from engine.memory.bandwidth import measure_bandwidth
-from engine.memory.estimate import OutOfMemory, Plan, activation_bytes, budget_bytes, kv_bytes_per_token, plan, size
+from engine.memory.estimate import (
+    MemoryPlan,
+    OutOfMemory,
+    activation_bytes,
+    budget_bytes,
+    kv_bytes_per_token,
+    plan,
+    size,
+)
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, cpu_has_bfloat16, free_bytes, probe
-from engine.models.base import ModelConfig
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
 from engine.models.registry import family
 
 CPU = torch.device("cpu")
@@ -29,7 +37,7 @@ def test_budgets() -> None:
     assert budget_bytes(0, 10 * GB) == 0
 
 
-def _plan(**values: float) -> Plan:
+def _plan(**values: float) -> MemoryPlan:
     stated = {"weights": 4 * GB, "kv_bytes": 100_000, "activations": GB // 2, "context": 8192, "free": 10 * GB}
     return plan(**(stated | values))  # type: ignore[arg-type]
 
@@ -137,7 +145,8 @@ def test_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.memory.probe.cpu_has_bfloat16", lambda: False)
     choice = choose_dtype(CPU)
     assert choice.dtype == torch.float32
-    assert "no bfloat16" in choice.notice
+    assert choice.notice.startswith("Computing in float32, because ")
+    assert "bfloat16 instructions (AVX512-BF16 or AMX)" in choice.notice
 
 
 def test_bandwidth_is_measured_once() -> None:

@@ -17,9 +17,10 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
-from engine.core.batch import Batch
-from engine.core.buffers import powers_of_two
-from engine.core.runner import Runner, SequenceRows
+from engine.batch import Batch, SequenceRows
+from engine.cache.stores.store import DenseKVStore
+from engine.runner.buffers import powers_of_two
+from engine.runner.runner import Runner
 
 CUDA = torch.device("cuda", 0)
 _MODE = FakeTensorMode()
@@ -108,7 +109,8 @@ class _OneGroup:
 
 def padded_batch(rows: Sequence[SequenceRows], wanted: frozenset[int] = frozenset()) -> Batch:
     """The batch that a GPU would get of these rows, with its padding: call it outside of :func:`fake_cuda`."""
-    return Runner(_OneGroup(), _OneGroup(), None, policy=powers_of_two).batch(rows, wanted)  # type: ignore[arg-type]
+    store = DenseKVStore(1, 1, 1, 1, torch.float32)
+    return Runner(_OneGroup(), store, None, policy=powers_of_two).batch(rows, wanted)  # type: ignore[arg-type]
 
 
 def on_cuda(batch: Batch) -> Batch:

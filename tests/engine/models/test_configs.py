@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from engine.checkpoints.config import RawConfig
-from engine.checkpoints.errors import CheckpointError
-from engine.layers.rotary import RopeConfig
+from engine.errors import CheckpointError
 from engine.memory.estimate import kv_bytes_per_token
+from engine.model_config.model import LatentShape, ModelConfig, RopeConfig
+from engine.model_config.raw import RawConfig
 from engine.models.arenas import new_store
-from engine.models.base import LatentShape, ModelConfig
 from engine.models.registry import FAMILIES, family
 
 BASE: dict[str, Any] = {

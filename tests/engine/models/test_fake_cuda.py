@@ -16,27 +16,26 @@ from fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
-from engine.attention import sdpa
-from engine.attention.batch_invariant import BatchInvariantAttention
+from engine.attention.backends import sdpa
+from engine.attention.backends.batch_invariant import BatchInvariantAttention
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
-from engine.attention.reference import ReferenceAttention
-from engine.attention.registry import Attention
-from engine.attention.sdpa import SdpaAttention
-from engine.cache.codecs import unpack_pages
-from engine.cache.kinds import KVKind
-from engine.cache.packed import Flush, Placement
-from engine.cache.store import DenseKVStore
-from engine.core.batch import Batch, RowViews
-from engine.core.runner import SequenceRows
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import Batch, RowViews, SequenceRows
+from engine.cache.stores.codecs import unpack_pages
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import Flush, Placement
+from engine.cache.stores.store import DenseKVStore
 from engine.layers import moe
-from engine.layers.linear import blocks, int4, int4_cuda
+from engine.layers.linear import blocks, choose, int4, int4_cuda
 from engine.layers.linear.affine import AffineColumns
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
-from engine.layers.rotary import RopeConfig
+from engine.model_config.model import LatentShape, ModelConfig, MoEConfig, RopeConfig
 from engine.models.arenas import new_store
-from engine.models.base import CausalLM, LatentShape, ModelConfig, MoEConfig
+from engine.models.base import CausalLM
 from engine.models.heads.base import OUTPUT, FeatureHead
 from engine.models.heads.eagle import Eagle, Eagle3
 from engine.models.heads.mtp import MultiToken
@@ -112,14 +111,15 @@ class Weights:
         if self.kind == "concatenated":
             return Concatenated([Weights("dense", self.dtype, self.numerics).linear("", names, [n], in_features, bias)
                                  for n in sizes])  # fmt: skip
+        shape = LinearShape("int4", in_features, total, group=64, scales=torch.float16, ordered=True)
+        target = Target(self.dtype, CUDA, self.numerics, native=False)
         if self.kind == "operator":
             parts = [Packed(in_features, size) for size in sizes]
-            layer: Linear = int4.build(parts, added, self.dtype, CUDA, self.numerics, native=False)
+            layer: Linear = choose.built(shape, parts, added, target)
             assert layer.path == "torch int4 matmul on CUDA"
             return layer
-        packed = int4.Int4Linear.empty(in_features, total, 32, self.dtype, CUDA, self.numerics)
-        packed.bias, packed.symmetric = added, False
-        packed.order = torch.empty(in_features, dtype=torch.int32, device=CUDA)
+        packed = int4.Int4Linear(shape, target, CUDA)
+        packed.bias = added
         return packed
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
@@ -207,7 +207,7 @@ def forward(
     with fake_cuda():
         lm = model(kind, dtype, architecture, invariant)
         kv = new_store(OWN[architecture], PAGES, dtype, CUDA)
-        return lm.forward(on_cuda(batch), kv, Attention(lm.numerics)).logits
+        return lm.forward(on_cuda(batch), kv, AttentionDispatcher(lm.numerics)).logits
 
 
 @pytest.mark.parametrize("invariant", [False, True])
@@ -237,7 +237,7 @@ def test_packed_caches_stay_on_the_gpu(name: Literal["int8", "int4"], invariant:
         with fake_cuda():
             lm = model("dense", torch.bfloat16, "LlamaForCausalLM", invariant)
             kv = new_store(CONFIG, PAGES, torch.bfloat16, CUDA, KVKind(name))
-            assert lm.forward(on_cuda(batch), kv, Attention(lm.numerics)).logits.device == CUDA
+            assert lm.forward(on_cuda(batch), kv, AttentionDispatcher(lm.numerics)).logits.device == CUDA
 
 
 def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
@@ -267,7 +267,7 @@ def test_feature_heads_stay_on_the_gpu(number: int) -> None:
             head = heads(model("dense", torch.bfloat16, "LlamaForCausalLM", False), source)[number]
             states = torch.empty(batch.tokens.shape[0], CONFIG.hidden_size, dtype=torch.bfloat16, device=CUDA)
             features = head.features(dict.fromkeys(head.reads, states))
-            out = head.forward(on_cuda(batch), head.new_store(PAGES), Attention(), hidden_in=features)
+            out = head.forward(on_cuda(batch), head.new_store(PAGES), AttentionDispatcher(), hidden_in=features)
             assert {features.device, out.logits.device, out.hidden[OUTPUT].device} == {CUDA}
             assert out.hidden[OUTPUT].shape == features.shape == states.shape
             assert tuple(out.logits.shape) == (batch.want_logits.shape[0], VOCABULARY)
@@ -278,8 +278,8 @@ def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
     with fake_cuda():
         lm = model("dense", torch.bfloat16, "LlamaForCausalLM", False)
         kv = DenseKVStore(LAYERS, PAGES, CONFIG.num_kv_heads, CONFIG.head_dim, torch.bfloat16, CUDA)
-        early = lm.forward(on_cuda(batch), kv, Attention(), layers=(0, 1))
-        late = lm.forward(on_cuda(batch), kv, Attention(), layers=(1, 2), hidden_in=early.hidden[1])
+        early = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(0, 1))
+        late = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(1, 2), hidden_in=early.hidden[1])
         assert {hidden.device for hidden in (*early.hidden.values(), *late.hidden.values())} == {CUDA}
 
 
@@ -333,7 +333,7 @@ def test_ranges_of_keys_do_not_wait_for_the_gpu(name: str, backend: type[Attenti
 def test_keys_that_sequences_share_do_not_wait_for_the_gpu() -> None:
     shared = list(range(1, 60))
     batch = padded_batch([SequenceRows([1], 59 * 16 + 3, [*shared, 60 + i], 1) for i in range(3)])
-    attention = Attention(Numerics(), [SdpaAttention()])
+    attention = AttentionDispatcher(Numerics(), [SdpaAttention()])
     attend(attention, batch, AttnSpec(0.1), False)()
     assert attention.keys_saved == 2 * 59 * 16
 
@@ -357,7 +357,7 @@ def test_choosing_pages_never_waits_for_the_gpu(name: str, invariant: bool) -> N
         moved = on_cuda(batch)
         written = torch.empty(batch.host.T, dtype=torch.int64, device=CUDA)
         moved = replace(moved, placement=moved.placement._replace(pages=written))
-        assert lm.forward(moved, kv, Attention(lm.numerics)).logits.device == CUDA
+        assert lm.forward(moved, kv, AttentionDispatcher(lm.numerics)).logits.device == CUDA
         kv.move_slots(torch.tensor([1, 2], device=CUDA), torch.tensor([3, 4], device=CUDA))
         kv.copy_page(1, 2)
         kv.import_pages([4, 5], kv.export_pages([1, 3]))
@@ -376,7 +376,7 @@ def test_a_tensor_left_on_the_host_would_be_noticed() -> None:
         lm.head = Dense(torch.empty(VOCABULARY, CONFIG.hidden_size, dtype=torch.bfloat16), None, lm.numerics)
         kv = DenseKVStore(LAYERS, PAGES, CONFIG.num_kv_heads, CONFIG.head_dim, torch.bfloat16, CUDA)
         with pytest.raises(RuntimeError, match="device"):
-            lm.forward(on_cuda(batch), kv, Attention())
+            lm.forward(on_cuda(batch), kv, AttentionDispatcher())
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])

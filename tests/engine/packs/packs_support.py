@@ -212,7 +212,7 @@ class Kvasir:
     def run(self, *arguments: str, **environment: str) -> tuple[int, list[PackReport]]:
         """Exit code and what was told, of a command with --json."""
         process = self.start(*arguments, "--json", **environment)
-        out, complaint = process.communicate(timeout=120)
+        out, complaint = process.communicate(timeout=300)
         assert "Traceback" not in complaint, complaint
         return process.returncode, [decode_pack_report(line) for line in out.splitlines()]
 
@@ -226,7 +226,7 @@ class Kvasir:
 
     def shown(self) -> str:
         """`kvasir gpu status` in words."""
-        out, complaint = self.start("status", COLUMNS="500").communicate(timeout=60)
+        out, complaint = self.start("status", COLUMNS="500").communicate(timeout=300)
         assert complaint == ""
         return out
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from engine.packs import lists
-from engine.packs.gpus import Choice, Gpu, amd_gpus, choose, gfx, nvidia_gpus
+from engine.packs.gpus import Gpu, PackChoice, amd_gpus, choose, gfx, nvidia_gpus
 from engine.packs.lists import PackFailed, PackList, parse
 
 SHA = "ab" * 32
@@ -80,7 +80,7 @@ def test_amd_with_and_without_its_list() -> None:
 def test_a_list_for_the_processor_needs_no_gpu() -> None:
     processor = parse(GOOD + "# device: cpu\n", "cuda13.txt")
     trial = {"cuda13": processor}
-    assert choose([], trial) == Choice("cuda13", None, "")
+    assert choose([], trial) == PackChoice("cuda13", None, "")
     assert choose([], trial, "cuda13").kind == "cuda13"
     assert choose([nvidia("580.95.05", (6, 1))], trial).kind == "cuda13"
     assert choose([], trial, "cuda12").kind == ""
@@ -99,7 +99,7 @@ def test_our_lists_hold_what_an_engine_needs() -> None:
         assert pack.download_bytes == int(pack.header["download"].split()[0])
         assert pack.disk_bytes > pack.download_bytes > 10**9
         names = {wheel.name.lower().replace("_", "-") for wheel in pack.wheels}
-        needed = {name.lower() for name in wanted} - {"pyside6-essentials", "pyqtgraph", "markdown-it-py", "pygments"}
+        needed = {name.lower() for name in wanted} - {"pyside6-essentials", "markdown-it-py", "pygments"}
         assert len(needed) > 12
         assert needed <= names
         assert "triton" in names

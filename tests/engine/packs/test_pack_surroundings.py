@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packs_support import TORCH, Kvasir, Server, in_use, write_list
 
-from engine.packs import room
+from engine.packs.fetching import room
 from engine.protocol.gpu import PackProgress, decode_pack_report
 
 
@@ -94,7 +94,7 @@ def test_a_disk_that_fills_up(kvasir: Kvasir, server: Server, where: str) -> Non
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     ends = [

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from packfolder import LOCK, PYTHON, make_pack
 
-from engine import config, installation
+from engine import installation
+from engine import paths as config
 from engine.packs import fingerprint as fingerprints
 from engine.packs import launch, marker, start
 
@@ -67,7 +68,7 @@ def reason_of(*arguments: str) -> str | None:
         (["serve", "-h"], False),
         (["--version"], False),
         (["gpu", "status"], False),
-        (["run-module", "engine.bench.worker"], False),
+        (["run-module", "engine.bench.peers.worker"], False),
         (["uninstall"], False),
         ([], False),
     ],

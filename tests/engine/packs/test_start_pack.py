@@ -87,7 +87,7 @@ def running(command: list[str], environment: dict[str, str]) -> Iterator[tuple[s
         assert line, process.stderr.read().decode()
         yield process, msgspec.json.decode(line, type=p.Ready)
         process.stdin.close()
-        assert process.wait(30) == 0, process.stderr.read().decode()
+        assert process.wait(300) == 0, process.stderr.read().decode()
     finally:
         process.kill()
         process.wait()
@@ -99,7 +99,7 @@ def running(command: list[str], environment: dict[str, str]) -> Iterator[tuple[s
 def greet(port: int) -> p.Welcome:
     with connect(f"ws://127.0.0.1:{port}/ws", compression=None, max_size=p.MAX_FRAME, proxy=None) as socket:
         socket.send(p.encode(p.Hello(token=TOKEN, protocol=p.PROTOCOL)))
-        welcome = p.decode_from_engine(socket.recv(timeout=60))
+        welcome = p.decode_from_engine(socket.recv(timeout=300))
     assert isinstance(welcome, p.Welcome)
     return welcome
 
@@ -133,14 +133,14 @@ def test_only_the_engine_is_imported_from_the_program(program, home):
         f"sys.argv = ['launch.py', {str(pack)!r}]\n"
         f"launch = runpy.run_path({str(program / 'engine/packs/launch.py')!r}, run_name='launch')\n"
         f"launch['enter'](launch['Path']({str(pack)!r}), launch['Path']({str(program)!r}))\n"
-        "import engine.config, numpy\n"
-        "print(json.dumps([engine.config.__file__, str(engine.config._assets()), numpy.__file__, sys.path]))\n"
+        "import engine.paths, numpy\n"
+        "print(json.dumps([engine.paths.__file__, str(engine.paths._assets()), numpy.__file__, sys.path]))\n"
     )
     for flags in (["-I", "-S"], ["-I"]):
         done = subprocess.run([sys.executable, *flags, "-c", code], capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        config, assets, numpy, path = json.loads(done.stdout)
-        assert Path(config) == program / "engine" / "config.py"
+        paths, assets, numpy, path = json.loads(done.stdout)
+        assert Path(paths) == program / "engine" / "paths.py"
         assert Path(assets) == program / "assets"
         assert str(program) not in numpy
         assert not any(entry.startswith(str(program)) for entry in path)
@@ -153,14 +153,14 @@ def test_a_torch_that_cannot_be_loaded_leads_back_to_the_program(program, home):
     tells = f"import json, os, sys; print(json.dumps([sys.argv[1:], os.environ[{FAILED!r}]]))"
     outer = {**os.environ, BACK: json.dumps([sys.executable, "-c", tells])}
     command = [*launched(program, pack), "doctor", "--json"]
-    done = subprocess.run(command, env=outer, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, env=outer, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     arguments, why = json.loads(done.stdout)
     assert arguments == ["doctor", "--json"]
     assert "libtorch_cpu.so: file too short" in why
     assert "kvasir gpu repair" in why
     outer.pop(BACK)
-    alone = subprocess.run(command, env=outer, capture_output=True, text=True, timeout=60)
+    alone = subprocess.run(command, env=outer, capture_output=True, text=True, timeout=300)
     assert alone.returncode != 0
     assert "file too short" in alone.stderr
 
@@ -173,7 +173,7 @@ def test_workers_of_a_packs_engine_run_in_the_pack(program, home):
         "import subprocess\nfrom engine import installation\n"
         "sys.exit(subprocess.call([*installation.module_command('engine.packs.fingerprint')]))\n"
     )
-    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
 
 
@@ -192,7 +192,7 @@ def test_a_pack_that_dies_at_the_start_is_left_after_two_deaths(home):
     pack = make_pack(packs_of(home), libraries=False)
     command = [*from_source(), "serve", "--child"]
     for expected in (1, 2):
-        done = subprocess.run(command, input=TOKEN.encode() + b"\n", capture_output=True, timeout=60)
+        done = subprocess.run(command, input=TOKEN.encode() + b"\n", capture_output=True, timeout=300)
         assert done.returncode != 0
         assert marker.deaths(packs_of(home)) == expected
     with running(command, dict(os.environ)) as (_, ready):
@@ -217,7 +217,7 @@ def test_a_window_that_closes_while_its_engine_starts_is_no_death(program, home)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(3)
         process.terminate()
-        assert process.wait(30) == -signal.SIGTERM
+        assert process.wait(300) == -signal.SIGTERM
     assert marker.deaths(packs_of(home)) == 0
 
 

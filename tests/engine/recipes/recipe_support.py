@@ -9,10 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import LlamaForCausalLM
 
-from engine.recipes.rows import Recipe, Row, block, chosen, held_out
-from engine.recipes.target import Opening, Target
+from engine.recipes.rows import Recipe, TrainingRow, block, chosen, held_out
+from engine.recipes.target import Opening, TargetModel
 from engine.recipes.text import passages
-from engine.recipes.train_heads import Kind, Plan
+from engine.recipes.train_heads import Kind, TrainingPlan
 from tests.conformance.test_speculation_equality import write_model
 
 LENGTH = 48
@@ -34,20 +34,20 @@ def write_text(folder: Path) -> Path:
     return file
 
 
-def plan(model: Path, text: Path, out: Path, kind: Kind = "medusa", **changes: object) -> Plan:
+def plan(model: Path, text: Path, out: Path, kind: Kind = "medusa", **changes: object) -> TrainingPlan:
     """12 steps of 4 rows or so, in float32 on the CPU."""
-    base = Plan(
+    base = TrainingPlan(
         model=str(model), kind=kind, text=(text,), out=out, steps=12, heads=2, length=LENGTH, batch_tokens=4 * LENGTH,
         opening=Opening("cpu", "float32"),
     )  # fmt: skip
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def open_target(model: Path) -> Target:
-    return Target.open(str(model), LENGTH, Opening("cpu", "float32"))
+def open_target(model: Path) -> TargetModel:
+    return TargetModel.open(str(model), LENGTH, Opening("cpu", "float32"))
 
 
-def all_rows(target: Target, plan: Plan) -> list[Row]:
+def all_rows(target: TargetModel, plan: TrainingPlan) -> list[TrainingRow]:
     """Made again as the recipe makes them."""
     temperature = 1.0 if plan.temperature is None else plan.temperature  # the tiny model names none of its own
     recipe = Recipe(plan.rows, temperature, plan.distil, plan.seed)
@@ -59,7 +59,7 @@ def all_rows(target: Target, plan: Plan) -> list[Row]:
     ]
 
 
-def held_out_rows(target: Target, plan: Plan) -> list[Row]:
+def held_out_rows(target: TargetModel, plan: TrainingPlan) -> list[TrainingRow]:
     rows = all_rows(target, plan)
     return rows[: held_out(len(rows))]
 

@@ -1,4 +1,4 @@
-"""Figures of guesses against counting them one by one."""
+"""Figures of drafts against counting them one by one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from engine.recipes.acceptance import RANKS, measured, ranks
-from engine.speculation.trees import static_tree
+from engine.speculation.proposers.trees import static_tree
 
 
 def test_ranks() -> None:

@@ -9,7 +9,7 @@ import pytest
 from recipe_support import plan
 
 from engine.recipes.errors import RecipeError
-from engine.recipes.text import Words, passages, text_files
+from engine.recipes.text import TextEncoder, passages, text_files
 from engine.recipes.train_heads import train_heads
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -19,11 +19,11 @@ GUIDE = Path(__file__).parents[3] / "assets" / "demo" / "kvasir-guide"
 
 
 @pytest.fixture(scope="module")
-def words() -> Words:
-    return Words.of(Tokenizer.open(GUIDE), ChatTemplate.open(GUIDE), None)
+def words() -> TextEncoder:
+    return TextEncoder.of(Tokenizer.open(GUIDE), ChatTemplate.open(GUIDE), None)
 
 
-def test_plain_text_is_cut_and_nothing_is_lost(words: Words, tmp_path: Path) -> None:
+def test_plain_text_is_cut_and_nothing_is_lost(words: TextEncoder, tmp_path: Path) -> None:
     text = "A page holds sixteen tokens.\n\n" * 60
     (tmp_path / "a.md").write_text(text, "utf-8")
     (tmp_path / "b.png").write_text("no text", "utf-8")
@@ -33,14 +33,14 @@ def test_plain_text_is_cut_and_nothing_is_lost(words: Words, tmp_path: Path) -> 
     assert all(passage.start == len(passage.tokens) // 4 for passage in found)
 
 
-def test_every_piece_begins_as_the_tokenizer_begins_texts(words: Words, tmp_path: Path) -> None:
+def test_every_piece_begins_as_the_tokenizer_begins_texts(words: TextEncoder, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("word " * 100, "utf-8")
     found = passages([tmp_path / "a.txt"], words._replace(begin=(7,)), 32)
     assert {passage.tokens[0] for passage in found} == {7}
     assert max(len(passage.tokens) for passage in found) == 32
 
 
-def test_conversations_go_through_the_template(words: Words, tmp_path: Path) -> None:
+def test_conversations_go_through_the_template(words: TextEncoder, tmp_path: Path) -> None:
     chat = [
         ("user", "What is a page?"),
         ("assistant", "Sixteen tokens."),
@@ -69,13 +69,13 @@ def test_conversations_go_through_the_template(words: Words, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "line", ["{", "3", '{"messages": 3}', '{"messages": [{"role": "tool", "content": "x"}]}', "[]"]
 )
-def test_a_bad_line_is_named(words: Words, tmp_path: Path, line: str) -> None:
+def test_a_bad_line_is_named(words: TextEncoder, tmp_path: Path, line: str) -> None:
     (tmp_path / "chats.jsonl").write_text('{"text": "fine"}\n' + line, "utf-8")
     with pytest.raises(RecipeError, match=r"Line 2 of chats\.jsonl is neither"):
         passages([tmp_path / "chats.jsonl"], words, 64)
 
 
-def test_texts_that_cannot_be_used(words: Words, tmp_path: Path) -> None:
+def test_texts_that_cannot_be_used(words: TextEncoder, tmp_path: Path) -> None:
     with pytest.raises(RecipeError, match="There is no text at"):
         text_files([tmp_path / "missing.txt"])
     with pytest.raises(RecipeError, match="holds no text"):

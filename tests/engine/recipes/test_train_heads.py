@@ -13,16 +13,16 @@ import torch
 from recipe_support import LENGTH, Plain, all_rows, held_out_rows, open_target, plan, write_sure_model, write_text
 from safetensors.torch import load_file
 from torch.nn import functional as F
+from trained_heads import load_heads
 
 from engine.recipes import features, places, training
 from engine.recipes.eagle import EagleHead
 from engine.recipes.errors import RecipeError
 from engine.recipes.features import FeatureCache
 from engine.recipes.heads import Heads
-from engine.recipes.load import load_heads
-from engine.recipes.medusa import MedusaHeads
+from engine.recipes.medusa import TrainableMedusaHeads
 from engine.recipes.train_heads import Kind, train_heads
-from engine.recipes.training import Report
+from engine.recipes.training import TrainingProgress
 
 KINDS: tuple[Kind, ...] = ("medusa", "eagle")
 FILES = {"medusa": "medusa_lm_head.safetensors", "eagle": "model.safetensors"}
@@ -48,12 +48,12 @@ def after(calls: int) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_loss_falls_and_what_was_learned_is_guessed(
+def test_the_loss_falls_and_what_was_learned_is_drafted(
     model: Path, text: Path, tmp_path: Path, kind: Kind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On four rows again and again: of a random model nothing can be learned that holds for other rows."""
     monkeypatch.setattr(training, "SHOW_SECONDS", -1.0)
-    reports: list[Report] = []
+    reports: list[TrainingProgress] = []
     chosen = plan(model, text, tmp_path / "heads", kind, steps=80, rows=6)
     outcome = train_heads(chosen, reports.append)
     losses = [report.loss for report in reports if report.loss is not None]
@@ -66,7 +66,7 @@ def test_the_loss_falls_and_what_was_learned_is_guessed(
     cache = FeatureCache(64, tmp_path / "unused")
     cache.append(learned, target.features([row.tokens for row in learned]))
     batch = cache.batch(range(len(learned)), target.device)
-    fresh: Heads = MedusaHeads(64, 2) if kind == "medusa" else EagleHead(target.config, torch.Generator())
+    fresh: Heads = TrainableMedusaHeads(64, 2) if kind == "medusa" else EagleHead(target.config, torch.Generator())
     before, after = (heads.measure([batch], target) for heads in (fresh, load_heads(tmp_path / "heads", target)))
     assert after.tokens_per_step > before.tokens_per_step + 0.2
     assert after.accuracies[0][0] > before.accuracies[0][0] + 0.1
@@ -144,7 +144,7 @@ def eagle_layer(
 def test_eagle_files_are_of_the_hubs_layout_and_acceptance_is_that_of_real_drafting(
     model: Path, text: Path, tmp_path: Path
 ) -> None:
-    """Against chains that are drafted one by one, each guess fed back, with nothing but the file's tensors."""
+    """Against chains that are drafted one by one, each draft fed back, with nothing but the file's tensors."""
     chosen = plan(model, text, tmp_path / "heads", "eagle", steps=40, temperature=0.0)
     outcome = train_heads(chosen)
     plain = Plain(model, tmp_path / "heads", FILES["eagle"])
@@ -171,11 +171,11 @@ def test_eagle_files_are_of_the_hubs_layout_and_acceptance_is_that_of_real_draft
                     state = eagle_layer(plain.weights, x, keys, values)
                 count += 1
                 for depth in range(5):
-                    guess = int(plain.says(state).argmax())
-                    if guess != row.tokens[root + 2 + depth]:
+                    draft = int(plain.says(state).argmax())
+                    if draft != row.tokens[root + 2 + depth]:
                         break
                     accepted[depth] += 1
-                    x = plain.weights["fc.weight"] @ torch.cat((table[guess], state)) + plain.weights["fc.bias"]
+                    x = plain.weights["fc.weight"] @ torch.cat((table[draft], state)) + plain.weights["fc.bias"]
                     state = eagle_layer(plain.weights, x, keys, values)
     assert outcome.after is not None
     assert outcome.after.positions == count > 30
@@ -253,9 +253,9 @@ def test_features_on_disk_are_those_in_memory(
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_every_dtype_comes_back_from_disk(tmp_path: Path, dtype: torch.dtype) -> None:
-    from engine.recipes.rows import Row
+    from engine.recipes.rows import TrainingRow
 
-    rows = [Row([1, 2, 3], 1), Row([4, 5], 0)]
+    rows = [TrainingRow([1, 2, 3], 1), TrainingRow([4, 5], 0)]
     states = torch.randn(5, 8).to(dtype)
     cache = FeatureCache(8, tmp_path / "states.bin", in_memory=0)
     cache.append(rows[:1], states[:3])

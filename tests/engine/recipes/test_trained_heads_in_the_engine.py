@@ -1,4 +1,4 @@
-"""What was trained, read by the engine's own heads: the same guesses as those that were measured."""
+"""What was trained, read by the engine's own heads: the same drafts as those that were measured."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from pathlib import Path
 import pytest
 import torch
 from recipe_support import LENGTH, held_out_rows, open_target, plan, write_sure_model, write_text
+from trained_heads import load_heads
 
-from engine.attention.registry import Attention
-from engine.checkpoints.heads import find_heads, open_heads
-from engine.core.runner import Runner, SequenceRows
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.checkpoints.heads.files import find_heads, open_heads
+from engine.checkpoints.heads.read import read_eagle, read_medusa_heads
 from engine.models.heads.base import OUTPUT
-from engine.models.heads.medusa import MedusaHeads
-from engine.models.heads.read import read_eagle
 from engine.recipes.eagle import EagleHead
 from engine.recipes.layers import choose_layers
-from engine.recipes.load import load_heads
-from engine.recipes.medusa import MedusaHeads as Trained
+from engine.recipes.medusa import TrainableMedusaHeads
 from engine.recipes.target import Opening
 from engine.recipes.train_heads import Kind, train_heads
-from engine.speculation.layer_choice import read_choice
+from engine.runner.runner import Runner
+from engine.speculation.proposers.layer_choice import read_choice
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +44,8 @@ def test_medusa(folder: Path) -> None:
     place = find_heads("medusa", folder / "tiny", None, None, folder)
     assert place is not None
     files = open_heads(place, target.config, folder)
-    heads, trained = MedusaHeads(files, target.model), load_heads(place, target)
-    assert isinstance(trained, Trained)
+    heads, trained = read_medusa_heads(files, target.model), load_heads(place, target)
+    assert isinstance(trained, TrainableMedusaHeads)
     assert heads.num_heads == 2
     config = json.loads((place / "config.json").read_text())
     assert heads.accuracies is not None
@@ -58,7 +58,7 @@ def test_medusa(folder: Path) -> None:
 
 
 def test_eagle(folder: Path) -> None:
-    """The first guesses of a text's rows, through the engine's arenas."""
+    """The first drafts of a text's rows, through the engine's arenas."""
     target = open_target(folder / "tiny")
     place = find_heads("eagle", folder / "tiny", None, None, folder)
     assert place is not None
@@ -68,7 +68,7 @@ def test_eagle(folder: Path) -> None:
     assert isinstance(trained, EagleHead)
     tokens = held_out_rows(target, plan(folder, folder / "text.txt", folder, "eagle"))[0].tokens[:LENGTH]
     states = target.features([tokens])
-    runner = Runner(head, head.new_store(8), Attention(head.numerics))
+    runner = Runner(head, head.new_store(8), AttentionDispatcher(head.numerics))
     out = runner.forward([SequenceRows(tokens[1:], 0, range(1, 5), len(tokens) - 1)], hidden_in=states[:-1])
     with torch.no_grad():
         mine = trained.passes(states[None, :-1], target.embed(torch.tensor([tokens[1:]])), 1)[0][0]

@@ -20,7 +20,7 @@ from transformers.generation.logits_process import (
 )
 
 from engine.protocol import Sampling
-from engine.sampling.params import SamplingError, SamplingParams, resolve
+from engine.sampling.params import LEAST_TEMPERATURE, SamplingError, SamplingParams, resolve
 from engine.sampling.processors import MAX_DRY_MATCH, dry_penalties
 from engine.sampling.sampler import Draw, log_probs, new_history, processed, sample
 from engine.sampling.truncation import truncate, truncate_typical
@@ -235,6 +235,44 @@ def test_log_probabilities_are_of_the_raw_logits() -> None:
     assert (found[2].chosen, found[2].top) == (pytest.approx(float(logs[2, 6])), [])
 
 
+@pytest.mark.parametrize("temperature", [1e-300, 1e-45, 1e-31])
+def test_temperatures_too_near_to_0_to_divide_by_are_greedy(temperature: float) -> None:
+    logits = torch.tensor([[1.0, 5.0, 4.0, -3.0], [0.0, -2.0, 9.0, 1.0]])
+    rows = [draw(SamplingParams(seed=1, temperature=heat), [0]) for heat in (temperature, 0.7)]
+    assert sample(logits, rows)[0] == 1
+    assert sample(logits[:1], rows[:1]) == [1]
+    biased = SamplingParams(seed=1, temperature=temperature, logit_bias={2: 3.0})
+    assert sample(logits[:1], [draw(biased, [0])]) == [2]
+
+
+def test_divided_by_the_least_temperature_scores_stay_numbers() -> None:
+    scores = torch.tensor([[3e4, -3e4, 0.0]])
+    params = SamplingParams(seed=1, temperature=LEAST_TEMPERATURE)
+    assert not params.greedy
+    assert torch.isfinite(processed(scores, [draw(params, [0])])).all()
+    assert sample(scores, [draw(params, [0])]) == [0]
+
+
+@pytest.mark.parametrize("settings", [{}, {"top_k": 5}, {"top_p": 0.5}, {"min_p": 0.1}, {"typical_p": 0.5}], ids=str)
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf])
+def test_a_row_of_no_numbers_costs_its_neighbours_nothing(settings: dict[str, float], bad: float) -> None:
+    """A damaged token's row reaches the sampler only once that token is read."""
+    sound = torch.randn(50, generator=torch.Generator().manual_seed(1))
+    rows = [draw(SamplingParams(seed=1, **settings), [0]) for _ in range(3)]
+    alone = sample(sound[None], rows[:1])
+    some = sound.clone()
+    some[7] = bad
+    drawn = sample(torch.stack([torch.full((50,), bad), sound, some]), rows)
+    assert drawn[1] == alone[0]
+    assert all(0 <= token < 50 for token in drawn)
+
+
+@pytest.mark.parametrize("off", [0, -1])
+def test_a_top_k_of_0_or_minus_1_keeps_all(off: int) -> None:
+    assert resolve(Sampling(top_k=off), Sampling(top_k=5)).top_k == 0
+    assert resolve(Sampling(), Sampling(top_k=off)).top_k == 0
+
+
 def test_settings_come_from_the_request_then_the_model_then_neutral() -> None:
     model = Sampling(temperature=0.6, top_k=20, top_p=0.95)
     params = resolve(Sampling(top_k=0, stop=["", "x"]), model)
@@ -254,6 +292,12 @@ def test_settings_come_from_the_request_then_the_model_then_neutral() -> None:
         Sampling(logprobs=1000),
         Sampling(dry_multiplier=1.0, dry_base=0.5),
         Sampling(logit_bias={1: float("inf")}),
+        Sampling(top_k=-2),
+        Sampling(stop=[str(n) for n in range(257)]),
+        Sampling(stop=["x" * 10_001]),
+        Sampling(logit_bias=dict.fromkeys(range(16_385), 1.0)),
+        Sampling(seed=10**400),
+        Sampling(dry_allowed_length=-(10**400)),
     ],
 )
 def test_settings_out_of_range_are_refused_with_a_sentence(sampling: Sampling) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from engine.cache.pool import PagePool, pages_for
-from engine.cache.radix_node import Drafts, Held, Node
+from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.scheduling.policy import FirstComeFirstServed
 from engine.scheduling.scheduler import Limits, Plan, Scheduler
 
@@ -21,84 +21,60 @@ class Job:
     prompt: int
     answer: int
     cached: bool = True
-    known: int = 0
-    num_computed: int = 0
-    drafts: Drafts = field(default_factory=Drafts)
-    pages: list[int] = field(default_factory=list)
     last_step: int = -1
     preemptions: int = 0
     overtaken: int = 0
-    namespace: str | None = None
-    chat: str = ""
-    fork_of: Job | None = None
-    node: Node | None = None
-    shared: int = 0
-    recent: list[int] = field(default_factory=list)
-    held: Held | None = None
-    found: tuple[int, int] = (-1, 0)
-    page_keys: list[bytes] = field(default_factory=list)
     at: float = 0.0
     first: float | None = None
     gaps: list[float] = field(default_factory=list)
     last_token: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.known = self.prompt
+    cache: SequenceCache = field(init=False)
 
     @property
     def owner(self) -> tuple[str, int]:
         return str(self.arrival), 0
 
     @property
-    def tokens(self) -> list[int]:
-        return [self.arrival] * self.known
+    def known(self) -> int:
+        return len(self.cache.tokens)
 
     @property
-    def prompt_length(self) -> int:
-        return self.prompt
+    def num_computed(self) -> int:
+        return self.cache.num_computed
 
     @property
-    def shareable(self) -> int:
-        return self.known
-
-    @property
-    def dead_pages(self) -> tuple[int, int]:
-        return 0, 0
-
-    @property
-    def longest_chunk(self) -> int:
-        return 1 << 40
-
-    def kept_pages(self, length: int) -> int:
-        return pages_for(length)
+    def pages(self) -> list[int]:
+        return self.cache.pages
 
     @property
     def pending(self) -> int:
-        return self.known - self.num_computed
+        return self.cache.pending
 
     @property
     def reach(self) -> int:
         return self.prompt + self.answer
 
     @property
-    def most_guesses(self) -> int:
+    def max_draft_tokens(self) -> int:
         return max(0, self.reach - self.known - 1)
 
 
 class Simulation:
-    """Steps a scheduler without any model; ``accept`` says how many of a step's guesses hold."""
+    """Steps a scheduler without any model; ``accept`` says how many of a step's drafts hold."""
 
-    def __init__(self, pages: int, limits: Limits, guesses: int = 0, accept: int = 0) -> None:
+    def __init__(self, pages: int, limits: Limits, draft_tokens: int = 0, accept: int = 0) -> None:
         self.pool = PagePool(pages)
-        self.scheduler: Scheduler[Job] = Scheduler(self.pool, FirstComeFirstServed())
-        self.limits, self.guesses, self.accept = limits, guesses, accept
+        self.manager = KVCacheManager(self.pool)
+        self.scheduler: Scheduler[Job] = Scheduler(self.manager, FirstComeFirstServed())
+        self.limits, self.draft_tokens, self.accept = limits, draft_tokens, accept
         self.now = 0.0
         self.plans: list[Plan[Job]] = []
         self.done: list[Job] = []
         self.failed: list[Job] = []
 
     def step(self) -> Plan[Job]:
-        plan = self.scheduler.plan(self.limits, lambda job: self.guesses)
+        wanted = {job.owner: self.draft_tokens for job in self.scheduler.running}
+        plan = self.scheduler.plan(self.limits, wanted)
         self.pool.check()
         self._obeys(plan)
         self.plans.append(plan)
@@ -127,12 +103,12 @@ class Simulation:
             assert job.num_computed == 0
 
     def _advance(self, job: Job, rows: int, last: bool, drafts: int) -> None:
-        job.num_computed += rows
+        job.cache.advance(rows)
         if not last:
             return
         held = min(drafts, self.accept)
-        job.num_computed += held
-        job.known += held + 1
+        job.cache.advance(held)
+        job.cache.tokens.extend([0] * (held + 1))
         if job.first is None:
             job.first = self.now
         else:
@@ -146,6 +122,7 @@ class Simulation:
 
     def add(self, job: Job) -> Job:
         job.at = self.now
+        job.cache = self.manager.new(NewSequence(job.owner, [0] * job.prompt))
         self.scheduler.add(job)
         return job
 
@@ -163,8 +140,8 @@ class Simulation:
 def test_random_traces_finish_within_the_budget(seed: int) -> None:
     rng = random.Random(seed)
     limits = Limits(rng.choice([16, 33, 128]), rng.random() < 0.7, rng.random() < 0.3)
-    guesses = rng.choice([0, 3, 8])
-    simulation = Simulation(rng.choice([12, 30, 200]), limits, guesses, rng.randint(0, guesses))
+    draft_tokens = rng.choice([0, 3, 8])
+    simulation = Simulation(rng.choice([12, 30, 200]), limits, draft_tokens, rng.randint(0, draft_tokens))
     jobs = [Job(i, rng.randint(1, 120), rng.randint(1, 50), cached=rng.random() < 0.85) for i in range(25)]
     for job in jobs:
         simulation.add(job)
@@ -211,23 +188,23 @@ def test_decodes_come_first_and_the_chunk_takes_the_rest() -> None:
     assert rows[reader.arrival] == 28
 
 
-def test_guesses_take_only_rows_and_pages_that_are_left() -> None:
-    simulation = Simulation(4, Limits(64), guesses=8, accept=8)
+def test_drafts_take_only_rows_and_pages_that_are_left() -> None:
+    simulation = Simulation(4, Limits(64), draft_tokens=8, accept=8)
     first = simulation.add(Job(0, 14, 30))
     simulation.step()
     plan = simulation.step()
     assert plan.slices[0].drafts == 8
     assert not plan.preempted
     simulation.scheduler.remove(first)
-    busy = Simulation(400, Limits(16), guesses=8)
+    busy = Simulation(400, Limits(16), draft_tokens=8)
     for i in range(10):
         busy.add(Job(i, 1, 50))
     busy.step()
     assert sum(piece.rows + piece.drafts for piece in busy.step().slices) == 16
 
 
-def test_unused_guesses_give_their_pages_back() -> None:
-    simulation = Simulation(10, Limits(64), guesses=16, accept=0)
+def test_unused_drafts_give_their_pages_back() -> None:
+    simulation = Simulation(10, Limits(64), draft_tokens=16, accept=0)
     job = simulation.add(Job(0, 15, 100))
     for _ in range(12):
         simulation.step()

@@ -20,13 +20,14 @@ TOKEN = "a token of this test"
 class Running:
     """A server in a thread, with its fake engine."""
 
-    def __init__(self, loaded: bool = True) -> None:
+    def __init__(self, loaded: bool = True, **patience: Any) -> None:
         self.engines: list[FakeEngine] = []
-        self.server = Server(open_socket("127.0.0.1", 0), TOKEN, lambda emit: self._make(emit, loaded), FakeProbes())
+        listener = open_socket("127.0.0.1", 0)
+        self.server = Server(listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes(), **patience)
         ready = threading.Event()
         self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
         self.thread.start()
-        assert ready.wait(10)
+        assert ready.wait(300)
 
     def _make(self, emit: Any, loaded: bool) -> FakeEngine:
         self.engines.append(FakeEngine(emit, loaded))
@@ -46,7 +47,7 @@ class Running:
     def stop(self) -> None:
         self.engine.gate.set()
         self.server.stop()
-        self.thread.join(10)
+        self.thread.join(300)
         assert not self.thread.is_alive()
 
 
@@ -61,10 +62,10 @@ class Client:
     def send(self, message: p.Message) -> None:
         self.socket.send(p.encode(message))
 
-    def receive(self, timeout: float = 10) -> Any:
+    def receive(self, timeout: float = 300) -> Any:
         return p.decode_from_engine(self.socket.recv(timeout=timeout))
 
-    def until(self, kind: type, timeout: float = 10) -> Any:
+    def until(self, kind: type, timeout: float = 300) -> Any:
         """The next message of a kind; the ones before it are in ``passed``."""
         self.passed: list[Any] = []
         while True:

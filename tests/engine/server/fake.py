@@ -12,48 +12,40 @@ from typing import Any
 import tokenizers
 
 from engine import catalogue
-from engine.core.cache_view import CacheView, Holding, NodeView, PageView, TreeView, view
-from engine.core.commands import (
-    AddRequest,
-    CancelRequest,
-    Command,
-    DropChat,
-    Inspect,
-    LoadModel,
-    MeasureText,
-    SetOption,
-    Shutdown,
-    UnloadModel,
-)
-from engine.core.events import (
-    ErrorEvent,
-    Event,
-    FinishedEvent,
-    LoadedEvent,
-    LoadingEvent,
-    OptionsEvent,
-    PrefillEvent,
-    StepRecord,
-    TokensEvent,
-    UnloadedEvent,
-)
-from engine.core.score import Scores
+from engine.core.cache_view import Holding, NodeView, PagesSnapshot, PageView, TreeSnapshot, view
+from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
+from engine.core.events import Event
+from engine.loading.model import LoadModel
 from engine.protocol import (
     CacheStats,
+    Cancel,
+    Delta,
     Device,
+    Error,
+    Finished,
     Fit,
+    ForgetChat,
+    Loaded,
+    Loading,
     LoadOptions,
     MemoryByOwner,
     ModelCard,
+    Options,
     OptionSpec,
     PageCounts,
     PageOwner,
+    Prefill,
     Sampling,
+    Set,
     Timings,
     TokenInfo,
+    Unload,
+    Unloaded,
     Usage,
 )
-from engine.server.hub import Estimate
+from engine.runner.perplexity import Scores
+from engine.server.hub import FitEstimate
+from engine.telemetry.records import StepRecord
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.engine.text.samples import CHATML, trained
@@ -96,7 +88,11 @@ class FakeEngine:
         self.flood = 0
         self.thinks = 0
         """How many tokens of an answer are thinking."""
+        self.cut: tuple[str, str] | None = None
+        """Reason and detail of an end that comes after one token."""
         self.fail_step = False
+        self.says_length = False
+        """Whether an answer that the limit ended says so; else all end with "stop"."""
         self.load_cancelled = threading.Event()
         self.template = CHATML
         self.context = 64
@@ -120,12 +116,14 @@ class FakeEngine:
             path=path,
             tokenizer=tokenizer,
             chat_template=ChatTemplate(self.template),
+            kv_bytes_per_token=64.0,
+            model=None,
         )
 
     # --- what the server uses ------------------------------------------------------------------------------------
 
     def submit(self, command: Command) -> None:
-        if isinstance(command, CancelRequest):
+        if isinstance(command, Cancel):
             self.cancelled.add(command.id)
         self.commands.put(command)
 
@@ -155,22 +153,22 @@ class FakeEngine:
             match command:
                 case MeasureText():
                     command.reply(self.scores)
-                case DropChat(chat):
+                case ForgetChat(chat=chat):
                     self.chats = {name: "" if of == chat else of for name, of in self.chats.items()}
                     self.version += 1
                 case Shutdown():
                     return
                 case AddRequest():
                     self._answer(command)
-                case SetOption(key, value):
+                case Set(key=key, value=value):
                     self._set(key, value)
                 case LoadModel():
                     self._load(command)
-                case UnloadModel():
+                case Unload():
                     self.loaded = None
                     self.pages.clear()
                     self.version += 1
-                    self.emit(UnloadedEvent("asked to"))
+                    self.emit(Unloaded(reason="asked to"))
 
     # --- the cache ------------------------------------------------------------------------------------------------
 
@@ -187,11 +185,11 @@ class FakeEngine:
                 NodeView(number, -1, len(text), tuple(text[:8]), last_used=number, hits=1, chat=self.chats[name])
                 for number, (name, text) in enumerate(self.texts.items())
             )
-            command.reply(TreeView(self.version, 10.0, nodes))
+            command.reply(TreeSnapshot(self.version, 10.0, nodes))
         else:
             command.reply(self._page(command.page))
 
-    def _view(self) -> CacheView:
+    def _view(self) -> PagesSnapshot:
         held = [Holding(PageOwner(chat=self.chats[name], id=name), pages) for name, pages in self.pages.items()]
         refs = [0] * 7
         for pages in self.pages.values():
@@ -214,21 +212,21 @@ class FakeEngine:
         try:
             self.values = catalogue.validated({key: value}, self.values, {"model", "packed weights"})
         except catalogue.OptionError as error:
-            self.emit(ErrorEvent("bad_option", str(error)))
+            self.emit(Error(code="bad_option", message=str(error)))
             return
-        self.emit(OptionsEvent(self.catalogue_state()))
+        self.emit(Options(catalogue=self.catalogue_state()))
 
     def _load(self, command: LoadModel) -> None:
-        self.emit(LoadingEvent(command.path, "reading weights", 0.5))
+        self.emit(Loading(model=command.path, stage="reading weights", fraction=0.5))
         if "broken" in command.path:
-            self.emit(ErrorEvent("bad_model", "The file is damaged. Download it again."))
+            self.emit(Error(code="bad_model", message="The file is damaged. Download it again."))
             return
         self.loaded = self._model(command.path, command.draft)
-        self.emit(LoadedEvent(self.loaded.card, FIT))
+        self.emit(Loaded(card=self.loaded.card, fit=FIT))
 
     def _answer(self, command: AddRequest) -> None:
         if len(command.prompt_ids) >= self.loaded.card.context and command.window is None:
-            self.emit(ErrorEvent("prompt_too_long", "The prompt is too long. Shorten it.", command.id))
+            self.emit(Error(code="prompt_too_long", message="The prompt is too long. Shorten it.", id=command.id))
             return
         if self.fail_step:
             raise RuntimeError("the fake engine breaks")
@@ -240,25 +238,33 @@ class FakeEngine:
         self.pages[command.id] = free[: -(-len(command.prompt_ids) // 16)]
         self.texts[command.id], self.chats[command.id] = list(command.prompt_ids), command.chat
         self.version += 1
-        self.emit(PrefillEvent(command.id, len(command.prompt_ids), self.cached, len(command.prompt_ids)))
+        self.emit(
+            Prefill(id=command.id, done=len(command.prompt_ids), cached=self.cached, total=len(command.prompt_ids))
+        )
         for answer in range(command.n):
             self._write(command, answer, ids, self.speed[bool(values["kv_cache"])])
 
     def _write(self, command: AddRequest, answer: int, ids: list[int], speed: float) -> None:
-        reason, written = "stop", 0
+        whole = not self.says_length or len(ids) != command.sampling.max_tokens
+        reason, written, detail = "stop" if whole else "length", 0, ""
         for number in range(self.flood):
-            self.emit(TokensEvent(command.id, answer, f"{number:1023d}.", [TokenInfo(id=1, chars=1024)]))
+            self.emit(
+                Delta(id=command.id, answer=answer, text=f"{number:1023d}.", tokens=[TokenInfo(id=1, chars=1024)])
+            )
         for token in ids:
             self.gate.wait()
             if command.id in self.cancelled:
                 reason = "cancelled"
+                break
+            if self.cut is not None and written:
+                reason, detail = self.cut
                 break
             text = self.loaded.tokenizer.id_to_bytes(token).decode(errors="replace")
             info = TokenInfo(id=token, chars=len(text))
             if command.sampling.logprobs is not None:
                 info = TokenInfo(id=token, chars=len(text), logprob=-0.5, top=[(token, -0.5), (5, -2.0)])
             channel = "thinking" if written < self.thinks else "content"
-            self.emit(TokensEvent(command.id, answer, text, [info], channel))  # type: ignore[arg-type]
+            self.emit(Delta(id=command.id, answer=answer, text=text, tokens=[info], channel=channel))  # type: ignore[arg-type]
             written += 1
             self.emit(step(time.monotonic()))
         usage = Usage(
@@ -269,7 +275,7 @@ class FakeEngine:
             thinking_tokens=min(written, self.thinks),
         )
         timings = Timings(queued_ms=1, ttft_ms=5, total_ms=9, tokens_per_second=speed, tokens_per_step=1, steps=written)
-        self.emit(FinishedEvent(command.id, answer, reason, usage, timings))  # type: ignore[arg-type]
+        self.emit(Finished(id=command.id, answer=answer, reason=reason, usage=usage, timings=timings, detail=detail))  # type: ignore[arg-type]
 
 
 def step(at: float, **changes: Any) -> StepRecord:
@@ -282,8 +288,7 @@ def step(at: float, **changes: Any) -> StepRecord:
         prefill_rows=0,
         verify_rows=0,
         generated=1,
-        guesses=(),
-        pages_total=10,
+        drafts=(),
         pages_used=2,
         pages_cached=0,
         live_tokens=20,
@@ -318,7 +323,7 @@ class FakeProbes:
             total=9,
         )
 
-    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> Estimate:
+    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> FitEstimate:
         if "huge" in path:
-            return Estimate(False, None, "It does not fit. Choose a smaller one.")
-        return Estimate(True, FIT, f"Fits {switches['weights']}.")
+            return FitEstimate(False, None, "It does not fit. Choose a smaller one.")
+        return FitEstimate(True, FIT, f"Fits {switches['weights']}.")

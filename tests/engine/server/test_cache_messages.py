@@ -9,8 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from engine import protocol as p
-from engine.core.commands import DropChat, MeasureText
-from engine.protocol import PAGE_STATES
+from engine.core.commands import MeasureText
+from engine.protocol import PAGE_STATES, ForgetChat
 from engine.server import hub
 from tests.engine.server.conftest import Client, Running
 
@@ -104,7 +104,9 @@ def test_the_cost_of_a_text_and_of_a_conversation(client: Client, running: Runni
     tokenizer = running.engine.loaded.tokenizer
     assert measured() == tokenizer.encode(PROMPT, special=False), "a rendered text has its own begin-of-text"
     client.send(p.MeasureCost(id="m", prompt="", chat="c1"))
-    assert client.until(p.Error).code == "unknown_chat"
+    error = client.until(p.Error)
+    assert error.code == "unknown_chat"
+    assert error.message == "This chat has no answer from the model since it was loaded. Ask something, then measure."
     filled(client)
     client.send(p.MeasureCost(id="m", prompt="", chat="c1"))
     client.until(p.Cost)
@@ -121,10 +123,10 @@ def test_a_chat_is_forgotten(client: Client, running: Running) -> None:
     client.send(p.ForgetChat(chat="c1"))
     client.send(p.MeasureCost(id="m", prompt="", chat="c1"))
     assert client.until(p.Error).code == "unknown_chat"
-    until = time.monotonic() + 10  # the engine hears of it in a thread of its own
-    while DropChat("c1") not in running.engine.seen and time.monotonic() < until:
+    until = time.monotonic() + 300  # the engine hears of it in a thread of its own
+    while ForgetChat(chat="c1") not in running.engine.seen and time.monotonic() < until:
         time.sleep(0.01)
-    assert DropChat("c1") in running.engine.seen
+    assert ForgetChat(chat="c1") in running.engine.seen
 
 
 def test_nothing_is_described_or_measured_without_a_model(empty: Running, open_client: Callable) -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import msgspec
 import openai
 import pytest
 
-from engine.core.commands import AddRequest, CancelRequest
-from engine.protocol import CacheStats, ThinkingModes
+from engine.core.commands import AddRequest
+from engine.protocol import CacheStats, Cancel, Sampling, ThinkingModes
+from engine.sampling.params import resolve
+from engine.server.openai.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
+from engine.server.openai.types import ChatIn
 from engine.text.template import ChatTemplate
 from tests.engine.server.conftest import TOKEN, Running
 
@@ -22,7 +28,7 @@ MESSAGES: Any = [{"role": "user", "content": "abc"}]
 
 @pytest.fixture
 def api(running: Running) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=20) as client:
+    with openai.OpenAI(base_url=f"{running.url}/v1", api_key=TOKEN, max_retries=0, timeout=300) as client:
         yield client
 
 
@@ -120,34 +126,246 @@ def test_leaving_a_whole_answer_cancels(running: Running) -> None:
             http.get("/v1/models")
     running.engine.gate.set()
     assert len(running.engine.cancelled) == 1
-    assert not any(isinstance(c, CancelRequest) and not c.id for c in running.engine.seen)
+    assert not any(isinstance(c, Cancel) and not c.id for c in running.engine.seen)
 
 
 @pytest.mark.parametrize(
-    ("body", "status", "says"),
+    ("body", "status", "param", "says"),
     [
-        ({"model": "other", "messages": MESSAGES}, 404, "not loaded, but tiny is"),
-        ({"messages": "abc"}, 400, "was not understood"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, 400, "role 'tool' is not supported"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "image_url"),
-        ({"messages": [{"role": "user", "content": "z" * 300}]}, 400, "too long"),
-        ({"messages": MESSAGES, "temperature": "hot"}, 400, "was not understood"),
+        ({"model": "other", "messages": MESSAGES}, 404, "model", "not loaded, but tiny is"),
+        ({"messages": "abc"}, 400, "messages", "was not understood"),
+        ({}, 400, "messages", "missing required field"),
+        ({"messages": []}, 400, "messages", "no message"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, 400, "messages[0].role", "role 'tool' is not supported"),
+        ({"messages": [{"role": "user"}]}, 400, "messages[0].content", "no content"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages[0].content[0].type",
+         "image_url"),
+        ({"messages": [{"role": "user", "content": [{"type": "text", "txt": ""}]}]}, 400,
+         "messages[0].content[0].txt", "unknown field `txt`"),
+        ({"messages": [*MESSAGES, {"role": "assistant", "tool_calls": [{"id": "1"}]}]}, 400, "messages[1].tool_calls",
+         "'tool_calls' of a message is not supported"),
+        ({"messages": [{**MESSAGES[0], "mood": "x"}]}, 400, "messages[0].mood", "unknown field `mood`"),
+        ({"messages": [{"role": "user", "content": "z" * 300}]}, 400, "messages", "too long"),
+        ({"messages": MESSAGES, "temperature": "hot"}, 400, "temperature", "was not understood"),
+        ({"messages": MESSAGES, "temperatura": 1}, 400, "temperatura", "Did you mean 'temperature'?"),
+        ({"messages": MESSAGES, "guided_json": {}}, 400, "guided_json", "not known. Leave it out."),
+        ({"messages": MESSAGES, "n": 0}, 400, "n", "n is at least 1"),
+        ({"messages": MESSAGES, "n": -1}, 400, "n", "n is at least 1"),
+        ({"messages": MESSAGES, "max_completion_tokens": 0}, 400, "max_completion_tokens", "is at least 1"),
+        ({"messages": MESSAGES, "logprobs": True, "top_logprobs": 99}, 400, "top_logprobs", "is 0 to 32"),
+        ({"messages": MESSAGES, "top_logprobs": 2}, 400, "top_logprobs", "needs logprobs"),
+        ({"messages": MESSAGES, "logit_bias": {"402": 1}}, 400, "logit_bias", "402 is not one of them"),
+        ({"messages": MESSAGES, "logit_bias": {"-1": 1}}, 400, "logit_bias", "-1 is not one of them"),
+        ({"messages": MESSAGES, "logit_bias": {"1" + "0" * 20: 1}}, 400, "logit_bias", "is not one of them"),
+        ({"messages": MESSAGES, "stream_options": {"chunks": 2}}, 400, "stream_options.chunks", "unknown field"),
+        ({"messages": MESSAGES, "echo": True}, 400, "echo", "'echo' is not supported"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("stream", [False, True])
+def test_errors_have_openais_shape(
+    running: Running, body: dict[str, Any], status: int, param: str, says: str, stream: bool
+) -> None:
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    body = {**body, "stream": stream}
+    answer = httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers, timeout=300)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (status, param)
+    assert says in error["message"]
+    assert error["type"] == "invalid_request_error"
+    assert error["code"]
+    if param != "messages" or "too long" not in says:
+        assert running.engine.seen == []
+
+
+@pytest.mark.parametrize(
+    ("body", "param", "says"),
+    [
+        ({}, "prompt", "missing required field"),
+        ({"prompt": ""}, "prompt", "empty"),
+        ({"prompt": []}, "prompt", "empty"),
+        ({"prompt": [""]}, "prompt", "empty"),
+        ({"prompt": [[]]}, "prompt", "empty"),
+        ({"prompt": ["a", "b"]}, "prompt", "Several prompts"),
+        ({"prompt": [[1], [2]]}, "prompt", "Several prompts"),
+        ({"prompt": [1, "b"]}, "prompt", "Several prompts"),
+        ({"prompt": "abc", "echo": True}, "echo", "not supported"),
+        ({"prompt": "abc", "suffix": "def"}, "suffix", "not supported"),
+        ({"prompt": "abc", "best_of": 3}, "best_of", "where it equals n"),
+        ({"prompt": "abc", "n": 2, "best_of": 1}, "best_of", "where it equals n"),
+        ({"prompt": [5] * 64}, "prompt", "64 tokens and the context holds 64"),
+        ({"prompt": "word " * 100_000}, "prompt", "The prompt has 500,000 bytes"),
     ],
 )
-def test_errors_have_openais_shape(running: Running, body: dict[str, Any], status: int, says: str) -> None:
+def test_completions_are_refused_alike(running: Running, body: dict[str, Any], param: str, says: str) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    answer = httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers, timeout=20)
-    assert answer.status_code == status
+    answer = httpx.post(f"{running.url}/v1/completions", json=body, headers=headers, timeout=300)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
     assert says in answer.json()["error"]["message"]
-    if status == 400 and "z" * 300 in json.dumps(body):
-        streamed = httpx.post(f"{running.url}/v1/chat/completions", json={**body, "stream": True}, headers=headers)
-        assert "prompt_too_long" in streamed.text
+    assert running.engine.seen == []
+
+
+def test_too_many_parts_are_refused_before_they_are_read(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(msgspec.json, "decode", decode_of_fields := Mock(wraps=msgspec.json.decode))
+    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=60) as http:
+        said: Any = [{"role": "user", "content": 'a "role", "role"'}] * (MOST_MESSAGES + 1)
+        answer = http.post("/v1/chat/completions", json={"messages": said})
+        assert "20,001 messages" in answer.json()["error"]["message"]
+        assert decode_of_fields.call_args.kwargs["type"] == dict[str, msgspec.Raw]
+        answer = http.post("/v1/completions", json={"prompt": [5] * (MOST_PROMPT_TOKENS + 1)})
+        assert "1,048,577 tokens" in answer.json()["error"]["message"]
+        assert decode_of_fields.call_args.kwargs["type"] == dict[str, msgspec.Raw]
+        assert "bytes" in http.post("/v1/completions", json={"prompt": "," * (MOST_PROMPT_TOKENS + 1)}).text
+        assert "bytes" in http.post("/v1/completions", json={"prompt": ["5" + "," * (MOST_PROMPT_TOKENS + 1)]}).text
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("tools", [{"type": "function", "function": {"name": "f"}}]),
+        ("tool_choice", "required"),
+        ("functions", [{"name": "f"}]),
+        ("function_call", {"name": "f"}),
+        ("response_format", {"type": "json_object"}),
+        ("modalities", ["text", "audio"]),
+        ("audio", {"voice": "alloy", "format": "wav"}),
+        ("prediction", {"type": "content", "content": "abc"}),
+        ("web_search_options", {}),
+        ("verbosity", "low"),
+        ("moderation", {"model": "omni-moderation-latest"}),
+    ],
+)
+def test_what_would_change_the_answer_is_refused(api: openai.OpenAI, running: Running, field: str, value: Any) -> None:
+    with pytest.raises(openai.BadRequestError, match="is not supported") as refused:
+        api.chat.completions.create(model="tiny", messages=MESSAGES, extra_body={field: value})
+    assert (refused.value.param, refused.value.code) == (field, "invalid_value")
+    assert running.engine.seen == []
+
+
+def test_what_asks_for_nothing_is_served(api: openai.OpenAI, running: Running) -> None:
+    said = api.chat.completions.create(model="tiny", messages=MESSAGES).choices[0].message
+    api.chat.completions.create(
+        model="tiny",
+        messages=[*MESSAGES, said, {"role": "user", "name": "Ada", "content": "abc"}],
+        tools=[],
+        tool_choice="none",
+        parallel_tool_calls=False,
+        response_format={"type": "text"},
+        modalities=["text"],
+        user="me",
+        store=False,
+        metadata={"a": "b"},
+        service_tier="auto",
+        safety_identifier="x",
+        prompt_cache_key="y",
+        stop=None,
+        extra_body={
+            "stream": None,
+            "logprobs": None,
+            "ignore_eos": None,
+            "overflow": None,
+            "audio": None,
+            "top_k": -1,
+            "guided_json": None,
+        },
+    )
+    assert resolve(last(running).sampling, Sampling()).top_k == 0
+    api.completions.create(model="tiny", prompt="abc", n=2, best_of=2, echo=False, suffix=None)
+    api.completions.create(model="tiny", prompt=[[5, 6]], max_tokens=1)
+    assert list(last(running).prompt_ids) == [5, 6]
+
+
+def test_a_message_with_empty_fields_of_tools_is_served(api: openai.OpenAI) -> None:
+    said: Any = {"role": "assistant", "content": "a", "refusal": None, "tool_calls": None, "function_call": None}
+    api.chat.completions.create(
+        model="tiny", messages=[*MESSAGES, {**said, "audio": None, "annotations": []}, *MESSAGES]
+    )
+
+
+def test_a_prompt_too_long_is_refused_before_the_stream(api: openai.OpenAI) -> None:
+    long: Any = [{"role": "user", "content": "z" * 300}]
+    with pytest.raises(openai.BadRequestError) as refused:
+        api.chat.completions.create(model="tiny", messages=long, stream=True)
+    assert (refused.value.code, refused.value.param) == ("context_length_exceeded", "messages")
+
+
+CUT = "Stopped, because other is being loaded."
+
+
+@pytest.mark.parametrize(("reason", "status"), [("cancelled", 503), ("memory", 503), ("error", 500)])
+def test_an_answer_that_was_cut_says_so(api: openai.OpenAI, running: Running, reason: str, status: int) -> None:
+    running.engine.cut = reason, CUT
+    with pytest.raises(openai.InternalServerError, match=CUT) as failed:
+        api.chat.completions.create(model="tiny", messages=MESSAGES, n=2)
+    assert (failed.value.status_code, failed.value.code, failed.value.type) == (status, reason, "server_error")
+    with pytest.raises(openai.InternalServerError, match=CUT):
+        api.completions.create(model="tiny", prompt="abc def")
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    body = {"messages": MESSAGES, "stream": True, "stream_options": {"include_usage": True}}
+    text = httpx.post(f"{running.url}/v1/chat/completions", json=body, headers=headers).text
+    *chunks, end = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    assert chunks
+    assert all(chunk["choices"][0]["finish_reason"] is None for chunk in chunks)
+    assert (end["error"]["message"], end["error"]["code"]) == (CUT, reason)
+    stream = api.chat.completions.create(model="tiny", messages=MESSAGES, stream=True)
+    read: list[Any] = []
+    with pytest.raises(openai.APIError, match=CUT):
+        read.extend(stream)
+
+
+@pytest.mark.parametrize("reason", ["length", "context"])
+def test_an_answer_at_its_limit_has_a_length(api: openai.OpenAI, running: Running, reason: str) -> None:
+    running.engine.cut = reason, "The context is full."
+    assert api.chat.completions.create(model="tiny", messages=MESSAGES).choices[0].finish_reason == "length"
+    *_, end = api.completions.create(model="tiny", prompt="abc def", stream=True)
+    assert end.choices[0].finish_reason == "length"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_that_the_server_did_not_outlive(home: Any, stream: bool) -> None:
+    running = Running()
+    running.engine.gate.clear()
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    body = {"messages": MESSAGES, "stream": stream}
+    url = f"{running.url}/v1/chat/completions"
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(httpx.post, url, json=body, headers=headers, timeout=300)
+        while not running.server.hub.answering:
+            time.sleep(0.01)
+        running.server.stop()
+        answer = asked.result(20)
+    running.stop()
+    assert answer.status_code == (200 if stream else 503)
+    assert json.loads(answer.text.removeprefix("data: "))["error"]["code"] == "stopping"
+
+
+def test_addresses_that_are_not_served(api: openai.OpenAI, running: Running) -> None:
+    assert api.models.retrieve("tiny").id == "tiny"
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert httpx.get(f"{running.url}/v1/models/", headers=headers).json()["data"][0]["id"] == "tiny"
+    with pytest.raises(openai.NotFoundError, match="'other' is not loaded, but tiny is") as other:
+        api.models.retrieve("other")
+    assert (other.value.code, other.value.param) == ("model_not_found", "model")
+    with pytest.raises(openai.NotFoundError, match=r"no /v1/embeddings here\. Served are /v1/models") as unknown:
+        api.embeddings.create(model="tiny", input="abc")
+    assert unknown.value.code == "unknown_url"
+    answer = httpx.get(f"{running.url}/v1/chat/completions")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert "not served by GET" in answer.json()["error"]["message"]
+
+
+def test_a_failure_that_nobody_thought_of(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ChatIn, "sampling", lambda self: 1 / 0)
+    answer = httpx.post(
+        f"{running.url}/v1/chat/completions", json={"messages": MESSAGES}, headers={"Authorization": f"Bearer {TOKEN}"}
+    )
+    assert answer.status_code == 500
+    assert "division by zero" in answer.json()["error"]["message"]
 
 
 def test_a_body_nested_without_an_end(running: Running) -> None:
     headers = {"Authorization": f"Bearer {TOKEN}"}
     body = '{"messages": [], "new": ' + "[" * 200_000
-    answer = httpx.post(f"{running.url}/v1/chat/completions", content=body, headers=headers, timeout=20)
+    answer = httpx.post(f"{running.url}/v1/chat/completions", content=body, headers=headers, timeout=300)
     assert answer.status_code == 400
     assert "was not understood" in answer.json()["error"]["message"]
 
@@ -219,6 +437,9 @@ def test_past_thinking_reaches_the_template(api: openai.OpenAI, running: Running
     loaded = running.engine.loaded
     loaded.chat_template = ChatTemplate("{% for m in messages %}{{ m.reasoning_content }};{% endfor %}")
     said: Any = [*MESSAGES, {"role": "assistant", "content": "a", "reasoning_content": "hm"}, *MESSAGES]
+    api.chat.completions.create(model="tiny", messages=said)
+    assert loaded.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
+    said[1]["reasoning"] = said[1].pop("reasoning_content")
     api.chat.completions.create(model="tiny", messages=said)
     assert loaded.tokenizer.decode(last(running).prompt_ids) == ";hm;;"
 

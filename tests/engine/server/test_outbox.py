@@ -4,7 +4,7 @@ import asyncio
 import random
 
 from engine import protocol as p
-from engine.server.outbox import MAX_WAITING, Outbox
+from engine.server.session.outbox import MAX_WAITING, Outbox
 from tests.engine.server.fake import FIT, FakeProbes, card
 
 USAGE = p.Usage(prompt_tokens=1, cached_tokens=0, generated_tokens=1, seed=0)
@@ -102,6 +102,13 @@ def test_states_replace_each_other() -> None:
     assert got[0].fraction == 0.9  # type: ignore[attr-defined]
     assert got[3].preemptions == 5  # type: ignore[attr-defined]
     assert got[4].done == 2  # type: ignore[attr-defined]
+
+
+def test_what_a_model_allows_is_said_after_it() -> None:
+    outbox = Outbox()
+    for message in (p.Options(catalogue=[]), p.Loaded(card=card("/m"), fit=FIT), p.Options(catalogue=[])):
+        outbox.put(message)
+    assert [type(message).__name__ for message in drained(outbox)] == ["Options", "Loaded", "Options"]
 
 
 def test_replies_are_bounded_by_making_the_client_wait() -> None:

@@ -3,15 +3,35 @@
 from __future__ import annotations
 
 import itertools
+import threading
+from collections.abc import Callable
 
+import httpx
 import pytest
+import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine import protocol as p
 from engine.core.commands import AddRequest
 from engine.protocol import ChatMessage
+from engine.server.answering import LONG
 from engine.server.continuing import LEFT_OUT
-from engine.server.overflow import SINKS, Cut, TooLong, chosen_cut, cuts, reserve, window_of
+from engine.server.overflow import (
+    MOST_TEXT,
+    SINKS,
+    DroppedMessages,
+    TooLong,
+    check_length,
+    chosen_cut,
+    cuts,
+    reserve,
+    window_of,
+)
+from engine.text.template import ChatTemplate
+from engine.text.tokenizer import Tokenizer
 from tests.engine.server.conftest import Client, Running
+from tests.engine.text.samples import CHATML, trained
 
 SYSTEM = ChatMessage(role="system", content="s " * 4)
 
@@ -46,7 +66,7 @@ def test_cuts_are_whole_turns_behind_the_first_one() -> None:
     found = list(cuts(messages, words, context=400))
     assert all(cut.first == 3 for cut in found), "system prompt, question and answer stay"
     assert all(messages[cut.last].role == "user" for cut in found)
-    assert found[-1] == Cut(3, len(messages) - 1)
+    assert found[-1] == DroppedMessages(3, len(messages) - 1)
     lasts = [cut.last for cut in found]
     assert lasts == sorted(set(lasts))
     # A turn has 2 * 15 tokens, and a place to cut comes after each 100.
@@ -56,7 +76,7 @@ def test_cuts_are_whole_turns_behind_the_first_one() -> None:
 def test_a_chat_that_grows_keeps_its_beginning() -> None:
     """Of 60 turns after the context was full, only every third or fourth has another beginning than the one before."""
     context, limit = 400, 300
-    before: Cut | None = None
+    before: DroppedMessages | None = None
     changes, prompts = [], 0
     for turns in range(2, 80):
         messages = said(turns)
@@ -84,10 +104,66 @@ def test_the_same_conversation_is_cut_alike_by_whoever_sees_it_first() -> None:
     assert list(cuts(shorter, words, 400))[:-1] == [c for c in cuts(messages, words, 400) if c.last < len(shorter) - 1]
 
 
+TOKENIZER = Tokenizer(tokenizers.Tokenizer.from_str(trained("chatml")))
+
+
+@given(
+    contents=st.lists(st.text("ab cé<|>\n", max_size=60), min_size=1, max_size=40),
+    roles=st.lists(st.sampled_from(["user", "assistant"]), min_size=40, max_size=40),
+    context=st.integers(40, 400),
+    answer=st.integers(1, 100),
+)
+def test_the_cut_is_the_first_that_fits(contents: list[str], roles: list, context: int, answer: int) -> None:
+    """The same as by trying one after the other, through a template and a tokenizer."""
+    messages = [ChatMessage(role=role, content=text) for role, text in zip(roles, contents, strict=False)]
+    template, limit = ChatTemplate(CHATML), context - reserve(context, answer)
+
+    def tokens(text: str) -> int:
+        return len(TOKENIZER.encode(text, special=False))
+
+    def fits(cut: DroppedMessages) -> bool:
+        return tokens(template.render(cut.without(messages))) <= limit
+
+    places = list(cuts(messages, tokens, context))
+    first = next((cut for cut in places if fits(cut)), places[-1] if places else None)
+    assert chosen_cut(messages, tokens, fits, context) == first
+
+
+def test_a_long_conversation_is_rendered_a_few_times_only() -> None:
+    tried: list[DroppedMessages] = []
+
+    def fits(cut: DroppedMessages) -> bool:
+        tried.append(cut)
+        return length(cut.without(messages)) <= 300
+
+    messages = said(2000)
+    found = chosen_cut(messages, words, fits, 400)
+    assert len(list(cuts(messages, words, 400))) > 400
+    assert len(tried) <= 10
+    assert found in tried
+
+
+def test_prompts_have_a_length_in_bytes() -> None:
+    longest = TOKENIZER.longest
+    assert longest is not None
+    check_length("x" * 10 * longest, TOKENIZER, context=10)
+    with pytest.raises(TooLong, match=r"context of 10 tokens holds .* at most") as refused:
+        check_length("x" * (10 * longest + 1), TOKENIZER, context=10)
+    assert refused.value.code == "prompt_too_long"
+    check_length("é" * 1000, TOKENIZER)
+    with pytest.raises(TooLong, match="read at once") as refused:
+        check_length("é" * (MOST_TEXT // 2 + 1), TOKENIZER)
+    assert refused.value.code == "too_large"
+    unbounded = Tokenizer(tokenizers.Tokenizer.from_str(trained("wordpiece")))
+    check_length("x" * 100_000, unbounded, context=10)
+
+
 def test_without_a_middle_there_is_nothing_to_leave_out() -> None:
     assert chosen_cut(said(1), words, lambda cut: False, 100) is None
     messages = said(2)
-    assert chosen_cut(messages, words, lambda cut: False, 100) == Cut(3, 5), "the longest, though it does not fit"
+    assert chosen_cut(messages, words, lambda cut: False, 100) == DroppedMessages(3, 5), (
+        "the longest, though it does not fit"
+    )
 
 
 def test_turns_longer_than_a_step() -> None:
@@ -195,6 +271,55 @@ def test_what_does_not_fit_even_without_its_middle_is_refused(client: Client, ru
     error = ask(client, "b", messages[-1:], overflow="drop_middle")
     assert isinstance(error, p.Error)
     assert error.message.startswith("The prompt has")
+
+
+def test_a_prompt_that_is_far_too_long_is_not_tokenised(
+    client: Client, running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded: list[str] = []
+    monkeypatch.setattr(Tokenizer, "encode", lambda self, text, special=True: encoded.append(text) or [5])
+    error = ask(client, "a", [ChatMessage(role="user", content="long " * 100_000)])
+    assert isinstance(error, p.Error)
+    assert error.code == "prompt_too_long"
+    assert "The prompt has 500," in error.message
+    endless = [ChatMessage(role="user", content="x" * MOST_TEXT)]
+    for overflow in ("drop_middle", "window"):
+        error = ask(client, "b", endless, overflow=overflow)
+        assert isinstance(error, p.Error)
+        assert error.code == "too_large"
+    for message in (p.CountTokens(id="c", prompt=endless), p.MeasureCost(id="c", prompt=endless[0].content + "x")):
+        client.send(message)
+        error = client.until(p.Error)
+        assert (error.id, error.code) == ("c", "too_large")
+    assert not encoded
+
+
+def test_long_prompts_hold_up_nobody(
+    client: Client, running: Running, open_client: Callable[[Running], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More of them than there are threads wait to be read; what is short is counted and answered meanwhile."""
+    encode, began, go_on = Tokenizer.encode, [], threading.Event()
+
+    def held(self: Tokenizer, text: str, special: bool = True) -> list[int]:
+        if len(text) >= LONG:
+            began.append(text)
+            assert go_on.wait(300)
+            return [5]
+        return encode(self, text, special)
+
+    monkeypatch.setattr(Tokenizer, "encode", held)
+    for number in range(40):
+        client.send(p.CountTokens(id=f"long {number}", prompt="x" * LONG))
+    try:
+        other = open_client(running)
+        assert isinstance(ask(other, "a", chat(1)), p.Finished)
+        assert httpx.get(f"{running.url}/health").status_code == 200
+        client.send(p.CountTokens(id="short", prompt="abc"))
+        assert client.until(p.Counted).id == "short"
+        assert len(began) == 1, "one at a time"
+    finally:
+        go_on.set()
+    assert [client.until(p.Counted).id for _ in range(40)] == [f"long {number}" for number in range(40)]
 
 
 def test_a_window_slides(client: Client, running: Running) -> None:

@@ -97,6 +97,6 @@ def test_large_bodies_are_refused(running: Running) -> None:
         for _ in range(40):
             yield b"x" * (1 << 20)
 
-    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=30) as http:
+    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {TOKEN}"}, timeout=300) as http:
         assert http.post("/v1/completions", content=b"x" * (33 << 20)).status_code == 413
         assert http.post("/v1/completions", content=endless()).json()["error"]["code"] == "too_large"

@@ -9,10 +9,9 @@ import tokenizers
 
 from engine import protocol as p
 from engine.core.commands import AddRequest
-from engine.core.events import TokensEvent
-from engine.protocol import ChatMessage, TokenInfo
+from engine.protocol import ChatMessage, Delta, TokenInfo
 from engine.server.continuing import continued
-from engine.server.turns import Answer, Turn, Turns
+from engine.server.turns import AnswerCollector, Turn, Turns
 from engine.text.channels import channel_style
 from engine.text.prompt import PromptText, rendered
 from engine.text.stream import TextStream
@@ -33,20 +32,20 @@ def answered(
     source: str = "",
     prompt_ids: list[int] | None = None,
     messages: Sequence[ChatMessage] | str = "",
-) -> Answer:
+) -> AnswerCollector:
     """An answer of exactly these tokens, as the engine streams it."""
     prompt_ids = prompt_ids or tokenizer.encode(prompt.text, special=prompt.special)
     style = channel_style(tokenizer, source)
     stream = TextStream(tokenizer, stop, prompt.continues, style.parser(prompt_ids) if style is not None else None)
-    answer = Answer(prompt, prompt_ids, messages)
+    answer = AnswerCollector(prompt, prompt_ids, messages)
     for token in ids:
         piece = stream.push(token)
         text = piece.text if piece.channel == "content" else piece.thinking
-        answer.take(TokensEvent("r1", 0, text, [TokenInfo(id=token)], piece.channel))
+        answer.take(Delta(id="r1", answer=0, text=text, tokens=[TokenInfo(id=token)], channel=piece.channel))
         if stream.stopped:
             break
     else:
-        answer.take(TokensEvent("r1", 0, stream.flush().text, []))
+        answer.take(Delta(id="r1", answer=0, text=stream.flush().text, tokens=[]))
     return answer
 
 

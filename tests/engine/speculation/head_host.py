@@ -8,35 +8,37 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from requests_support import new_request
 from safetensors.torch import save_file
 from torch import Tensor
 
-from engine.attention.registry import Attention
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.checkpoints.config import RawConfig, read_json
+from engine.checkpoints.heads.read import read_eagle
 from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.safetensors import TensorFiles
-from engine.core.batch import ForwardOutput
-from engine.core.buffers import powers_of_two
-from engine.core.options import RequestOptions
-from engine.core.request import Request
-from engine.core.runner import Runner, SequenceRows
-from engine.core.step_parts import draws_of, rows_of
+from engine.core.step import draws_of, rows_of
+from engine.files import read_json
 from engine.layers.numerics import Numerics
+from engine.model_config.raw import RawConfig
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.eagle import LEAST_LAYERS
 from engine.models.heads.mtp import PREFIX, MultiToken
-from engine.models.heads.read import read_eagle
+from engine.options import RequestOptions
 from engine.protocol import Sampling
+from engine.request import Request
+from engine.runner.buffers import powers_of_two
+from engine.runner.runner import Runner
 from engine.sampling.params import resolve
 from engine.sampling.sampler import sample
 from engine.scheduling.scheduler import Slice
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen
-from engine.speculation.eagle import FeatureProposer
-from engine.speculation.verifier import verify
-from engine.text.stream import TextStream
+from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
+from engine.speculation.proposers.eagle import FeatureProposer
+from engine.speculation.verify.verifier import verify
 
 VOCABULARY, HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 48, 32, 40, 4, 2, 2
 EOS = 47
@@ -130,7 +132,7 @@ def _opened(
     _save(folder / "target", target, layers)
     _save(folder / "head", head, 1, **values)
     _, model = _load(folder / "target")
-    config = RawConfig(read_json(folder / "head" / "config.json"), folder / "head" / "config.json")
+    config = RawConfig(read_json(folder / "head" / "config.json") or {}, folder / "head" / "config.json")
     return model, read_eagle(TensorFiles.open(folder / "head"), config, model)
 
 
@@ -141,7 +143,7 @@ def _save(folder: Path, tensors: dict[str, Tensor], layers: int, **values: Any) 
 
 
 def _load(folder: Path) -> tuple[Checkpoint, CausalLM]:
-    checkpoint = Checkpoint.open(folder, need_tokenizer=False)
+    checkpoint = open_checkpoint(folder, need_tokenizer=False)
     return checkpoint, load_model(checkpoint, torch.device("cpu"), torch.float32, numerics=Numerics())
 
 
@@ -167,9 +169,11 @@ class Host:
     def __init__(self, model: CausalLM, head: FeatureHead, padded: bool = False, **settings: Any) -> None:
         """``padded``: the head's batches are padded as on a GPU."""
         self.model, self.head = model, head
-        self.target = Runner(model, new_store(model.config, PAGES, torch.float32), Attention(model.numerics))
+        self.target = Runner(model, new_store(model.config, PAGES, torch.float32), AttentionDispatcher(model.numerics))
         self.store = head.new_store(PAGES)
-        self.recorder = Recorder(Runner(head, self.store, Attention(), policy=powers_of_two if padded else None))
+        self.recorder = Recorder(
+            Runner(head, self.store, AttentionDispatcher(), policy=powers_of_two if padded else None)
+        )
         self.proposer = FeatureProposer(head, self.recorder, {EOS}, **settings)
         self.free = list(range(PAGES - 1, 0, -1))
         self.trees: dict[str, list[DraftTree]] = {}
@@ -179,9 +183,8 @@ class Host:
     def request(self, name: str, prompt: Sequence[int], sampling: Sampling | None = None, **options: Any) -> Request:
         params = resolve(sampling or Sampling(temperature=0.0), Sampling())
         chosen = RequestOptions(speculation="eagle", **options)
-        stream: Any = TextStream
         self.trees[name], self.before[name] = [], []
-        return Request(name, 0, 0, list(prompt), params, chosen, 512, stream, 0.0)
+        return new_request(name, prompt, params, chosen)
 
     def hold(self, request: Request, tokens: int) -> None:
         """Pages for so many tokens and not one more."""
@@ -195,9 +198,9 @@ class Host:
         arena has ``drafts``."""
         old = request.pages
         request.preemptions += 1
-        request.num_computed = found
-        request.drafts = request.drafts._replace(head=drafts)
-        request.pages = []
+        request.cache.num_computed = found
+        request.cache.drafts = request.cache.drafts._replace(head=drafts)
+        request.cache.pages = []
         for page in old[: found // PAGE_SIZE]:
             request.pages.append(self.free.pop(0))
             self.target.kv.copy_page(page, request.pages[-1])
@@ -206,7 +209,7 @@ class Host:
         self.free += old
 
     def step(self, requests: Sequence[Request], budget: Callable[[Request], tuple[int, int]], chunk: int = 512) -> None:
-        """One step: guess, compute, judge, extend, compact, see. ``budget`` gives nodes and depth."""
+        """One step: draft, compute, judge, extend, compact, see. ``budget`` gives nodes and depth."""
         pieces, asks = [], []
         for request in requests:
             rows = min(chunk, request.pending)
@@ -226,18 +229,18 @@ class Host:
             request, first = piece.sequence, end
             end += piece.rows + len(tree.tokens)
             kept, start = list(range(first, first + piece.rows)), request.num_computed
-            request.num_computed += piece.rows
+            request.cache.advance(piece.rows)
             if piece.last:
                 verdict = verify(tree, [next(drawn) for _ in some])
                 self.trees[request.id].append(tree)
                 self.before[request.id].append(list(request.tokens))
                 self.proposer.observe(request, tree, verdict.nodes)
                 self._compact(request, verdict.nodes)
-                request.accepted += len(verdict.nodes)
-                request.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
-                request.num_computed += len(verdict.nodes)
+                request.progress.accepted += len(verdict.nodes)
+                request.cache.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
+                request.cache.advance(len(verdict.nodes))
                 kept += [first + piece.rows + node for node in verdict.nodes]
-            assert request.drafts.head <= start + piece.rows
+            assert request.cache.drafts.head <= start + piece.rows
             seen.append(Seen(request, start, {layer: out.hidden[layer][kept] for layer in out.hidden}))
         self.proposer.see(seen)
 
@@ -273,4 +276,4 @@ def prompt(length: int, seed: int = 0) -> list[int]:
 
 
 def shapes(trees: Sequence[DraftTree]) -> list[tuple[tuple[int, ...], tuple[int, ...] | None]]:
-    return [(tree.tokens, tree.parents) for tree in trees if tree is not NO_GUESS]
+    return [(tree.tokens, tree.parents) for tree in trees if tree is not NO_DRAFT]

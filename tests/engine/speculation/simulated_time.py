@@ -1,33 +1,33 @@
-"""A pilot in simulated time: steps cost what a formula says, guesses hold by chance, no models anywhere."""
+"""A controller in simulated time: steps cost what a formula says, drafts hold by chance, no models anywhere."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
 
-from engine.core.events import GuessRecord
-from engine.core.options import RequestOptions
+from engine.options import RequestOptions
 from engine.scheduling.scheduler import Slice
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Work
-from engine.speculation.pilot import Pilot
-from engine.speculation.verifier import Verdict
+from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
+from engine.speculation.control.controller import Controller, Round
+from engine.speculation.verify.verifier import Verdict
+from engine.telemetry.records import DraftRecord
 
 
 class FakeRequest:
-    """What a pilot reads of a request."""
+    """What a controller reads of a request."""
 
     def __init__(self, number: int, **options: object) -> None:
         self.owner = (f"r{number}", 0)
         self.options = RequestOptions(**options)  # type: ignore[arg-type]
-        self.guessing = None
+        self.drafting = None
         self.tokens = [1]
-        self.num_computed = 0
+        self.num_computed, self.pending = 0, 1
         self.chat, self.answer = "", 0
         self.most_depth = 1 << 30
 
 
-class FakeProposer:
-    """``holds(depth)`` is the chance that one of ``width`` guesses at a depth holds if the one above did.
+class FakeProposer(Proposer):
+    """``holds(depth)`` is the chance that one of ``width`` drafts at a depth holds if the one above did.
 
     ``per_pass`` seconds for each depth, or for all of them in one pass.
     """
@@ -46,19 +46,18 @@ class FakeProposer:
         self.speechless = False
         self.asked: list[Ask] = []
         self.saw: list[object] = []
-        self._work = Work()
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
         self.asked += asks
-        guessing = [ask for ask in asks if ask.budget]
-        if self.speechless or not guessing:
-            return [NO_GUESS] * len(asks)
-        passes = 1 if self.one_pass else max(min(ask.depth, ask.budget) for ask in guessing)
-        self._work = Work(passes * self.per_pass, passes, 0)
-        return [self._tree(ask) if ask.budget else NO_GUESS for ask in asks]
+        drafting = [ask for ask in asks if ask.budget]
+        if self.speechless or not drafting:
+            return [NO_DRAFT] * len(asks)
+        passes = 1 if self.one_pass else max(min(ask.depth, ask.budget) for ask in drafting)
+        self._count(passes * self.per_pass, passes=passes)
+        return [self._tree(ask) if ask.budget else NO_DRAFT for ask in asks]
 
     def chance(self, tree: DraftTree, depth: int) -> float:
-        """That a guess at ``depth`` holds: each alternative there may."""
+        """That a draft at ``depth`` holds: each alternative there may."""
         if tree.parents is None:
             return self.hold
         width = sum(1 for node in range(len(tree.tokens)) if len(tree.path(node)) == depth)
@@ -78,34 +77,24 @@ class FakeProposer:
             above = list(range(start, start + width))
         return DraftTree((0,) * len(parents), tuple(parents), proposer=self.name)
 
-    def observe(self, request: object, tree: DraftTree, nodes: Sequence[int]) -> None:
-        """Nothing to learn."""
-
-    def see(self, seen: Sequence[object]) -> None:
+    def see(self, seen: Sequence[Seen]) -> None:
         self.saw += seen
-
-    def release(self, request: object) -> None:
-        """Nothing kept."""
-
-    def take_work(self) -> Work:
-        work, self._work = self._work, Work()
-        return work
 
 
 class FakeRepeats(FakeProposer):
-    """Guesses only where ``repeating`` says so."""
+    """Drafts only where ``repeating`` says so."""
 
     def __init__(self, hold: float, repeating: Callable[[], bool] = lambda: True) -> None:
         super().__init__("ngram", hold, 0.0)
         self.repeating = repeating
 
-    def ready(self, request: object) -> bool:
+    def has_match(self, request: object) -> bool:
         return self.repeating()
 
 
 class Simulation:
     """Steps of ``batch`` requests. ``target(rows)`` are the seconds of the target's pass; ``host`` are added to a step
-    in which somebody guesses. One step in ``1 / hiccups`` takes three times as long, step n ``slow(n)`` times."""
+    in which somebody drafts. One step in ``1 / hiccups`` takes three times as long, step n ``slow(n)`` times."""
 
     def __init__(
         self,
@@ -120,44 +109,46 @@ class Simulation:
     ) -> None:
         self.slow = slow
         self.proposers = {proposer.name: proposer for proposer in proposers}
-        self.pilot = Pilot(proposers)  # type: ignore[arg-type]
+        self.now = 0.0
+        self.controller = Controller(proposers, lambda: self.now)
         self.target, self.host, self.hiccups = target, host, hiccups
         self.options: dict[str, object] = {"speculation": "auto", **options}
         self.requests = [FakeRequest(number, **self.options) for number in range(batch)]
         self.rng = random.Random(seed)
         self.seconds = 0.0
         self.tokens = 0
-        self.steps: list[tuple[GuessRecord, ...]] = []
+        self.steps: list[tuple[DraftRecord, ...]] = []
 
     @property
     def plain_seconds(self) -> float:
-        """What the same tokens would have taken without guesses (and without hiccups)."""
+        """What the same tokens would have taken without drafts (and without hiccups)."""
         batch = len(self.requests)
         return self.tokens / batch * self.target(batch)
 
     def renew(self) -> None:
         """Other requests, one for each of the present ones."""
         for request in self.requests:
-            self.pilot.release(request)  # type: ignore[arg-type]
+            self.controller.release(request)  # type: ignore[arg-type]
         self.requests = [FakeRequest(len(self.steps) + number, **self.options) for number in range(len(self.requests))]
 
-    def step(self) -> tuple[GuessRecord, ...]:
-        pilot = self.pilot
-        pilot.begin(len(self.requests))
-        slices = [Slice(request, 1, True, pilot.wanted(request)) for request in self.requests]  # type: ignore[arg-type]
-        trees, work = pilot.propose(slices)  # type: ignore[arg-type]
+    def step(self) -> tuple[DraftRecord, ...]:
+        controller = self.controller
+        wanted = controller.plan(self.requests)  # type: ignore[arg-type]
+        slices = [Slice(request, 1, True, wanted.get(request.owner, 0)) for request in self.requests]  # type: ignore[type-var]
+        trees, work, _ = controller.propose(slices)  # type: ignore[arg-type]
         rows = len(slices) + sum(len(tree.tokens) for tree in trees)
         slow = self.slow(len(self.steps)) * (3.0 if self.rng.random() < self.hiccups else 1.0)
-        forward = self.target(rows) * slow
-        pilot.costs.observe_target(rows, forward)
+        rounds = []
         for request, tree in zip(self.requests, trees, strict=True):
             nodes = self._kept(tree)
-            pilot.observe(request, tree, Verdict(nodes, 0, "target"))  # type: ignore[arg-type]
+            if tree.tokens:
+                rounds.append(Round(request, tree, Verdict(nodes, 0, "target")))  # type: ignore[arg-type]
             self.tokens += 1 + len(nodes)
-        seconds = forward + work.seconds * slow + (self.host if rows > len(slices) else 0.0)
-        pilot.told(seconds, decoding_only=True)
+        seconds = (self.target(rows) + work.seconds) * slow + (self.host if rows > len(slices) else 0.0)
+        self.now += seconds
+        records = controller.record(rounds, [], decoding_only=True)
         self.seconds += seconds
-        self.steps.append(pilot.records())
+        self.steps.append(records)
         return self.steps[-1]
 
     def run(self, steps: int) -> Simulation:
@@ -170,7 +161,7 @@ class Simulation:
         recent = self.steps[-last:]
         return sum(any(r.proposer == name and r.draft_length for r in records) for records in recent) / len(recent)
 
-    def latest(self, name: str) -> GuessRecord:
+    def latest(self, name: str) -> DraftRecord:
         return next(r for records in reversed(self.steps) for r in records if r.proposer == name)
 
     def _kept(self, tree: DraftTree) -> tuple[int, ...]:

@@ -6,29 +6,29 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from requests_support import new_request
 from torch import Tensor
 
-from engine.attention.registry import Attention
-from engine.cache.kinds import KVKind
-from engine.cache.policies import KeepAll, PagePolicy, Quest, WindowWithSinks
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import ForwardOutput, SequenceRows
+from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
-from engine.core.batch import ForwardOutput
-from engine.core.forwarding import forward_step
-from engine.core.options import RequestOptions
-from engine.core.request import Request
-from engine.core.runner import Runner, SequenceRows
-from engine.core.step_parts import draws_of, rows_of
+from engine.cache.stores.kinds import KVKind
+from engine.core.step import draws_of, rows_of
 from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
-from engine.layers.rotary import RopeConfig
+from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.arenas import new_store
-from engine.models.base import ModelConfig
-from engine.models.llama import Model as Llama
+from engine.models.families.llama import Model as Llama
+from engine.options import RequestOptions
+from engine.request import Request
+from engine.runner.runner import Runner
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import new_history, sample
 from engine.scheduling.scheduler import Slice
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Proposer
-from engine.speculation.verifier import verify
+from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
+from engine.speculation.verify.early_exit import forward_step
+from engine.speculation.verify.verifier import verify
 
 VOCABULARY, LAYERS, EOS, PAGES, EACH = 50, 6, 49, 96, 14
 """``EACH``: pages of a request."""
@@ -94,7 +94,7 @@ KINDS = [
     (KVKind("int4"), KeepAll()),
     (KVKind("kivi", 2, 4, 64), KeepAll()),
     (KVKind(), WindowWithSinks(64)),
-    (KVKind(bounds=True), Quest(48, 40)),
+    (KVKind(bounds=True), QuestPolicy(48, 40)),
 ]
 """Each kind of cache and each page policy."""
 NAMES = [f"{kind.title} {policy.name}" for kind, policy in KINDS]
@@ -120,7 +120,7 @@ class Target:
         numerics = Numerics(invariant)
         self.model = Llama(CONFIG, Weights(numerics, quiet))
         self.store = new_store(CONFIG, PAGES, torch.float32, kind=kind or KVKind())
-        self.runner = CountingRunner(self.model, self.store, Attention(numerics))
+        self.runner = CountingRunner(self.model, self.store, AttentionDispatcher(numerics))
         self.requests: list[Request] = []
         self.proposed = self.accepted = 0
 
@@ -130,28 +130,29 @@ class Target:
         own = {name: options.pop(name) for name in list(options) if name in RequestOptions._fields}
         params = SamplingParams(**{"seed": 7, "temperature": 0.0, **options})
         chosen = RequestOptions(policy=policy or KeepAll(), **own)
-        request = Request(str(number), 0, number, list(prompt), params, chosen, 512, None, 0.0)  # type: ignore[arg-type]
+        residual = self.store.residual if self.store.num_groups > 1 else 0
+        request = new_request(str(number), prompt, params, chosen, arrival=number, residual=residual)
         request.history = new_history(params, VOCABULARY, len(prompt), torch.device("cpu"))
-        request.pages = list(range(1 + EACH * number, 1 + EACH * (number + 1)))
+        request.cache.pages = list(range(1 + EACH * number, 1 + EACH * (number + 1)))
         assert request.pages[-1] < PAGES
-        request.recent = request.pages.copy() if self.store.residual and self.store.num_groups > 1 else []
+        request.cache.newest_pages[:] = request.pages
         self.requests.append(request)
         if len(prompt) > 1:
-            self.runner.forward([rows_of(Slice(request, len(prompt) - 1, False), NO_GUESS)])
-            request.num_computed = len(prompt) - 1
+            self.runner.forward([rows_of(Slice(request, len(prompt) - 1, False), NO_DRAFT)])
+            request.cache.num_computed = len(prompt) - 1
         return request
 
     def step(self, requests: Sequence[Request], trees: Sequence[DraftTree], reject: bool = False) -> list[int]:
-        """Check the guesses and extend the requests; how many guesses of each were accepted (``reject``: none)."""
+        """Check the drafts and extend the requests; how many drafts of each were accepted (``reject``: none)."""
         rows = [rows_of(Slice(request, 1, True), tree) for request, tree in zip(requests, trees, strict=True)]
         draws = [draw for request, tree in zip(requests, trees, strict=True) for draw in draws_of(request, tree)]
         drawn = sample(forward_step(self.runner, rows, trees).logits, draws)
         accepted = []
         for request, tree in zip(requests, trees, strict=True):
             mine, drawn = drawn[: 1 + len(tree.tokens)], drawn[1 + len(tree.tokens) :]
-            verdict = verify(NO_GUESS if reject else tree, mine)
-            request.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
-            request.num_computed = request.known - 1
+            verdict = verify(NO_DRAFT if reject else tree, mine)
+            request.cache.tokens += [*(tree.tokens[node] for node in verdict.nodes), verdict.token]
+            request.cache.num_computed = request.known - 1
             accepted.append(len(verdict.nodes))
             self.proposed += len(tree.tokens)
             self.accepted += len(verdict.nodes)
@@ -162,7 +163,7 @@ class Target:
         step = 0
         while going := [request for request in self.requests if request.known < until]:
             asks = [Ask(request, budgets[(step + request.arrival) % len(budgets)], request.known) for request in going]
-            trees = proposer.propose(asks) if proposer is not None else [NO_GUESS] * len(asks)
+            trees = proposer.propose(asks) if proposer is not None else [NO_DRAFT] * len(asks)
             self.step(going, trees)
             step += 1
         return [request.tokens[:until] for request in self.requests]

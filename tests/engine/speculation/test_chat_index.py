@@ -8,8 +8,8 @@ import pytest
 from simulated_time import FakeRequest
 
 from engine.speculation.base import Ask
-from engine.speculation.chat_index import LEAST, LONGEST, ChatIndex
-from engine.speculation.ngram import NgramProposer
+from engine.speculation.proposers.chat_index import LEAST, LONGEST, ChatIndex
+from engine.speculation.proposers.ngram import NgramProposer
 
 
 def scanned(texts: list[list[int]], tokens: list[int], count: int) -> tuple[int, ...]:
@@ -102,7 +102,7 @@ def test_only_chats_that_take_part_are_read_and_fed() -> None:
     assert ask(FakeRequest(5, ngram_chats=True), [9, 11, 12, 13]) == ()
 
 
-def test_nothing_is_guessed_from_deleted_chats(proposer: NgramProposer) -> None:
+def test_nothing_is_drafted_from_deleted_chats(proposer: NgramProposer) -> None:
     finished(1, [1, 2, 3, 4, 5, 6], chats=True)
     proposer.forget_chats()
     assert ask(FakeRequest(2, ngram_chats=True), [9, 2, 3, 4]) == ()
@@ -128,4 +128,4 @@ def test_ready_says_what_propose_finds(proposer: NgramProposer) -> None:
     request = FakeRequest(1)
     for tokens in ([1, 2, 3], [1, 2, 3, 1, 2], [1, 2, 3, 1, 2, 9]):
         request.tokens = tokens
-        assert proposer.ready(request) == bool(ask(request, tokens))  # type: ignore[arg-type]
+        assert proposer.has_match(request) == bool(ask(request, tokens))  # type: ignore[arg-type]

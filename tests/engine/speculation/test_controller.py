@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import random
 
 import pytest
 from simulated_time import FakeProposer, FakeRepeats, Simulation
 
-from engine.speculation.candidate import PROBE_EVERY
+from engine.speculation.control.candidate import LONGEST_WAIT, TRIALS
 
 
 def cheap(rows: int) -> float:
@@ -34,7 +35,7 @@ def test_a_tree_beats_a_chain_where_rows_are_free() -> None:
     assert simulation.asked("medusa", 400) > 0.9
     record = simulation.latest("medusa")
     assert record.tree_nodes > record.draft_length
-    assert "guesses" in record.reasoning
+    assert "drafts" in record.reasoning
 
 
 def test_rows_that_cost_make_trees_small() -> None:
@@ -78,18 +79,36 @@ def test_it_follows_a_change_of_text() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_delayed_steps_do_not_switch_off_what_pays(seed: int) -> None:
-    """One step in ten takes three times as long; guessing really gains about a half."""
+    """One step in ten takes three times as long; drafting really gains about a half."""
     arguments: dict[str, object] = {"speculation": "draft", "seed": seed}
     gain = Simulation([FakeProposer("draft", 0.75, 0.2)], cheap, **arguments).run(2000)  # type: ignore[arg-type]
     assert 1.35 < gain.plain_seconds / gain.seconds < 1.65
     busy = Simulation([FakeProposer("draft", 0.75, 0.2)], cheap, hiccups=0.1, **arguments).run(2000)  # type: ignore[arg-type]
     assert busy.asked("draft", 2000) > 0.93
-    assert not any(record.off_reason for records in busy.steps for record in records)
+
+
+@pytest.mark.parametrize("period", [20, 60, 200])
+def test_a_machine_whose_speed_drifts_is_judged_as_a_steady_one(period: int) -> None:
+    """Its clock, or what other programs leave of it: up to three times as slow, for so many steps each."""
+
+    def asked(hold: float, seed: int) -> float:
+        rng = random.Random(seed)
+        speeds = [3.0 ** rng.random() for _ in range(1000 // period)]
+        proposer = FakeProposer("draft", hold, 0.13)
+        simulation = Simulation([proposer], cheap, speculation="draft", slow=lambda step: speeds[step // period])
+        for _ in range(8):
+            simulation.run(60)
+            simulation.renew()
+        return simulation.asked("draft", 400)
+
+    assert sum(asked(0.9, seed) for seed in range(6)) > 6 * 0.9
+    assert sum(asked(0.6, seed) for seed in range(6)) > 6 * 0.8
+    assert sum(asked(0.05, seed) for seed in range(6)) < 6 * 0.25
 
 
 @pytest.mark.parametrize("spoiled", [range(3), range(3, 12), range(1, 20, 2), range(40, 60)])
 def test_an_unlucky_beginning_is_overcome(spoiled: range) -> None:
-    """The bug of one spoiled estimate: guesses nearly always hold, but some first steps take three times as long."""
+    """The bug of one spoiled estimate: drafts nearly always hold, but some first steps take three times as long."""
     simulation = Simulation(
         [FakeProposer("draft", 0.99, 0.1)],
         cheap,
@@ -112,9 +131,8 @@ def test_an_unlucky_beginning_is_overcome(spoiled: range) -> None:
 def test_what_loses_is_off_and_costs_little(seed: int, target, hold: float, per_pass: float, host: float) -> None:
     simulation = Simulation([FakeProposer("draft", hold, per_pass)], target, host=host, seed=seed, speculation="draft")
     simulation.run(2000)
-    assert simulation.asked("draft", 1500) < 0.05
-    record = simulation.latest("draft")
-    assert record.draft_length == 0
+    assert simulation.asked("draft", 1500) < 0.2
+    record = next(r for records in reversed(simulation.steps) for r in records if not r.draft_length)
     assert record.reasoning == f"off: {record.off_reason}"
     assert "next try in" in record.off_reason
     assert simulation.seconds < 1.03 * simulation.plain_seconds
@@ -130,34 +148,64 @@ def test_many_short_answers_for_which_nothing_pays_cost_little(seed: int) -> Non
     assert simulation.seconds < 1.03 * simulation.plain_seconds
 
 
-def test_probes_back_off_up_to_a_longest_wait() -> None:
-    simulation = Simulation([FakeProposer("draft", 0.1, 0.02)], lambda rows: 1 + 0.1 * (rows - 1), speculation="draft")
-    simulation.run(6000)
+@pytest.mark.parametrize("others", [0, 3])
+@pytest.mark.parametrize(("hold", "per_pass"), [(0.1, 0.0), (0.2, 0.5), (0.3, 0.2)])
+def test_what_a_trial_cost_decides_when_the_next_is_made(hold: float, per_pass: float, others: int) -> None:
+    """Nothing gains here: what hardly loses is tried often, what is hopeless rarely."""
+    proposers = [FakeProposer(name, hold, per_pass) for name in ("draft", "exit", "skip", "mtp")[: 1 + others]]
+    simulation = Simulation(proposers, lambda rows: 1 + 0.3 * (rows - 1)).run(5000)
     asked = [step for step, records in enumerate(simulation.steps) if any(r.draft_length for r in records)]
     begins = [b for a, b in itertools.pairwise(asked) if b - a > 8]
-    waits = [b - a for a, b in itertools.pairwise(begins)]
-    assert len(waits) >= 5
-    assert PROBE_EVERY // 2 <= waits[0] <= 6 * PROBE_EVERY
-    assert max(waits) <= 48 * PROBE_EVERY + 8  # on multiples of 32 spacings
-    assert waits[-1] > 4 * waits[0]
-    assert min(waits[-2:]) > 16 * PROBE_EVERY
+    assert begins[-1] > 5000 - 2 * LONGEST_WAIT, "it goes on trying"
+    settled = simulation.seconds / simulation.plain_seconds - 1.0
+    assert settled < 1.5 * TRIALS
+
+
+def test_trials_become_rarer_where_they_cost_more() -> None:
+    def trials(per_pass: float) -> int:
+        simulation = Simulation([FakeProposer("draft", 0.2, per_pass)], lambda rows: 1 + 0.1 * (rows - 1)).run(4000)
+        return sum(any(r.draft_length for r in records) for records in simulation.steps)
+
+    assert trials(0.1) > 2 * trials(0.6)
+
+
+def test_a_batch_tries_one_proposer_at_a_time_and_drafts_by_one() -> None:
+    """A step in which two draft tells of neither what it costs, and takes the passes of both."""
+    proposers = [FakeProposer(name, 0.9, 0.2) for name in ("draft", "exit", "mtp")]
+    simulation = Simulation(proposers, lambda rows: 1 + 0.02 * (rows - 1), batch=6).run(400)
+    for records in simulation.steps:
+        assert sum(bool(record.draft_length) for record in records) <= 1
+    assert sum(bool(records and records[0].draft_length) for records in simulation.steps) > 350
 
 
 def test_a_new_text_is_tried_soon_even_if_the_last_one_gave_up() -> None:
     """Free talk, then an edit: the next answer need not wait as long as the last one would have."""
     repeats = FakeRepeats(0.02)
     simulation = Simulation([repeats], lambda rows: 1 + 0.1 * (rows - 1), speculation="ngram").run(3000)
-    assert simulation.asked("ngram", 500) < 0.02
+    assert simulation.asked("ngram", 500) < 0.2
     repeats.hold = 0.95
     simulation.renew()
     simulation.run(150)
     assert simulation.asked("ngram", 50) > 0.9
 
 
-def test_the_pairs_switch_off_what_the_estimate_would_keep() -> None:
-    """Seconds that depend on whether somebody guesses, not on how far: the parts know nothing of them."""
+def test_costs_that_only_whole_steps_show_are_seen() -> None:
+    """Seconds that depend on whether there are draft tokens, not on how many."""
     simulation = Simulation([FakeProposer("draft", 0.6, 0.0)], lambda rows: 1.0, host=3.0, speculation="draft").run(
         1500
     )
     assert simulation.asked("draft", 1000) < 0.05
     assert simulation.seconds < 1.05 * simulation.plain_seconds
+
+
+@pytest.mark.parametrize(("batch", "share"), [(1, 0.95), (8, 0.9)])
+@pytest.mark.parametrize(("hold", "per_pass"), [(0.5, 0.05), (0.8, 0.1), (0.95, 0.05), (0.8, 0.02)])
+def test_the_best_fixed_length_is_hardly_better(batch: int, share: float, hold: float, per_pass: float) -> None:
+    """Of eight requests each chooses a length of its own, and all wait for the longest."""
+
+    def speed(**options: object) -> float:
+        simulation = Simulation([FakeProposer("draft", hold, per_pass)], cheap, batch, speculation="draft", **options)
+        simulation.run(1500)
+        return simulation.tokens / simulation.seconds
+
+    assert speed() > share * max(speed(draft_length=length) for length in (1, 2, 4, 6, 8, 12, 16))

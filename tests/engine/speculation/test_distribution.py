@@ -1,4 +1,4 @@
-"""The joint law of three tokens under every exact test of guesses is the target's, and the test can tell.
+"""The joint law of three tokens under every exact test of drafts is the target's, and the test can tell.
 
 50,000 answers of a toy whose next token depends on the place and the token before it.
 """
@@ -14,9 +14,9 @@ import torch
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import Draw, sample
 from engine.speculation.base import DraftTree
-from engine.speculation.drawing import children, draw_next
-from engine.speculation.verdict import Verdict
-from engine.speculation.verifier import judge_all, verify
+from engine.speculation.proposers.drawing import children, draw_next
+from engine.speculation.verify.verdict import Verdict
+from engine.speculation.verify.verifier import judge_all, verify
 
 VOCABULARY = 6
 LENGTH = 3
@@ -31,7 +31,7 @@ DOUBT = 1e-4
 """Below this probability of its deviation a law is held to be another; the seeds are fixed."""
 
 Judge = Callable[[Sequence[DraftTree], torch.Tensor, Sequence[Draw]], list[Verdict]]
-Guess = Callable[[Sequence[Draw]], list[DraftTree]]
+DraftFunction = Callable[[Sequence[Draw]], list[DraftTree]]
 
 
 def rows(model: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
@@ -41,12 +41,12 @@ def rows(model: torch.Tensor, draws: Sequence[Draw]) -> torch.Tensor:
 
 
 def drawn_chains(draws: Sequence[Draw]) -> list[DraftTree]:
-    """Chains of one to three guesses drawn from the draft, with what they were drawn from."""
+    """Chains of one to three tokens drawn from the draft model, with what they were drawn from."""
     return chains(draws, "ratio")
 
 
 def keyed_chains(draws: Sequence[Draw]) -> list[DraftTree]:
-    """Chains of one to three guesses with the target's noise."""
+    """Chains of one to three drafts with the target's noise."""
     return chains(draws, "keyed")
 
 
@@ -91,14 +91,14 @@ def by(mode: str) -> Judge:
     return lambda trees, logits, draws: judge_all([mode] * len(trees), trees, logits, draws)
 
 
-def written(params: SamplingParams, guess: Guess, judge: Judge, many: int = MANY) -> np.ndarray:
+def written(params: SamplingParams, draft: DraftFunction, judge: Judge, many: int = MANY) -> np.ndarray:
     """Counts [V, V, V] of the first three tokens of ``many`` answers, judged a few hundred at a time."""
     counts = np.zeros((VOCABULARY,) * LENGTH)
     for first in range(0, many, BATCH):
         texts = {answer: [0] for answer in range(first, min(many, first + BATCH))}
         while going := [answer for answer, text in texts.items() if len(text) <= LENGTH]:
             starts = [Draw(params, answer, texts[answer]) for answer in going]
-            found = guess(starts)
+            found = draft(starts)
             draws = [
                 Draw(params, start.answer, start.tokens, tree.path(node))
                 for start, tree in zip(starts, found, strict=True)
@@ -138,7 +138,7 @@ def chance(counts: np.ndarray, params: SamplingParams) -> float:
 
 @pytest.mark.parametrize("params", [WHOLE, NUCLEUS], ids=["whole", "nucleus"])
 @pytest.mark.parametrize(
-    ("mode", "guess"),
+    ("mode", "draft"),
     [
         ("ratio", drawn_chains),
         ("ratio", trees),
@@ -148,18 +148,20 @@ def chance(counts: np.ndarray, params: SamplingParams) -> float:
     ],
     ids=["drawn-chain", "ratio-tree", "keyed-chain", "keyed-tree"],
 )
-def test_three_tokens_follow_the_joint_law_of_the_target(params: SamplingParams, mode: str, guess: Guess) -> None:
-    assert chance(written(params, guess, by(mode)), params) > DOUBT
+def test_three_tokens_follow_the_joint_law_of_the_target(
+    params: SamplingParams, mode: str, draft: DraftFunction
+) -> None:
+    assert chance(written(params, draft, by(mode)), params) > DOUBT
 
 
 def test_keyed_chains_and_trees_write_the_same_text() -> None:
-    some = [written(NUCLEUS, guess, by("keyed"), 1000) for guess in (keyed_chains, trees)]
+    some = [written(NUCLEUS, draft, by("keyed"), 1000) for draft in (keyed_chains, trees)]
     assert np.array_equal(*some)
 
 
 @pytest.mark.parametrize("params", [WHOLE, NUCLEUS], ids=["whole", "nucleus"])
 def test_control_the_target_instead_of_the_residual(params: SamplingParams, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.speculation.ratio._residual", lambda p, *_: p)
+    monkeypatch.setattr("engine.speculation.verify.ratio._residual", lambda p, *_: p)
     assert chance(written(params, drawn_chains, by("ratio"), MANY // 5), params) < DOUBT
 
 

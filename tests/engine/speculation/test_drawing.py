@@ -1,4 +1,4 @@
-"""Guesses take the noise that the target will use, or their own where their distribution is handed on."""
+"""Drafts take the noise that the target will use, or their own where their distribution is handed on."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from collections.abc import Sequence
 
 import pytest
 import torch
+from requests_support import new_request
 
-from engine.core.batch import ForwardOutput
-from engine.core.options import RequestOptions
-from engine.core.request import Request
-from engine.core.runner import SequenceRows
+from engine.batch import ForwardOutput, SequenceRows
+from engine.options import RequestOptions
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
 from engine.sampling.probabilities import draw_from, probabilities
 from engine.sampling.sampler import Draw, new_history, processed, sample
 from engine.speculation.base import Ask
-from engine.speculation.draft_model import DraftModelProposer
-from engine.speculation.drawing import children, draw_next
+from engine.speculation.proposers.draft_model import DraftModelProposer
+from engine.speculation.proposers.drawing import children, draw_next
 from engine.text.stream import Piece
 
 CPU = torch.device("cpu")
@@ -42,14 +41,14 @@ def batch(rows: int, kinds: Sequence[SamplingParams] = KINDS) -> tuple[torch.Ten
     return torch.randn(rows, VOCABULARY) * 2, draws
 
 
-def test_keyed_and_typical_guesses_are_what_the_target_would_draw() -> None:
+def test_keyed_and_typical_drafts_are_what_the_target_would_draw() -> None:
     logits, draws = batch(20)
     tokens, shares = draw_next(logits, draws, ["keyed", "typical"] * 10)
     assert tokens == sample(logits, draws)
     assert shares is None
 
 
-def test_ratio_guesses_come_with_their_distribution_and_noise_of_their_own() -> None:
+def test_ratio_drafts_come_with_their_distribution_and_noise_of_their_own() -> None:
     logits, draws = batch(20)
     modes = ["ratio", "keyed", "ratio", "typical", "ratio"] * 4
     tokens, shares = draw_next(logits, draws, modes)
@@ -65,7 +64,7 @@ def test_ratio_guesses_come_with_their_distribution_and_noise_of_their_own() -> 
 
 
 @pytest.mark.parametrize("mode", ["keyed", "ratio"])
-def test_a_guess_is_the_same_whatever_stands_beside_it(mode: str) -> None:
+def test_a_draft_is_the_same_whatever_stands_beside_it(mode: str) -> None:
     logits, draws = batch(20)
     together, _ = draw_next(logits, draws, [mode] * 20)
     mixed, _ = draw_next(logits, draws, [mode, "keyed", "ratio", "typical"] * 5)
@@ -144,8 +143,8 @@ class Bigrams:
 
 def ask(params: SamplingParams, acceptance: str, answer: int) -> Ask:
     options = RequestOptions(speculation="draft", acceptance=acceptance)
-    request = Request("r", answer, answer, [1, 2, 3 + answer], params, options, 64, _Silent(), 0.0)
-    request.pages = [1]
+    request = new_request("r", [1, 2, 3 + answer], params, options, 64, answer=answer, arrival=answer)
+    request.cache.pages = [1]
     return Ask(request, 3, request.known)
 
 

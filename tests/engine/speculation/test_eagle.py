@@ -1,4 +1,4 @@
-"""Guesses of a feature head: batches, trees, chains, texts that fall back, and pages."""
+"""Drafts of a feature head: batches, trees, chains, texts that fall back, and pages."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import pytest
 import torch
 from head_host import EOS, PAGES, VOCABULARY, Host, prompt, shapes, write, write_eagle3, write_mtp
 
-from engine.attention.registry import Attention
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
 from engine.cache.policies import WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
-from engine.core.request import Request
-from engine.core.runner import Runner, SequenceRows
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.heads.base import OUTPUT, FeatureHead
 from engine.protocol import Sampling
-from engine.speculation.base import NO_GUESS, Ask
-from engine.speculation.trees import Node, best_tree
-from engine.speculation.trees import Tree as BestTree
+from engine.request import Request
+from engine.runner.runner import Runner
+from engine.speculation.base import NO_DRAFT, Ask
+from engine.speculation.proposers.trees import BestTree, DraftNode, best_tree
 
 SAMPLED = Sampling(temperature=0.8, top_p=0.95, seed=5)
 Budget = Callable[[Request], tuple[int, int]]
@@ -51,17 +51,17 @@ def grown(
     """EAGLE-2's tree by its definition, greedy: every path is a text that is read from its beginning."""
     model, head = host.model, host.head
     pages = list(range(1, (len(tokens) + depth) // PAGE_SIZE + 2))
-    target = Runner(model, new_store(model.config, len(pages) + 1, torch.float32), Attention())
+    target = Runner(model, new_store(model.config, len(pages) + 1, torch.float32), AttentionDispatcher())
     hidden = target.forward([SequenceRows(tokens, 0, pages)], want_hidden=frozenset(head.reads)).hidden
     first = head.features(hidden)[:-1]
 
     def read(path: list[int], states: list[torch.Tensor]) -> torch.Tensor:
-        runner = Runner(head, head.new_store(len(pages) + 1), Attention())
+        runner = Runner(head, head.new_store(len(pages) + 1), AttentionDispatcher())
         rows = [SequenceRows([*tokens[1:], *path], 0, pages)]
         given = torch.cat([first, *(state[None] for state in states)])
         return runner.forward(rows, hidden_in=given, want_hidden=frozenset({OUTPUT})).hidden[OUTPUT][-1]
 
-    nodes: list[Node] = []
+    nodes: list[DraftNode] = []
     paths: dict[int, tuple[list[int], list[torch.Tensor]]] = {-1: ([], [])}
     worth = {-1: 1.0}
     leaves = [-1]
@@ -77,7 +77,7 @@ def grown(
                 if share == 0.0:
                     continue
                 node = len(nodes)
-                nodes.append(Node(token, leaf, share))
+                nodes.append(DraftNode(token, leaf, share))
                 worth[node] = worth[leaf] * share
                 paths[node] = ([*path, token], [*states, output])
                 if token not in ends:
@@ -88,7 +88,7 @@ def grown(
 
 @pytest.mark.parametrize("sampling", [Sampling(temperature=0.0), SAMPLED], ids=["greedy", "sampled"])
 @pytest.mark.parametrize("chunk", [5, 512])
-def test_text_is_the_same_with_guesses(models: Models, sampling: Sampling, chunk: int) -> None:
+def test_text_is_the_same_with_drafts(models: Models, sampling: Sampling, chunk: int) -> None:
     plain = Host(*models["some"])
     expected = [plain.decode([plain.request(str(n), prompt(n, n), sampling)], 30)[0] for n in (3, 20, 37)]
     assert not any(shapes(trees) for trees in plain.trees.values())
@@ -96,12 +96,12 @@ def test_text_is_the_same_with_guesses(models: Models, sampling: Sampling, chunk
         host = Host(*models["some"], breadth=4)
         requests = [host.request(str(n), prompt(n, n), sampling) for n in (3, 20, 37)]
         assert host.decode(requests, 30, budget, chunk) == expected
-        assert sum(request.accepted for request in requests) > 0, "no guess ever held"
+        assert sum(request.progress.accepted for request in requests) > 0, "no draft ever held"
         assert all(shapes(trees) for trees in host.trees.values())
 
 
 @pytest.mark.parametrize("kind", ["none", "eagle3", "mtp"])
-def test_a_batch_guesses_as_each_alone(models: Models, kind: str) -> None:
+def test_a_batch_drafts_as_each_alone(models: Models, kind: str) -> None:
     sizes = {"2": (20, 5), "17": (6, 6), "33": (9, 2)}
 
     def budget(request: Request) -> tuple[int, int]:
@@ -126,14 +126,14 @@ def test_a_tree_is_the_one_of_the_definition(models: Models, kind: str) -> None:
     host.decode([host.request("a", prompt(21, 3))], 9, of_nodes(14))
     branched = 0
     for tree, tokens in zip(host.trees["a"], host.before["a"], strict=True):
-        if tree is not NO_GUESS:
+        if tree is not NO_DRAFT:
             expected = grown(host, tokens, 14, 5, 2)
             assert (tree.tokens, tree.parents) == (expected.tokens, expected.parents)
             branched += tree.parents is not None
     assert branched > 3
 
 
-def test_a_chain_is_the_best_guess_after_the_best_guess(models: Models) -> None:
+def test_a_chain_is_the_best_draft_after_the_best_draft(models: Models) -> None:
     host = Host(*models["none"])
     host.decode([host.request("a", prompt(18, 4), Sampling(temperature=0.0, ignore_eos=True))], 12, of_nodes(5, 5))
     for tree, tokens in zip(host.trees["a"][1:], host.before["a"][1:], strict=True):
@@ -155,7 +155,7 @@ def test_at_temperature_0_all_tests_are_the_keyed_one_and_get_its_trees(models: 
     assert all(tree.q is None for tree in trees)
 
 
-def test_guesses_for_the_ratio_test_are_a_chain_drawn_from_q(models: Models) -> None:
+def test_drafts_for_the_ratio_test_are_a_chain_drawn_from_q(models: Models) -> None:
     host = Host(*models["none"], depth=6)
     ratio = host.request("ratio", prompt(9, 1), Sampling(temperature=1.0, seed=3, ignore_eos=True), acceptance="ratio")
     keyed = host.request("keyed", prompt(9, 2), Sampling(temperature=1.0, seed=3, ignore_eos=True))
@@ -179,13 +179,13 @@ def test_a_head_that_knows_the_target_is_believed(models: Models) -> None:
         host = Host(*models["full"])
         request = host.request("a", prompt(5, 9), sampling)
         host.decode([request], 41, of_nodes(4, 4))
-        trees = [tree for tree in host.trees["a"] if tree is not NO_GUESS]
+        trees = [tree for tree in host.trees["a"] if tree is not NO_DRAFT]
         assert len(trees) == 8, "5 tokens a step"
-        assert request.accepted == 32
+        assert request.progress.accepted == 32
     host = Host(*models["full"])
     request = host.request("a", prompt(5, 9), Sampling(temperature=1.3, seed=2, ignore_eos=True))
     host.decode([request], 40, of_nodes(30))
-    assert request.accepted / sum(tree is not NO_GUESS for tree in host.trees["a"]) > 3
+    assert request.progress.accepted / sum(tree is not NO_DRAFT for tree in host.trees["a"]) > 3
 
 
 def test_nothing_follows_the_end_of_the_text(models: Models) -> None:
@@ -226,13 +226,13 @@ def test_no_pass_writes_beyond_the_pages_of_the_budget(models: Models) -> None:
         assert 0 < max(known) < nodes or nodes == 2
 
 
-def test_what_was_sent_away_guesses_as_before(models: Models) -> None:
-    """Preempted in the middle and computed again from the first token, in garbage: the same guesses from then on."""
-    for guesses in (10, 0):
+def test_what_was_sent_away_drafts_as_before(models: Models) -> None:
+    """Preempted in the middle and computed again from the first token, in garbage: the same drafts from then on."""
+    for draft_tokens in (10, 0):
         stayed, came_back = Host(*models["none"], breadth=4), Host(*models["none"], breadth=4)
         pair = [host.request("a", prompt(20, 6)) for host in (stayed, came_back)]
         for host, request in zip((stayed, came_back), pair, strict=True):
-            host.decode([request], 9, of_nodes(guesses))
+            host.decode([request], 9, of_nodes(draft_tokens))
         known = len(stayed.trees["a"])
         came_back.send_away(pair[1])
         spoil(came_back)
@@ -255,7 +255,7 @@ def test_a_prefix_that_no_head_had_read_is_not_seen(models: Models, drafts: int)
     """Found in the cache are 32 tokens of the target, of which the head's arena has some: the rest of it is garbage."""
     plain = Host(*models["none"])
     expected = plain.decode([plain.request("a", prompt(40, 8))], 24)
-    texts, guesses = [], []
+    texts, draft_tokens = [], []
     for garbage in (False, True):
         host = Host(*models["none"], breadth=4)
         request = host.request("a", prompt(40, 8))
@@ -267,17 +267,17 @@ def test_a_prefix_that_no_head_had_read_is_not_seen(models: Models, drafts: int)
             spoil(host)
             host.store.import_pages(request.pages[: drafts // PAGE_SIZE], kept)
         texts += host.decode([request], 24, of_nodes(8))
-        guesses.append(shapes(host.trees["a"][known:]))
-        assert request.drafts.head == (request.num_computed - 1 if drafts == 32 else drafts) or drafts == 32
-        assert (request.drafts.head > 32) == (drafts == 32), "what is missing at the front is nobody's to find"
+        draft_tokens.append(shapes(host.trees["a"][known:]))
+        assert request.cache.drafts.head == (request.num_computed - 1 if drafts == 32 else drafts) or drafts == 32
+        assert (request.cache.drafts.head > 32) == (drafts == 32), "what is missing at the front is nobody's to find"
     assert texts == expected * 2
-    assert guesses[0] == guesses[1]
-    assert len(guesses[0]) > 2
+    assert draft_tokens[0] == draft_tokens[1]
+    assert len(draft_tokens[0]) > 2
 
 
 def test_what_was_read_before_a_gap_is_seen(models: Models) -> None:
-    """Of 32 tokens that were found the head's arena has 16: guesses depend on these, and on nothing up to the 32nd."""
-    guesses = []
+    """Of 32 tokens that were found the head's arena has 16: drafts depend on these, and on nothing up to the 32nd."""
+    draft_tokens = []
     for page in (None, 0, 1):
         host = Host(*models["none"], breadth=4)
         request = host.request("a", prompt(40, 8))
@@ -288,14 +288,14 @@ def test_what_was_read_before_a_gap_is_seen(models: Models) -> None:
             for arena in (host.store.view(0).k, host.store.view(0).v):
                 arena[request.pages[page] * PAGE_SIZE :][:PAGE_SIZE] = 3.0
         host.decode([request], 24, of_nodes(8))
-        guesses.append(shapes(host.trees["a"][known:]))
-    assert guesses[1] != guesses[0]
-    assert guesses[2] == guesses[0]
+        draft_tokens.append(shapes(host.trees["a"][known:]))
+    assert draft_tokens[1] != draft_tokens[0]
+    assert draft_tokens[2] == draft_tokens[0]
 
 
 def test_a_page_that_gave_way_to_one_of_the_target_alone_is_not_seen(models: Models) -> None:
     """The prefix tree had the same text already, and no head had read it there."""
-    guesses = []
+    draft_tokens = []
     for value in (1.0, float("nan")):
         host = Host(*models["none"], breadth=4)
         request = host.request("a", prompt(40, 8))
@@ -305,11 +305,11 @@ def test_a_page_that_gave_way_to_one_of_the_target_alone_is_not_seen(models: Mod
         host.target.kv.copy_page(old, request.pages[1])
         for arena in (host.store.view(0).k, host.store.view(0).v):
             arena[request.pages[1] * PAGE_SIZE :][:PAGE_SIZE] = value
-        request.drafts = request.drafts.at_most(16)
+        request.cache.drafts = request.cache.drafts.at_most(16)
         host.decode([request], 24, of_nodes(8))
-        assert request.drafts.head == 16
-        guesses.append(shapes(host.trees["a"][known:]))
-    assert guesses[0] == guesses[1] != []
+        assert request.cache.drafts.head == 16
+        draft_tokens.append(shapes(host.trees["a"][known:]))
+    assert draft_tokens[0] == draft_tokens[1] != []
 
 
 def test_another_answer_to_a_prompt_sees_what_the_first_has_read_of_it(models: Models) -> None:
@@ -321,16 +321,16 @@ def test_another_answer_to_a_prompt_sees_what_the_first_has_read_of_it(models: M
     host.target.kv.copy_page(first.pages[2], second.pages[2])
     host.free += second.pages[:2]
     second.pages[:2] = first.pages[:2]
-    second.num_computed, second.fork_of = 39, first
+    second.cache.num_computed, second.cache.fork_of = 39, first.cache
     host.decode([first, second], 20, of_nodes(8))
     text = host.proposer._texts[second.owner]
     assert (text.known, text.first) == (32, 39)
-    assert second.drafts.head == 0, "a part of it is missing"
+    assert second.cache.drafts.head == 0, "a part of it is missing"
     assert second.tokens == first.tokens[: second.known] or first.tokens == second.tokens[: first.known]
     assert shapes(host.trees["b"])
 
 
-def test_guesses_resume_after_a_step_that_failed(models: Models) -> None:
+def test_drafts_resume_after_a_step_that_failed(models: Models) -> None:
     """The features were read, nothing new came: the last output is still there."""
     host = Host(*models["none"], breadth=4)
     request = host.request("a", prompt(11, 8))
@@ -351,9 +351,9 @@ def test_a_long_text_is_read_in_several_passes(models: Models) -> None:
     found = [shapes(host.proposer.propose([Ask(request, 6, request.known)])) for _ in range(4)]
     assert [len(trees) for trees in found] == [0, 0, 0, 1]
     assert [sum(len(row.tokens) for row in rows) for rows in host.recorder.passes[:4]] == [16, 16, 16, 12]
-    assert request.drafts.head == 60
+    assert request.cache.drafts.head == 60
     request.tokens.append(3)
-    assert host.proposer.propose([Ask(request, 6, 60)]) == [NO_GUESS], "what follows the last token but one is known"
+    assert host.proposer.propose([Ask(request, 6, 60)]) == [NO_DRAFT], "what follows the last token but one is known"
 
 
 def test_what_waits_holds_no_memory_of_others(models: Models) -> None:
@@ -368,11 +368,11 @@ def test_what_waits_holds_no_memory_of_others(models: Models) -> None:
 
 
 def test_features_do_not_pile_up(models: Models) -> None:
-    """Of a request that never guesses, the newest are kept; what is lost is missing, and hidden."""
+    """Of a request that never drafts, the newest are kept; what is lost is missing, and hidden."""
     host = Host(*models["none"], max_rows=4)
     request = host.request("a", prompt(30, 8))
     proposer = host.proposer
-    host.proposer.propose = lambda asks: [NO_GUESS] * len(asks)  # type: ignore[method-assign]
+    host.proposer.propose = lambda asks: [NO_DRAFT] * len(asks)  # type: ignore[method-assign]
     host.decode([request], 20)
     text = proposer._texts[request.owner]
     assert text.waiting == 16
@@ -381,18 +381,18 @@ def test_features_do_not_pile_up(models: Models) -> None:
     spoil(host)
     host.decode([request], 40, of_nodes(4))
     assert shapes(host.trees["a"])
-    assert request.drafts.head == 0
+    assert request.cache.drafts.head == 0
     plain = Host(*models["none"])
     assert plain.decode([plain.request("a", prompt(30, 8))], 40) == [request.tokens[30:70]]
 
 
 def test_a_window_hides_pages_from_the_head_too(models: Models) -> None:
-    texts, guesses = [], []
+    texts, draft_tokens = [], []
     for spoiled in (False, True):
         host = Host(*models["none"], breadth=4)
         request = host.request("a", prompt(100, 8), policy=WindowWithSinks(64))
         for _ in range(30):
-            first, stop = request.dead_pages
+            first, stop = request.cache.dead_pages
             if spoiled and stop > first:
                 # Page 0 stands for a page that is dead, as in the engine.
                 request.pages[first:stop] = [0] * (stop - first)
@@ -400,10 +400,10 @@ def test_a_window_hides_pages_from_the_head_too(models: Models) -> None:
                     arena[:PAGE_SIZE].fill_(float("nan"))
             host.step([request], of_nodes(6))
         texts.append(request.tokens[:125])
-        guesses.append(shapes(host.trees["a"])[:12])
-        assert request.dead_pages[1] > request.dead_pages[0]
+        draft_tokens.append(shapes(host.trees["a"])[:12])
+        assert request.cache.dead_pages[1] > request.cache.dead_pages[0]
     assert texts[0] == texts[1]
-    assert guesses[0] == guesses[1]
+    assert draft_tokens[0] == draft_tokens[1]
 
 
 def test_work_is_counted_and_nothing_is_kept(models: Models) -> None:

@@ -1,4 +1,4 @@
-"""Which layers guess: what a search finds, what a file says, and what is taken without one."""
+"""Which layers draft: what a search finds, what a file says, and what is taken without one."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 import torch
 from target_support import EOS, LAYERS, Target, Weights, prompt
 
-from engine.core.runner import SequenceRows
+from engine.batch import SequenceRows
 from engine.layers.numerics import Numerics
 from engine.models.base import CausalLM
-from engine.speculation import layer_search
-from engine.speculation.layer_choice import FILE, LayerChoice, default_choice, read_choice, save_choice
-from engine.speculation.layer_search import find_layers, predicted_gain, share_of
+from engine.recipes import layer_search
+from engine.recipes.layer_search import find_layers, predicted_gain, share_of
+from engine.speculation.proposers.layer_choice import FILE, LayerChoice, default_choice, read_choice, save_choice
 
 TEXTS = [prompt(50, 1), prompt(20, 2), prompt(33, 3)]
 
@@ -171,8 +171,8 @@ def test_without_a_file_the_default_says_what_it_is(tmp_path: Path, layers: int)
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("{", "is of no use (Expecting"),
-        ("[]", "no object"),
+        ("{", "speculation.json is no valid JSON (line 1, column 2): early exit drafts"),
+        ("[]", "no JSON object"),
         ('{"exit_layer": 1, "skip": [], "layers": 9}', "a model of 9 layers"),
         ('{"exit_layer": 8, "skip": [], "layers": 8}', "no exit after layer 8"),
         ('{"exit_layer": true, "skip": [], "layers": 8}', "no exit after layer True"),

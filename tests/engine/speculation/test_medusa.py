@@ -8,16 +8,17 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from requests_support import new_request
 from torch import Tensor
 
-from engine.core.options import RequestOptions
-from engine.core.request import Request
+from engine.options import RequestOptions
+from engine.request import Request
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import Draw, new_history, sample
-from engine.speculation.base import NO_GUESS, Ask, DraftTree, Seen
-from engine.speculation.head_accuracy import REFIT_EVERY
-from engine.speculation.medusa import MedusaProposer
-from engine.speculation.verifier import verify
+from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
+from engine.speculation.proposers.head_accuracy import REFIT_EVERY
+from engine.speculation.proposers.medusa import MedusaProposer
+from engine.speculation.verify.verifier import verify
 
 VOCABULARY, LAYERS, EOS = 50, 7, 49
 ROWS = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(0)) * 3
@@ -64,7 +65,7 @@ def request(
 ) -> Request:
     params = SamplingParams(**({"seed": 5, "temperature": 0.0, "ignore_eos": True} | sampling))  # type: ignore[arg-type]
     options = RequestOptions(speculation="medusa", acceptance=acceptance)  # type: ignore[arg-type]
-    made = Request(str(number), 0, number, list(prompt), params, options, 4096, None, 0.0)  # type: ignore[arg-type]
+    made = new_request(str(number), prompt, params, options, 4096, arrival=number)
     made.history = new_history(params, VOCABULARY, len(prompt), torch.device("cpu"))
     return made
 
@@ -96,7 +97,7 @@ def depths(tree: DraftTree) -> list[int]:
 
 
 def step(made: MedusaProposer, one: Request, budget: int = 20) -> tuple[DraftTree, int]:
-    """Propose, verify as the target would, extend, see; the number of guesses that held."""
+    """Propose, verify as the target would, extend, see; the number of drafts that held."""
     tree = made.propose([ask(one, budget)])[0]
     draws = [
         Draw(one.params, one.answer, one.tokens, tree.path(node), one.history) for node in range(-1, len(tree.tokens))
@@ -106,7 +107,7 @@ def step(made: MedusaProposer, one: Request, budget: int = 20) -> tuple[DraftTre
     made.observe(one, tree, verdict.nodes)
     start = len(one.tokens) - 1
     accepted = [tree.tokens[node] for node in verdict.nodes]
-    one.tokens += [*accepted, verdict.token]
+    one.cache.tokens += [*accepted, verdict.token]
     made.see([Seen(one, start, states([fed[0], *accepted]))])
     return tree, len(accepted)
 
@@ -133,13 +134,13 @@ def test_text_is_that_of_plain_decoding(temperature: float) -> None:
     made, one = proposer(), request(temperature=temperature, frequency_penalty=0.3)
     plain = request(temperature=temperature, frequency_penalty=0.3)
     ready(made, one)
-    plain.tokens = list(one.tokens)
+    plain.cache.tokens = list(one.tokens)
     held = 0
     for _ in range(20):
         held += step(made, one)[1]
     while len(plain.tokens) < len(one.tokens):
         draw = Draw(plain.params, 0, plain.tokens, (), plain.history)
-        plain.tokens += sample(ROWS[plain.tokens[-1:]], [draw])
+        plain.cache.tokens += sample(ROWS[plain.tokens[-1:]], [draw])
     assert one.tokens == plain.tokens
     assert held > 5, "or the equality says little"
 
@@ -184,7 +185,7 @@ def test_trees_keep_to_budget_and_depth(budget: int, depth: int, heads: int, tem
     assert len(tree.tokens) == min(budget, room)
 
 
-def test_one_guess_is_a_chain() -> None:
+def test_one_draft_is_a_chain() -> None:
     made, one = proposer(), request()
     ready(made, one)
     assert made.propose([ask(one, 1)])[0].parents is None
@@ -200,16 +201,16 @@ def test_truncation_leaves_fewer_choices() -> None:
 
 
 def test_nothing_follows_an_end_of_text() -> None:
-    def guessed(ignore: bool) -> DraftTree:
+    def drafted(ignore: bool) -> DraftTree:
         made, one = proposer(), request(ignore_eos=ignore, logit_bias={EOS: 15.0})
         ready(made, one)
         return made.propose([ask(one, 40)])[0]
 
-    tree, free = guessed(False), guessed(True)
+    tree, free = drafted(False), drafted(True)
     assert EOS in tree.tokens
     assert all(parent < 0 or tree.tokens[parent] != EOS for parent in parents_of(tree))
     assert any(parent >= 0 and free.tokens[parent] == EOS for parent in parents_of(free))
-    assert len(tree.tokens) == 40, "other guesses take the places"
+    assert len(tree.tokens) == 40, "other drafts take the places"
 
 
 # --- batches -----------------------------------------------------------------------------------------------------
@@ -236,7 +237,7 @@ def test_work_is_counted() -> None:
     made.propose([ask(one)])
     made.propose([ask(one, 1)])
     work = made.take_work()
-    # A tree of one guess runs a second head, to learn what it is worth.
+    # A tree of one draft runs a second head, to learn what it is worth.
     assert (work.passes, work.bytes_read) == (2, 40 + 20)
     assert work.seconds > 0.0
     assert made.take_work() == (0.0, 0, 0)
@@ -248,7 +249,7 @@ def test_work_is_counted() -> None:
 def test_without_a_state_nothing_is_proposed() -> None:
     heads = ToyHeads()
     made, one = proposer(heads), request()
-    assert made.propose([ask(one), Ask(one, 0, 2)]) == [NO_GUESS, NO_GUESS]
+    assert made.propose([ask(one), Ask(one, 0, 2)]) == [NO_DRAFT, NO_DRAFT]
     assert made.needs_hidden == {LAYERS}
     assert heads.passes == []
 
@@ -256,7 +257,7 @@ def test_without_a_state_nothing_is_proposed() -> None:
 def test_a_chunk_of_a_prompt_is_no_state() -> None:
     made, one = proposer(), request(prompt=[1, 2, 3, 4, 5])
     made.see([Seen(one, 0, states([1, 2, 3]))])
-    assert made.propose([ask(one)]) == [NO_GUESS]
+    assert made.propose([ask(one)]) == [NO_DRAFT]
     one.tokens.append(int(ROWS[5].argmax()))
     made.see([Seen(one, 3, states([4, 5]))])
     assert made.propose([ask(one, 4)])[0].tokens
@@ -266,19 +267,19 @@ def test_a_state_before_the_last_token_is_stale() -> None:
     made, one = proposer(), request()
     ready(made, one)
     one.tokens.append(7)  # written without this proposer being told
-    assert made.propose([ask(one)]) == [NO_GUESS]
+    assert made.propose([ask(one)]) == [NO_DRAFT]
     one.tokens.pop()
-    assert made.propose([ask(one)]) == [NO_GUESS], "it is gone for good"
+    assert made.propose([ask(one)]) == [NO_DRAFT], "it is gone for good"
 
 
 def test_a_preempted_request_needs_a_new_state() -> None:
     made, one = proposer(), request()
     ready(made, one)
     one.preemptions += 1
-    assert made.propose([ask(one)]) == [NO_GUESS]
+    assert made.propose([ask(one)]) == [NO_DRAFT]
     # It is read again, in two chunks, the second of which draws a token.
     made.see([Seen(one, 0, states(one.tokens[:2]))])
-    assert made.propose([ask(one)]) == [NO_GUESS]
+    assert made.propose([ask(one)]) == [NO_DRAFT]
     one.tokens.append(int(ROWS[one.tokens[-1]].argmax()))
     made.see([Seen(one, 2, states(one.tokens[2:-1]))])
     assert step(made, one)[1] == 4
@@ -290,9 +291,9 @@ def test_a_request_that_ended_leaves_nothing() -> None:
     step(made, one)
     made.propose([ask(one)])
     made.release(one)
-    assert made.propose([ask(one)]) == [NO_GUESS]
+    assert made.propose([ask(one)]) == [NO_DRAFT]
     assert not made._states
-    assert not made._guesses
+    assert not made._drafts
     assert not made._own
 
 

@@ -1,4 +1,4 @@
-"""One interface for three tests of guesses: what each accepts, that it repeats, and that no request sees another."""
+"""One interface for three tests of drafts: what each accepts, that it repeats, and that no request sees another."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import torch
 from engine.sampling.params import SamplingParams
 from engine.sampling.probabilities import probabilities
 from engine.sampling.sampler import Draw, sample
-from engine.speculation.base import NO_GUESS, DraftTree
-from engine.speculation.drawing import draw_next
-from engine.speculation.typical import DELTA, EPSILON
-from engine.speculation.verifier import Verdict, drawn_tokens, judge_all, verify
+from engine.speculation.base import NO_DRAFT, DraftTree
+from engine.speculation.proposers.drawing import draw_next
+from engine.speculation.verify.typical import DELTA, EPSILON
+from engine.speculation.verify.verifier import Verdict, drawn_tokens, judge_all, verify
 
 VOCABULARY = 40
 WARM = SamplingParams(seed=5, temperature=0.8, top_p=0.9)
@@ -41,7 +41,7 @@ def seeds(many: int) -> list[SamplingParams]:
 
 
 def random_step(many: int, seed: int) -> tuple[list[str], list[DraftTree], torch.Tensor, list[Draw]]:
-    """Requests of all modes with chains, drawn chains, trees and no guesses at all."""
+    """Requests of all modes with chains, drawn chains, trees and no drafts at all."""
     rng = random.Random(seed)
     torch.manual_seed(seed)
     modes, trees, draws = [], [], []
@@ -49,15 +49,15 @@ def random_step(many: int, seed: int) -> tuple[list[str], list[DraftTree], torch
         mode = rng.choice(["keyed", "ratio", "typical"])
         params = SamplingParams(seed=place, temperature=rng.choice([0.0, 0.5, 1.2]), top_p=rng.choice([1.0, 0.8]))
         size = rng.randrange(6)
-        guesses = tuple(rng.randrange(6) for _ in range(size))
+        draft_tokens = tuple(rng.randrange(6) for _ in range(size))
         if rng.random() < 0.5:
-            tree = DraftTree(guesses, tuple(rng.randrange(-1, node) for node in range(size)))
+            tree = DraftTree(draft_tokens, tuple(rng.randrange(-1, node) for node in range(size)))
         elif mode == "ratio" and size and params.temperature:
-            own = [Draw(params, place, [1, 2], guesses[:depth]) for depth in range(size)]
+            own = [Draw(params, place, [1, 2], draft_tokens[:depth]) for depth in range(size)]
             drawn, q = draw_next(torch.randn(size, VOCABULARY), own, ["ratio"] * size)
             tree = DraftTree(tuple(drawn), q=q)
         else:
-            tree = DraftTree(guesses)
+            tree = DraftTree(draft_tokens)
         modes.append(mode)
         trees.append(tree)
         draws += [Draw(params, place, [1, 2], tree.path(node)) for node in range(-1, len(tree.tokens))]
@@ -81,7 +81,7 @@ def test_no_request_sees_another_and_a_step_repeats_exactly(seed: int) -> None:
 def test_blocks_of_requests_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     step = random_step(60, 1)
     together = judge_all(*step)
-    monkeypatch.setattr("engine.speculation.verifier._BLOCK", 7 * VOCABULARY)
+    monkeypatch.setattr("engine.speculation.verify.verifier._BLOCK", 7 * VOCABULARY)
     assert judge_all(*step) == together
 
 
@@ -106,10 +106,10 @@ def test_greedy_modes_keep_the_likeliest_tokens_alone(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["keyed", "ratio", "typical"])
-def test_without_guesses_every_mode_draws_as_ever(mode: str) -> None:
+def test_without_drafts_every_mode_draws_as_ever(mode: str) -> None:
     logits = torch.randn(1, VOCABULARY)
     draws = [Draw(WARM, 0, [1, 2, 3])]
-    assert judge(mode, NO_GUESS, logits, draws) == ((), sample(logits, draws)[0], "target")
+    assert judge(mode, NO_DRAFT, logits, draws) == ((), sample(logits, draws)[0], "target")
 
 
 def test_an_unknown_mode_is_an_error() -> None:
@@ -117,7 +117,7 @@ def test_an_unknown_mode_is_an_error() -> None:
         judge("lenient", DraftTree((1,)), torch.zeros(2, VOCABULARY), rows_for(DraftTree((1,)), WARM))
 
 
-def test_a_guess_whose_q_is_p_is_always_accepted() -> None:
+def test_a_draft_whose_q_is_p_is_always_accepted() -> None:
     logits = torch.randn(4, VOCABULARY)
     for params in seeds(200):
         start = [Draw(params, 0, [1, 2], [0] * depth) for depth in range(3)]
@@ -127,7 +127,7 @@ def test_a_guess_whose_q_is_p_is_always_accepted() -> None:
         assert (verdict.nodes, verdict.source) == ((0, 1, 2), "bonus")
 
 
-def test_a_guess_that_the_target_cannot_draw_is_rejected_and_not_drawn_again() -> None:
+def test_a_draft_that_the_target_cannot_draw_is_rejected_and_not_drawn_again() -> None:
     """p has no mass on token 0; q has all of it there. And a point mass that failed never comes back."""
     p = logits_of([0.0, 0.5, 0.5], [0.2, 0.4, 0.4])
     for params in seeds(100):
@@ -172,7 +172,7 @@ def test_equal_children_are_tried_once() -> None:
 
 
 def test_where_nothing_is_left_of_p_it_serves_itself() -> None:
-    """As when q is p and a guess fails by the last bit; here q is twice p, so that half of them fail."""
+    """As when q is p and a draft fails by the last bit; here q is twice p, so that half of them fail."""
     shares = torch.tensor([[0.5, 0.5, 0.0]])
     tree = DraftTree((1,), q=2.0 * shares)
     failed = 0
@@ -218,12 +218,12 @@ def test_typical_takes_the_longest_path_and_of_those_the_likeliest() -> None:
 def test_drawn_tokens_stand_in_the_rows_that_drew_them() -> None:
     tree = DraftTree((5, 6, 8, 9), (-1, 0, -1, 2))
     verdicts = [Verdict((2, 3), 4, "bonus"), Verdict((), 7, "target"), Verdict((2,), 3, "corrected")]
-    assert drawn_tokens([tree, NO_GUESS, tree], verdicts) == [8, 0, 0, 9, 4, 7, 8, 0, 0, 3, 0]
+    assert drawn_tokens([tree, NO_DRAFT, tree], verdicts) == [8, 0, 0, 9, 4, 7, 8, 0, 0, 3, 0]
 
 
 @pytest.mark.parametrize("params", [SamplingParams(seed=0), SamplingParams(seed=0, temperature=1.4, top_p=0.9)])
 def test_acceptance_is_what_theory_says(params: SamplingParams) -> None:
-    """Ratio accepts 1 - TV(p, q) of the guesses; common noise at least (1 - TV) / (1 + TV), and no more than ratio.
+    """Ratio accepts 1 - TV(p, q) of the drafts; common noise at least (1 - TV) / (1 + TV), and no more than ratio.
 
     Sources: Leviathan et al. 2023, section 3.1; Daliri et al. 2024 (arXiv 2408.07978), theorem on Gumbel coupling.
     """

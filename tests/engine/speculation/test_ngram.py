@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from engine.speculation.ngram import N_MAX, N_MIN, NgramIndex
+from engine.speculation.proposers.ngram import N_MAX, N_MIN, NgramIndex
 
 
 def scanned(tokens: list[int], count: int) -> tuple[int, ...]:
@@ -48,7 +48,7 @@ def test_the_most_recent_of_the_longest_matches_wins() -> None:
     assert index.lookup(tokens, 2) == (8, 9)
 
 
-def test_a_loop_is_guessed_whole() -> None:
+def test_a_loop_is_drafted_whole() -> None:
     tokens = [4, 5] * 4
     index = NgramIndex()
     index.extend(tokens)

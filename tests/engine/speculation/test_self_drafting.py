@@ -1,4 +1,4 @@
-"""Guesses from the target's own layers: which they are, what they cost, and that nothing of them stays behind."""
+"""Drafts from the target's own layers: which they are, what they cost, and that nothing of them stays behind."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ import torch
 from target_support import CONFIG, EOS, KINDS, LAYERS, NAMES, VOCABULARY, Target, prompt
 from torch import Tensor
 
-from engine.cache.kinds import KVKind
+from engine.batch import SequenceRows
 from engine.cache.policies import PagePolicy
-from engine.core.runner import SequenceRows
+from engine.cache.stores.kinds import KVKind
 from engine.sampling.probabilities import probabilities
 from engine.sampling.sampler import Draw
-from engine.speculation.base import NO_GUESS, Ask, Proposer
-from engine.speculation.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
+from engine.speculation.base import NO_DRAFT, Ask, Proposer
+from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer, SelfDrafting
 
 SKIP = frozenset({2, 4})
 
@@ -34,7 +34,7 @@ def ask(request, budget: int, depth: int = 1 << 30) -> Ask:
     return Ask(request, budget, request.known, depth)
 
 
-# --- which guesses ------------------------------------------------------------------------------------------------
+# --- which drafts ------------------------------------------------------------------------------------------------
 
 
 def stream(tokens: list[int], layer: int) -> Tensor:
@@ -45,7 +45,7 @@ def stream(tokens: list[int], layer: int) -> Tensor:
 
 
 @pytest.mark.parametrize("exit_layer", [1, 2, 5])
-def test_an_exit_guesses_what_its_layers_say_and_hands_on_their_streams(exit_layer: int) -> None:
+def test_an_exit_drafts_what_its_layers_say_and_hands_on_their_streams(exit_layer: int) -> None:
     target = Target()
     requests = [target.add(prompt(length, length)) for length in (31, 2, 48)]
     trees = leaving(target, exit_layer).propose([ask(r, budget) for r, budget in zip(requests, (4, 2, 1), strict=True)])
@@ -88,7 +88,7 @@ def test_skipping_reads_the_targets_keys_and_writes_its_own_after_them(skip: fro
     assert (len(tree.tokens), tree.proposer, tree.early, tree.exit_layer) == (5, "skip", None, 0)
     text = list(same.tokens)
     for token in tree.tokens:
-        # What is committed stands in the arenas of all layers; the root and the guesses are read without some.
+        # What is committed stands in the arenas of all layers; the root and the drafts are read without some.
         row = SequenceRows(text[39:], 39, same.pages, 1)
         assert token == int(other.runner.forward([row], skip=skip).logits[0].argmax())
         text.append(token)
@@ -101,7 +101,7 @@ def test_skipping_nothing_is_the_target_itself() -> None:
     assert target.step([request], trees) == [6]
 
 
-def test_skipped_layers_change_guesses() -> None:
+def test_skipped_layers_change_drafts() -> None:
     found = set()
     for skip in (frozenset[int](), frozenset({1, 2, 3, 4, 5})):
         target = Target()
@@ -130,22 +130,22 @@ def test_a_chain_ends_with_the_text_the_budget_or_the_depth(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["exit", "skip"])
-def test_who_cannot_be_guessed_for_is_left_alone(name: str) -> None:
+def test_who_cannot_be_drafted_for_is_left_alone(name: str) -> None:
     target = Target()
     able, idle, behind, uncached = (target.add(prompt(20, 1), kv_cache=cached) for cached in (True, True, True, False))
-    behind.num_computed -= 1
+    behind.cache.num_computed -= 1
     target.runner.passes.clear()
     proposer = proposer_of(name, target)
     trees = proposer.propose([ask(idle, 0), ask(behind, 3), ask(able, 3), ask(uncached, 3)])
     assert [len(tree.tokens) for tree in trees] == [0, 0, 3, 0]
     assert target.runner.passes == [1, 1, 1]
     target.runner.passes.clear()
-    assert proposer.propose([ask(idle, 0), ask(behind, 3)]) == [NO_GUESS] * 2
+    assert proposer.propose([ask(idle, 0), ask(behind, 3)]) == [NO_DRAFT] * 2
     assert target.runner.passes == []
 
 
 @pytest.mark.parametrize("name", ["exit", "skip"])
-def test_only_guesses_that_are_tested_by_ratio_say_what_they_were_drawn_from(name: str) -> None:
+def test_only_drafts_that_are_tested_by_ratio_say_what_they_were_drawn_from(name: str) -> None:
     target = Target()
     modes = ("keyed", "ratio", "typical")
     requests = [target.add(prompt(20, 1), temperature=1.0, top_k=5, acceptance=mode) for mode in modes]
@@ -172,7 +172,7 @@ def test_an_exit_says_the_distribution_of_its_own_layers() -> None:
         assert torch.equal(tree.q[depth : depth + 1], expected)
 
 
-def test_what_guessing_cost_is_told_once() -> None:
+def test_what_drafting_cost_is_told_once() -> None:
     target = Target()
     request = target.add(prompt(20))
     for proposer, skipped in ((leaving(target, 2), range(2, LAYERS)), (skipping(target), SKIP)):
@@ -201,37 +201,37 @@ def test_the_bytes_of_skipped_layers_are_not_read() -> None:
 def test_texts_are_those_of_plain_decoding(kind: KVKind, policy: PagePolicy, name: str) -> None:
     """From 60 tokens to 140: KIVI packs groups meanwhile, windows move, pages are chosen."""
     kinds = [{}, {"temperature": 1.0, "repetition_penalty": 1.2}, {"temperature": 0.7, "top_p": 0.9}]
-    plain, guessed = Target(kind), Target(kind)
-    for target in (plain, guessed):
+    plain, drafted = Target(kind), Target(kind)
+    for target in (plain, drafted):
         for number, options in enumerate(kinds):
             target.add(prompt(60 + 9 * number, number), policy, exit_layer=1 + number, **options)
     expected = plain.answer(None, [0], 140)
-    proposer = proposer_of(name, guessed)
-    assert guessed.answer(proposer, [4, 0, 6, 1, 3], 140) == expected
-    assert 0 < guessed.accepted < guessed.proposed
+    proposer = proposer_of(name, drafted)
+    assert drafted.answer(proposer, [4, 0, 6, 1, 3], 140) == expected
+    assert 0 < drafted.accepted < drafted.proposed
 
 
 @pytest.mark.parametrize("name", ["exit", "skip"])
 @pytest.mark.parametrize(("kind", "policy"), KINDS, ids=NAMES)
 def test_a_rejected_round_leaves_nothing_behind(kind: KVKind, policy: PagePolicy, name: str) -> None:
-    """Guesses across a page's end, and the row with which KIVI packs a group, then all of them dropped."""
-    plain, guessed = Target(kind), Target(kind)
-    for target in (plain, guessed):
+    """Drafts across a page's end, and the row with which KIVI packs a group, then all of them dropped."""
+    plain, drafted = Target(kind), Target(kind)
+    for target in (plain, drafted):
         target.add(prompt(93, 1), policy)
-    mine, theirs = guessed.requests[0], plain.requests[0]
-    before = guessed.content(mine, 92)
+    mine, theirs = drafted.requests[0], plain.requests[0]
+    before = drafted.content(mine, 92)
     packed = kind.name == "kivi"
-    (tree,) = proposer_of(name, guessed).propose([ask(mine, 8)])
-    if not packed:  # KIVI packs committed tokens meanwhile, which is nobody's guess
-        assert all(torch.equal(now, then) for now, then in zip(guessed.content(mine, 92), before, strict=True))
+    (tree,) = proposer_of(name, drafted).propose([ask(mine, 8)])
+    if not packed:  # KIVI packs committed tokens meanwhile, which is nobody's draft
+        assert all(torch.equal(now, then) for now, then in zip(drafted.content(mine, 92), before, strict=True))
     assert len(tree.tokens) == 8
-    guessed.step([mine], [tree], reject=True)
-    plain.step([theirs], [NO_GUESS])
+    drafted.step([mine], [tree], reject=True)
+    plain.step([theirs], [NO_DRAFT])
     for _ in range(20):
-        guessed.step([mine], [NO_GUESS])
-        plain.step([theirs], [NO_GUESS])
+        drafted.step([mine], [NO_DRAFT])
+        plain.step([theirs], [NO_DRAFT])
     assert mine.tokens == theirs.tokens
-    found, expected = guessed.content(mine, 112), plain.content(theirs, 112)
+    found, expected = drafted.content(mine, 112), plain.content(theirs, 112)
     assert all(torch.equal(ours, their) for ours, their in zip(found, expected, strict=True))
 
 
@@ -260,7 +260,7 @@ def test_a_pass_of_an_exit_writes_the_targets_keys_in_its_layers() -> None:
     assert equal == [True] * 6 + [False] * 6
 
 
-def test_guesses_are_accepted_and_rejected() -> None:
+def test_drafts_are_accepted_and_rejected() -> None:
     """Otherwise equal texts would show nothing."""
     for make in (leaving, skipping):
         target = Target()

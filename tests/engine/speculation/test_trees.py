@@ -1,4 +1,4 @@
-"""Trees of guesses are trees, of the size asked for, and none of that size is worth more."""
+"""Trees of drafts are trees, of the size asked for, and none of that size is worth more."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.speculation.head_accuracy import RANKS, REFIT_EVERY, HeadAccuracy, default_accuracies
-from engine.speculation.trees import Node, best_tree, static_tree, without_branches
+from engine.speculation.proposers.head_accuracy import RANKS, REFIT_EVERY, HeadAccuracy, default_accuracies
+from engine.speculation.proposers.trees import DraftNode, best_tree, static_tree, without_branches
 
 SHARE = st.floats(0.0, 1.0, allow_nan=False)
 ROWS = st.lists(st.lists(SHARE, min_size=1, max_size=5), min_size=1, max_size=4)
 
 
 @st.composite
-def candidates(draw: st.DrawFn, most: int = 24) -> list[Node]:
+def candidates(draw: st.DrawFn, most: int = 24) -> list[DraftNode]:
     count = draw(st.integers(0, most))
-    return [Node(draw(st.integers(0, 99)), draw(st.integers(-1, i - 1)), draw(SHARE)) for i in range(count)]
+    return [DraftNode(draw(st.integers(0, 99)), draw(st.integers(-1, i - 1)), draw(SHARE)) for i in range(count)]
 
 
-def path(nodes: list[Node], place: int) -> list[int]:
+def path(nodes: list[DraftNode], place: int) -> list[int]:
     found = []
     while place >= 0:
         found.append(place)
@@ -30,24 +30,24 @@ def path(nodes: list[Node], place: int) -> list[int]:
     return found
 
 
-def worth(nodes: list[Node], places: tuple[int, ...]) -> float:
-    """The expected number of accepted guesses of a tree of these candidates."""
+def worth(nodes: list[DraftNode], places: tuple[int, ...]) -> float:
+    """The expected number of accepted drafts of a tree of these candidates."""
     return sum(math.prod(nodes[place].confidence for place in path(nodes, end)) for end in places)
 
 
 @given(candidates(), st.integers(0, 30))
-def test_the_best_tree_is_a_tree_of_candidates(nodes: list[Node], size: int) -> None:
+def test_the_best_tree_is_a_tree_of_candidates(nodes: list[DraftNode], size: int) -> None:
     tree = best_tree(nodes, size)
     parents = tree.parents if tree.parents is not None else tuple(range(-1, len(tree.tokens) - 1))
     assert len(tree.tokens) == len(parents) == len(set(tree.nodes)) == min(size, len(nodes))
-    for guess, place in enumerate(tree.nodes):
-        assert -1 <= parents[guess] < guess
-        assert tree.tokens[guess] == nodes[place].token
-        assert nodes[place].parent == (tree.nodes[parents[guess]] if parents[guess] >= 0 else -1)
+    for draft, place in enumerate(tree.nodes):
+        assert -1 <= parents[draft] < draft
+        assert tree.tokens[draft] == nodes[place].token
+        assert nodes[place].parent == (tree.nodes[parents[draft]] if parents[draft] >= 0 else -1)
 
 
 @given(candidates(), st.integers(1, 30))
-def test_the_best_tree_comes_most_probable_first(nodes: list[Node], size: int) -> None:
+def test_the_best_tree_comes_most_probable_first(nodes: list[DraftNode], size: int) -> None:
     tree = best_tree(nodes, size)
     values = [worth(nodes, (place,)) for place in tree.nodes]
     assert all(a >= b - 1e-12 for a, b in pairwise(values))
@@ -56,7 +56,7 @@ def test_the_best_tree_comes_most_probable_first(nodes: list[Node], size: int) -
 
 
 @given(candidates(most=9), st.integers(1, 9))
-def test_no_tree_of_candidates_is_worth_more(nodes: list[Node], size: int) -> None:
+def test_no_tree_of_candidates_is_worth_more(nodes: list[DraftNode], size: int) -> None:
     best = 0.0
     for places in combinations(range(len(nodes)), min(size, len(nodes))):
         if all(nodes[place].parent in (-1, *places) for place in places):
@@ -66,14 +66,20 @@ def test_no_tree_of_candidates_is_worth_more(nodes: list[Node], size: int) -> No
 
 def test_the_best_tree_of_a_small_example() -> None:
     """Products .6, .3, .54, .108, .3: the fourth is left out, and of the two that are worth .3 the earlier leads."""
-    nodes = [Node(7, -1, 0.6), Node(8, -1, 0.3), Node(9, 0, 0.9), Node(5, 2, 0.2), Node(6, 0, 0.5)]
+    nodes = [
+        DraftNode(7, -1, 0.6),
+        DraftNode(8, -1, 0.3),
+        DraftNode(9, 0, 0.9),
+        DraftNode(5, 2, 0.2),
+        DraftNode(6, 0, 0.5),
+    ]
     assert best_tree(nodes, 4) == ((7, 9, 8, 6), (-1, 0, -1, 0), (0, 2, 1, 4))
     assert best_tree(nodes, 2) == ((7, 9), None, (0, 2))
     assert best_tree([], 5) == ((), None, ())
 
 
 def test_a_confidence_that_rounding_lifted_above_one_does_not_put_a_child_first() -> None:
-    assert best_tree([Node(1, -1, 0.5), Node(2, 0, 1.0 + 1e-7)], 1).tokens == (1,)
+    assert best_tree([DraftNode(1, -1, 0.5), DraftNode(2, 0, 1.0 + 1e-7)], 1).tokens == (1,)
 
 
 @given(st.integers(0, 20))

@@ -13,7 +13,7 @@ import torch
 from engine.sampling.params import SamplingParams
 from engine.sampling.sampler import Draw, sample
 from engine.speculation.base import DraftTree
-from engine.speculation.verifier import verify
+from engine.speculation.verify.verifier import verify
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def speculated(seed: int, params: SamplingParams, wrong: bool) -> tuple[int, int
 @pytest.mark.parametrize("params", [SamplingParams(seed=0), SamplingParams(seed=0, temperature=0.7, top_p=0.9)])
 @pytest.mark.parametrize("wrong", [False, True])
 def test_two_tokens_follow_the_joint_law_of_the_target(params: SamplingParams, wrong: bool) -> None:
-    """Chi-square over all pairs; the negative control accepts a guess that the target did not draw."""
+    """Chi-square over all pairs; the negative control accepts a draft that the target did not draw."""
     many = 4000
 
     def law(step: int, last: int) -> np.ndarray:

@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from engine.core.events import GuessRecord, StepRecord
 from engine.protocol import MemoryByOwner, PageCounts, Telemetry
 from engine.telemetry.prometheus import metrics
+from engine.telemetry.records import DraftRecord, StepRecord
 from engine.telemetry.window import KEPT_SECONDS, TelemetryWindow, acceptance, inter_token_seconds, quantile, rate
 
 MEMORY = MemoryByOwner(
@@ -23,8 +23,7 @@ def step(time: float, **changes: object) -> StepRecord:
         "prefill_rows": 0,
         "verify_rows": 0,
         "generated": 1,
-        "guesses": (),
-        "pages_total": 100,
+        "drafts": (),
         "pages_used": 10,
         "pages_cached": 3,
         "live_tokens": 150,
@@ -126,12 +125,12 @@ def test_quantile() -> None:
 
 def test_acceptance_by_depth() -> None:
     records = [
-        step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2, guesses=8),)),
+        step(1, drafts=(DraftRecord("draft", (4, 4), (3, 1), 2, draft_tokens=8),)),
         step(
             2,
-            guesses=(
-                GuessRecord("draft", (1,), (1,), 1, guesses=1, reasoning="draft model, 1 ahead"),
-                GuessRecord("ngram", (), (), 0, "Nothing repeats."),
+            drafts=(
+                DraftRecord("draft", (1,), (1,), 1, draft_tokens=1, reasoning="draft model, 1 ahead"),
+                DraftRecord("ngram", (), (), 0, "Nothing repeats."),
             ),
         ),
     ]
@@ -143,10 +142,10 @@ def test_acceptance_by_depth() -> None:
     assert (ngram.by_depth, ngram.off_reason, ngram.tokens_per_step) == ([], "Nothing repeats.", 1.0)
 
 
-def test_acceptance_of_trees_counts_answers_by_depth_and_all_guesses() -> None:
+def test_acceptance_of_trees_counts_answers_by_depth_and_all_drafts() -> None:
     records = [
-        step(1, guesses=(GuessRecord("eagle", (2, 2, 1), (2, 1, 0), 3, tree_nodes=20, guesses=30),)),
-        step(2, guesses=(GuessRecord("eagle", (1, 1), (1, 1), 3, tree_nodes=8, guesses=8),)),
+        step(1, drafts=(DraftRecord("eagle", (2, 2, 1), (2, 1, 0), 3, tree_nodes=20, draft_tokens=30),)),
+        step(2, drafts=(DraftRecord("eagle", (1, 1), (1, 1), 3, tree_nodes=8, draft_tokens=8),)),
     ]
     (eagle,) = acceptance(records)
     assert (eagle.proposed, eagle.accepted, eagle.tree_nodes) == (38, 5, 20)
@@ -170,7 +169,7 @@ def test_another_model() -> None:
 
 def test_prometheus_text() -> None:
     window = TelemetryWindow()
-    window.add(step(1, guesses=(GuessRecord("draft", (4, 4), (3, 1), 2, guesses=8),), ttfts=(0.5,)))
+    window.add(step(1, drafts=(DraftRecord("draft", (4, 4), (3, 1), 2, draft_tokens=8),), ttfts=(0.5,)))
     text = metrics(window.totals, window.frame(1.0, MEMORY, PAGES, bandwidth=1e5))
     lines = text.splitlines()
     assert "kvasir_steps_total 1" in lines

@@ -42,6 +42,11 @@ def test_sources_in_order(tmp_path: Path) -> None:
     own = ChatTemplate.open(tmp_path)
     assert own.render(HELLO) == "its own file"
     assert own.own
+    assert not own.notice
+    (tmp_path / "chat_template.jinja").write_bytes(b"\xff\xfe")
+    older = ChatTemplate.open(tmp_path)
+    assert older.own
+    assert older.notice.startswith("The file chat_template.jinja cannot be read, so the chat template of another file")
 
 
 def test_an_unreadable_config_counts_as_missing(tmp_path: Path) -> None:

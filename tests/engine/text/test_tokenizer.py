@@ -1,11 +1,18 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
+import time
 from pathlib import Path
 
 import pytest
 import tokenizers
+from hypothesis import given
+from hypothesis import strategies as st
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 
+from engine.text.patience import Patience
 from engine.text.tokenizer import PieceRules, Tokenizer, TokenizerError, piece_bytes, piece_rules
 from tests.engine.text.samples import TEXT, trained, write_folder
 
@@ -96,3 +103,75 @@ def test_open_reads_a_folder(tmp_path: Path) -> None:
     ids = tokenizer.encode("héllo 🎉")
     assert ids[0] == 1
     assert tokenizer.decode(ids) == "héllo 🎉"
+
+
+@pytest.mark.parametrize("kind", ["chatml", "llama3", "sentencepiece", "metaspace", "wordpiece"])
+def test_ids_are_those_of_the_librarys_plain_call(kind: str) -> None:
+    tokenizer = made(kind)
+    for text in [*TEXT[:4], "", "<|im_end|> <s> [SEP]", " ".join(TEXT)]:
+        for special in (True, False):
+            ids = tokenizer.inner.encode(text, add_special_tokens=special).ids
+            assert tokenizer.encode(text, special=special) == ids
+            assert tokenizer.decode(ids) == tokenizer.inner.decode(ids)
+
+
+def test_other_threads_run_while_a_long_text_is_tokenised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Patience, "run", lambda self, call, seconds: call())  # in this thread
+    tokenizer, started, done, turns = made("chatml"), threading.Event(), threading.Event(), 0
+
+    def other() -> None:
+        nonlocal turns
+        started.set()
+        while not done.is_set():
+            turns += 1
+            time.sleep(0)
+
+    def turns_meanwhile() -> int:
+        before = turns
+        tokenizer.encode("x" * 200_000)
+        return turns - before
+
+    thread, interval = threading.Thread(target=other), sys.getswitchinterval()
+    thread.start()
+    try:
+        assert started.wait(300)
+        sys.setswitchinterval(1000)  # the interpreter takes turns only where a call lets it
+        assert any(turns_meanwhile() for _ in range(20))
+    finally:
+        sys.setswitchinterval(interval)
+        done.set()
+        thread.join()
+
+
+def normalised(kind: str, normalizer: normalizers.Normalizer) -> Tokenizer:
+    inner = tokenizers.Tokenizer.from_str(trained(kind))
+    inner.normalizer = normalizer
+    return Tokenizer(inner)
+
+
+COMPOSING = normalised("chatml", normalizers.NFC())
+
+
+@given(st.text(max_size=200) | st.text("\u212a\u1100\u1161\u11a8Ke\u0301\u0327\u1fef\U0002f800 ", max_size=200))
+@pytest.mark.parametrize(
+    "tokenizer", [made("chatml"), made("sentencepiece"), COMPOSING], ids=["bytes", "pieces", "nfc"]
+)
+def test_no_token_stands_for_more_than_the_longest(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.longest is not None
+    assert len(text.encode()) <= tokenizer.longest * len(tokenizer.encode(text, special=False))
+
+
+def test_where_text_may_vanish_there_is_no_longest_token() -> None:
+    assert made("wordpiece").longest is None
+    assert made("metaspace").longest is None
+    assert normalised("chatml", normalizers.NFKC()).longest is None
+    assert normalised("chatml", normalizers.Replace("  ", " ")).longest is None
+    assert normalised("chatml", normalizers.Replace(tokenizers.Regex(" +"), " ")).longest is None
+    stripping = tokenizers.Tokenizer.from_str(trained("chatml"))
+    stripping.add_tokens([AddedToken("<end>", rstrip=True)])
+    assert Tokenizer(stripping).longest is None
+    apart = tokenizers.Tokenizer.from_str(trained("chatml"))
+    apart.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Split(" ", "removed"), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    assert Tokenizer(apart).longest is None

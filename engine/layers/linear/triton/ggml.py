@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
+from engine.layers.linear.base import LinearShape, Target
+from engine.layers.linear.ggml import GgmlWeights, put
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, Q8_0, dequantise
 from engine.layers.linear.triton import ggml_planes
-from engine.layers.linear.triton.int8 import TritonInt8Linear
+from engine.layers.linear.triton.int8 import TritonQ8Linear
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, Trial, aligned, disagrees, machine_declines
+from engine.layers.linear.triton.runtime import Tile, Trial, aligned, disagrees
 from engine.layers.numerics import Numerics
+from engine.native.proof import machine_declines
 
 PLANE = 32
 DEQUANTISED = 32
@@ -24,16 +29,22 @@ class TritonGgmlLinear(TritonLinear):
 
     held = ("data", "table")
 
-    def __init__(self, type: int, data: Tensor, bias: Tensor | None, dtype: torch.dtype, numerics: Numerics) -> None:
-        """``data`` is kept and, at an address that 16 divides, not copied."""
-        block = BLOCKS[type]
-        inputs = data.shape[1] // block.bytes * block.weights
-        super().__init__(inputs, data.shape[0], dtype, data.device, numerics)
-        self.type, self.kind, self.data, self.bias = type, block.name, aligned(data), bias
-        table = TABLES.get(type)
-        self.table = None if table is None else torch.tensor(table, dtype=torch.float32, device=data.device)
-        parts = inputs // PLANE
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        block = BLOCKS[shape.block_type]
+        self.type, self.kind = shape.block_type, block.name
+        size = (shape.out_features, block.row_bytes(shape.in_features))
+        self.data = torch.empty(size, dtype=torch.uint8, device=device)
+        self.table = _table(self.type, device)
+        parts = shape.in_features // PLANE
         self.turn = 8 if block.weights == 256 else next(turn for turn in (4, 2, 1) if parts % turn == 0)
+
+    def fill(self, parts: Sequence[GgmlWeights]) -> None:
+        put(parts, self.data)
+
+    def hold(self, data: Tensor) -> None:
+        """Take over ``data``, which is kept and, at an address that 16 divides, not copied."""
+        self.data, self.device, self.table = aligned(data), data.device, _table(self.type, data.device)
 
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
         from engine.layers.linear.triton import blocks
@@ -89,27 +100,43 @@ class TritonGgmlLinear(TritonLinear):
         }
 
 
-def make(type: int, data: Tensor, bias: Tensor | None, dtype: torch.dtype, numerics: Numerics) -> TritonLinear:
-    """The layer of a matrix ``data [N, row_bytes]`` of blocks, which it may keep."""
-    if ggml_planes.serves(type, data.shape[1] // BLOCKS[type].bytes * BLOCKS[type].weights):
-        return ggml_planes.TritonGgmlPlanes(type, data, bias, dtype, numerics)
-    if type != Q8_0:
-        return TritonGgmlLinear(type, data, bias, dtype, numerics)
-    blocks = data.view(len(data), -1, BLOCKS[Q8_0].bytes)
-    scales = blocks[..., :2].contiguous().view(torch.float16)[..., 0]
-    layer = TritonInt8Linear(blocks[..., 2:].flatten(1).view(torch.int8), scales, None, bias, dtype, numerics)
-    layer.kind = BLOCKS[Q8_0].name
+def _table(type: int, device: torch.device) -> Tensor | None:
+    """What the codes of a type look up, float32."""
+    values = TABLES.get(type)
+    return None if values is None else torch.tensor(values, dtype=torch.float32, device=device)
+
+
+Layer = ggml_planes.TritonGgmlPlanes | TritonQ8Linear | TritonGgmlLinear
+
+
+def make(shape: LinearShape, target: Target, device: torch.device) -> Layer:
+    """The layer of a matrix of blocks, not yet filled, as its type is read fastest."""
+    if ggml_planes.serves(shape.block_type, shape.in_features):
+        return ggml_planes.TritonGgmlPlanes(shape, target, device)
+    if shape.block_type != Q8_0:
+        return TritonGgmlLinear(shape, target, device)
+    block = BLOCKS[Q8_0].weights
+    return TritonQ8Linear(replace(shape, group=block, scales=torch.float16, symmetric=True), target, device)
+
+
+def of_data(type: int, data: Tensor, target: Target, raw: bool = False) -> Layer:
+    """The layer of a matrix ``data [N, row_bytes]`` of blocks; ``raw``: a :class:`TritonGgmlLinear`."""
+    part = GgmlWeights(type, data, data.shape[1] // BLOCKS[type].bytes * BLOCKS[type].weights)
+    shape = LinearShape("ggml", part.in_features, len(data), block_type=type)
+    layer = (TritonGgmlLinear if raw else make)(shape, target, target.device)
+    layer.fill([part])
     return layer
 
 
-def triton_declines(type: int, in_features: int, dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why the kernels do not serve a layer that :func:`make` makes; None when they do, which they have then proved."""
-    return machine_declines(dtype, device) or _disagrees(type, in_features % 128 == 0, False, dtype, device)
+def triton_declines(shape: LinearShape, target: Target, raw: bool = False) -> str | None:
+    """Why the kernels do not serve a layer that :func:`make` makes; None when they do, which they have then proved.
 
-
-def raw_declines(type: int, in_features: int, dtype: torch.dtype, device: torch.device) -> str | None:
-    """As :func:`triton_declines` for a :class:`TritonGgmlLinear`."""
-    return machine_declines(dtype, device) or _disagrees(type, in_features % 128 == 0, True, dtype, device)
+    ``raw``: the same for a :class:`TritonGgmlLinear`.
+    """
+    whole = shape.in_features % 128 == 0
+    return machine_declines(target.dtype, target.device) or _disagrees(
+        shape.block_type, whole, raw, target.dtype, target.device
+    )
 
 
 @functools.cache
@@ -122,8 +149,8 @@ def _disagrees(type: int, whole: bool, raw: bool, dtype: torch.dtype, device: to
 
     def trial() -> Trial:
         moved = data.to(device)
-        of_type = TritonGgmlLinear if raw else make
-        made = {invariant: of_type(type, moved, None, dtype, Numerics(invariant)) for invariant in (False, True)}
+        targets = {invariant: Target(dtype, device, Numerics(invariant)) for invariant in (False, True)}
+        made = {invariant: of_data(type, moved, target, raw) for invariant, target in targets.items()}
 
         def multiply(x: Tensor, fixed: bool) -> Tensor:
             return made[True].forward_float32(x) if fixed else made[False].forward(x)

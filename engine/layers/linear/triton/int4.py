@@ -9,64 +9,46 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear.affine import AffineColumns, AffineWeights, chunks, dequantise, pack_codes, unpack_words
+from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.triton.plane_layer import Form, PlaneLinear, plane_of
-from engine.layers.linear.triton.runtime import Trial, disagrees, machine_declines
+from engine.layers.linear.triton.runtime import Trial, disagrees
 from engine.layers.numerics import Numerics
+from engine.native.proof import machine_declines
 
 _NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
 
 
 class TritonInt4Linear(PlaneLinear):
-    """``scales`` as in the file, ``offsets`` the zero-points (uint8), dropped where all are 8."""
+    """``scales`` as in the file, ``offsets`` the zero-points (uint8), None where all are 8."""
 
     kind = "int4"
 
-    def __init__(
-        self,
-        parts: Sequence[AffineWeights],
-        bias: Tensor | None,
-        dtype: torch.dtype,
-        device: torch.device,
-        numerics: Numerics,
-    ) -> None:
-        """Parts fused along their output features; they agree in input features, group and order."""
-        first = parts[0]
-        plane = plane_of(first.in_features, first.group)
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        plane = plane_of(shape.in_features, shape.group)
         assert plane is not None, "see triton_declines"
-        scales, symmetric = survey(parts)
-        form = Form(plane, _NAMES[scales], "eight" if symmetric else "zeros")
-        outputs = sum(part.out_features for part in parts)
-        zeros = None if symmetric else torch.uint8
-        super().__init__(form, first.in_features, outputs, dtype, device, numerics, scales, zeros)
-        self.bias = bias
-        self.order = None if first.order is None else first.order.to(device, torch.int32)
+        form = Form(plane, _NAMES[shape.scales], "eight" if shape.symmetric else "zeros")
+        super().__init__(form, shape, target, device, shape.scales, None if shape.symmetric else torch.uint8)
+
+    def fill(self, parts: Sequence[AffineWeights]) -> None:
+        order = parts[0].order
+        self.order = None if order is None else order.to(self.device, torch.int32)
         for start, columns in chunks(parts):
-            self.put_codes(unpack_words(columns.words.to(device), self.order).t(), start)
+            self.put_codes(unpack_words(columns.words.to(self.device), self.order).t(), start)
             self.put_groups(columns.scales.t(), self.scales, start)
             if self.offsets is not None:
                 self.put_groups(columns.zeros.t(), self.offsets, start)
 
 
-def survey(parts: Sequence[AffineWeights]) -> tuple[torch.dtype, bool]:
-    """The one dtype of all scales (float32 where they differ), and whether every zero-point is 8."""
-    found, symmetric = set(), True
-    for _, columns in chunks(parts):
-        found.add(columns.scales.dtype)
-        symmetric = symmetric and bool((columns.zeros == 8).all())
-    return (found.pop() if len(found) == 1 else torch.float32), symmetric
-
-
-def triton_declines(parts: Sequence[AffineWeights], dtype: torch.dtype, device: torch.device) -> str | None:
+def triton_declines(shape: LinearShape, target: Target) -> str | None:
     """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
-    reason = machine_declines(dtype, device)
+    reason = machine_declines(target.dtype, target.device)
     if reason is not None:
         return reason
-    first = parts[0]
-    if plane_of(first.in_features, first.group) is None or first.in_features % first.group:
-        return f"it has no groups of {first.group} over {first.in_features} input features"
-    scales, symmetric = survey(parts)
-    padded = first.in_features % (4 * (plane_of(first.in_features, first.group) or 1)) != 0
-    return _disagrees(plane_of(first.in_features, first.group) or 0, padded, scales, symmetric, dtype, device)
+    plane = plane_of(shape.in_features, shape.group)
+    if plane is None or shape.in_features % shape.group:
+        return f"it has no groups of {shape.group} over {shape.in_features} input features"
+    padded = shape.in_features % (4 * plane) != 0
+    return _disagrees(plane, padded, shape.scales, shape.symmetric, target.dtype, target.device)
 
 
 def try_kernels(dtype: torch.dtype, device: torch.device) -> str | None:
@@ -78,27 +60,26 @@ def try_kernels(dtype: torch.dtype, device: torch.device) -> str | None:
 def _disagrees(
     plane: int, padded: bool, scales: torch.dtype, symmetric: bool, dtype: torch.dtype, device: torch.device
 ) -> str | None:
-    part = Sample(72, plane * (20 + padded), plane, scales, symmetric)
+    part = Int4Sample(72, plane * (20 + padded), plane, scales, symmetric)
 
     def trial() -> Trial:
-        layers = {
-            invariant: TritonInt4Linear([part], None, dtype, device, Numerics(invariant)) for invariant in (False, True)
-        }
+        made = {invariant: part.layer(Target(dtype, device, Numerics(invariant))) for invariant in (False, True)}
 
         def multiply(x: Tensor, fixed: bool) -> Tensor:
-            return layers[True].forward_float32(x) if fixed else layers[False].forward(x)
+            return made[True].forward_float32(x) if fixed else made[False].forward(x)
 
-        return Trial(multiply, layers[False].dequantised(torch.float32), part.weight())
+        return Trial(multiply, made[False].dequantised(torch.float32), part.weight())
 
     return disagrees(trial, dtype, device)
 
 
-class Sample:
+class Int4Sample:
     """Random group-affine weights, to try a kernel with."""
 
     order: Tensor | None = None
 
     def __init__(self, outputs: int, inputs: int, group: int, scales: torch.dtype, symmetric: bool) -> None:
+        self.shape = LinearShape("int4", inputs, outputs, group=group, scales=scales, symmetric=symmetric)
         generator = torch.Generator().manual_seed(1)
         self.in_features, self.out_features, self.group = inputs, outputs, group
         codes = torch.randint(0, 16, (inputs, outputs), dtype=torch.uint8, generator=generator)
@@ -106,6 +87,11 @@ class Sample:
         zeros = torch.full(shape, 8) if symmetric else torch.randint(0, 16, shape, generator=generator)
         spread = torch.rand(shape, generator=generator) * 0.02 + 0.005
         self._columns = AffineColumns(pack_codes(codes), spread.to(scales), zeros.to(torch.uint8))
+
+    def layer(self, target: Target) -> TritonInt4Linear:
+        made = TritonInt4Linear(self.shape, target, target.device)
+        made.fill([self])
+        return made
 
     def columns(self, start: int, stop: int) -> AffineColumns:
         return AffineColumns(*(values[:, start:stop] for values in self._columns))

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from engine.layers.linear.base import LinearShape, Target
+from engine.layers.linear.coded import each
+from engine.layers.linear.ggml import GgmlWeights
+from engine.layers.linear.ggml_blocks import BLOCKS, Q8_0
+from engine.layers.linear.int8 import put_rows, signed, signed_rows
 from engine.layers.linear.triton import inline
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, Trial, aligned, disagrees, inlines, machine_declines
+from engine.layers.linear.triton.runtime import Tile, Trial, disagrees, inlines
 from engine.layers.numerics import Numerics
+from engine.native.proof import machine_declines
 
 PLANES = (128, 64, 32, 16)
 TURN = 128
@@ -23,26 +31,24 @@ class TritonInt8Linear(TritonLinear):
 
     kind = "int8"
     held = ("codes", "scales", "zeros")
+    factor = 1.0
 
-    def __init__(
-        self,
-        codes: Tensor,
-        scales: Tensor,
-        zeros: Tensor | None,
-        bias: Tensor | None,
-        dtype: torch.dtype,
-        numerics: Numerics,
-        factor: float = 1.0,
-    ) -> None:
-        """``codes [N, K]`` int8, kept and not copied; ``scales``, and ``zeros`` int8, ``[N, groups]``."""
-        outputs, inputs = codes.shape
-        super().__init__(inputs, outputs, dtype, codes.device, numerics)
-        self.group, self.factor, self.bias = inputs // scales.shape[1], factor, bias
-        self.codes, self.scales = aligned(codes), scales.t().contiguous()
-        self.zeros = None if zeros is None else zeros.t().contiguous()
-        plane = plane_of(inputs, self.group)
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        plane = plane_of(shape.in_features, shape.group)
         assert plane is not None, "see triton_declines"
-        self.plane = plane
+        self.plane, self.group = plane, shape.group
+        groups = (shape.groups, shape.out_features)
+        self.codes = torch.empty(shape.out_features, shape.in_features, dtype=torch.int8, device=device)
+        self.scales = torch.empty(groups, dtype=shape.scales, device=device)
+        self.zeros = None if shape.symmetric else torch.empty(groups, dtype=torch.int8, device=device)
+
+    def fill(self, parts: Sequence[Any]) -> None:
+        """Unpack parts (CodedWeights) whose groups are runs, some output features at a time."""
+        for place, _, (words, scales, zeros) in each(parts):
+            self.codes[place], self.scales[:, place] = signed_rows(words, self.in_features), scales
+            if self.zeros is not None:
+                self.zeros[:, place] = signed(zeros)
 
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
         from engine.layers.linear.triton import bytes8
@@ -94,32 +100,55 @@ class TritonInt8Linear(TritonLinear):
         )
 
 
+class TritonInt8RowsLinear(TritonInt8Linear):
+    """LLM.int8: one scale a row, of which a 127th counts."""
+
+    factor = 1 / 127
+
+    def fill(self, parts: Sequence[Any]) -> None:
+        """Copy parts (Int8Rows) whose codes are in rows already."""
+        put_rows(parts, self.codes, self.scales[0])
+
+
+class TritonQ8Linear(TritonInt8Linear):
+    """ggml's Q8_0: a float16 scale and then the codes of each block."""
+
+    kind = BLOCKS[Q8_0].name
+
+    def fill(self, parts: Sequence[GgmlWeights]) -> None:
+        """Copy the parts' codes and scales, which are taken apart."""
+        start = 0
+        for part in parts:
+            blocks = part.data.view(len(part.data), -1, BLOCKS[Q8_0].bytes)
+            place = slice(start, start + len(blocks))
+            self.codes[place] = blocks[..., 2:].flatten(1).view(torch.int8)
+            self.scales[:, place] = blocks[..., :2].contiguous().view(torch.float16)[..., 0].t()
+            start = place.stop
+
+
 def plane_of(in_features: int, group: int) -> int | None:
     return next((plane for plane in PLANES if group % plane == 0 and in_features % plane == 0), None)
 
 
-def triton_declines(
-    in_features: int, group: int, ordered: bool, scales: torch.dtype, zeros: bool, dtype: torch.dtype,
-    device: torch.device,
-) -> str | None:  # fmt: skip
+def triton_declines(shape: LinearShape, target: Target) -> str | None:
     """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
-    reason = machine_declines(dtype, device)
+    reason = machine_declines(target.dtype, target.device)
     if reason is not None:
         return reason
-    if ordered:
+    if shape.ordered:
         return "its groups are not runs of input features"
-    plane = plane_of(in_features, group)
-    if plane is None or in_features % group:
-        return f"it has no groups of {group} over {in_features} input features"
-    return _disagrees(plane, scales, zeros, dtype, device)
+    plane = plane_of(shape.in_features, shape.group)
+    if plane is None or shape.in_features % shape.group:
+        return f"it has no groups of {shape.group} over {shape.in_features} input features"
+    return _disagrees(plane, shape.scales, not shape.symmetric, target.dtype, target.device)
 
 
 @functools.cache
 def _disagrees(plane: int, scales: torch.dtype, zeros: bool, dtype: torch.dtype, device: torch.device) -> str | None:
-    sample = Sample(72, max(plane, TURN) * 3, plane, scales, zeros)
+    sample = Int8Sample(72, max(plane, TURN) * 3, plane, scales, zeros)
 
     def trial() -> Trial:
-        made = {invariant: sample.layer(dtype, device, Numerics(invariant)) for invariant in (False, True)}
+        made = {invariant: sample.layer(Target(dtype, device, Numerics(invariant))) for invariant in (False, True)}
 
         def multiply(x: Tensor, fixed: bool) -> Tensor:
             return made[True].forward_float32(x) if fixed else made[False].forward(x)
@@ -129,7 +158,7 @@ def _disagrees(plane: int, scales: torch.dtype, zeros: bool, dtype: torch.dtype,
     return disagrees(trial, dtype, device)
 
 
-class Sample:
+class Int8Sample:
     """Random weights of this kind, to try a kernel with."""
 
     def __init__(
@@ -143,19 +172,21 @@ class Sample:
         seed: int = 1,
     ) -> None:
         generator = torch.Generator().manual_seed(seed)
-        shape = (outputs, inputs // group)
+        groups = (outputs, inputs // group)
+        self.shape = LinearShape("int8", inputs, outputs, 8, group, scales, symmetric=not zeros)
         self.group, self.factor = group, factor
         self.codes = torch.randint(-128, 128, (outputs, inputs), generator=generator).to(torch.int8)
-        self.scales = (torch.rand(shape, generator=generator) * 0.02 + 0.005).to(scales)
-        self.zeros = torch.randint(-128, 128, shape, generator=generator).to(torch.int8) if zeros else None
+        self.scales = (torch.rand(groups, generator=generator) * 0.02 + 0.005).to(scales)
+        self.zeros = torch.randint(-128, 128, groups, generator=generator).to(torch.int8) if zeros else None
 
-    def layer(
-        self, dtype: torch.dtype, device: torch.device, numerics: Numerics, bias: Tensor | None = None
-    ) -> TritonInt8Linear:
-        zeros = None if self.zeros is None else self.zeros.to(device)
-        return TritonInt8Linear(
-            self.codes.to(device), self.scales.to(device), zeros, bias, dtype, numerics, self.factor
-        )
+    def layer(self, target: Target) -> TritonInt8Linear:
+        made = TritonInt8Linear(self.shape, target, target.device)
+        made.factor = self.factor
+        made.codes.copy_(self.codes)
+        made.scales.copy_(self.scales.t())
+        if made.zeros is not None and self.zeros is not None:
+            made.zeros.copy_(self.zeros.t())
+        return made
 
     def weight(self) -> Tensor:
         """``[N, K]`` float32 by the definition."""

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.layers.linear.base import Linear
+from engine.layers.linear.base import LinearShape, PackedLinear, Target
 from engine.layers.linear.blocks import scratch
 from engine.layers.linear.tiled import tiled_matmul
 from engine.layers.linear.triton.runtime import FIXED, MANY_ROWS, PATH, Tile, aligned, tile
-from engine.layers.numerics import Numerics
 
 BLOCK_WEIGHTS = 1 << 24
 """Weights dequantised at a time, 32 MB in 16 bits: within what memory/estimate.py counts for scratch."""
@@ -21,21 +20,14 @@ ROWS = 128
 """Output features dequantised at a time are a multiple of it, as products like them."""
 
 
-class TritonLinear(Linear):
+class TritonLinear(PackedLinear):
     """A packed layer on a GPU. A kind gives two launches and what its tensors are called in ``held``."""
 
     path = PATH
-    held: tuple[str, ...]
-    """The attributes that hold tensors (or None)."""
 
-    def __init__(
-        self, in_features: int, out_features: int, dtype: torch.dtype, device: torch.device, numerics: Numerics
-    ) -> None:
-        """``dtype`` is the model's."""
-        self.in_features, self.out_features = in_features, out_features
-        self.dtype, self.device, self.numerics, self.declined = dtype, device, numerics, []
-        self.bias: Tensor | None = None
-        self.order: Tensor | None = None
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        self.order = shape.new_order(device)
 
     @abstractmethod
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
@@ -86,7 +78,3 @@ class TritonLinear(Linear):
         for start, block in self._blocks(torch.float32):
             weight[start : start + block.shape[0]] = block if back is None else block[:, back]
         return weight
-
-    def storage_size(self) -> int:
-        tensors = [getattr(self, name) for name in (*self.held, "bias", "order")]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)

@@ -7,10 +7,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.triton import inline
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import Tile, inlines
-from engine.layers.numerics import Numerics
 
 PLANES = (128, 64, 32, 16)
 DEQUANTISED = 16
@@ -41,27 +41,25 @@ def plane_of(in_features: int, group: int) -> int | None:
 class PlaneLinear(TritonLinear):
     """``words [N, blocks * plane]`` int16; ``scales`` and ``offsets`` ``[blocks, N, 4]``; the rest as the form asks."""
 
-    held = ("words", "scales", "offsets", "outer", "codebook", "table")
+    held = ("words", "scales", "offsets", "outer", "codebook", "table", "order")
 
     def __init__(
         self,
         form: Form,
-        in_features: int,
-        out_features: int,
-        dtype: torch.dtype,
+        shape: LinearShape,
+        target: Target,
         device: torch.device,
-        numerics: Numerics,
         scales: torch.dtype,
         offsets: torch.dtype | None,
     ) -> None:
-        """A layer whose tensors are allocated and zero; ``scales`` and ``offsets`` are the dtypes that are held."""
-        super().__init__(in_features, out_features, dtype, device, numerics)
+        """``scales`` and ``offsets`` are the dtypes that are held; until the layer is filled they are zero."""
+        super().__init__(shape, target, device)
         self.form = form
-        self.blocks = -(-in_features // (4 * form.plane))
-        self.words = torch.zeros(out_features, self.blocks * form.plane, dtype=torch.int16, device=device)
-        shape = (self.blocks, out_features, 4)
-        self.scales = torch.zeros(shape, dtype=scales, device=device)
-        self.offsets = None if offsets is None else torch.zeros(shape, dtype=offsets, device=device)
+        self.blocks = -(-shape.in_features // (4 * form.plane))
+        self.words = torch.zeros(shape.out_features, self.blocks * form.plane, dtype=torch.int16, device=device)
+        fours = (self.blocks, shape.out_features, 4)
+        self.scales = torch.zeros(fours, dtype=scales, device=device)
+        self.offsets = None if offsets is None else torch.zeros(fours, dtype=offsets, device=device)
         self.outer: Tensor | None = None
         self.codebook: Tensor | None = None
         self.shift = 0.0

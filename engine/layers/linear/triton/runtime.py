@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
 from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.packs import helper
+from engine.native.proof import failure
 
 PATH = "Triton kernel"
-DTYPES = (torch.bfloat16, torch.float16)
 
 _WRONG = "do not agree with the definition here"
-_UNSTEADY = "depends on the rows beside it"
+_UNSTEADY = "depends on the other rows"
 
 
 class Tile(NamedTuple):
@@ -31,32 +28,15 @@ class Tile(NamedTuple):
 FIXED = Tile(16, 32, 2)
 """The tile that serves any number of rows: in the batch-invariant mode there is no other."""
 MANY_ROWS = 64
-"""Beyond so many rows the weights are dequantised and torch multiplies. An estimate, from bytes: a tile of 16 rows
-reads the packed weights again, dequantising costs as much as about nine such readings. For a GPU to correct."""
+"""Above this many rows the weights are dequantised and torch multiplies. An estimate from bytes, to be measured on a
+GPU: each tile of 16 rows reads the packed weights again, and dequantising costs as much as about nine such reads."""
 
 
 def tile(rows: int) -> Tile:
-    """The tile for a product of so many rows. Estimates from machine code (docs/measurements.md), not yet measured."""
+    """The tile for a product of ``rows`` rows. Estimates from machine code (docs/measurements.md), not yet measured."""
     if rows <= 2:
         return Tile(8, 16, 4)
     return Tile(8, 32, 4) if rows <= 8 else FIXED
-
-
-def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why no kernel runs here; None where one may."""
-    if device.type != "cuda":
-        return "the model is not on a GPU"
-    if dtype not in DTYPES:
-        return f"it multiplies bfloat16 and float16, and the model runs in {str(dtype).removeprefix('torch.')}"
-    if importlib.util.find_spec("triton") is None:
-        return "Triton is not installed"
-    reason = helper.unavailable(amd=torch.version.hip is not None)
-    if reason is not None:
-        return reason
-    if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
-        return "the GPU is older than compute capability 8.0"
-    helper.install()
-    return None
 
 
 def inlines(device: torch.device) -> bool:
@@ -87,22 +67,6 @@ def disagrees(trial: Callable[[], Trial], dtype: torch.dtype, device: torch.devi
     Raises only torch.OutOfMemoryError, see :func:`failure`.
     """
     return failure(lambda: _compare(trial(), dtype, device))
-
-
-def failure(compare: Callable[[], str | None]) -> str | None:
-    """What a comparison on the device says, or why it could not be made.
-
-    Raises only torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason.
-    """
-    try:
-        return compare()
-    except torch.OutOfMemoryError:
-        raise
-    except subprocess.CalledProcessError:  # ptxas's failures are Triton's own errors
-        return "the C compiler fails on Triton's helpers (Python's headers may be missing: the package python3-dev)"
-    except Exception as error:  # Triton, its compilers and the driver raise as they please.
-        text = str(error).strip() or type(error).__name__
-        return f"it fails here ({text.splitlines()[0][:300]})"
 
 
 def computed_wrongly(reason: str) -> bool:

@@ -17,10 +17,10 @@ from torch import Tensor
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.attention.interface import AttnSpec
 from engine.attention.triton import launch, reference
-from engine.attention.triton.launch import Cut
-from engine.cache.packed import PackedKV
-from engine.core.batch import Batch
-from engine.core.buffers import powers_of_two
+from engine.attention.triton.launch import TileConfig
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV
+from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
 from tests.engine.attention.triton.numpy_packers import KINDS, pack
 
@@ -82,7 +82,7 @@ def ranges(cases: Sequence[Ranged], rows: int) -> list[Tensor | None]:
     return found
 
 
-def compare(cases: Sequence[Ranged], spec: AttnSpec, kind: str = "dense", cut: Cut | None = None) -> None:
+def compare(cases: Sequence[Ranged], spec: AttnSpec, kind: str = "dense", cut: TileConfig | None = None) -> None:
     batch, q, kv = placed(cases, kind)
     first, stop = ranges(cases, q.shape[0])
     want, want_lse = expected(cases, spec)
@@ -100,13 +100,13 @@ def compare(cases: Sequence[Ranged], spec: AttnSpec, kind: str = "dense", cut: C
 
 @pytest.mark.parametrize("kind", ["dense", "wide", "int8", "int4"])
 def test_a_ragged_batch_with_a_tree(kind: str) -> None:
-    compare(cases_of(MIXED), AttnSpec(0.125), kind, Cut(16, 32, 1))
+    compare(cases_of(MIXED), AttnSpec(0.125), kind, TileConfig(16, 32, 1))
 
 
 @pytest.mark.parametrize("splits", [pytest.param(2, marks=pytest.mark.long), 4])
 @pytest.mark.parametrize("kind", ["dense", pytest.param("int8", marks=pytest.mark.long), "int4"])
 def test_decoding_in_splits(kind: str, splits: int) -> None:
-    compare(cases_of(DECODES), AttnSpec(0.125), kind, Cut(16, 32, splits))
+    compare(cases_of(DECODES), AttnSpec(0.125), kind, TileConfig(16, 32, splits))
 
 
 def body_of(cases: Sequence[Ranged], residual: int = 64) -> list[Ranged]:
@@ -122,12 +122,12 @@ BODIES = [(5, 1, False), (62, 3, False), (95, 1, False), (94, 2, False), (150, 2
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("kivi")])
 def test_the_packed_body_of_kivi(kind: str) -> None:
     """Some rows see nothing: that is (0, -inf)."""
-    compare(body_of(cases_of(BODIES)), AttnSpec(0.125), kind, Cut(16, 32, 1 if kind == "kivi 4" else 2))
+    compare(body_of(cases_of(BODIES)), AttnSpec(0.125), kind, TileConfig(16, 32, 1 if kind == "kivi 4" else 2))
 
 
 @pytest.mark.parametrize(("window", "softcap"), [(1, None), (20, 1.5), (100, None)])
 def test_windows_and_softcaps(window: int, softcap: float | None) -> None:
-    compare(cases_of(MIXED), AttnSpec(0.125, window, softcap), "dense", Cut(16, 32, 2))
+    compare(cases_of(MIXED), AttnSpec(0.125, window, softcap), "dense", TileConfig(16, 32, 2))
 
 
 @pytest.mark.parametrize("kind", ["dense", pytest.param("int8", marks=pytest.mark.long)])
@@ -139,33 +139,33 @@ def test_key_ranges(kind: str) -> None:
     cases[2].first, cases[2].stop = [0], [31]
     cases[3].first, cases[3].stop = [0, 16, 32, 33, 60, 64, 65, 66], [64, 65, 66, 67, 68, 69, 70, 72]
     for splits in (1, 4):
-        compare(cases, AttnSpec(0.125, 60), kind, Cut(16, 32, splits))
+        compare(cases, AttnSpec(0.125, 60), kind, TileConfig(16, 32, splits))
     for case in cases:
         case.stop = None
-    compare(cases, AttnSpec(0.125), kind, Cut(32, 32, 1))
+    compare(cases, AttnSpec(0.125), kind, TileConfig(32, 32, 1))
 
 
 @pytest.mark.parametrize("heads", [(16, 1), (6, 2), (3, 3)])
 def test_any_grouping_of_heads(heads: tuple[int, int]) -> None:
-    compare(cases_of([(30, 1, False), (12, 9, False)], heads, 16), AttnSpec(0.25), "dense", Cut(16, 32, 1))
+    compare(cases_of([(30, 1, False), (12, 9, False)], heads, 16), AttnSpec(0.25), "dense", TileConfig(16, 32, 1))
 
 
 @pytest.mark.parametrize("width", [80, 192])
 @pytest.mark.parametrize("kind", ["dense", "int4"])
 def test_head_dims_that_are_no_powers_of_two(kind: str, width: int) -> None:
-    compare(cases_of([(30, 1, False), (12, 5, False)], (4, 2), width), AttnSpec(0.1), kind, Cut(16, 32, 1))
+    compare(cases_of([(30, 1, False), (12, 5, False)], (4, 2), width), AttnSpec(0.1), kind, TileConfig(16, 32, 1))
 
 
 def test_values_that_the_keys_begin_with() -> None:
     for width, v_width in ((40, 32), (24, 16), (26, 10)):
         cases = cases_of(MIXED[:5], (4, 1), width, v_width)
         as_latents(cases, v_width)
-        compare(cases, AttnSpec(0.2), "latent", Cut(16, 32, 1))
+        compare(cases, AttnSpec(0.2), "latent", TileConfig(16, 32, 1))
 
 
 @pytest.mark.parametrize("kind", ["dense", "wide", "int8"])
 def test_values_of_another_width(kind: str) -> None:
-    compare(cases_of([(30, 1, False), (12, 9, False)], (4, 2), 48, 32), AttnSpec(0.2), kind, Cut(16, 32, 2))
+    compare(cases_of([(30, 1, False), (12, 9, False)], (4, 2), 48, 32), AttnSpec(0.2), kind, TileConfig(16, 32, 2))
 
 
 def test_a_tree_of_64_rows_uses_every_bit() -> None:
@@ -173,7 +173,7 @@ def test_a_tree_of_64_rows_uses_every_bit() -> None:
     for parents in (tuple(range(-1, 63)), (-1, *[0] * 62, 62)):
         case = Ranged(21, 64, parents)
         case.fill(2, 1, 16, torch.float32, generator)
-        compare([case], AttnSpec(0.25, None if parents[1] else 5), "dense", Cut(64, 64, 1))
+        compare([case], AttnSpec(0.25, None if parents[1] else 5), "dense", TileConfig(64, 64, 1))
 
 
 def test_the_cut_that_is_chosen() -> None:
@@ -181,7 +181,7 @@ def test_the_cut_that_is_chosen() -> None:
     compare(cases_of([(300, 1, False)]), AttnSpec(0.125), "int8")
     compare(cases_of([(70, 40, False), (3, 1, False)]), AttnSpec(0.125))
     assert launch.cut_for(*launch.layout(PackedKV(torch.empty(16, 8, 128), torch.empty(16, 8, 128)))[:2], "dense", 4, 8,
-                          32768, 132) == Cut(16, 64, 64)  # fmt: skip
+                          32768, 132) == TileConfig(16, 64, 64)  # fmt: skip
     assert launch.columns(576, 16) == (576, 16, 512, 64)
     assert launch.columns(192, 16) == (192, 16, 128, 64)
     assert launch.columns(80, 16) == (80, 16, 64, 16)
@@ -204,7 +204,7 @@ def test_every_head_dim_at_the_edges_of_pages(kind: str, width: int) -> None:
 @pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
 @pytest.mark.parametrize("per_kv", range(1, 17))
 def test_every_grouping_of_heads(kind: str, per_kv: int) -> None:
-    compare(cases_of(EDGES[2:6], (2 * per_kv, 2), 32), AttnSpec(0.2), kind, Cut(16, 32, 1 + per_kv % 2))
+    compare(cases_of(EDGES[2:6], (2 * per_kv, 2), 32), AttnSpec(0.2), kind, TileConfig(16, 32, 1 + per_kv % 2))
 
 
 @pytest.mark.long
@@ -225,6 +225,6 @@ def test_any_batch(kind: str) -> None:
         st.sampled_from([1, 2, 8]),
     )
     def run(shapes: list[tuple[int, int, bool]], window: int | None, rows: int, splits: int) -> None:
-        compare(cases_of(shapes, (4, 2), 16), AttnSpec(0.25, window), kind, Cut(rows, 32, splits))
+        compare(cases_of(shapes, (4, 2), 16), AttnSpec(0.25, window), kind, TileConfig(rows, 32, splits))
 
     run()

@@ -7,10 +7,12 @@ import torch
 from torch import Tensor
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
+from engine.attention.rotation import RotaryStep
 from engine.attention.triton import pack
-from engine.cache.codecs import pack_absmax, pack_along_channels
-from engine.cache.packed import Flush, PackedKV, value_group
-from engine.layers.rotary import RopeConfig, RotaryEmbedding, RotaryStep
+from engine.cache.stores.codecs import pack_absmax, pack_along_channels
+from engine.cache.stores.packed import Flush, PackedKV, value_group
+from engine.layers.rotary import RotaryEmbedding
+from engine.model_config.model import RopeConfig
 from tests.engine.attention.triton.numpy_packers import absolute, by_channel, by_token
 
 SLOTS = 64

@@ -8,7 +8,7 @@ import torch
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.attention.interface import AttnSpec
 from engine.attention.triton import launch, quest
-from engine.cache.packed import PackedKV
+from engine.cache.stores.packed import PackedKV
 from tests.engine.attention.triton.cases_interpreted import cases_of, placed
 
 SHAPES = [(150, 1, False), (94, 4, False), (0, 1, False), (31, 3, False)]

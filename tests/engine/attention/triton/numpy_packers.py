@@ -9,8 +9,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from engine.cache.packed import PackedKV
-from engine.core.batch import Batch
+from engine.batch import Batch
+from engine.cache.stores.packed import PackedKV
 from tests.engine.attention.attention_cases import Case
 
 Array = NDArray[np.generic]

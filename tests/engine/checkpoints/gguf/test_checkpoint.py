@@ -17,9 +17,10 @@ import torch
 from gguf_files import write as write_bytes
 from test_container import mutated
 
-from engine.checkpoints.errors import CheckpointError
-from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.load import load_model
+from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.times import LoadTimes
+from engine.errors import CheckpointError
 from tests.conformance.gguf_converter import convert
 from tests.conformance.gguf_families import OPTIONS, random_model
 from tests.conformance.gguf_models import KIND, Shape, write
@@ -61,7 +62,7 @@ def test_blocks_that_stay_as_they_are_are_copied(kind: gguf.GGMLQuantizationType
     """And what gets another layout is told apart."""
     write(tmp_path / "model.gguf", replace(SHAPE, types={"": kind}))
     times = LoadTimes()
-    load_model(Checkpoint.open(tmp_path / "model.gguf"), torch.device("cpu"), torch.bfloat16, times=times)
+    load_model(open_checkpoint(tmp_path / "model.gguf"), torch.device("cpu"), torch.bfloat16, times=times)
     assert set(times.seconds) == ({"copying", "packing"} if packs else {"copying"})
 
 
@@ -83,7 +84,7 @@ def survive(folder: Path, data: bytes) -> bool:
     begin = time.process_time()
     said = ""
     try:
-        opened = Checkpoint.open(file)
+        opened = open_checkpoint(file)
         opened.tokenizer()
         opened.chat_template()
     except CheckpointError as error:
@@ -117,7 +118,7 @@ def test_a_vocabulary_is_not_kept_beside_the_tokenizer(tmp_path: Path) -> None:
     write(file, replace(SHAPE, vocabulary=200_259), large)
     tracemalloc.start()
     try:
-        opened = Checkpoint.open(file)
+        opened = open_checkpoint(file)
         assert tracemalloc.get_traced_memory()[0] > 15e6
         tokenizer = opened.tokenizer()
         gc.collect()

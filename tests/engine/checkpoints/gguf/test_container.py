@@ -17,9 +17,9 @@ from gguf_files import CODES, F32, LIST, TENSORS, TEXT, U32, VALUES, Info, Raw, 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from engine.checkpoints.errors import CheckpointError
 from engine.checkpoints.gguf.container import GGUFFile, read_header
 from engine.checkpoints.gguf.metadata import MAX_STRINGS
+from engine.errors import CheckpointError
 
 HUGE = (1 << 31, 1 << 40, 1 << 62, (1 << 64) - 1)
 

@@ -15,20 +15,23 @@ import torch
 from torch import Tensor
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
-from engine.checkpoints.layouts import CodedLayout, RowsLayout, TableLayout, Target
-from engine.layers.linear import int4
+from engine.checkpoints.quantised.layouts import AffineLayout, CodedLayout, RowsLayout, TableLayout
+from engine.layers.linear import affine, choose
+from engine.layers.linear.affine import AffineColumns
+from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_1, Q4_K, Q8_0, dequantise
-from engine.layers.linear.table import Nested
 from engine.layers.linear.triton import bytes8, ggml, ggml_planes, int8, plane_layer, planes, table
 from engine.layers.linear.triton import int4 as triton_int4
 from engine.layers.linear.triton import layer as triton_layer
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import MANY_ROWS, aligned, machine_declines
+from engine.layers.linear.triton.runtime import MANY_ROWS, aligned
 from engine.layers.numerics import Numerics
+from engine.native.proof import machine_declines
 from tests.gpu import bench_kernels
 from tests.gpu.kernel_kinds import KINDS
 
-CPU, FLOAT = torch.device("cpu"), torch.float32
+CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
+TARGET = Target(FLOAT, CPU, Numerics())
 ROWS = (1, 2, 5, 16, 70)
 
 
@@ -66,37 +69,38 @@ def test_a_kind_at_all_rows(name: str, sizes: tuple[int, int]) -> None:
 )
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_int4_of_odd_sizes(outputs: int, inputs: int, group: int, symmetric: bool) -> None:
-    part = triton_int4.Sample(outputs, inputs, group, torch.float16, symmetric)
-    check(triton_int4.TritonInt4Linear([part], None, FLOAT, CPU, Numerics()), part.weight(), None, (1, 5))
+    part = triton_int4.Int4Sample(outputs, inputs, group, torch.float16, symmetric)
+    check(part.layer(TARGET), part.weight(), None, (1, 5))
 
 
 def test_fused_parts_in_an_order_of_their_own() -> None:
-    parts = [triton_int4.Sample(size, 256, 64, torch.float16, False) for size in (24, 16)]
+    parts = [triton_int4.Int4Sample(size, 256, 64, torch.float16, False) for size in (24, 16)]
     order = torch.randperm(256, generator=torch.Generator().manual_seed(3))
     for part in parts:
         part.order = order
-    layer = triton_int4.TritonInt4Linear(parts, None, FLOAT, CPU, Numerics())
+    layer = triton_int4.TritonInt4Linear(affine.surveyed(parts), TARGET, CPU)
+    layer.fill(parts)
     weight = torch.cat([int4_by_definition(part) for part in parts])
     check(layer, weight, None, (1, 5, 70))
 
 
-def int4_by_definition(part: triton_int4.Sample) -> Tensor:
+def int4_by_definition(part: triton_int4.Int4Sample) -> Tensor:
     out = torch.empty(part.out_features, part.in_features)
-    int4.write_dense(part, out)
+    AffineLayout(part.in_features, part.group, torch.float16, False).write(part, out)
     return out
 
 
 @pytest.mark.parametrize("type", [MXFP4, Q8_0])
 def test_rows_that_are_no_whole_turns(type: int) -> None:
     data = ggml.sample(type, 24, 96)
-    for make in (ggml.make, ggml.TritonGgmlLinear):
-        check(make(type, data, None, FLOAT, Numerics()), dequantise(type, data), None, (1, 5))
+    for raw in (False, True):
+        check(ggml.of_data(type, data, TARGET, raw), dequantise(type, data), None, (1, 5))
 
 
 def test_blocks_of_4_bits_are_held_in_planes_in_as_many_bytes() -> None:
     for type in (Q4_1, Q4_K, IQ4_NL, MXFP4):
         data = ggml.sample(type, 24, 512)
-        layer = ggml.make(type, data, None, FLOAT, Numerics())
+        layer = ggml.of_data(type, data, TARGET)
         assert isinstance(layer, ggml_planes.TritonGgmlPlanes)
         table = 0 if layer.table is None else layer.table.nbytes
         assert layer.storage_size() - table == data.numel()
@@ -108,7 +112,7 @@ def test_every_bit_of_two_level_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     data = torch.randint(0, 256, (24, 288), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
     units = torch.tensor([-65504.0, 6e-8, -0.0, 0.5, -1e-5, 3.0]).half().view(torch.uint8).view(-1, 4)
     data.view(-1, 144)[:, :4] = units.repeat(16, 1)
-    layer = ggml.make(Q4_K, data, None, FLOAT, Numerics())
+    layer = ggml.of_data(Q4_K, data, TARGET)
     assert torch.equal(layer.dequantised(FLOAT), dequantise(Q4_K, data))
 
 
@@ -147,13 +151,12 @@ def test_an_address_that_16_does_not_divide() -> None:
 
 @pytest.fixture
 def _anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Kernels are taken on a CPU too, where the interpreter runs them."""
+    """Kernels are taken on a CPU too, where the interpreter runs them, and before those that are for one."""
     for module in (triton_int4, int8, table, ggml):
         monkeypatch.setattr(module, "machine_declines", lambda dtype, device: None)
         module._disagrees.cache_clear()  # type: ignore[attr-defined]
-
-
-TARGET = Target(FLOAT, CPU, Numerics())
+    for kind, paths in choose._PATHS.items():
+        monkeypatch.setitem(choose._PATHS, kind, tuple(replace(p, device="") for p in paths if p.device != "cpu"))
 
 
 class Coded:
@@ -168,8 +171,8 @@ class Coded:
         zeros = torch.randint(0, 256, shape, generator=generator).to(torch.uint8)
         self.all = (whole.to(torch.int32), torch.rand(shape, generator=generator).half(), zeros)
 
-    def columns(self, start: int, stop: int) -> Any:
-        return tuple(values[:, start:stop] for values in self.all)
+    def columns(self, start: int, stop: int) -> AffineColumns:
+        return AffineColumns(*(values[:, start:stop] for values in self.all))
 
 
 class Rows:
@@ -181,11 +184,12 @@ class Rows:
         self.largest = torch.rand(outputs)
 
 
+TABLE, NESTED = table.TableSample(64, 128, 64, None), table.TableSample(64, 128, 64, Nested(16, 0.03))
 LAYOUTS: dict[str, tuple[Any, Any]] = {
     "coded": (CodedLayout(128, 8, 32, torch.float16, False), Coded(64, 128, 32)),
     "rows": (RowsLayout(128), Rows(64, 128)),
-    "table": (TableLayout(128, 64, (), None, ""), table.Sample(64, 128, 64, None)),
-    "nested table": (TableLayout(128, 64, (), Nested(16, 0.03), ""), table.Sample(64, 128, 64, Nested(16, 0.03))),
+    "table": (TableLayout(128, 64, TABLE.shape.table, None, ""), TABLE),
+    "nested table": (TableLayout(128, 64, NESTED.shape.table, NESTED.shape.nested, ""), NESTED),
 }
 
 
@@ -196,33 +200,28 @@ LAYOUTS: dict[str, tuple[Any, Any]] = {
 def test_a_layout_gives_its_kernel_the_weights_of_the_file(name: str) -> None:
     layout, part = LAYOUTS[name]
     bias = torch.linspace(-1, 1, 64)
-    fast = layout._on_gpu([part], bias, TARGET)
+    fast = layout.built([part], bias, TARGET)
     assert isinstance(fast, TritonLinear), fast
-    check(fast, layout.built([part], None, TARGET).dequantised(FLOAT), bias, (1, 5))
-    size = layout.planned(64, bias, replace_device(TARGET, "meta")).storage_size()
-    assert abs(fast.storage_size() - size) < 1100, "what was planned, give or take the lookup table"
-
-
-def replace_device(target: Target, device: str) -> Target:
-    return target._replace(device=torch.device(device))
+    check(fast, layout.built([part], None, TARGET._replace(native=False)).dequantised(FLOAT), bias, (1, 5))
+    planned = layout.planned(64, bias, TARGET)
+    assert (type(planned), planned.storage_size()) == (type(fast), fast.storage_size())
 
 
 @pytest.mark.usefixtures("_anywhere")
 def test_what_is_not_served_is_declined_with_a_reason() -> None:
-    coded = replace(LAYOUTS["coded"][0], bits=3)
-    assert "bits" in str(coded._on_gpu([], None, TARGET))
-    ordered = LAYOUTS["coded"][1]
-    ordered.group_of = torch.zeros(128, dtype=torch.int32)
-    try:
-        assert "runs" in str(LAYOUTS["coded"][0]._on_gpu([ordered], None, TARGET))
-    finally:
-        ordered.group_of = None
-    crossing = TableLayout(96, 64, (), None, "")
-    assert "cross" in str(crossing._on_gpu([table.Sample(40, 96, 32, None)], None, TARGET))
-    part = triton_int4.Sample(8, 72, 24, torch.float16, True)
-    assert "groups of 24" in str(triton_int4.triton_declines([part], FLOAT, CPU))
+    coded = LAYOUTS["coded"][0]
+    assert "bits" in declined(replace(coded, bits=3).shape(40))
+    assert "runs" in declined(replace(coded, ordered=True).shape(40))
+    assert "cross" in declined(TableLayout(96, 64, (), None, "").shape(40))
+    assert "groups of 24" in declined(triton_int4.Int4Sample(8, 72, 24, torch.float16, True).shape)
     assert machine_declines(torch.bfloat16, CPU) == "the model is not on a GPU"
-    assert "float32" in str(machine_declines(FLOAT, torch.device("cuda")))
+    assert "float32" in str(machine_declines(FLOAT, CUDA))
+
+
+def declined(shape: LinearShape) -> str:
+    first = choose.choose(shape, TARGET).declined[0]
+    assert first.path == "Triton kernel"
+    return first.reason
 
 
 class _Broken:
@@ -246,17 +245,17 @@ class _Broken:
 @pytest.mark.usefixtures("_anywhere")
 @pytest.mark.parametrize("name", ["multiply", "dequantise"])
 def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    part = triton_int4.Sample(40, 256, 64, torch.float16, True)
-    arguments = (256, 128, False, torch.float16, False, FLOAT, CPU)
-    assert triton_int4.triton_declines([part], FLOAT, CPU) is None
+    part = triton_int4.Int4Sample(40, 256, 64, torch.float16, True)
+    bytes_shape = LinearShape("int8", 256, 40, 8, 128, torch.float16, symmetric=True)
+    assert triton_int4.triton_declines(part.shape, TARGET) is None
     for module, trial in ((planes, triton_int4._disagrees), (bytes8, int8._disagrees)):
         trial.cache_clear()
         monkeypatch.setattr(module, name, _Broken(getattr(module, name)))
-    assert "not agree" in str(triton_int4.triton_declines([part], FLOAT, CPU))
-    assert "not agree" in str(int8.triton_declines(*arguments))
+    assert "not agree" in str(triton_int4.triton_declines(part.shape, TARGET))
+    assert "not agree" in str(int8.triton_declines(bytes_shape, TARGET))
     triton_int4._disagrees.cache_clear()
     monkeypatch.setattr(planes, name, _Broken(None, error=True))
-    assert triton_int4.triton_declines([part], FLOAT, CPU) == "it fails here (ptxas fatal: no such instruction)"
+    assert triton_int4.triton_declines(part.shape, TARGET) == "it fails here (ptxas fatal: no such instruction)"
     triton_int4._disagrees.cache_clear()
     int8._disagrees.cache_clear()
 
@@ -266,8 +265,9 @@ def test_a_wrong_kernel_is_found_out_before_it_is_used(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("type", [kind for kind in BLOCKS if kind != 2])
 def test_every_block_type_proves_itself(type: int) -> None:
     for in_features in (1280,) if BLOCKS[type].weights == 256 else (1280, 96):
-        assert ggml.triton_declines(type, in_features, FLOAT, CPU) is None
-        assert ggml.raw_declines(type, in_features, FLOAT, CPU) is None
+        shape = LinearShape("ggml", in_features, 64, block_type=type)
+        assert ggml.triton_declines(shape, TARGET) is None
+        assert ggml.triton_declines(shape, TARGET, raw=True) is None
 
 
 def test_planes_waste_little() -> None:

@@ -1,0 +1,86 @@
+"""How much of the model's context the conversation takes: "context 1,284 / 8,192" and a bar."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QRectF, QSize, Qt, Signal
+from PySide6.QtGui import QPainter, QPaintEvent
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QWidget
+
+from app.chat.context.overflow import OVER
+from app.theme.sheet import set_role
+from app.theme.theme import Theme
+from engine.protocol import Overflow
+
+NEARLY_FULL = 0.9
+
+
+class FillBar(QWidget):
+    """A 6 px bar; ``fraction`` beyond 1 is drawn full."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.fraction = 0.0
+        self.token = "accent"
+        self.setFixedSize(QSize(120, 6))
+        theme.changed.connect(self.update)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(Qt.PenStyle.NoPen)
+        whole = QRectF(self.rect())
+        painter.setBrush(self._theme.color("raised"))
+        painter.drawRoundedRect(whole, 3, 3)
+        if self.fraction > 0:
+            painter.setBrush(self._theme.color(self.token))
+            whole.setWidth(max(6.0, whole.width() * min(1.0, self.fraction)))
+            painter.drawRoundedRect(whole, 3, 3)
+
+
+class ContextBar(QWidget):
+    """Hidden until both numbers are known."""
+
+    changed = Signal()
+    """It may take another width now."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("context-bar")
+        self.overflow: Overflow = "stop"
+        """What happens where the conversation does not fit."""
+        self._label = QLabel(self)
+        self._bar = FillBar(theme, self)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(12)
+        row.addWidget(self._label)
+        row.addWidget(self._bar)
+        self.setVisible(False)
+
+    @property
+    def text(self) -> str:
+        return "" if self.isHidden() else self._label.text()
+
+    def show_bar(self, visible: bool) -> None:
+        """The bar takes room that a narrow page has not; the figures stay."""
+        self._bar.setVisible(visible)
+
+    def show_tokens(self, used: int | None, limit: int, seen: int | None = None) -> None:
+        """Show the counts. ``used`` None: not known. ``seen`` is how much of it the model sees, None all of it."""
+        self.setVisible(used is not None and limit > 0)
+        if used is None or limit <= 0:
+            self.changed.emit()
+            return
+        whole, used = used, used if seen is None else seen
+        share, over = used / limit, OVER[self.overflow] if whole > limit else ""
+        level = "bad" if over and self.overflow == "stop" else "warn" if over or share > NEARLY_FULL else "mute"
+        self._label.setText(f"context {used:,} / {limit:,}")
+        set_role(self._label, level)
+        self._bar.fraction, self._bar.token = share, "accent" if level == "mute" else level
+        self._bar.update()
+        if whole != used:
+            over = f"The conversation has {whole:,} tokens, of which the model sees {used:,}. {over}".strip()
+        self.setToolTip(over or f"{share:.0%} of the context is taken by this conversation.")
+        self.setAccessibleName(f"{self._label.text()} tokens. {over}".strip())
+        self.changed.emit()

@@ -1,0 +1,48 @@
+"""What the loaded model does without: a button with their number, and a pop-up that wraps them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QWidget, QWidgetAction
+
+from app.theme.theme import Theme
+from app.theme.widgets import tip
+
+_WIDTH_PX = 340
+
+
+class NotesButton(QPushButton):
+    """Hidden while there is nothing to say."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__("▲", parent)
+        self._theme = theme
+        self.setProperty("kind", "link")
+        self.setObjectName("model-notices")
+        self.setAccessibleName("What this model does without, and why")
+        self.setMenu(QMenu(self))
+
+    def say(self, notices: Sequence[str]) -> None:
+        """One paragraph for each."""
+        self.setVisible(bool(notices))
+        self.setText("▲ " + ("1 note" if len(notices) == 1 else f"{len(notices)} notes"))
+        self.setToolTip(tip("\n".join(notices)))
+        self.menu().clear()
+        for notice in notices:
+            self.menu().addAction(self._paragraph(notice))
+
+    def recolour(self) -> None:
+        self.setStyleSheet(f"color: {self._theme.tokens.warn};")
+
+    def _paragraph(self, notice: str) -> QWidgetAction:
+        words = QLabel(notice)
+        words.setWordWrap(True)
+        words.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        words.setContentsMargins(12, 8, 12, 8)
+        words.setFixedWidth(self._theme.px(_WIDTH_PX))
+        action = QWidgetAction(self.menu())
+        action.setText(notice)
+        action.setDefaultWidget(words)
+        return action

@@ -1,0 +1,302 @@
+"""The answers that are being written now, in any chat: text, tints, saving at the first text and each second, and how
+they end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import msgspec
+from PySide6.QtCore import QObject, QTimer, Signal
+
+from app.chat.session.again import repeat
+from app.history.records import Message, OmittedContext, Span
+from app.history.store import HistoryStore
+from app.link.link import EngineLink, LinkState
+from engine import protocol
+
+SAVE_MS = 1000
+_OWN: frozenset[protocol.Source] = frozenset(("target", "bonus"))
+"""Sources of tokens that were not drafted."""
+
+
+class PartialAnswer(NamedTuple):
+    """An answer so far; ``thought_s`` is how long it has been thinking, or thought, in seconds."""
+
+    text: str
+    spans: list[Span]
+    thinking: str = ""
+    thought_s: float = 0.0
+
+
+@dataclass
+class _Answer:
+    message: Message
+    parts: list[str] = field(default_factory=list)
+    thoughts: list[str] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    dirty: bool = False
+    prompt_tokens: int = 0
+    tokens: int = 0
+    """How many came so far."""
+    system: bool = False
+    """Whether the prompt began with a system prompt, which is no message of the branch."""
+    original: Message | None = None
+    """The answer that it repeats exactly."""
+    thinking_since: float = 0.0
+    thought_s: float = 0.0
+
+    def take(self, delta: protocol.Delta) -> None:
+        self.dirty = True
+        self.tokens += len(delta.tokens)
+        if delta.channel == "thinking":
+            self.thinking_since = self.thinking_since or time.monotonic()
+            if delta.text:
+                self.thoughts.append(delta.text)
+            return
+        if delta.text and not self.parts:
+            self.thought_s = self._thought_s()
+        if delta.text:
+            self.parts.append(delta.text)
+        known = 0
+        for token in delta.tokens:
+            self._span(origin(token.source, token.chars))
+            known += token.chars
+        self._span(Span("", len(delta.text) - known))
+
+    def note(self, **facts: object) -> None:
+        """Keep these fields of the statistics, which come before the answer ends."""
+        self.message = self.message._replace(stats=msgspec.structs.replace(self.message.stats, **facts))
+        self.dirty = True
+
+    def snapshot(self) -> PartialAnswer:
+        return PartialAnswer("".join(self.parts), self.spans, "".join(self.thoughts), self._thought_s())
+
+    def record(self, **changes: Any) -> Message:
+        message = self.message._replace(**changes) if changes else self.message
+        stats = msgspec.structs.replace(message.stats, thought_s=self._thought_s() if self.thoughts else 0.0)
+        content, thinking = "".join(self.parts), "".join(self.thoughts)
+        return message._replace(content=content, spans=tuple(self.spans), stats=stats, thinking=thinking)
+
+    def _thought_s(self) -> float:
+        if self.parts or not self.thinking_since:
+            return self.thought_s
+        return time.monotonic() - self.thinking_since
+
+    def _span(self, span: Span) -> None:
+        if span.chars <= 0:
+            return
+        last = self.spans[-1] if self.spans else None
+        if last is not None and (last.tint, last.by) == (span.tint, span.by):
+            self.spans[-1] = last._replace(chars=last.chars + span.chars)
+        else:
+            self.spans.append(span)
+
+
+def origin(source: protocol.Source, chars: int) -> Span:
+    """The span of one token of ``chars`` characters."""
+    if source in _OWN:
+        return Span("", chars)
+    return Span("corrected", chars) if source == "corrected" else Span("accepted", chars, source)
+
+
+class Answers(QObject):
+    """A message's id is its request's id. Answers go on in the background when another chat is shown."""
+
+    grown = Signal(str)
+    """Text came for this message; ask :meth:`snapshot` when painting."""
+    waiting = Signal(str, int, int)
+    """(message id, prompt tokens read, prompt tokens in all)."""
+    cut = Signal(object)
+    """The running Message, of whose conversation the model does not see a part."""
+    ended = Signal(object)
+    """The finished or interrupted Message."""
+    counted = Signal()
+    """:attr:`chats` may be others now."""
+    refused = Signal(object, object)
+    """(the Message, which stayed empty and is removed from the history, the engine's Error)."""
+
+    def __init__(self, link: EngineLink, history: HistoryStore, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._link = link
+        self._history = history
+        self._running: dict[str, _Answer] = {}
+        self._known: set[str] = set()
+        self._save = QTimer(self, interval=SAVE_MS)
+        self._save.setObjectName("answers-save")
+        self._save.timeout.connect(self.save_all)
+        link.delta.connect(self._on_delta)
+        link.prefill.connect(self._on_prefill)
+        link.context_cut.connect(self._on_cut)
+        link.finished.connect(self._on_finished)
+        link.failed.connect(self._on_failed)
+        link.state_changed.connect(self._on_state)
+        link.unloaded.connect(self._on_unloaded)
+        link.loaded.connect(lambda _: self._known.clear())
+
+    def begin(
+        self, message: Message, prompt: list[protocol.ChatMessage], earlier: str, original: Message | None = None
+    ) -> None:
+        """Ask the engine for this (empty, streaming) message; ``earlier`` is the id of the answer before it, or "".
+
+        ``original`` is the answer that it repeats exactly: what came of that is said when it ends.
+        """
+        system = bool(prompt) and prompt[0].role == "system"
+        self._running[message.id] = _Answer(message, system=system, original=original)
+        self._history.save_message(message)
+        self._save.start()
+        self.counted.emit()
+        parent = earlier if earlier in self._known else ""
+        asked = message.stats
+        self._link.send(
+            protocol.Generate(
+                id=message.id,
+                prompt=prompt,
+                parent=parent,
+                sampling=asked.sampling,
+                thinking=asked.thinking,
+                chat=message.chat,
+                overflow=asked.overflow,
+            )
+        )
+
+    def stop(self, message_id: str) -> None:
+        if message_id in self._running:
+            self._link.send(protocol.Cancel(id=message_id))
+
+    def stop_chat(self, chat_id: str) -> None:
+        """Every answer of a chat that is going away."""
+        for message_id, answer in self._running.items():
+            if answer.message.chat == chat_id:
+                self.stop(message_id)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any answer, of any chat, is being written."""
+        return bool(self._running)
+
+    @property
+    def chats(self) -> frozenset[str]:
+        """The chats in which answers are being written."""
+        return frozenset(answer.message.chat for answer in self._running.values())
+
+    def running(self, message_id: str) -> bool:
+        return message_id in self._running
+
+    def snapshot(self, message_id: str) -> PartialAnswer:
+        """The answer as far as it is written. Raises KeyError for an answer that is not running."""
+        return self._running[message_id].snapshot()
+
+    def context(self, message_id: str) -> tuple[int, int]:
+        """The tokens of a running answer: those of its prompt, 0 until that is known, and those written so far."""
+        answer = self._running[message_id]
+        return answer.prompt_tokens, answer.tokens
+
+    def current(self, message: Message) -> Message:
+        """The message with what has been written of it up to now."""
+        answer = self._running.get(message.id)
+        return answer.record() if answer is not None else message
+
+    def save_all(self) -> None:
+        for answer in self._running.values():
+            if answer.dirty:
+                self._save_one(answer)
+
+    def interrupt_all(self) -> None:
+        """The engine is gone, or the program closes: keep what is written so far."""
+        for message_id in list(self._running):
+            self._interrupt(message_id, None)
+
+    def _on_delta(self, delta: protocol.Delta) -> None:
+        answer = self._running.get(delta.id)
+        if answer is not None and delta.answer == 0:
+            first = not answer.parts and not answer.thoughts
+            answer.take(delta)
+            if first and (answer.parts or answer.thoughts):
+                self._save_one(answer)
+            self.grown.emit(delta.id)
+
+    def _on_prefill(self, message: protocol.Prefill) -> None:
+        answer = self._running.get(message.id)
+        if answer is not None:
+            if message.diverged is not None and answer.message.stats.diverged is None:
+                answer.note(diverged=message.diverged, divergence=message.divergence)
+            answer.prompt_tokens = message.total
+            self.waiting.emit(message.id, message.done, message.total)
+
+    def _on_cut(self, message: protocol.ContextCut) -> None:
+        answer = self._running.get(message.id)
+        if answer is None:
+            return
+        head = int(answer.system)
+        answer.note(
+            cut=OmittedContext(
+                policy=message.policy,
+                first=max(0, message.first - head),
+                last=max(0, message.last - head),
+                tokens=message.tokens,
+                sinks=message.sinks,
+                window=message.window,
+            )
+        )
+        self.cut.emit(answer.record())
+
+    def _on_finished(self, message: protocol.Finished) -> None:
+        answer = self._pop(message.id)
+        if answer is None:
+            return
+        asked = answer.message.stats
+        stats = msgspec.structs.replace(
+            asked,
+            sampling=msgspec.structs.replace(asked.sampling, seed=message.usage.seed),
+            reason=message.reason,
+            detail=message.detail,
+            usage=message.usage,
+            timings=message.timings,
+        )
+        self._known.add(message.id)
+        ended = answer.record(state="interrupted" if message.reason == "error" else "complete", stats=stats)
+        if answer.original is not None and message.reason != "error":
+            ended = ended._replace(stats=msgspec.structs.replace(ended.stats, repeat=repeat(answer.original, ended)))
+        self._end(ended)
+
+    def _on_failed(self, error: protocol.Error) -> None:
+        if error.id in self._running:
+            self._interrupt(error.id, error)
+
+    def _on_state(self, state: LinkState, _sentence: str) -> None:
+        if state is not LinkState.CONNECTED:
+            self._known.clear()
+            self.interrupt_all()
+
+    def _on_unloaded(self, _: protocol.Unloaded) -> None:
+        self._known.clear()
+
+    def _interrupt(self, message_id: str, error: protocol.Error | None) -> None:
+        answer = self._pop(message_id)
+        if answer is None:
+            return
+        if error is not None and not answer.parts and not answer.thoughts:
+            self._history.remove_message(message_id)
+            self.refused.emit(answer.message, error)
+            return
+        stats = msgspec.structs.replace(answer.message.stats, detail=error.message if error is not None else "")
+        self._end(answer.record(state="interrupted", stats=stats))
+
+    def _save_one(self, answer: _Answer) -> None:
+        answer.dirty = False
+        self._history.save_message(answer.record())
+
+    def _end(self, message: Message) -> None:
+        self._history.save_message(message)
+        self._history.flush()  # what is shown as whole is in the file
+        self.ended.emit(message)
+
+    def _pop(self, message_id: str) -> _Answer | None:
+        answer = self._running.pop(message_id, None)
+        if not self._running:
+            self._save.stop()
+        if answer is not None:
+            self.counted.emit()
+        return answer

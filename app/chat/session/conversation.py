@@ -1,0 +1,148 @@
+"""The chat on screen: its record, its tree of messages, and every change to them written to the history."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterable
+
+import msgspec
+
+from app.history.records import AnswerStats, Chat, Message, new_id
+from app.history.store import HistoryStore
+from app.history.tree import MessageTree
+from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
+
+TITLE_CHARS = 60
+
+
+class Conversation:
+    """A chat is saved with its first message; until then nothing is written."""
+
+    def __init__(self, history: HistoryStore, chat: Chat | None = None, messages: Iterable[Message] = ()) -> None:
+        self._history = history
+        now = time.time()
+        self.saved = chat is not None
+        self.chat = chat or Chat(id=new_id(), title="New chat", created=now, updated=now)
+        self.tree = MessageTree(messages, self.chat.leaf)
+
+    @property
+    def leaf(self) -> str:
+        """The id of the last message shown, "" in an empty chat."""
+        return self.tree.leaf
+
+    @property
+    def path(self) -> list[Message]:
+        return self.tree.path()
+
+    def last(self, role: str) -> Message | None:
+        """The last message of ``role`` in the shown branch."""
+        return next((message for message in reversed(self.path) if message.role == role), None)
+
+    def branch(self, message_id: str) -> tuple[int, int]:
+        """(index, count) of the message among its versions."""
+        siblings = self.tree.siblings(message_id)
+        return siblings.index(message_id), len(siblings)
+
+    def prompt(self, leaf: str) -> list[ChatMessage]:
+        """What the model is given to answer ``leaf``."""
+        system = self.chat.system_prompt
+        head = [ChatMessage(role="system", content=system)] if system else []
+        return head + [
+            ChatMessage(role=message.role, content=message.content, thinking=message.thinking)
+            for message in self.tree.path(leaf)
+        ]
+
+    def last_prompt(self) -> tuple[list[ChatMessage], Sampling] | None:
+        """The prompt of the last answer with the settings and seed it was drawn with; None in an empty chat."""
+        answer = self.last("assistant")
+        if answer is not None:
+            return self.prompt(answer.parent), answer.stats.sampling
+        return (self.prompt(self.leaf), self.chat.sampling) if self.leaf else None
+
+    def last_thinking(self) -> Thinking:
+        """How the last answer was let think; in an empty chat how the next one will be."""
+        answer = self.last("assistant")
+        return answer.stats.thinking if answer is not None else self.chat.thinking
+
+    def ask(self, text: str, instead_of: str = "") -> Message:
+        """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""
+        parent = self.tree.get(instead_of).parent if instead_of else self.leaf
+        if not self.saved:
+            self.chat = self.chat._replace(title=title_of(text), updated=time.time())
+            self._history.save_chat(self.chat)
+            self.saved = True
+        asked = Message(new_id(), self.chat.id, parent, "user", text, created=time.time())
+        self.tree.put(asked)
+        self._history.save_message(asked)
+        self._history.flush()  # a question that stands on the screen is in the file
+        return asked
+
+    def begin_answer(
+        self, parent: str, sampling: Sampling, model: str, thinking: Thinking = Thinking(), overflow: Overflow = "stop"
+    ) -> Message:
+        """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
+
+        The seed is drawn here and not by the engine, so that an interrupted answer can be run again too.
+        """
+        if sampling.seed is None:
+            sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
+        stats = AnswerStats(sampling=sampling, model=model, thinking=thinking, overflow=overflow)
+        answer = Message(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=time.time())
+        self.tree.put(answer)
+        self.go_to(answer.id)
+        return answer
+
+    def answer_before(self, message_id: str) -> str:
+        """The id of the last answer above the message, "" if there is none."""
+        above = self.tree.path(self.tree.get(message_id).parent)
+        return next((message.id for message in reversed(above) if message.role == "assistant"), "")
+
+    def go_to(self, leaf: str, touch: bool = True) -> None:
+        self.tree.leaf = leaf
+        self._history.set_leaf(self.chat.id, leaf, touch)
+
+    def switch(self, message_id: str, step: int) -> None:
+        """Show the version ``step`` places after this one, with the newest messages below it."""
+        siblings = self.tree.siblings(message_id)
+        place = max(0, min(siblings.index(message_id) + step, len(siblings) - 1))
+        self.go_to(self.tree.newest_leaf(siblings[place]), touch=False)
+
+    def show(self, message_id: str) -> None:
+        """Show a branch that goes through the message."""
+        if all(message.id != message_id for message in self.path):
+            self.go_to(self.tree.newest_leaf(message_id), touch=False)
+
+    def remove(self, message_id: str) -> None:
+        """Take away an answer that never came to be (the history has removed it already)."""
+        self.tree.remove(message_id)
+        self.go_to(self.leaf, touch=False)
+
+    def fresh(self) -> Conversation:
+        """A chat without messages that has the settings of this one."""
+        other, chat = Conversation(self._history), self.chat
+        other.set_settings(chat.system_prompt, chat.sampling)
+        other.set_thinking(chat.thinking)
+        other.set_overflow(chat.overflow)
+        return other
+
+    def set_settings(self, system_prompt: str, sampling: Sampling) -> None:
+        self.chat = self.chat._replace(system_prompt=system_prompt, sampling=sampling)
+        if self.saved:
+            self._history.set_settings(self.chat.id, system_prompt, sampling)
+
+    def set_thinking(self, thinking: Thinking) -> None:
+        self.chat = self.chat._replace(thinking=thinking)
+        if self.saved:
+            self._history.set_thinking(self.chat.id, thinking)
+
+    def set_overflow(self, overflow: Overflow) -> None:
+        self.chat = self.chat._replace(overflow=overflow)
+        if self.saved:
+            self._history.set_overflow(self.chat.id, overflow)
+
+
+def title_of(text: str) -> str:
+    """The first line of the first message, cut at a word."""
+    line = " ".join(text.strip().split("\n", 1)[0].split())
+    return line if len(line) <= TITLE_CHARS else line[:TITLE_CHARS].rsplit(" ", 1)[0].rstrip(" ,;:") + "…"

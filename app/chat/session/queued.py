@@ -1,0 +1,35 @@
+"""A question that waits for the model: said above the composer, with ways to change or drop it."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPushButton, QWidget
+
+WAITS = "Your question will be sent when the model is ready."
+
+
+class QueuedBar(QFrame):
+    """Hidden while nothing waits."""
+
+    edit_asked = Signal()
+    cancelled = Signal()
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("queued-bar")
+        self.setProperty("card", "notice")
+        self.setAccessibleName(WAITS)
+        label = QLabel(WAITS, self)
+        label.setWordWrap(True)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(24, 8, 16, 8)
+        row.setSpacing(12)
+        row.addWidget(label, 1)
+        for name, title, signal in (("edit", "Edit", self.edit_asked), ("cancel", "Cancel", self.cancelled)):
+            button = QPushButton(title, self)
+            button.setObjectName(f"queued-{name}")
+            button.setProperty("kind", "quiet")
+            button.setAccessibleName(f"{title} the question that waits")
+            button.clicked.connect(signal)
+            row.addWidget(button)
+        self.setVisible(False)

@@ -1,0 +1,113 @@
+"""What becomes of what the person sends: it is asked, it waits for the model, or it stays in the composer."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Signal
+
+from app.chat.composer import MOST_CHARS, Composer
+from app.chat.header import Header
+from app.chat.news import News
+from app.chat.session.queued import QueuedBar
+from app.chat.session.session import ChatSession
+from app.chat.welcome import CHOOSE
+from app.history.records import Draft
+from app.link.link import EngineLink, LinkState
+from engine import protocol
+
+
+class Sending(QObject):
+    """``waits`` shows while a question waits; ``changed`` tells that :attr:`reason` may be another."""
+
+    changed = Signal()
+
+    def __init__(
+        self,
+        link: EngineLink,
+        session: ChatSession,
+        header: Header,
+        composer: Composer,
+        waits: QueuedBar,
+        news: News,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._link, self._session, self._header = link, session, header
+        self._composer, self._waits, self._news = composer, waits, news
+        composer.sent.connect(self.send)
+        composer.stopped.connect(session.stop)
+        composer.refused.connect(news.complain)
+        waits.edit_asked.connect(lambda: self.take_back(True))
+        waits.cancelled.connect(lambda: self.take_back(False))
+        for signal in (session.opened, session.changed, link.welcomed, link.loaded, link.unloaded, link.state_changed):
+            signal.connect(self.refresh)
+        header.loading_changed.connect(self.refresh)
+        link.withheld.connect(self._send_queued)
+        link.failed.connect(self._on_failed)
+
+    @property
+    def reason(self) -> str:
+        """Why nothing can be asked now; "" when something can."""
+        state = self._link.state
+        if self._session.queued:
+            return "One question waits already"
+        if state is LinkState.DEAD:
+            return "The engine is not running"
+        if state is not LinkState.CONNECTED:
+            return "The engine is starting"
+        if self._header.loading is not None:
+            return "The model is loading"
+        return "" if self._link.card is not None else CHOOSE
+
+    @property
+    def queues(self) -> bool:
+        """Whether what is sent now waits for the model."""
+        starting = self._link.state in (LinkState.STARTING, LinkState.RESTARTING) or self._header.loading is not None
+        return starting and not self._session.queued
+
+    def send(self, text: str) -> None:
+        """Append the person's message and ask for the answer; one that no model could read stays in the composer."""
+        if len(text) > MOST_CHARS:
+            words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
+            self._news.complain(words)
+            return
+        edited = self._composer.draft.edited
+        self._composer.clear()
+        self._news.dismiss()
+        self._session.send(text, edited, not self.reason)
+
+    def ask(self, question: str) -> None:
+        """A question that was offered; what is in the composer already stays there."""
+        if self.reason and not self.queues:
+            self._news.say(f"{self.reason}.")
+        elif self._composer.text:
+            self._news.say("Send what you wrote first, or delete it.")
+        else:
+            self.send(question)
+        self._composer.setFocus()
+
+    def take_back(self, edit: bool) -> None:
+        """The question that waits: back into the composer, below what was typed meanwhile, or away."""
+        typed = self._composer.text
+        text, origin = self._session.take_back()  # if it was the first, this is a new chat, with what was typed for one
+        draft = self._composer.draft
+        parts = dict.fromkeys((typed, draft.text, text if edit else ""))
+        words = "\n".join(part for part in parts if part)
+        if words != draft.text:
+            self._composer.show_draft(Draft(words, origin if edit else draft.edited, draft.before))
+        self._composer.setFocus()
+
+    def refresh(self, *_: object) -> None:
+        """Show what can be sent now, or why nothing can."""
+        self._composer.set_streaming(self._session.streaming)
+        self._waits.setVisible(bool(self._session.queued))
+        self._composer.set_reason(self.reason, self.queues)
+        self.changed.emit()
+
+    def _send_queued(self, *_: object) -> None:
+        if self._link.card is not None and self._header.loading is None:
+            self._session.send_queued()
+
+    def _on_failed(self, error: protocol.Error) -> None:
+        if not error.id:
+            self._send_queued()  # a load that failed may leave another model
+        self.refresh()

@@ -1,0 +1,251 @@
+"""What the chat page does, without its widgets: the conversation on screen, and asking the engine for answers to it."""
+
+from __future__ import annotations
+
+import msgspec
+from PySide6.QtCore import QObject, Signal
+
+from app.chat.session.answers import Answers, PartialAnswer
+from app.chat.session.conversation import Conversation
+from app.chat.thinking_switch import allowed
+from app.history.records import Draft, Message
+from app.history.store import HistoryStore
+from app.link.link import EngineLink
+from engine import protocol
+from engine.protocol import ChatMessage, Overflow, Sampling, Thinking
+
+
+class ChatSession(QObject):
+    """One conversation at a time; answers of others go on in the background."""
+
+    opened = Signal()
+    """Another conversation is on screen."""
+    changed = Signal()
+    """The shown branch, or where it ends, changed."""
+    settings_changed = Signal()
+    """How the shown chat is to be answered: its system prompt, sampling, thinking or context policy."""
+    asked = Signal()
+    """An answer was begun at the end of the branch."""
+    saved = Signal(str)
+    """The id of a chat that got its first message."""
+    updated = Signal(object)
+    """A Message of the shown chat has another record: it ended, or lost a part of its conversation."""
+    ended = Signal(object)
+    """An answer of the shown chat, the Message, has ended."""
+    refused = Signal(object)
+    """The engine's Error: an answer of the shown chat was not begun, and is gone."""
+
+    def __init__(self, link: EngineLink, history: HistoryStore, parent: QObject) -> None:
+        super().__init__(parent)
+        self._link, self._history = link, history
+        self.talk = Conversation(history)
+        self._queue: dict[str, str] = {}
+        """Chat -> its message that waits for the model, the oldest first."""
+        self.answers = Answers(link, history, self)
+        self.answers.cut.connect(self._on_updated)
+        self.answers.ended.connect(self._on_ended)
+        self.answers.refused.connect(self._on_refused)
+        history.changed.connect(self._on_history_changed)
+
+    @property
+    def chat_id(self) -> str:
+        """Empty while the chat has no message."""
+        return self.talk.chat.id if self.talk.saved else ""
+
+    @property
+    def streaming(self) -> bool:
+        """Whether the branch on screen ends in an answer that is being written."""
+        return self.answers.running(self.talk.leaf)
+
+    @property
+    def growth(self) -> tuple[int, int] | None:
+        """What :meth:`Answers.context` says of the answer that :attr:`streaming` tells of; None without one."""
+        return self.answers.context(self.talk.leaf) if self.streaming else None
+
+    def set_settings(self, system: str, sampling: Sampling) -> None:
+        self.talk.set_settings(system, sampling)
+        self.settings_changed.emit()
+
+    def set_thinking(self, thinking: Thinking) -> None:
+        self.talk.set_thinking(thinking)
+        self.settings_changed.emit()
+
+    def set_overflow(self, overflow: Overflow) -> None:
+        self.talk.set_overflow(overflow)
+        self.settings_changed.emit()
+
+    def new(self) -> None:
+        self._show(Conversation(self._history))
+
+    def open(self, chat_id: str) -> bool:
+        """Show a saved chat; False for one that is gone."""
+        chat = self._history.chat(chat_id)
+        if chat is None:
+            return False
+        messages = [self.answers.current(message) for message in self._history.messages(chat_id)]
+        self._show(Conversation(self._history, chat, messages))
+        return True
+
+    def send(self, text: str, instead_of: str = "", ready: bool = True) -> None:
+        """Append the person's message, or add it as an alternative to ``instead_of``, and ask for the answer.
+
+        Where the model is not ``ready``, :meth:`send_queued` asks for it.
+        """
+        fresh = not self.talk.saved
+        asked = self.talk.ask(text, instead_of)
+        if fresh:
+            self.saved.emit(self.chat_id)
+        if ready:
+            self.answer(asked.id)
+            return
+        self.talk.go_to(asked.id)
+        self._queue[self.chat_id] = asked.id
+        self.changed.emit()
+        self.asked.emit()
+
+    @property
+    def queued(self) -> str:
+        """The id of the shown chat's message that waits for the model, "" for none."""
+        return self._queue.get(self.chat_id, "")
+
+    def take_back(self) -> tuple[str, str]:
+        """The shown chat's message that waits is taken out of it.
+
+        Returns its text, and the id of a message that it is an alternative to, "" for none.
+        """
+        message, tree = self.talk.tree.get(self._queue.pop(self.chat_id)), self.talk.tree
+        others = [other for other in tree.siblings(message.id) if other != message.id]
+        origin = next((other for other in others if tree.get(other).role == "user"), "")
+        self._history.remove_message(message.id)
+        self.talk.remove(message.id)
+        if not len(self.talk.tree):  # nothing else was ever said in it
+            self._history.delete(self.talk.chat.id)
+            self._show(self.talk.fresh())
+        else:
+            self.changed.emit()
+        return message.content, origin
+
+    def send_queued(self) -> None:
+        """The model is ready: ask what waited for it, in every chat."""
+        while self._queue:
+            chat_id, message_id = next(iter(self._queue.items()))
+            del self._queue[chat_id]
+            if chat_id == self.chat_id:
+                self.answer(message_id)
+            elif (chat := self._history.chat(chat_id)) is not None:
+                talk = Conversation(self._history, chat, self._history.messages(chat_id))
+                if message_id in talk.tree:
+                    self._ask(talk, message_id, chat.sampling, chat.thinking, chat.overflow)
+
+    def answer(self, parent: str, sampling: Sampling | None = None) -> None:
+        """Ask for an answer to ``parent`` with the chat's settings, or with another sampling."""
+        chat = self.talk.chat
+        self._begin(parent, sampling or chat.sampling, chat.thinking, chat.overflow)
+
+    def again(self, message: Message) -> None:
+        """Ask once more as this answer was asked for, seed and all."""
+        stats = message.stats
+        self._begin(message.parent, stats.sampling, stats.thinking, stats.overflow, message)
+
+    def regenerate(self, parent: str) -> None:
+        """Another answer to ``parent``, with a new seed."""
+        self.answer(parent, msgspec.structs.replace(self.talk.chat.sampling, seed=None))
+
+    def stop(self) -> None:
+        self.answers.stop(self.talk.leaf)
+
+    def switch(self, message_id: str, step: int) -> None:
+        """Show another version of a message."""
+        self.talk.switch(message_id, step)
+        self.changed.emit()
+
+    def reveal(self, message_id: str) -> bool:
+        """Show a branch that goes through the message; False where the shown chat has no such message."""
+        if message_id not in self.talk.tree:
+            return False
+        self.talk.show(message_id)
+        self.changed.emit()
+        return True
+
+    def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
+        """What would be sent now, with ``draft`` in the composer; and how it would be rendered."""
+        parent = self.talk.tree.get(draft.edited).parent if draft.edited else self.talk.leaf
+        asked = [ChatMessage(role="user", content=draft.text)] if draft.text.strip() else []
+        return self.talk.prompt(parent) + asked, allowed(self._link.card, self.talk.chat.thinking)
+
+    def last_thinking(self) -> Thinking:
+        """How the last answer was let think, as far as the present model knows that."""
+        return allowed(self._link.card, self.talk.last_thinking())
+
+    def snapshot(self, message_id: str) -> PartialAnswer:
+        """An answer of the shown chat as far as it is written."""
+        if self.answers.running(message_id):
+            return self.answers.snapshot(message_id)
+        message = self.talk.tree.get(message_id)
+        return PartialAnswer(message.content, list(message.spans), message.thinking, message.stats.thought_s)
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _show(self, talk: Conversation) -> None:
+        self.talk = talk
+        self.opened.emit()
+
+    def _begin(
+        self,
+        parent: str,
+        sampling: Sampling,
+        thinking: Thinking,
+        overflow: Overflow,
+        original: Message | None = None,
+    ) -> None:
+        self._queue.pop(self.chat_id, "")
+        self._ask(self.talk, parent, sampling, thinking, overflow, original)
+        self.changed.emit()
+        self.asked.emit()
+
+    def _ask(
+        self,
+        talk: Conversation,
+        parent: str,
+        sampling: Sampling,
+        thinking: Thinking,
+        overflow: Overflow,
+        original: Message | None = None,
+    ) -> None:
+        """``original`` is the answer that the new one repeats exactly."""
+        card = self._link.card
+        name, thinking = card.name if card is not None else "", allowed(card, thinking)
+        answer = talk.begin_answer(parent, sampling, name, thinking, overflow)
+        self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
+
+    def _on_updated(self, message: Message) -> bool:
+        """False for a message of another chat."""
+        if message.chat != self.talk.chat.id:
+            return False
+        self.talk.tree.put(message)
+        self.updated.emit(message)
+        return True
+
+    def _on_ended(self, message: Message) -> None:
+        if self._on_updated(message):
+            self.changed.emit()
+            self.ended.emit(message)
+
+    def _on_refused(self, message: Message, error: protocol.Error) -> None:
+        if message.chat != self.talk.chat.id:
+            self._history.set_leaf(message.chat, message.parent, touch=False)
+            return
+        self.talk.remove(message.id)
+        self.changed.emit()
+        self.refused.emit(error)
+
+    def _on_history_changed(self, chat_id: str) -> None:
+        """Renamed or deleted elsewhere: a deleted chat leaves the screen, its answer stops."""
+        if not self.talk.saved or chat_id != self.talk.chat.id:
+            return
+        chat = self._history.chat(chat_id)
+        if chat is not None:
+            self.talk.chat = self.talk.chat._replace(title=chat.title)
+            return
+        self.stop()
+        self.new()

@@ -1,0 +1,66 @@
+"""What the person does to a message that stands in the transcript."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtWidgets import QWidget
+
+from app.chat.composer import Composer
+from app.chat.news import News
+from app.chat.session import again
+from app.chat.session.sending import Sending
+from app.chat.session.session import ChatSession
+from app.history.records import Message
+from app.texts.side_by_side import SideBySide
+from app.theme.theme import Theme
+
+
+class MessageActions(QObject):
+    """``page`` is where a dialogue opens."""
+
+    overflow_asked = Signal()
+    """The person wants to choose what happens when the context is full."""
+
+    def __init__(
+        self, session: ChatSession, sending: Sending, composer: Composer, news: News, theme: Theme, page: QWidget
+    ) -> None:
+        super().__init__(page)
+        self._session, self._sending, self._composer, self._news = session, sending, composer, news
+        self._theme, self._page = theme, page
+
+    def act(self, message_id: str, action: str) -> None:
+        session, message = self._session, self._session.talk.tree.get(message_id)
+        if action in ("previous", "next"):
+            session.switch(message_id, 1 if action == "next" else -1)
+        elif action == "edit" and message_id == session.queued:
+            self._sending.take_back(True)
+        elif action == "edit":
+            self._composer.begin_edit(message.content, message_id)
+        elif action == "overflow":
+            self.overflow_asked.emit()
+        elif action == "compare":
+            self._compare(message)
+        elif session.streaming or self._sending.reason:
+            reason = self._sending.reason
+            self._news.say(f"{reason}." if reason else "Stop the answer that is being written first.")
+        elif action == "again":
+            session.again(message)
+        elif action in ("regenerate", "retry"):
+            session.regenerate(message.parent if action == "regenerate" else message_id)
+
+    def act_on_last(self, role: str, action: str) -> None:
+        """The same to the last message of ``role``, if there is one."""
+        message = self._session.talk.last(role)
+        if message is not None:
+            self.act(message.id, action)
+
+    def _compare(self, message: Message) -> None:
+        """An answer that was run again exactly, and the one before."""
+        repeat, tree = message.stats.repeat, self._session.talk.tree
+        if repeat is None or repeat.of not in tree.siblings(message.id):
+            self._news.say("The answer that this one repeats is gone.")
+            return
+        sides = (again.side(tree.get(repeat.of), "First answer"), again.side(message, "Run again exactly"))
+        dialog = SideBySide(*sides, "", self._theme, self._page)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.open()

@@ -1,0 +1,140 @@
+"""Under a message: what the answer cost, which version is shown, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QWidget
+
+from app.chat.transcript.stats import SHARES, describe, explain
+from app.history.records import Message
+from app.theme.sheet import set_role
+
+_ACTIONS = {
+    "user": (("retry", "Try again"), ("edit", "Edit"), ("copy", "Copy")),
+    "assistant": (
+        ("copy", "Copy"),
+        ("regenerate", "Regenerate"),
+        ("again", "Run again exactly"),
+        ("compare", "Compare"),
+        ("overflow", "When it is full…"),
+    ),
+}
+_HELP = {
+    "regenerate": "Another answer, drawn with a new seed",
+    "again": "The same prompt, settings and seed: the text should be the same",
+    "compare": "Show this answer and the one that it repeats side by side",
+    "overflow": "Choose what happens when this conversation outgrows the context",
+    "edit": "Change this message and send it again; the present branch is kept",
+    "retry": "Ask for an answer to this message",
+    "copy": "Copy the whole message as Markdown",
+}
+
+
+LEAST_PX = 80
+"""Pixels of the line that a verdict leaves for the figures."""
+
+
+class Footer(QWidget):
+    """Statistics, the branch switcher, and actions that show on hover, on focus or under the last message."""
+
+    acted = Signal(str)
+
+    def __init__(self, message: Message, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._message = message
+        self._role = message.role
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(14)
+        self.stats = QLabel(self)
+        self.stats.setProperty("role", "caption")
+        self.stats.setObjectName("answer-stats")
+        self.verdict = QLabel(self)
+        self.verdict.setObjectName("answer-repeat")
+        self.verdict.setVisible(False)
+        self._switcher = QWidget(self)
+        self._position = QLabel(self._switcher)
+        self._actions = QWidget(self)
+        self._actions.setVisible(False)
+        self._buttons: dict[str, QPushButton] = {}
+        if message.role == "user":
+            row.addStretch(1)
+        row.addWidget(self.verdict)
+        row.addWidget(self.stats)
+        row.addWidget(self._switcher)
+        row.addWidget(self._actions)
+        if message.role == "assistant":
+            row.addStretch(1)
+        self._fill_switcher()
+        self._switcher.setVisible(False)
+
+    def show_stats(self, message: Message) -> None:
+        self._message = message
+        self.stats.setText(describe(message) if message.role == "assistant" else "")
+        self.stats.setToolTip(explain(message) if message.role == "assistant" else "")
+        self.stats.setVisible(bool(self.stats.text()))
+        set_role(self.stats, "warn" if message.stats.reason == "context" else "caption")
+        repeat = message.stats.repeat
+        self.verdict.setVisible(repeat is not None)
+        if repeat is not None:
+            self.verdict.setToolTip(repeat.verdict)
+            set_role(self.verdict, "good" if repeat.same else "warn")
+
+    def show_branch(self, index: int, count: int) -> None:
+        """``index`` from 0; nothing is shown for an only version."""
+        self._position.setText(f"{index + 1} / {count}")
+        self._switcher.setVisible(count > 1)
+        self._previous.setEnabled(index > 0)
+        self._next.setEnabled(index < count - 1)
+
+    def show_actions(self, visible: bool, names: Sequence[str]) -> None:
+        if visible and not self._buttons:
+            self._fill_actions()
+        for name, button in self._buttons.items():
+            button.setVisible(name in names)
+        self._actions.setVisible(visible)
+        self.choose(self.width())
+
+    def choose(self, width: int) -> None:
+        """Where ``width`` pixels do not hold the whole line, leave some of its facts to the tooltip."""
+        if self._role == "user" or not self.stats.text():
+            return
+        others = [widget for widget in (self._switcher, self._actions) if not widget.isHidden()]
+        room = width - sum(widget.sizeHint().width() + 14 for widget in others)
+        metrics = self.stats.fontMetrics()
+        if (repeat := self._message.stats.repeat) is not None:
+            verdict = metrics.elidedText(repeat.verdict, Qt.TextElideMode.ElideRight, max(120, room - LEAST_PX))
+            self.verdict.setText(verdict)
+            room -= metrics.horizontalAdvance(verdict) + 14
+        texts = [describe(self._message, share) for share in SHARES]
+        text = next((text for text in texts if metrics.horizontalAdvance(text) <= room), texts[-1])
+        self.stats.setText(metrics.elidedText(text, Qt.TextElideMode.ElideRight, max(40, room)))
+
+    def _fill_switcher(self) -> None:
+        row = QHBoxLayout(self._switcher)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(6)
+        self._position.setProperty("role", "caption")
+        self._previous = self._button("‹", "previous", "Previous version", self._switcher)
+        self._next = self._button("›", "next", "Next version", self._switcher)
+        for widget in (self._previous, self._position, self._next):
+            row.addWidget(widget)
+
+    def _fill_actions(self) -> None:
+        row = QHBoxLayout(self._actions)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(14)
+        for name, title in _ACTIONS[self._role]:
+            self._buttons[name] = self._button(title, name, _HELP[name], self._actions)
+            row.addWidget(self._buttons[name])
+
+    def _button(self, title: str, name: str, help_text: str, parent: QWidget) -> QPushButton:
+        button = QPushButton(title, parent)
+        button.setProperty("kind", "link")
+        button.setObjectName(f"message-{name}")
+        button.setAccessibleName(help_text if len(title) < 2 else title)
+        button.setToolTip(help_text)
+        button.clicked.connect(lambda: self.acted.emit(name))
+        return button

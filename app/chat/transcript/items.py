@@ -1,0 +1,35 @@
+"""The transcript's record of each message it shows, with or without a widget."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from app.chat.transcript.message import FOOTER_PX, MessageView
+from app.history.records import Message
+
+
+@dataclass
+class TranscriptItem:
+    message: Message
+    height: int = 0
+    measured: bool = False
+    """False while ``height`` is an estimate."""
+    top: int = 0
+    unfolded: bool = False
+    """Whether the person unfolded the thinking."""
+    view: MessageView | None = field(default=None, repr=False)
+
+    def drop(self) -> None:
+        """Take the widget away."""
+        if self.view is not None:
+            self.view.hide()
+            self.view.deleteLater()
+            self.view = None
+
+
+def estimate(message: Message, column: int) -> int:
+    """About how high the message will be, pixels, from its characters a line."""
+    share, line = (0.75, 20) if message.role == "user" else (1.0, 22)
+    per_line = max(20, int(column * share / 7))
+    lines = sum(1 + len(piece) // per_line for piece in message.content.split("\n"))
+    return (lines + bool(message.thinking)) * line + FOOTER_PX[message.role] + 20

@@ -1,0 +1,310 @@
+"""One message of the transcript: its blocks, what it cost, and what can be done with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from PySide6.QtCore import QEvent, QPoint, Qt, Signal
+from PySide6.QtGui import QEnterEvent, QGuiApplication, QResizeEvent
+from PySide6.QtWidgets import QFrame, QLabel, QWidget
+
+from app.chat.transcript.footer import Footer
+from app.chat.transcript.text import found
+from app.chat.transcript.text.blocks import TextBlock, TextView
+from app.chat.transcript.text.code_block import CodeBlock
+from app.chat.transcript.text.markdown import GrowingText, MarkdownBlock, merged, parse
+from app.chat.transcript.thinking import ThinkingBlock
+from app.chat.transcript.unseen import Veil
+from app.history.records import Message, Span
+from app.theme.theme import Theme
+
+GAP_PX = 10
+FOOTER_PX = {"user": 24, "assistant": 40}
+"""Height of the footer with the gap to the next message."""
+BUBBLE_PX = (13, 9)
+BUBBLE_SHARE = 0.8
+UNSAID = "The model thought but gave no answer."
+
+
+class MessageView(QWidget):
+    """Laid out by :meth:`fit`, not by a QLayout: while text streams in, only the last block changes."""
+
+    acted = Signal(str, str)
+    """(message id, "regenerate" | "again" | "compare" | "edit" | "retry" | "overflow" | "previous" | "next")."""
+
+    refolded = Signal(str)
+    """The person unfolded or folded the thinking of this message (its id); it has another height now."""
+
+    def __init__(self, message: Message, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._message = message
+        self._spans: Sequence[Span] = message.spans
+        self._tint = False
+        self._last = self._queued = False
+        self._hovered = False
+        self._focused = False
+        self._growing: GrowingText | None = None
+        self._blocks: list[TextBlock | CodeBlock] = []
+        self._heights: list[int] = []
+        self._fitted = 0
+        self._thinking: ThinkingBlock | None = None
+        self._veil: Veil | None = None
+        self._bubble = QFrame(self) if message.role == "user" else None
+        if self._bubble is not None:
+            self._bubble.setProperty("card", "user")
+        self._waiting = QLabel(self)
+        self._waiting.setProperty("role", "caption")
+        self._waiting.setObjectName("waiting")
+        self._waiting.setVisible(False)
+        self._footer = Footer(message, self)
+        self._footer.acted.connect(self._on_action)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self.setObjectName(f"message-{message.role}")
+        self.show_message(message)
+
+    @property
+    def message(self) -> Message:
+        return self._message
+
+    @property
+    def blocks(self) -> list[TextBlock | CodeBlock]:
+        return self._blocks
+
+    @property
+    def thinking(self) -> ThinkingBlock | None:
+        return self._thinking
+
+    @property
+    def focused(self) -> bool:
+        """Whether the keyboard is on this message or inside it."""
+        return self._focused
+
+    @property
+    def stats_text(self) -> str:
+        return self._footer.stats.text()
+
+    @property
+    def waiting_text(self) -> str:
+        return self._waiting.text() if not self._waiting.isHidden() else ""
+
+    def show_message(self, message: Message) -> None:
+        """Show the record as it is now: all of it, its state and its statistics."""
+        self._message, self._spans = message, message.spans
+        if message.state == "streaming":
+            self.stream(message.content, message.spans, message.thinking, message.stats.thought_s)
+        elif self._growing is not None:
+            self._finish_growing(message.content)
+        else:
+            self._show_blocks(self._whole(message), 0, growing=False)
+        if message.role == "assistant" and message.state != "streaming" and not message.content.strip():
+            self.wait(UNSAID if message.thinking else "The answer is empty.")
+        if message.state != "streaming":
+            self._show_thinking(message.thinking, message.stats.thought_s, False)
+        self._footer.show_stats(message)
+        self._name()
+        self._update_actions()
+
+    def stream(self, text: str, spans: Sequence[Span], thinking: str = "", thought_s: float = 0.0) -> None:
+        """The text so far; only blocks from the last one on are rendered again."""
+        self._spans = spans
+        self._show_thinking(thinking, thought_s, not text)
+        if self._growing is None:
+            self._growing = GrowingText()
+        first = self._growing.update(text)
+        self._show_blocks(self._growing.blocks, first, growing=True)
+        self.wait("" if text or thinking else "waiting for the first token")
+
+    def wait(self, words: str) -> None:
+        """What happens before the first token; "" takes it off."""
+        self._waiting.setText(words)
+        self._waiting.setVisible(bool(words) and not self._blocks)
+
+    def mark_found(self, words: str) -> int:
+        """Mark where these words stand, nothing for ""; returns how far below the top the first one is, pixels."""
+        tops = []
+        for view in self.findChildren(TextView):
+            place = found.mark(view, words, self._theme)
+            if place is not None:
+                tops.append(view.mapTo(self, QPoint(0, place)).y())
+        return min(tops, default=0)
+
+    def set_branch(self, index: int, count: int) -> None:
+        self._footer.show_branch(index, count)
+
+    def set_last(self, last: bool, queued: bool = False) -> None:
+        """``queued``: it waits for the model, and will be answered by itself."""
+        self._last, self._queued = last, queued
+        self._update_actions()
+
+    def set_dimmed(self, dimmed: bool) -> None:
+        """Whether the model no longer sees this message."""
+        if dimmed == (self._veil is not None):
+            return
+        if self._veil is None:
+            self._veil = Veil(self._theme, self)
+        else:
+            self._veil.setParent(None)
+            self._veil.deleteLater()
+            self._veil = None
+        self._name()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        if self._veil is not None:
+            self._veil.fit()
+
+    def set_tint(self, tint: bool) -> None:
+        if tint != self._tint:
+            self._tint = tint
+            for block in self._blocks:
+                block.set_tint(self._spans if tint else None)
+
+    def restyle(self) -> None:
+        if self._thinking is not None:
+            self._thinking.restyle()
+        for block in self._blocks:
+            block.restyle()
+            block.set_tint(self._spans if self._tint else None)
+        self._fitted = 0
+
+    def unfold(self) -> None:
+        """Show all of the thinking, as the person had it before."""
+        if self._thinking is not None and not self._thinking.open:
+            self._thinking.toggle()
+
+    def fit(self, width: int) -> int:
+        """Place everything for ``width`` pixels; returns the height."""
+        whole = width != self._fitted
+        self._fitted = width
+        height = self._fit_bubble(width) if self._bubble is not None else self._fit_blocks(width, whole)
+        self._footer.setGeometry(0, height, width, 22)
+        self._footer.choose(width)
+        return height + FOOTER_PX[self._message.role]
+
+    def enterEvent(self, event: QEnterEvent) -> None:
+        self._hover(True)
+
+    def leaveEvent(self, event: QEvent) -> None:
+        self._hover(False)
+
+    def set_focused(self, focused: bool) -> None:
+        """Whether the keyboard is on this message or inside it (the transcript knows)."""
+        if focused != self._focused:
+            self._focused = focused
+            self._update_actions()
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _whole(self, message: Message) -> list[MarkdownBlock]:
+        if message.role == "user":
+            return [MarkdownBlock("text", 0, len(message.content), message.content, 0)]
+        return merged(parse(message.content), message.content)
+
+    def _show_thinking(self, text: str, seconds: float, growing: bool) -> None:
+        if text and self._thinking is None:
+            self._thinking = ThinkingBlock(self._theme, self)
+            self._thinking.refolded.connect(lambda: self.refolded.emit(self._message.id))
+            self._thinking.show()
+        if self._thinking is not None:
+            self._thinking.show_thinking(text, seconds, growing)
+
+    def _finish_growing(self, text: str) -> None:
+        """Blocks stay as they stand (no flicker); only the last may have changed or want its final colours."""
+        assert self._growing is not None
+        first = self._growing.update(text)
+        self._show_blocks(self._growing.blocks, first, growing=False)
+        for widget, block in zip(self._blocks, self._growing.blocks, strict=True):
+            if isinstance(widget, CodeBlock):
+                widget.show_block(block, growing=False)
+        self._growing = None
+        self.wait("")
+
+    def _show_blocks(self, blocks: Sequence[MarkdownBlock], first: int, growing: bool) -> None:
+        for index in range(first, len(blocks)):
+            block = blocks[index]
+            kind = CodeBlock if block.kind == "code" else TextBlock
+            if index < len(self._blocks) and not isinstance(self._blocks[index], kind):
+                self._drop(index)
+            if index >= len(self._blocks):
+                self._blocks.append(self._make(block))
+                self._heights.append(0)
+            widget = self._blocks[index]
+            widget.show_block(block, growing)
+            if self._tint:
+                widget.set_tint(self._spans)
+            self._heights[index] = 0
+        self._drop(len(blocks))
+        if blocks:
+            self._waiting.setVisible(False)
+
+    def _make(self, block: MarkdownBlock) -> TextBlock | CodeBlock:
+        home = self._bubble or self
+        widget = (
+            CodeBlock(self._theme, home)
+            if block.kind == "code"
+            else TextBlock(self._theme, home, plain=home is not self)
+        )
+        widget.show()
+        return widget
+
+    def _drop(self, start: int) -> None:
+        for widget in self._blocks[start:]:
+            widget.hide()
+            widget.deleteLater()
+        del self._blocks[start:]
+        del self._heights[start:]
+
+    def _fit_blocks(self, width: int, whole: bool) -> int:
+        y = 0
+        if self._thinking is not None:
+            height = self._thinking.fit(width)
+            self._thinking.setGeometry(0, 0, width, height)
+            y = height + GAP_PX
+        for index, widget in enumerate(self._blocks):
+            if whole or not self._heights[index]:
+                self._heights[index] = widget.fit(width)
+            widget.setGeometry(0, y, width, self._heights[index])
+            y += self._heights[index] + GAP_PX
+        if not self._blocks:
+            self._waiting.setGeometry(0, y, width, 20)
+            return y + (0 if self._waiting.isHidden() and y else 24)
+        return y - GAP_PX + 6
+
+    def _fit_bubble(self, width: int) -> int:
+        assert self._bubble is not None
+        text, (left, top) = self._blocks[0], BUBBLE_PX
+        assert isinstance(text, TextBlock)
+        inner = min(int(width * BUBBLE_SHARE) - 2 * left, text.natural_width() + 2)
+        height = text.fit(inner)
+        text.setGeometry(left, top, inner, height)
+        self._bubble.setGeometry(width - inner - 2 * left, 0, inner + 2 * left, height + 2 * top)
+        return height + 2 * top + 2
+
+    def _hover(self, hovered: bool) -> None:
+        self._hovered = hovered
+        self._update_actions()
+
+    def _update_actions(self) -> None:
+        message = self._message
+        names: tuple[str, ...]
+        if message.role == "user":
+            names = ("retry", "edit", "copy") if self._last and not self._queued else ("edit", "copy")
+        else:
+            names = ("copy", "regenerate", "again") if message.content else ("regenerate",)
+            if message.stats.repeat is not None:
+                names = (*names, "compare")
+            if message.stats.reason == "context":
+                names = (*names, "overflow")
+        visible = (self._hovered or self._focused or self._last) and message.state != "streaming"
+        self._footer.show_actions(visible, names)
+
+    def _name(self) -> None:
+        who = "You" if self._message.role == "user" else "Answer"
+        unseen = " (the model no longer sees this)" if self._veil is not None else ""
+        self.setAccessibleName(f"{who}{unseen}: {self._message.content[:200]}")
+
+    def _on_action(self, name: str) -> None:
+        if name == "copy":
+            QGuiApplication.clipboard().setText(self._message.content)
+        else:
+            self.acted.emit(self._message.id, name)

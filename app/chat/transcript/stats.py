@@ -1,0 +1,156 @@
+"""What stands under an answer, in words."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from app.history.records import AnswerStats, Message
+from engine.protocol import Timings, Usage
+
+REASONS = {
+    "stop": "",
+    "length": "length limit",
+    "context": "the context is full",
+    "cancelled": "stopped",
+    "memory": "out of memory",
+    "error": "interrupted",
+}
+
+
+class Share(NamedTuple):
+    """How much of the facts a line holds.
+
+    ``prompt`` "cached" or "short" adds how much of the prompt was in the cache already, "whole" also from where it was
+    read again. ``speculation`` is how many of the figures of speculation there are, ``first`` whether the time to the
+    first token is there.
+    """
+
+    prompt: Literal["whole", "cached", "short", ""]
+    speculation: int
+    first: bool = True
+
+
+SHARES = (
+    Share("whole", 3),
+    Share("cached", 3),
+    Share("short", 3),
+    Share("short", 2),
+    Share("", 2),
+    Share("", 1),
+    Share("", 1, first=False),
+)
+"""What a line holds as its room gets less."""
+
+
+def describe(message: Message, share: Share = SHARES[0]) -> str:
+    """For example "87.4 tok/s · TTFT 61 ms · 3.2 tokens per step · 31 forward passes saved"."""
+    stats, prompt = message.stats, share.prompt
+    parts = _figures(stats, share.first)
+    if stats.timings is not None and stats.usage is not None:
+        parts += speculation(stats.timings, stats.usage)[: share.speculation]
+    if prompt and parts and stats.usage is not None and stats.usage.cached_tokens:
+        parts.append(_short(stats.usage) if prompt == "short" else from_cache(stats.usage))
+    if prompt == "whole" and parts and stats.diverged is not None:
+        parts.append(f"read again from token {stats.diverged:,}")
+    if message.state == "interrupted":
+        parts.append("interrupted")
+    elif stats.reason == "context":
+        parts.insert(0, REASONS[stats.reason])  # first, as what comes last is cut off in a narrow window
+    elif stats.reason is not None:
+        parts.append(REASONS[stats.reason])
+    return " · ".join(part for part in parts if part)
+
+
+def explain(message: Message) -> str:
+    """The longer account for the tooltip: counts, seed, model, and the engine's own sentence if it gave one."""
+    stats, lines = message.stats, []
+    if stats.model:
+        lines.append(stats.model)
+    if stats.usage is not None:
+        usage = stats.usage
+        thought = f", {usage.thinking_tokens:,} of them thinking," if message.thinking else ""
+        lines.append(f"{usage.generated_tokens:,} tokens{thought} after a prompt of {usage.prompt_tokens:,}")
+        lines.append(from_cache(usage))
+    if stats.diverged is not None:
+        lines.append(diverged(stats.diverged, stats.divergence))
+    if stats.timings is not None:
+        timings = stats.timings
+        lines.append(f"time to first token (TTFT) {_milliseconds(timings.ttft_ms)}")
+        lines.append(
+            f"{timings.steps:,} {_plural('step', timings.steps)} in {timings.total_ms / 1000:.2f} s, "
+            f"{timings.queued_ms:.0f} ms in the queue"
+        )
+        if timings.proposed and stats.usage is not None:
+            lines += _speculation_explained(timings, stats.usage)
+        if timings.preemptions:
+            lines.append(f"set back {timings.preemptions} times for want of memory")
+    if stats.sampling.seed is not None:
+        lines.append(f"seed {stats.sampling.seed}")
+    if stats.detail:
+        lines.append(stats.detail)
+    return "\n".join(lines)
+
+
+def speculation(timings: Timings, usage: Usage) -> list[str]:
+    """What speculation bought, the first figure first; nothing where no token was drafted.
+
+    Each step reads the model's weights once (a forward pass); without drafts there is one for each token.
+    """
+    if not timings.proposed or not timings.steps:
+        return []
+    return [
+        f"{timings.tokens_per_step:.1f} tokens per step",
+        f"{_saved(timings, usage)} saved",
+        f"{100 * timings.accepted / timings.proposed:.0f} % of drafts accepted",
+    ]
+
+
+def _speculation_explained(timings: Timings, usage: Usage) -> list[str]:
+    rate = f"{timings.tokens_per_step:.1f} tokens per step"
+    return [
+        f"{timings.accepted:,} of {timings.proposed:,} drafted {_plural('token', timings.proposed)} accepted",
+        f"{_saved(timings, usage)} saved: {rate}, where a step without speculation gives one token",
+    ]
+
+
+def _saved(timings: Timings, usage: Usage) -> str:
+    saved = max(0, usage.generated_tokens - timings.steps)
+    return f"{saved:,} forward {_plural('pass', saved)}"
+
+
+def _plural(word: str, count: int) -> str:
+    return word if count == 1 else word + ("es" if word.endswith("s") else "s")
+
+
+def from_cache(usage: Usage) -> str:
+    return f"prompt: {usage.cached_tokens:,} cached + {usage.prompt_tokens - usage.cached_tokens:,} new tokens"
+
+
+def _short(usage: Usage) -> str:
+    return f"{usage.cached_tokens:,} of {usage.prompt_tokens:,} cached"
+
+
+def diverged(token: int, why: str) -> str:
+    """Why the cache could not serve all of the conversation so far."""
+    reason = f": {why.strip().rstrip('.')}" if why.strip() else ""
+    return f"The prompt leaves the earlier conversation at token {token:,}{reason}."
+
+
+def reading_prompt(done: int, total: int) -> str:
+    return f"reading the prompt {done:,} / {total:,}"
+
+
+def _figures(stats: AnswerStats, first: bool) -> list[str]:
+    if stats.timings is None or stats.usage is None or not stats.usage.generated_tokens:
+        return []
+    timings = stats.timings
+    parts = []
+    if stats.usage.generated_tokens > 1:  # the rate is of the tokens after the first
+        parts.append(f"{timings.tokens_per_second:,.1f} tok/s")
+    if first or not parts:
+        parts.append(f"TTFT {_milliseconds(timings.ttft_ms)}")
+    return parts
+
+
+def _milliseconds(value: float) -> str:
+    return f"{value:,.0f} ms" if value < 10_000 else f"{value / 1000:,.1f} s"

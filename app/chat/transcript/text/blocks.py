@@ -1,0 +1,216 @@
+"""Text blocks of a message. Each block is told a width and answers with its height; the message places them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import cast
+
+from PySide6.QtCore import QEvent, QRectF, Qt, QUrl
+from PySide6.QtGui import (
+    QDesktopServices,
+    QFont,
+    QHelpEvent,
+    QPainter,
+    QPaintEvent,
+    QTextBlock,
+    QTextBlockFormat,
+    QTextCursor,
+    QTextFormat,
+    QWheelEvent,
+)
+from PySide6.QtWidgets import QFrame, QTextBrowser, QToolTip, QWidget
+
+from app.chat.transcript.text.markdown import Alignment, MarkdownBlock, align, to_html
+from app.chat.transcript.text.tint import TintRun, in_utf16, paint_runs, run_at, tinted_runs, who
+from app.chat.transcript.text.wrapping import wrap_mode
+from app.history.records import Span
+from app.theme.theme import Theme
+
+LINE_PX = 20
+QUOTE_PX = 14
+"""The indentation of a quote, per level."""
+HEADINGS_PX = (18, 16, 14)
+"""Text sizes of headings; from the third level on they are bold only."""
+ABOVE_HEADING_PX, BELOW_HEADING_PX = 14, 4
+
+
+class TextView(QTextBrowser):
+    """Read-only rich text without scroll bars, as high as its document. Only web links open, and in the browser."""
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._runs: list[TintRun] = []
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.setOpenLinks(False)
+        self.anchorClicked.connect(self._open)
+        self.document().setDocumentMargin(0)
+        self.document().setUndoRedoEnabled(False)
+        self.viewport().setAutoFillBackground(False)
+        self.setWordWrapMode(wrap_mode(""))
+
+    def wheelEvent(self, event: QWheelEvent) -> None:
+        event.ignore()  # the transcript scrolls, never a block
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.FontChange:  # the style sheet gave the widget a font; the document keeps its own
+            self.document().setDefaultFont(self.text_font())
+
+    def text_font(self) -> QFont:
+        return self._theme.ui_font()
+
+    def fit(self, width: int) -> int:
+        self.document().setTextWidth(width)
+        return math.ceil(self.document().size().height())
+
+    def natural_width(self) -> int:
+        """The width the text would take without wrapping, in pixels."""
+        self.document().setTextWidth(-1)
+        return math.ceil(self.document().idealWidth())
+
+    @property
+    def tint_runs(self) -> list[TintRun]:
+        """What is tinted now, in Qt's positions."""
+        return self._runs
+
+    def mark(self, runs: list[TintRun]) -> None:
+        """Tint these runs (Python indices into toPlainText) and nothing else."""
+        text = self.toPlainText() if runs else ""
+        runs = in_utf16(runs, text) if text and not text.isascii() else runs
+        if runs != self._runs:
+            self._runs = runs
+            self.viewport().update()
+
+    def viewportEvent(self, event: QEvent) -> bool:
+        if event.type() == QEvent.Type.ToolTip and self._runs:
+            assert isinstance(event, QHelpEvent)
+            run = run_at(self, event.pos(), self._runs)
+            if run is not None:
+                QToolTip.showText(event.globalPos(), who(run), self)
+                return True
+            QToolTip.hideText()
+        return super().viewportEvent(event)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        if self._runs:
+            paint_runs(self, event.rect(), self._runs, self._theme)
+        super().paintEvent(event)
+
+    def _open(self, url: QUrl) -> None:
+        if url.scheme() in ("http", "https"):
+            QDesktopServices.openUrl(url)
+
+
+class TextBlock(TextView):
+    """One or several Markdown blocks that are not code, or plain text (what the person wrote)."""
+
+    def __init__(self, theme: Theme, parent: QWidget, plain: bool = False) -> None:
+        super().__init__(theme, parent)
+        self._plain = plain
+        self.setAccessibleName("Message text")
+        self._block = MarkdownBlock("text", 0, 0, "", 0)
+        self._aligned = Alignment("", "", [])
+        self._quotes = False
+
+    def show_block(self, block: MarkdownBlock, growing: bool) -> None:
+        self._block = block
+        self._render()
+
+    def set_tint(self, spans: Sequence[Span] | None) -> None:
+        if not spans:
+            self.mark([])
+            return
+        shown, source = self.toPlainText(), self._block.body
+        known = self._aligned.prefix(shown, source)
+        self._aligned = Alignment(shown, source, align(shown, source, known))
+        self.mark(tinted_runs(self._aligned.where, self._block.body_start, spans))
+
+    def restyle(self) -> None:
+        self._render()
+
+    def _render(self) -> None:
+        document = self.document()
+        document.setDefaultFont(self.text_font())
+        self.setWordWrapMode(wrap_mode(self._block.body))
+        if self._plain:
+            self.setPlainText(self._block.body)
+        else:
+            document.setDefaultStyleSheet(_document_style(self._theme))
+            self.setHtml(to_html(self._block.body))
+        self._settle()
+        self._quotes = ">" in self._block.body
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self._quotes:
+            self._paint_bars()
+
+    def _paint_bars(self) -> None:
+        """A bar left of every quote, one for each level."""
+        layout, painter = self.document().documentLayout(), QPainter(self.viewport())
+        color, block = self._theme.color("line"), self.document().begin()
+        while block.isValid():
+            place, below = layout.blockBoundingRect(block), block.next()
+            for level in range(_quote_level(block)):
+                goes_on = below.isValid() and _quote_level(below) > level
+                bottom = layout.blockBoundingRect(below).top() if goes_on else place.bottom()
+                painter.fillRect(QRectF(level * QUOTE_PX, place.top(), 2, bottom - place.top()), color)
+            block = below
+
+    def _settle_heading(self, block: QTextBlock) -> None:
+        """Qt scales headings by its own table, whatever the style sheet says."""
+        size = self._theme.px(HEADINGS_PX[min(block.blockFormat().headingLevel(), len(HEADINGS_PX)) - 1])
+        cursor = QTextCursor(self.document())
+        for part in cast(Iterable[QTextBlock.iterator], block.begin()):
+            fragment = part.fragment()
+            look = fragment.charFormat()
+            look.clearProperty(QTextFormat.Property.FontSizeAdjustment)
+            look.setProperty(QTextFormat.Property.FontPixelSize, size)
+            look.setFontWeight(QFont.Weight.DemiBold)
+            cursor.setPosition(fragment.position())
+            cursor.setPosition(fragment.position() + fragment.length(), QTextCursor.MoveMode.KeepAnchor)
+            cursor.setCharFormat(look)
+
+    def _settle(self) -> None:
+        """LOOK's line height, and no margin at the outer edges: the message decides the gaps."""
+        cursor = QTextCursor(self.document())
+        block, last = self.document().begin(), self.document().lastBlock()
+        while block.isValid():
+            look = block.blockFormat()
+            if look.headingLevel():
+                self._settle_heading(block)
+                look.setTopMargin(ABOVE_HEADING_PX)
+                look.setBottomMargin(BELOW_HEADING_PX)
+            if look.hasProperty(QTextFormat.Property.BlockTrailingHorizontalRulerWidth):
+                look.setBackground(self._theme.color("line"))
+            height = float(self._theme.px(LINE_PX))
+            look.setLineHeight(height, QTextBlockFormat.LineHeightTypes.MinimumHeight.value)
+            if block.blockNumber() == 0:
+                look.setTopMargin(0)
+            if block == last:
+                look.setBottomMargin(0)
+            cursor.setPosition(block.position())
+            cursor.setBlockFormat(look)
+            block = block.next()
+
+
+def _quote_level(block: QTextBlock) -> int:
+    return round(block.blockFormat().leftMargin() / QUOTE_PX)
+
+
+def _document_style(theme: Theme) -> str:
+    t = theme.tokens
+    mono = theme.mono_font().family()
+    return (
+        f"p, ul, ol, table, blockquote {{ margin-top: 0; margin-bottom: 8px; }} li {{ margin-bottom: 2px; }}"
+        f"code {{ font-family: '{mono}'; font-size: {theme.px(13)}px; background-color: {t.raised}; }}"
+        f"a {{ color: {t.accent}; text-decoration: none; }}"
+        f"blockquote {{ color: {t.mute}; margin-left: {QUOTE_PX}px; margin-right: 0; }}"
+        f"table {{ border-collapse: collapse; border: 1px solid {t.line}; }}"
+        f"th, td {{ padding: 4px 10px; border: 1px solid {t.line}; }} th {{ font-weight: 600; }}"
+    )

@@ -1,0 +1,125 @@
+"""Markdown as a list of blocks, parsed again only from the last one on while a text grows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal, NamedTuple
+
+from markdown_it import MarkdownIt
+
+from app.chat.transcript.text.markdown_rules import extend
+
+_parser = extend(MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]))
+_RESYNC = 160
+"""How many characters of markup :func:`align` may skip to find the next shown character."""
+
+
+class MarkdownBlock(NamedTuple):
+    """One top-level block. ``start`` and ``end`` are character indices into the whole text.
+
+    A code block's ``body`` begins at index ``body_start``; for an indented one, whose body is not contiguous in the
+    text, that is -1. A text block's body is its Markdown source.
+    """
+
+    kind: Literal["text", "code"]
+    start: int
+    end: int
+    body: str
+    body_start: int
+    language: str = ""
+
+
+def parse(text: str, offset: int = 0) -> list[MarkdownBlock]:
+    """The blocks of ``text``, which begins at index ``offset`` of the whole."""
+    lines = text.splitlines(keepends=True)
+    starts = [0, *accumulate(len(line) for line in lines)]
+    blocks: list[MarkdownBlock] = []
+    for token in _parser.parse(text):
+        if token.level != 0 or token.nesting < 0 or token.map is None:
+            continue
+        first, last = token.map
+        start, end = starts[min(first, len(lines))], starts[min(last, len(lines))]
+        if token.type in ("fence", "code_block"):
+            fenced = token.type == "fence" and not text[start : start + 1].isspace()
+            body_start = offset + starts[min(first + 1, len(lines))] if fenced else -1
+            language = token.info.split()[0] if token.info.strip() else ""
+            blocks.append(
+                MarkdownBlock(
+                    "code", offset + start, offset + end, token.content.removesuffix("\n"), body_start, language
+                )
+            )
+        else:
+            blocks.append(MarkdownBlock("text", offset + start, offset + end, text[start:end].rstrip(), offset + start))
+    return blocks
+
+
+def merged(blocks: Sequence[MarkdownBlock], text: str) -> list[MarkdownBlock]:
+    """Neighbouring text blocks as one, which takes fewer widgets once nothing changes any more."""
+    result: list[MarkdownBlock] = []
+    for block in blocks:
+        last = result[-1] if result else None
+        if last is not None and last.kind == block.kind == "text":
+            body = text[last.start : block.end].rstrip()
+            result[-1] = last._replace(end=block.end, body=body)
+        else:
+            result.append(block)
+    return result
+
+
+class GrowingText:
+    """The blocks of a text that only grows at its end."""
+
+    def __init__(self) -> None:
+        self.blocks: list[MarkdownBlock] = []
+
+    def update(self, text: str) -> int:
+        """Take the longer text; returns the index of the first block that may have changed."""
+        first = max(0, len(self.blocks) - 1)
+        offset = self.blocks[first].start if self.blocks else 0
+        self.blocks[first:] = parse(text[offset:], offset)
+        return first
+
+
+def to_html(source: str) -> str:
+    """Raw HTML in the source comes out as text, images as their words."""
+    return _parser.render(source)
+
+
+class Alignment(NamedTuple):
+    """``where[i]`` is the index in ``source`` of the character i of ``shown``, -1 where there is none."""
+
+    shown: str
+    source: str
+    where: list[int]
+
+    def prefix(self, shown: str, source: str) -> list[int]:
+        """What still holds for a longer text: all but the last few characters, whose rendering may have changed."""
+        keep = max(0, len(self.shown) - _RESYNC)
+        same = source.startswith(self.source) and shown.startswith(self.shown[:keep])
+        return self.where[:keep] if same else []
+
+
+def align(shown: str, source: str, known: Sequence[int] = ()) -> list[int]:
+    """For each character of the rendered text its index in the Markdown source, -1 where there is none.
+
+    ``known`` is the result for the beginning of ``shown``.
+    """
+    indices = list(known)
+    at = next((index + 1 for index in reversed(indices) if index >= 0), 0)
+    for char in shown[len(indices) :]:
+        if char == "\n":  # between paragraphs, items and cells; marking one would paint over list numbers
+            indices.append(-1)
+            continue
+        if char.isspace() or char == "\ufffc":
+            if at < len(source) and source[at].isspace():
+                indices.append(at)
+                at += 1
+            else:
+                indices.append(-1)
+            continue
+        found = source.find(char, at, at + _RESYNC)
+        indices.append(found)
+        if found >= 0:
+            at = found + 1
+    return indices

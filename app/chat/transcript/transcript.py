@@ -1,0 +1,311 @@
+"""The conversation on screen: widgets exist only near the viewport, and painting of a streaming answer is throttled."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from PySide6.QtCore import Qt, QTimer, Signal
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QApplication, QFrame, QScrollArea, QWidget
+
+from app.chat.context.overflow import Hidden, hidden
+from app.chat.session.answers import PartialAnswer
+from app.chat.transcript.items import TranscriptItem, estimate
+from app.chat.transcript.message import MessageView
+from app.chat.transcript.unseen import UnseenLine
+from app.history.records import Message
+from app.theme.theme import Theme
+
+FRAME_MS = 33
+PATIENCE = 4
+"""A frame that took long is followed by a pause of this many times as long, so that the window stays at hand."""
+COLUMN_PX = 820
+SIDE_PX = 24
+TOP_PX = 20
+NEAR = 1.0
+"""Messages within this many viewport heights of what is seen have widgets."""
+FAR = 3.0
+"""Beyond this many, widgets are dropped again."""
+_AT_BOTTOM_PX = 12
+
+Branch = Callable[[str], tuple[int, int]]
+"""(index, count) of a message among its versions."""
+
+
+class Transcript(QScrollArea):
+    """Shows one branch of one chat. It follows the end only while the end is in sight."""
+
+    acted = Signal(str, str)
+    """(message id, action), as MessageView.acted."""
+
+    def __init__(self, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._items: list[TranscriptItem] = []
+        self._branch: Branch = lambda _: (0, 1)
+        self._queued = ""
+        self._tint = False
+        self._stick = True
+        self._syncing = False
+        self._found = ("", "")
+        """A message and the words to mark in it."""
+        self._pending: tuple[str, Callable[[], PartialAnswer]] | None = None
+        self.setFrameShape(QFrame.Shape.NoFrame)
+        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
+        self.setAccessibleName("Conversation")
+        self.setObjectName("transcript")
+        self._page = QWidget()
+        self._page.setObjectName("transcript-page")
+        self.setWidget(self._page)
+        self._line = UnseenLine(theme, self._page)
+        self._hidden: Hidden | None = None
+        self.verticalScrollBar().valueChanged.connect(self._on_scroll)
+        self._frame = QTimer(self, singleShot=True, interval=FRAME_MS)
+        self._frame.setObjectName("transcript-frame")
+        self._frame.timeout.connect(self._paint_stream)
+        theme.changed.connect(self._restyle)
+        cast(QApplication, QApplication.instance()).focusChanged.connect(self._on_focus)
+
+    @property
+    def views(self) -> list[MessageView]:
+        """The messages that have widgets now, top to bottom."""
+        return [item.view for item in self._items if item.view is not None]
+
+    def view(self, message_id: str) -> MessageView | None:
+        item = self._find(message_id)
+        return item.view if item is not None else None
+
+    def show_path(self, messages: Sequence[Message], branch: Branch, queued: str = "") -> None:
+        """Show these messages; widgets of messages that stay are kept. ``queued``: the one that waits for the model."""
+        self._branch, self._queued = branch, queued
+        old = {item.message.id: item for item in self._items}
+        self._items = [self._keep(old.pop(message.id, None), message) for message in messages]
+        for item in old.values():
+            item.drop()
+        self._pending = None
+        self._hide()
+        self._sync()
+
+    def scroll_to_end(self) -> None:
+        self._stick = True
+        self._sync()
+
+    def update_message(self, message: Message) -> None:
+        """The record of a shown message changed (finished, interrupted)."""
+        item = self._find(message.id)
+        if item is None:
+            return
+        if self._pending is not None and self._pending[0] == message.id:
+            self._pending = None
+        item.message = message
+        if item.view is not None:
+            item.view.show_message(message)
+            item.measured = False
+        self._hide()
+        self._sync()
+
+    def stream(self, message_id: str, snapshot: Callable[[], PartialAnswer]) -> None:
+        """New text has come; ``snapshot`` is asked for all of it when the next frame is painted."""
+        self._pending = (message_id, snapshot)
+        if not self._frame.isActive():
+            self._frame.start()
+
+    def stop(self) -> None:
+        """Paint no more frames (the program closes)."""
+        self._frame.stop()
+
+    def wait(self, message_id: str, words: str) -> None:
+        """What the engine does before the first token of that answer."""
+        item = self._find(message_id)
+        if item is not None and item.view is not None:
+            item.view.wait(words)
+
+    def reveal(self, message_id: str, words: str) -> None:
+        """Scroll to the first of ``words`` in that message and mark all of them there; "" marks none anywhere."""
+        self._found = (message_id, words)
+        item = self._find(message_id)
+        for view in self.views:
+            view.mark_found("")
+        if item is None:
+            return
+        self._stick = False
+        bar = self.verticalScrollBar()
+        bar.setValue(item.top)
+        self._sync()
+        place = item.view.mark_found(words) if item.view is not None else 0
+        bar.setValue(item.top + place - self.viewport().height() // 3)
+
+    def set_tint(self, tint: bool) -> None:
+        self._tint = tint
+        for view in self.views:
+            view.set_tint(tint)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            for item in self._items:
+                item.measured = False
+                item.height = estimate(item.message, self._column())
+        self._sync()
+
+    @property
+    def unseen(self) -> str:
+        """The line that says what the model does not see, "" where it sees everything."""
+        return self._line.text
+
+    # --- inside ----------------------------------------------------------------------------------------------------
+
+    def _keep(self, item: TranscriptItem | None, message: Message) -> TranscriptItem:
+        if item is None:
+            return TranscriptItem(message, estimate(message, self._column()))
+        if item.message != message:
+            item.message, item.measured = message, False
+            if item.view is not None:
+                item.view.show_message(message)
+        return item
+
+    def _hide(self) -> None:
+        """Say what the model did not see for the last answer."""
+        self._hidden = hidden([item.message for item in self._items])
+        self._line.say(self._hidden.sentence if self._hidden is not None else "")
+
+    def _dimmed(self, index: int) -> bool:
+        return self._hidden is not None and self._hidden.first <= index < self._hidden.last
+
+    def _find(self, message_id: str) -> TranscriptItem | None:
+        return next((item for item in reversed(self._items) if item.message.id == message_id), None)
+
+    def _column(self) -> int:
+        return max(120, min(COLUMN_PX, self._room()) - 2 * SIDE_PX)
+
+    def _room(self) -> int:
+        """The width without the scroll bar, shown or not: nothing moves when it comes."""
+        return self.width() - self.verticalScrollBar().sizeHint().width()
+
+    def _paint_stream(self) -> None:
+        pending, self._pending = self._pending, None
+        item = self._find(pending[0]) if pending is not None else None
+        if pending is None or item is None or item.view is None:
+            return
+        began = time.monotonic()
+        item.view.stream(*pending[1]())
+        item.measured = False
+        self._sync()
+        spent = 1000 * (time.monotonic() - began)
+        self._frame.setInterval(round(max(FRAME_MS, PATIENCE * spent)))
+
+    def _on_scroll(self) -> None:
+        if not self._syncing:
+            bar = self.verticalScrollBar()
+            self._stick = bar.value() >= bar.maximum() - _AT_BOTTOM_PX
+            self._sync()
+
+    def _on_refolded(self, message_id: str) -> None:
+        """A message was folded or unfolded by the person: it stays where it is, and what follows makes room."""
+        item = self._find(message_id)
+        if item is not None and item.view is not None and item.view.thinking is not None:
+            item.unfolded = item.view.thinking.open
+            item.measured = False
+            self._stick = False
+            self._sync()
+            self._on_scroll()
+
+    def _sync(self) -> None:
+        """Make positions, heights and widgets agree. What the reader looks at stays where it is."""
+        if self._syncing:
+            return
+        self._syncing = True
+        try:
+            anchor = self._anchor()
+            self._place(anchor)
+            for _ in range(5):  # building widgets replaces estimates, which may bring others into sight
+                changed = self._build_near()
+                self._place(anchor)
+                if not changed:
+                    break
+            self._drop_far()
+        finally:
+            self._syncing = False
+
+    def _anchor(self) -> tuple[TranscriptItem, int] | None:
+        """The first message in sight and how far its top lies above the viewport's; None to follow the end."""
+        if self._stick:
+            return None
+        value = self.verticalScrollBar().value()
+        item = next((item for item in self._items if item.top + item.height > value), None)
+        return (item, value - item.top) if item is not None else None
+
+    def _place(self, anchor: tuple[TranscriptItem, int] | None) -> None:
+        y = TOP_PX
+        left, width = (self._room() - self._column()) // 2, self._column()
+        for index, item in enumerate(self._items):
+            if self._hidden is not None and index == self._hidden.line:
+                self._line.setGeometry(left, y, width, self._line.room)
+                y += self._line.room
+            item.top = y
+            y += item.height
+        self._page.resize(self.viewport().width(), max(y + TOP_PX, self.viewport().height()))
+        bar = self.verticalScrollBar()
+        bar.setValue(bar.maximum() if anchor is None else anchor[0].top + anchor[1])
+        for item in self._items:
+            if item.view is not None:
+                item.view.setGeometry(left, item.top, width, item.height)
+
+    def _build_near(self) -> bool:
+        """Give messages near the viewport widgets; True when a height changed."""
+        value, height = self.verticalScrollBar().value(), self.viewport().height()
+        low, high = value - NEAR * height, value + (1 + NEAR) * height
+        changed = False
+        for index, item in enumerate(self._items):
+            if item.top + item.height < low or item.top > high:
+                continue
+            if item.view is None:
+                self._build(item)
+            last = index == len(self._items) - 1
+            assert item.view is not None
+            item.view.set_last(last, item.message.id == self._queued)
+            item.view.set_dimmed(self._dimmed(index))
+            item.view.set_branch(*self._branch(item.message.id))
+            if not item.measured:
+                fitted = item.view.fit(self._column())
+                changed |= fitted != item.height
+                item.height, item.measured = fitted, True
+        return changed
+
+    def _build(self, item: TranscriptItem) -> None:
+        view = MessageView(item.message, self._theme, self._page)
+        view.set_tint(self._tint)
+        if item.unfolded:
+            view.unfold()
+        view.acted.connect(self.acted)
+        view.refolded.connect(self._on_refolded)
+        view.show()
+        item.view = view
+        item.measured = False
+        self._mark_found(item)
+
+    def _mark_found(self, item: TranscriptItem) -> None:
+        if item.view is not None and item.message.id == self._found[0]:
+            item.view.mark_found(self._found[1])
+
+    def _drop_far(self) -> None:
+        value, height = self.verticalScrollBar().value(), self.viewport().height()
+        low, high = value - FAR * height, value + (1 + FAR) * height
+        for item in self._items:
+            far = item.top + item.height < low or item.top > high
+            if far and item.view is not None and item.message.state != "streaming" and not item.view.focused:
+                item.drop()
+
+    def _restyle(self) -> None:
+        for item in self._items:
+            item.measured = False
+            if item.view is not None:
+                item.view.restyle()
+                self._mark_found(item)
+        self._sync()
+
+    def _on_focus(self, _old: QWidget | None, new: QWidget | None) -> None:
+        for view in self.views:
+            view.set_focused(new is not None and (view is new or view.isAncestorOf(new)))

@@ -1,0 +1,123 @@
+"""Reading the history's rows: a cell that cannot be understood gives its default and is named, whatever is in it."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from app.history.records import AnswerStats, Chat, Message, Role, Span, State
+from engine.protocol import Overflow, Sampling, Thinking
+
+CHAT = ("id", "title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow")
+MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking")
+_LATEST = 32_503_680_000.0
+"""The year 3000, in seconds since 1970: every system's calendar reaches that far."""
+
+
+class Bad(NamedTuple):
+    """A cell that was replaced: where it stands, and the SQL value to put there in its place."""
+
+    table: str
+    row: str
+    column: str
+    value: str | float
+
+
+def text(raw: bytes) -> str:
+    """How SQLite's texts become Python's: those that are no UTF-8 get lone surrogates, which :class:`_Row` finds."""
+    return raw.decode(errors="surrogateescape")
+
+
+def plain(cell: object) -> str:
+    """The text without the lone surrogates of :func:`text`, which neither SQLite nor Qt takes."""
+    raw = cell if isinstance(cell, bytes) else str(cell).encode(errors="surrogateescape")
+    return raw.decode(errors="replace")
+
+
+def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
+    """A row of the columns CHAT; what was replaced is added to ``bad``."""
+    cells = _Row("chats", CHAT, row, bad)
+    return Chat(
+        cells.id,
+        cells.text("title", "Chat"),
+        cells.moment("created"),
+        cells.moment("updated"),
+        cells.text("system_prompt"),
+        cells.packed("sampling", Sampling()),
+        cells.text("leaf"),
+        cells.packed("thinking", Thinking()),
+        row[CHAT.index("overflow")] if row[CHAT.index("overflow")] in get_args(Overflow) else "stop",
+    )  # an overflow policy that is not known is a later version's
+
+
+def message(row: tuple[Any, ...], bad: list[Bad]) -> Message:
+    """A row of the columns MESSAGE; what was replaced is added to ``bad``."""
+    cells = _Row("messages", MESSAGE, row, bad)
+    content = cells.text("content")
+    return Message(
+        cells.id,
+        cells.text("chat"),
+        cells.text("parent"),
+        cells.one_of("role", get_args(Role), "assistant"),
+        content,
+        cells.one_of("state", get_args(State), "interrupted"),
+        cells.packed("stats", AnswerStats()),
+        cells.spans("spans", len(content)),
+        cells.moment("created"),
+        cells.text("thinking"),
+    )
+
+
+class _Row:
+    def __init__(self, table: str, names: tuple[str, ...], row: tuple[Any, ...], bad: list[Bad]) -> None:
+        self._table, self._cells, self._bad = table, dict(zip(names, row, strict=True)), bad
+        self.id = plain(self._cells["id"])
+
+    def text(self, name: str, default: str = "") -> str:
+        cell = self._cells[name]
+        if isinstance(cell, str) and (cell.isascii() or _encodable(cell)):
+            return cell
+        return self._replaced(name, plain(cell) if cell is not None else default)
+
+    def moment(self, name: str) -> float:
+        cell = self._cells[name]
+        if isinstance(cell, int | float) and math.isfinite(cell) and 0 <= cell < _LATEST:
+            return float(cell)
+        return self._replaced(name, 0.0)
+
+    def one_of(self, name: str, known: tuple[str, ...], default: Any) -> Any:
+        cell = self._cells[name]
+        return cell if isinstance(cell, str) and cell in known else self._replaced(name, default)
+
+    def packed(self, name: str, default: Any) -> Any:
+        """A struct, as JSON."""
+        try:
+            return msgspec.json.decode(self._cells[name], type=type(default))
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+            self._replaced(name, "{}")
+            return default
+
+    def spans(self, name: str, chars: int) -> tuple[Span, ...]:
+        """``chars``: of the text that they cover."""
+        try:
+            spans = tuple(msgspec.json.decode(self._cells[name], type=list[Span]))
+        except (msgspec.MsgspecError, TypeError, ValueError, RecursionError):
+            spans = (Span("", -1),)
+        if all(0 <= span.chars <= chars for span in spans):
+            return spans
+        self._replaced(name, "[]")
+        return ()
+
+    def _replaced(self, name: str, value: Any) -> Any:
+        self._bad.append(Bad(self._table, self.id, name, value))
+        return value
+
+
+def _encodable(words: str) -> bool:
+    try:
+        words.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,135 @@
+"""What a comparison found, in words: a figure for the row, and a sentence for each figure, coloured by itself."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from app.panel.controls import value_title
+from app.texts.difference import parting, parts_at
+from app.texts.side_by_side import Side
+from app.words import size
+from engine.protocol import Compared, Effect, OptionSpec
+
+_TONES = {"better": "good", "worse": "warn", "none": "caption", "few": "caption"}
+_GAINS = {"ms": ("sooner", "later"), "bytes": ("less", "more"), "%": ("less", "more"), "": ("more", "less")}
+"""The words for a ratio above 1 and for one below, by unit."""
+LEAST_PAIRS = 8
+UNLIKE = "unlike answers"
+
+
+class Line(NamedTuple):
+    """A sentence and the role of its label."""
+
+    text: str
+    tone: str
+
+
+UNMEASURED = Line("–", "caption")
+
+
+def figure(result: Compared | None) -> Line:
+    """The figure for the row's own column, at most two short lines."""
+    if result is None or not result.effects:
+        return UNMEASURED
+    own = result.effects[0]
+    if own.ratio is None:
+        return Line("no figure", "caption")
+    if own.verdict == "none":
+        return Line("no clear\ndifference", "tiny")
+    text = f"{_times(own.ratio)}×"
+    if not _comparable(result, own):
+        return Line(f"{text}\nunlike", "caption")
+    return Line(f"{text}\n{_range(own)}" if _range(own) else text, _TONES[own.verdict])
+
+
+def lines(spec: OptionSpec, result: Compared, asked: str) -> list[Line]:
+    """``asked`` is the prompt that was replayed, in its own words."""
+    off, on = (value_title(spec, value) for value in result.values[:2])
+    about = f"On: “{asked}” ({off} → {on})" if asked else f"{off} → {on}"
+    return [
+        Line(f"{about}.", "caption"),
+        *(Line(sentence(effect, result), _tone(effect, result)) for effect in result.effects),
+        text_verdict(result),
+        *([Line(result.note, "caption")] if result.note else []),
+    ]
+
+
+def sides(spec: OptionSpec, result: Compared) -> tuple[Side, Side]:
+    """Both answers, of a result that has them."""
+    speed = next((effect for effect in result.effects if effect.metric.figure == "tokens_per_second"), None)
+    figures = [f"{_amount(value, '')} tokens/s" for value in (speed.before, speed.after)] if speed else ["", ""]
+    titles = [value_title(spec, value) for value in result.values[:2]]
+    one, other = (Side(f"{spec.title}: {titles[i]}", figures[i], result.texts[i]) for i in (0, 1))
+    return one, other
+
+
+def sentence(effect: Effect, result: Compared) -> str:
+    """One figure: both medians, the gain with the range of its pairs, or that there is no clear difference."""
+    metric = effect.metric
+    values = f"{_amount(effect.before, metric.unit)} → {_amount(effect.after, metric.unit)}"
+    head = f"{metric.title[0].upper()}{metric.title[1:]} {values}"
+    if effect.ratio is None:
+        return f"{head}."
+    if effect.verdict == "none":
+        spread = f" ({_range(effect)} in {effect.pairs} pairs)" if _range(effect) else ""
+        return f"{head}: no clear difference{spread}."
+    if effect.verdict == "few":
+        return f"{head}: {_times(effect.ratio)}×, but {effect.pairs} of {LEAST_PAIRS} pairs are too few for a verdict."
+    unlike = "" if _comparable(result, effect) else f" ({UNLIKE})"
+    return f"{head}: {_gain(effect)}{unlike}."
+
+
+def text_verdict(result: Compared) -> Line:
+    """Whether both sides gave the same text."""
+    if result.same:
+        return Line("The answers are the same, token for token.", "caption")
+    found = parting(*result.texts) if len(result.texts) == 2 else None
+    where = parts_at(found) if found is not None else f"from token {result.first_difference} on"
+    tie = " (a near-tie)" if result.near_tie else ""
+    return Line(f"The answers differ {where}{tie}, so their speeds are not comparable.", "warn")
+
+
+def _comparable(result: Compared, effect: Effect) -> bool:
+    """Whether a figure can be compared: a counted one holds for any text, a timed one only for equal texts."""
+    return result.same or effect.metric.counted
+
+
+def _tone(effect: Effect, result: Compared) -> str:
+    return _TONES[effect.verdict] if _comparable(result, effect) else "caption"
+
+
+def _gain(effect: Effect) -> str:
+    """For example 1.4× later (1.2–1.7 in 8 pairs): a loss is turned round, so that the figure fits its word."""
+    gain, loss = _GAINS.get(effect.metric.unit, _GAINS[""])
+    ratio, low, high = effect.ratio or 1.0, effect.low, effect.high
+    word = gain if ratio >= 1 else loss
+    if ratio < 1:
+        ratio, low, high = 1 / ratio, 1 / high, 1 / low
+    spread = _spread(low, high)
+    return f"{_times(ratio)}× {word}" + (f" ({spread} in {effect.pairs} pairs)" if spread else "")
+
+
+def _range(effect: Effect) -> str:
+    return _spread(effect.low, effect.high)
+
+
+def _spread(low: float, high: float) -> str:
+    """The range of the pairs; empty for figures that were the same in every pair."""
+    return f"{_times(low)}–{_times(high)}" if _times(low) != _times(high) else ""
+
+
+def _times(ratio: float) -> str:
+    if ratio >= 10:
+        return f"{ratio:,.0f}"
+    return f"{ratio:.2f}" if 0.9 < ratio < 1.1 else f"{ratio:.1f}"
+
+
+def _amount(value: float, unit: str) -> str:
+    match unit:
+        case "bytes":
+            return size(value) if value >= 1e5 else f"{value:,.0f} bytes"
+        case "%":
+            return f"{100 * value:.0f} %"
+        case "ms":
+            return f"{value:,.0f} ms"
+    return f"{value:,.1f}"

@@ -1,0 +1,170 @@
+"""What a switch bought: a cell of its row with the figure and the measure button, and a detail under the row."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QVBoxLayout, QWidget
+
+from app.panel.controls import value_title
+from app.panel.effects import Line, figure, lines, sides
+from app.texts.side_by_side import SideBySide
+from app.theme.icons import icon
+from app.theme.sheet import set_role
+from app.theme.theme import Theme
+from app.theme.widgets import tip
+from engine.protocol import Compared, CompareProgress, OptionSpec, Value
+
+_CELL_PX, _EMPTY_PX, _ICON_PX = 82, 36, 14
+MEASURE = "Run an A/B test on the last prompt of this chat"
+
+
+class ResultCell(QWidget):
+    """Lies in the row's middle column, flush right; until there is a figure the name has most of its room.
+
+    ``requested`` comes from the person: to measure, or while it measures, to stop.
+    ``detail`` says the same in sentences; the row shows it while it is unfolded.
+    """
+
+    requested = Signal()
+
+    def __init__(self, spec: OptionSpec, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._spec, self._theme = spec, theme
+        self._result: Compared | None = None
+        self._asked = ""
+        self._measured_at: Value = spec.value
+        self._progress: CompareProgress | None = None
+        self._blocked = ""
+        self._figure = QLabel("–")
+        self._figure.setObjectName(f"{spec.key}.bought")
+        self._figure.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.button = QToolButton()
+        self.button.setObjectName(f"{spec.key}.measure")
+        self.button.setProperty("kind", "quiet")
+        self.button.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
+        self.button.clicked.connect(self.requested)
+        policy = self.button.sizePolicy()
+        policy.setRetainSizeWhenHidden(True)  # so that figures stand in one column
+        self.button.setSizePolicy(policy)
+        self.detail = _Detail(spec.key)
+        self.detail.both.clicked.connect(self.show_both)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(0, 0, 0, 0)
+        row.setSpacing(2)
+        row.addWidget(self._figure, 1)
+        row.addWidget(self.button)
+        self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Preferred)
+        self.recolour()
+        self._refresh()
+
+    @property
+    def measured(self) -> bool:
+        return self._result is not None
+
+    def set_spec(self, spec: OptionSpec) -> None:
+        self._spec = spec
+        self._refresh()
+
+    def set_blocked(self, reason: str) -> None:
+        """Why nothing can be measured now; empty when it can."""
+        self._blocked = reason
+        self._refresh()
+
+    def set_progress(self, progress: CompareProgress | None) -> None:
+        self._progress = progress
+        self._refresh()
+
+    def set_result(self, result: Compared | None, asked: str = "") -> None:
+        """``asked``: the prompt that was replayed."""
+        self._progress, self._result, self._asked = None, result, asked
+        self._measured_at = self._spec.value
+        self._refresh()
+
+    def show_both(self) -> None:
+        """Both answers side by side."""
+        if self._result is not None and len(self._result.texts) == 2:
+            about = f"On: “{self._asked}”" if self._asked else ""
+            dialog = SideBySide(*sides(self._spec, self._result), about, self._theme, self.window())
+            dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+            dialog.open()
+
+    def recolour(self) -> None:
+        """Colours or text size changed."""
+        side = self._theme.px(_ICON_PX)
+        self.button.setIconSize(QSize(side, side))
+        self.button.setFixedSize(side + 6, side + 6)
+        self._fit()
+        self._refresh_button()
+
+    def _fit(self) -> None:
+        measured = self._result is not None or self._progress is not None
+        self.setFixedWidth(self._theme.px(_CELL_PX if measured else _EMPTY_PX))
+
+    def _stale(self) -> str:
+        """What the result was measured with, if the switch has been set to something else since."""
+        if self._result is None or self._spec.value in (self._measured_at, self._result.values[1]):
+            return ""
+        on, now = (value_title(self._spec, value) for value in (self._result.values[1], self._spec.value))
+        return f"Measured with {on}; the switch is at {now} now."
+
+    def _refresh(self) -> None:
+        running, stale = self._progress is not None, self._stale()
+        found = Line(_progress(self._progress), "caption") if self._progress is not None else figure(self._result)
+        said = lines(self._spec, self._result, self._asked) if self._result is not None else []
+        if stale:
+            said = [Line(stale, "caption"), *(Line(line.text, "caption") for line in said)]
+        words = "\n".join(line.text for line in said) or self._spec.metric.elsewhere or "Not measured yet."
+        self._figure.setText(found.text)
+        self._figure.setToolTip("Measuring…" if running else tip(words))
+        self._figure.setAccessibleName(f"{self._spec.title}: {words}")
+        set_role(self._figure, "caption" if stale else found.tone)
+        self._fit()
+        self.detail.say(said)
+        self.detail.both.setVisible(self._result is not None and len(self._result.texts) == 2)
+        self._refresh_button()
+
+    def _refresh_button(self) -> None:
+        running = self._progress is not None
+        reason = self._spec.metric.elsewhere or self._spec.disabled_reason or ("" if running else self._blocked)
+        if not reason and not self._spec.compare:
+            reason = "There is nothing to measure with the present model."
+        self.button.setVisible(not self._spec.metric.elsewhere)
+        self.button.setEnabled(not reason)
+        self.button.setToolTip(tip(reason or ("Stop measuring." if running else f"{MEASURE}.")))
+        self.button.setAccessibleName(f"{'Stop measuring' if running else 'Measure'} {self._spec.title}")
+        self.button.setIcon(icon(self._theme, "stop" if running else "measure", self._theme.px(_ICON_PX)))
+
+
+class _Detail(QWidget):
+    """Under the row, over its whole width: a label for each sentence, in its own colour."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__()
+        self._key = key
+        self._labels: list[QLabel] = []
+        self.both = QPushButton("See both")
+        self.both.setProperty("kind", "link")
+        self.both.setObjectName(f"{key}.both")
+        self.both.setToolTip("Both answers side by side, with the place marked where they part")
+        self._column = QVBoxLayout(self)
+        self._column.setContentsMargins(0, 0, 0, 0)
+        self._column.setSpacing(4)
+        self._column.addWidget(self.both, 0, Qt.AlignmentFlag.AlignLeft)
+
+    def say(self, said: list[Line]) -> None:
+        while len(self._labels) < len(said):
+            label = QLabel()
+            label.setObjectName(f"{self._key}.outcome")
+            label.setTextFormat(Qt.TextFormat.PlainText)
+            label.setWordWrap(True)
+            self._column.insertWidget(len(self._labels), label)
+            self._labels.append(label)
+        for index, label in enumerate(self._labels):
+            label.setVisible(index < len(said))
+            if index < len(said):
+                label.setText(said[index].text)
+                set_role(label, said[index].tone)
+
+
+def _progress(progress: CompareProgress) -> str:
+    return f"{progress.done}/{progress.total}" if progress.total else "…"

@@ -1,0 +1,51 @@
+"""The folded plot strip: one line of live figures, which opens the plots and the panel."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QMouseEvent
+from PySide6.QtWidgets import QHBoxLayout, QSizePolicy, QToolButton, QWidget
+
+from app.plots import words
+from app.theme.widgets import ElidedLabel
+from engine.protocol import Telemetry
+
+_WAITS = "Live figures appear when the engine is ready."
+
+
+class StatusLine(QWidget):
+    plots_requested = Signal()
+    panel_requested = Signal()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._figures = ElidedLabel(_WAITS, "caption")
+        self._figures.setObjectName("plots.line")
+        self._figures.setToolTip("Show the plots")
+        self._figures.setCursor(Qt.CursorShape.PointingHandCursor)
+        self._figures.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Expanding)
+        row = QHBoxLayout(self)
+        row.setContentsMargins(16, 0, 12, 0)
+        row.setSpacing(4)
+        row.addWidget(self._figures, 1)
+        for text, tip, asked in (
+            ("Plots", "Show the plots", self.plots_requested),
+            ("Optimisations", "Show or hide the optimisations", self.panel_requested),
+        ):
+            button = QToolButton()
+            button.setText(text)
+            button.setToolTip(tip)
+            button.setObjectName(f"plots.open.{text.lower()}")
+            button.setProperty("kind", "link")
+            button.clicked.connect(asked)
+            row.addWidget(button)
+
+    def show_frame(self, frame: Telemetry | None) -> None:
+        text = words.one_line(frame) if frame is not None else _WAITS
+        if text != self._figures.text():
+            self._figures.setText(text)
+
+    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
+        """The figures are a button too; those next to them take their own clicks."""
+        if event.button() == Qt.MouseButton.LeftButton and self.rect().contains(event.position().toPoint()):
+            self.plots_requested.emit()

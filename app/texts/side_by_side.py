@@ -1,0 +1,110 @@
+"""Two answers to one prompt side by side, with the place marked where they differ first."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from PySide6.QtCore import Qt
+from PySide6.QtGui import QColor, QTextCursor, QTextFormat
+from PySide6.QtWidgets import QDialog, QGridLayout, QLabel, QTextEdit, QWidget
+
+from app.texts.difference import parting, parts_at
+from app.theme.theme import Theme
+
+WIDTH_PX, HEIGHT_PX = 860, 480
+_REST, _PLACE = 0.12, 0.34
+"""Strengths of the marks on all that follows, and on the first word that differs."""
+
+
+class Side(NamedTuple):
+    """One answer. ``heading`` names its setting, ``figures`` how it went."""
+
+    heading: str
+    figures: str
+    text: str
+
+
+class SideBySide(QDialog):
+    """Closed with Escape. ``about`` names the prompt."""
+
+    def __init__(self, one: Side, other: Side, about: str, theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName("side-by-side")
+        self.setWindowTitle("Both answers")
+        self.resize(theme.px(WIDTH_PX), theme.px(HEIGHT_PX))
+        found = parting(one.text, other.text)
+        sentence = "Both texts are the same." if found is None else f"The answers differ {parts_at(found)}."
+        if found is not None and one.figures != other.figures:
+            sentence += " Their speeds are those of unlike answers."
+        self._found, self._theme = found, theme
+        self.sentence = _label(f"{sentence} {about}".strip(), "mute")
+        grid = QGridLayout(self)
+        grid.setContentsMargins(16, 12, 16, 16)
+        grid.setHorizontalSpacing(16)
+        grid.setVerticalSpacing(8)
+        grid.addWidget(self.sentence, 0, 0, 1, 2)
+        self.views: list[QTextEdit] = []
+        for column, side in enumerate((one, other)):
+            grid.addWidget(_label(side.heading, "figure"), 1, column)
+            grid.addWidget(_label(side.figures, "caption"), 2, column)
+            view = _view(side)
+            self.views.append(view)
+            grid.addWidget(view, 3, column)
+            grid.setColumnStretch(column, 1)
+            if found is not None:
+                _go_to(view, found.at)
+        grid.setRowStretch(3, 1)
+        self._mark()
+        theme.changed.connect(self._mark)
+
+    def _mark(self) -> None:
+        """Mark the differences in the present theme's colours."""
+        if self._found is None:
+            return
+        for view in self.views:
+            view.setExtraSelections(_marks(view, self._found.at, self._theme))
+
+
+def _label(text: str, role: str) -> QLabel:
+    label = QLabel(text)
+    label.setTextFormat(Qt.TextFormat.PlainText)
+    label.setProperty("role", role)
+    label.setWordWrap(True)
+    return label
+
+
+def _view(side: Side) -> QTextEdit:
+    view = QTextEdit()
+    view.setPlainText(side.text)
+    view.setReadOnly(True)
+    view.setTabChangesFocus(True)
+    view.setAccessibleName(side.heading)
+    return view
+
+
+def _cursor(view: QTextEdit, at: int, move: QTextCursor.MoveOperation) -> QTextCursor:
+    """What lies from the character ``at`` to where the move ends."""
+    cursor = QTextCursor(view.document())
+    cursor.setPosition(len(view.toPlainText()[:at].encode("utf-16-le")) // 2)  # as Qt counts
+    cursor.movePosition(move, QTextCursor.MoveMode.KeepAnchor)
+    return cursor
+
+
+def _go_to(view: QTextEdit, at: int) -> None:
+    view.setTextCursor(_cursor(view, at, QTextCursor.MoveOperation.NoMove))
+    view.ensureCursorVisible()
+
+
+def _marks(view: QTextEdit, at: int, theme: Theme) -> list[QTextEdit.ExtraSelection]:
+    """What follows is tinted, and its first word more so."""
+    marks = []
+    for move, share in (
+        (QTextCursor.MoveOperation.End, _REST),
+        (QTextCursor.MoveOperation.EndOfWord, _PLACE),
+    ):
+        mark = QTextEdit.ExtraSelection()
+        mark.cursor = _cursor(view, at, move)
+        mark.format.setBackground(QColor(theme.tint("warn", share)))
+        mark.format.setProperty(QTextFormat.Property.UserProperty, share)
+        marks.append(mark)
+    return marks

@@ -1,0 +1,154 @@
+"""Measurements that the panel offers: what a switch buys, and what an approximation costs. No widget is made here."""
+
+from __future__ import annotations
+
+import uuid
+
+from PySide6.QtCore import QObject
+
+from app.chat.page import ChatPage
+from app.chat.session.conversation import title_of
+from app.link.link import EngineLink, LinkState
+from app.notice import NoticeBar
+from app.panel.panel import BUSY, NO_PROMPT, OptimisationPanel
+from engine import protocol
+
+NO_CHAT = "Ask something first: the cost is measured on what this chat holds."
+_COMPARE = "compare"
+_COST = "cost"
+
+
+class MeasureWiring(QObject):
+    """Lives as long as the window. Comparisons replay the last prompt of the chat on screen with a switch both ways;
+    costs are measured on what that chat holds. At most one of each runs."""
+
+    def __init__(
+        self, link: EngineLink, panel: OptimisationPanel, chat: ChatPage, notice: NoticeBar, parent: QObject
+    ) -> None:
+        super().__init__(parent)
+        self._link, self._panel, self._chat, self._notice = link, panel, chat, notice
+        self._comparison: tuple[str, str] | None = None
+        """(the id of the comparison that runs, the key of its switch)."""
+        self._asked = ""
+        """The prompt that it replays."""
+        self._cost: tuple[str, str] | None = None
+        """(the id of the measurement that runs, the key of its switch)."""
+        self._model = ""
+        """The path of the model that the results on show were measured with."""
+        panel.measure_requested.connect(self._compare)
+        panel.cost_requested.connect(self._measure_cost)
+        for changed in (panel.value_changed, panel.measure_requested):
+            changed.connect(lambda *_: notice.clear(_COST))
+        chat.chat_changed.connect(lambda _: panel.clear_costs())
+        link.welcomed.connect(self._on_welcome)
+        link.loaded.connect(self._on_loaded)
+        link.compare_progress.connect(self._on_progress)
+        link.compared.connect(self._on_compared)
+        link.cost.connect(self._on_cost)
+        link.failed.connect(self._on_failed)
+        link.state_changed.connect(self._on_state)
+        for signal in (link.loaded, link.unloaded, chat.prompt_changed):
+            signal.connect(self._update_measurable)
+        self._update_measurable()
+
+    @property
+    def comparing(self) -> bool:
+        """Whether a switch is being measured."""
+        return self._comparison is not None
+
+    def _compare(self, key: str) -> None:
+        """Measure a switch, or stop measuring it."""
+        if self._comparison is not None and self._comparison[1] == key:
+            self._link.send(protocol.Cancel(id=self._comparison[0]))
+            return
+        prompt, spec = self._chat.last_prompt(), self._panel.spec(key)
+        if prompt is None or spec is None or self._comparison is not None:
+            return
+        messages, sampling = prompt
+        compare = protocol.Compare(
+            id=uuid.uuid4().hex,
+            key=key,
+            prompt=messages,
+            sampling=sampling,
+            values=compare_values(spec),
+            thinking=self._chat.last_thinking(),
+        )
+        self._notice.clear(_COMPARE)
+        self._comparison = (compare.id, key)
+        self._asked = title_of(messages[-1].content)
+        self._panel.show_progress(key, protocol.CompareProgress(id=compare.id, done=0, total=0))
+        self._link.send(compare)
+
+    def _measure_cost(self, key: str) -> None:
+        if self._cost is None and self._chat.chat_id:
+            self._cost = (uuid.uuid4().hex, key)
+            self._notice.clear(_COST)
+            self._panel.show_cost_running(key, True)
+            self._update_measurable()
+            self._link.send(protocol.MeasureCost(id=self._cost[0], prompt="", chat=self._chat.chat_id))
+
+    def _on_welcome(self, message: protocol.Welcome) -> None:
+        if message.loaded is not None:
+            self._model = message.loaded.path
+
+    def _on_loaded(self, message: protocol.Loaded) -> None:
+        self._notice.clear(_COMPARE)
+        if message.card.path != self._model:
+            self._panel.clear_results()
+        self._model = message.card.path
+
+    def _on_progress(self, message: protocol.CompareProgress) -> None:
+        if self._comparison is not None and message.id == self._comparison[0]:
+            self._panel.show_progress(self._comparison[1], message)
+
+    def _on_compared(self, message: protocol.Compared) -> None:
+        if self._comparison is not None and message.id == self._comparison[0]:
+            self._comparison = None
+            self._panel.show_result(message, self._asked)
+
+    def _on_cost(self, message: protocol.Cost) -> None:
+        if self._cost is not None and message.id == self._cost[0]:
+            key = self._cost[1]
+            self._end_cost()
+            self._panel.show_cost(key, message)
+
+    def _on_failed(self, error: protocol.Error) -> None:
+        """The chat page shows what became of loads, settings and its own requests."""
+        if self._comparison is not None and error.id == self._comparison[0]:
+            self._end_comparison()
+            if error.code != "cancelled":
+                self._notice.say(error.message, "bad", topic=_COMPARE)
+        elif self._cost is not None and error.id == self._cost[0]:
+            self._end_cost()
+            self._notice.say(error.message, "bad", topic=_COST)
+
+    def _on_state(self, state: LinkState, _sentence: str) -> None:
+        if state is not LinkState.CONNECTED:
+            self._end_comparison()
+            self._end_cost()
+        self._update_measurable()
+
+    def _end_comparison(self) -> None:
+        if self._comparison is not None:
+            self._panel.show_progress(self._comparison[1], None)
+            self._comparison = None
+
+    def _end_cost(self) -> None:
+        if self._cost is not None:
+            self._panel.show_cost_running(self._cost[1], False)
+            self._cost = None
+            self._update_measurable()
+
+    def _update_measurable(self, *_: object) -> None:
+        connected, asked = self._link.state is LinkState.CONNECTED, self._chat.last_prompt() is not None
+        no_model = "" if connected and self._link.card is not None else "Load a model first."
+        reason = no_model or ("" if asked else NO_PROMPT)
+        self._panel.set_measurable(reason if connected else "The engine is not running.")
+        self._panel.set_cost_measurable(BUSY if self._cost is not None else no_model or ("" if asked else NO_CHAT))
+
+
+def compare_values(spec: protocol.OptionSpec) -> list[protocol.Value]:
+    """The two values to replay: the engine's own pair, but a choice set to a third value takes the place of "on"."""
+    if spec.kind == "choice" and spec.compare and spec.value not in spec.compare:
+        return [spec.compare[0], spec.value]
+    return list(spec.compare)

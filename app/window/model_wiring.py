@@ -1,0 +1,103 @@
+"""Which model is loaded: first of all, from outside and again; and what is kept of that. No widget is made here."""
+
+from __future__ import annotations
+
+import os
+
+from PySide6.QtCore import QObject
+
+from app.chat.header import Header
+from app.link.link import EngineLink
+from app.notice import NoticeBar
+from app.opening import OPENING
+from app.plots.strip import PlotStrip
+from app.settings.page import SettingsPage
+from app.settings.store import SettingsStore
+from engine import protocol
+
+_MODEL = "model"
+RECENT = 8
+"""How many of the models used last the menu names."""
+
+
+class ModelWiring(QObject):
+    """Lives as long as the window."""
+
+    def __init__(
+        self,
+        link: EngineLink,
+        store: SettingsStore,
+        header: Header,
+        settings_page: SettingsPage,
+        plots: PlotStrip,
+        notice: NoticeBar,
+        parent: QObject,
+    ) -> None:
+        super().__init__(parent)
+        self._link, self._store, self._header, self._plots, self._notice = link, store, header, plots, notice
+        self._first_load_sent = False
+        self._wanted = ""
+        """What to load first, in place of the model of last time."""
+        self._loads = False
+        header.load_options = lambda: store.settings.load_options()
+        header.default_draft = lambda: None if store.settings.draft else ""
+        header.recent = lambda: store.settings.recent
+        header.folder = lambda: store.settings.folder
+        header.folder_used.connect(lambda folder: store.update(folder=folder))
+        settings_page.reload_requested.connect(self._reload)
+        link.welcomed.connect(self._on_welcome)
+        link.loading.connect(self._on_loading)
+        link.loaded.connect(self._on_loaded)
+        link.unloaded.connect(self._on_unloaded)
+
+    def open(self, model: str) -> None:
+        """Load a model that was asked for from outside; before the engine's greeting, as the first one."""
+        if self._link.welcome is None:
+            self._wanted = model
+        else:
+            self._header.load_now(model)
+
+    def _on_welcome(self, message: protocol.Welcome) -> None:
+        if (message.loaded is None or self._wanted) and not self._first_load_sent:
+            self._first_load(message.models)
+
+    def _first_load(self, models: list[protocol.KnownModel]) -> None:
+        """The model of last time while it is still there, else the first one the engine knows."""
+        self._first_load_sent = True
+        wanted, self._wanted = self._wanted or self._store.settings.model, ""
+        known = {name for model in models for name in (model.name, model.path)}
+        if wanted and (wanted in known or os.path.exists(wanted)):
+            self._header.load_now(wanted)
+        elif models:
+            self._header.load_now(models[0].path or models[0].name)
+        else:
+            text = "The engine knows no model. Choose a model folder above the transcript."
+            self._notice.say(text, topic=_MODEL)
+
+    def _on_loading(self, _: protocol.Loading) -> None:
+        self._loads = True
+
+    def _on_loaded(self, message: protocol.Loaded) -> None:
+        path = message.card.path
+        self._notice.clear(_MODEL)
+        self._notice.clear(OPENING)
+        if self._loads:  # else it is the same model with a cache of another kind, which the switch has marked
+            self._plots.mark("model loaded")
+        self._loads = False
+        recent = [path, *(other for other in self._store.settings.recent if other != path)]
+        self._store.update(model=self._to_remember(path), recent=recent[:RECENT])
+
+    def _to_remember(self, path: str) -> str:
+        """The name of a model in one of Kvasir's folders, which may move, or be another version's next time."""
+        models = self._link.welcome.models if self._link.welcome is not None else []
+        return next((model.name for model in models if model.path == path), path)
+
+    def _on_unloaded(self, message: protocol.Unloaded) -> None:
+        if message.reason:
+            self._notice.say(message.reason, topic=_MODEL)
+
+    def _reload(self) -> None:
+        if self._link.card is None:
+            self._notice.say("No model is loaded. Choose one above the transcript.", topic=_MODEL)
+        else:
+            self._header.reload()

@@ -1,0 +1,108 @@
+"""The bar at the top of the window."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QSize, Qt, Signal
+from PySide6.QtWidgets import QButtonGroup, QFrame, QHBoxLayout, QLabel, QPushButton, QSizePolicy, QToolButton, QWidget
+
+from app.theme.icons import icon
+from app.theme.theme import Theme
+
+_HEIGHT = 43
+
+
+class TopBar(QFrame):
+    """The program's name, the pages as tabs, what the engine runs on, what it is doing, and the folding buttons."""
+
+    page_chosen = Signal(int)
+
+    def __init__(self, pages: list[str], theme: Theme, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self._engine_words = self._chat_words = ""
+        self._on_chat = True
+        """Whether the page of the chat is on show."""
+        self.setProperty("surface", "panel")
+        self.setProperty("edge", "bottom")
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(16, 0, 12, 0)
+        self._row.setSpacing(18)
+        name = QLabel("Kvasir")
+        name.setProperty("role", "title")
+        self._row.addWidget(name)
+        self._row.addSpacing(24)
+        self._tabs = QButtonGroup(self)
+        for index, page in enumerate(pages):
+            self._add_tab(index, page)
+        self._tabs.idClicked.connect(self.page_chosen)
+        self.status = QLabel()
+        self.status.setProperty("role", "caption")
+        self.status.setObjectName("top.status")
+        self.status.setAccessibleName("Engine status")
+        self.status.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        self.status.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
+        self.device = QLabel()
+        self.device.setProperty("role", "mute")
+        self.device.setObjectName("top.device")
+        self._row.addWidget(self.status, 1)
+        self._row.addWidget(self.device)
+        self._folds: list[tuple[QToolButton, str]] = []
+        self._fold_row = QHBoxLayout()
+        self._fold_row.setSpacing(2)
+        self._row.addLayout(self._fold_row)
+        theme.changed.connect(self._recolour)
+
+    def add_fold(self, name: str, image: str, on: bool) -> QToolButton:
+        """A checkable button that shows or hides a part of the window."""
+        button = QToolButton()
+        button.setProperty("kind", "quiet")
+        button.setCheckable(True)
+        button.setChecked(on)
+        button.setObjectName(f"top.{image}")
+        button.setAccessibleName(name)
+        button.setToolTip(name)
+        self._fold_row.addWidget(button)
+        self._folds.append((button, image))
+        self._recolour()
+        return button
+
+    def choose(self, index: int, chat: bool) -> None:
+        """The page on show, and whether it is that of the chat: others have no parts to fold."""
+        self._tabs.button(index).setChecked(True)
+        self._on_chat = chat
+        for button, _ in self._folds:
+            button.setVisible(chat)
+        self._show_status()
+
+    def show_device(self, words: str) -> None:
+        self.device.setText(words)
+
+    def show_engine(self, words: str) -> None:
+        """What the engine is doing before it answers; "" once it does."""
+        self._engine_words = words
+        self._show_status()
+
+    def show_chat(self, words: str) -> None:
+        """What the chat is busy with, which its own page says for itself."""
+        self._chat_words = words
+        self._show_status()
+
+    def _show_status(self) -> None:
+        self.status.setText(self._engine_words or ("" if self._on_chat else self._chat_words))
+
+    def _add_tab(self, index: int, page: str) -> None:
+        tab = QPushButton(page)
+        tab.setProperty("kind", "tab")
+        tab.setCheckable(True)
+        tab.setChecked(index == 0)
+        tab.setAccessibleName(f"Page: {page}")
+        tab.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Expanding)
+        self._tabs.addButton(tab, index)
+        self._row.addWidget(tab)
+
+    def _recolour(self) -> None:
+        self.setFixedHeight(max(_HEIGHT, self._theme.px(_HEIGHT)))
+        side = self._theme.px(18)
+        for button, image in self._folds:
+            button.setIcon(icon(self._theme, image, side))
+            button.setIconSize(QSize(side, side))

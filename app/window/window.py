@@ -1,0 +1,279 @@
+"""The main window: top bar, the pages, side panels that collapse. It lays out what it is given and knows no engine."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal
+from PySide6.QtGui import QCloseEvent, QKeyEvent, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QFrame,
+    QStackedWidget,
+    QToolButton,
+    QVBoxLayout,
+    QWidget,
+)
+
+from app.cache.view import CacheView
+from app.chat.page import ChatPage
+from app.gpu.card import PackCard
+from app.help.page import HelpPage
+from app.history.sidebar import Sidebar
+from app.notice import NoticeBar
+from app.panel.panel import OptimisationPanel
+from app.paths import licences_dir
+from app.plots.strip import PlotStrip
+from app.settings.page import SettingsPage
+from app.settings.store import SettingsStore
+from app.shortcuts import ShortcutsDialog, bind
+from app.theme.theme import Theme
+from app.window.regions import Regions
+from app.window.sides import Sides
+from app.window.topbar import TopBar
+
+CACHE_SHARE = 0.37
+"""The share of the window's height that the view of the cache takes."""
+CACHE_HEIGHTS = (220, 460)
+MINIMUM = QSize(800, 600)
+START = QSize(1440, 900)
+
+
+class MainWindow(QWidget):
+    """``painted`` is emitted once, after the window has first been painted."""
+
+    painted = Signal()
+    CHAT, HELP, SETTINGS = range(3)
+
+    def __init__(
+        self,
+        *,
+        sidebar: Sidebar,
+        chat: ChatPage,
+        panel: OptimisationPanel,
+        plots: PlotStrip,
+        cache: CacheView,
+        help_page: HelpPage,
+        settings_page: SettingsPage,
+        store: SettingsStore,
+        theme: Theme,
+    ) -> None:
+        super().__init__()
+        self.sidebar, self.chat, self.panel, self.plots, self.cache = sidebar, chat, panel, plots, cache
+        self.help_page, self.settings_page = help_page, settings_page
+        # A plain QWidget paints the background of its style sheet only when told to.
+        for page in (sidebar, chat, panel, plots, cache, help_page, settings_page, self):
+            page.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._store, self._theme = store, theme
+        self._was_painted = False
+        self._unfold_plots = False
+        """Whether the charts were open when the cache took their room."""
+        self.setWindowTitle("Kvasir")
+        self.setObjectName("window")
+        self.setProperty("surface", "panel")
+        self.setMinimumSize(MINIMUM)
+        self.bar = TopBar(["Chat", "Help", "Settings"], theme)
+        self.bar.page_chosen.connect(self.show_page)
+        self.notice = NoticeBar(theme, "window.notice")
+        self.gpu_card = PackCard()
+        self._stack = QStackedWidget()
+        self._pages: tuple[QWidget, ...] = (self._chat_page(), help_page, settings_page)
+        for each in self._pages:
+            self._stack.addWidget(each)
+        column = QVBoxLayout(self)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        column.addWidget(self.bar)
+        column.addWidget(self.notice)
+        column.addWidget(self.gpu_card)
+        column.addWidget(self._stack, 1)
+        self._add_folds()
+        help_page.shortcuts_requested.connect(self.show_shortcuts)
+        help_page.about_requested.connect(self.show_about)
+        self._regions = Regions(self._parts)
+        self._bind()
+        self._restore()
+        if store.notice:
+            self.notice.say(store.notice, topic="settings")
+        self.chat.focus_composer()  # one can type at once
+
+    @property
+    def page(self) -> int:
+        return self._stack.currentIndex()
+
+    def show_page(self, index: int) -> None:
+        self._stack.setCurrentIndex(index)
+        self.bar.choose(index, index == self.CHAT)
+        if index == self.CHAT:
+            self.chat.focus_composer()
+        else:
+            self._pages[index].setFocus()
+
+    def open_chat(self, chat: str) -> None:
+        self.show_page(self.CHAT)
+        self.chat.open_chat(chat)
+
+    def show_gpu_settings(self) -> None:
+        self.show_page(self.SETTINGS)
+        self.settings_page.show_gpu()
+
+    def close_overlay(self) -> bool:
+        """Hide what lies over the chat where room is short; whether anything did."""
+        return self.sides.close_overlay()
+
+    def show_shortcuts(self) -> None:
+        """Show the list of shortcuts; the window stays usable meanwhile."""
+        dialog = ShortcutsDialog(self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.show()
+
+    def show_about(self) -> None:
+        """Show version and licences; the window stays usable meanwhile."""
+        from app.help.about import AboutDialog  # few ever ask
+
+        dialog = AboutDialog(licences_dir(), self._theme, self)
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.show()
+
+    def to_front(self) -> None:
+        """A second start of the program ends here."""
+        self.setWindowState(self.windowState() & ~Qt.WindowState.WindowMinimized)
+        self.show()
+        self.raise_()
+        self.activateWindow()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if not self._was_painted:
+            self._was_painted = True
+            QTimer.singleShot(0, self.painted.emit)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        low, high = CACHE_HEIGHTS
+        self.cache.setFixedHeight(max(low, min(high, round(CACHE_SHARE * event.size().height()))))
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            if not self.close_overlay():
+                self.chat.stop()
+        else:
+            super().keyPressEvent(event)
+
+    def closeEvent(self, event: QCloseEvent) -> None:
+        self._store.update(geometry=bytes(self.saveGeometry().toBase64().data()).decode())
+        super().closeEvent(event)
+
+    def _chat_page(self) -> QWidget:
+        page = QWidget()
+        column = QVBoxLayout(page)
+        column.setContentsMargins(0, 0, 0, 0)
+        column.setSpacing(0)
+        self.sides = Sides(self.sidebar, self.chat, self.panel, self._theme)
+        column.addWidget(self.sides, 1)
+        column.addWidget(self.cache)
+        rule = QFrame()
+        rule.setProperty("edge", "top")
+        rule.setFixedHeight(1)
+        column.addWidget(rule)
+        column.addWidget(self.plots)
+        return page
+
+    def _add_folds(self) -> None:
+        settings = self._store.settings
+        self._fold_left = self.bar.add_fold("Show the list of chats", "sidebar", settings.sidebar_open)
+        self._fold_plots = self.bar.add_fold("Show the plots", "plots", settings.plots_open)
+        self._fold_cache = self.bar.add_fold("Show the cache: pages and prefix tree", "cache", settings.cache_open)
+        self._fold_right = self.bar.add_fold("Show the optimisations", "panel", settings.panel_open)
+        self._fold_left.toggled.connect(self.sides.show_left)
+        self._fold_plots.toggled.connect(self._set_plots)
+        self._fold_cache.toggled.connect(self._set_cache)
+        self._fold_right.toggled.connect(self.sides.show_right)
+        self.sides.begin_with(settings.sidebar_open, settings.panel_open)
+        self.sides.shown.connect(self._on_sides)
+        self.plots.plots_requested.connect(lambda: self._fold_plots.setChecked(True))
+        self.plots.panel_requested.connect(self._fold_right.toggle)
+        self.plots.set_collapsed(not settings.plots_open)
+        self.cache.setVisible(settings.cache_open)
+        self._unfold_plots = settings.cache_open
+
+    def _on_sides(self, left: bool, right: bool) -> None:
+        """What lies over the chat for a moment is not remembered."""
+        self._fold_left.setChecked(left)
+        self._fold_right.setChecked(right)
+        if not self.sides.over:
+            self._store.update(sidebar_open=left, panel_open=right)
+
+    def show_why_fast(self) -> None:
+        """The panel and the plots, which show what makes it fast."""
+        self._fold_right.setChecked(True)
+        self._fold_plots.setChecked(True)
+
+    def _set_plots(self, on: bool) -> None:
+        self.plots.set_collapsed(not on)
+        self._store.update(plots_open=on)
+        if on:
+            self._fold_cache.setChecked(False)
+
+    def _set_cache(self, on: bool) -> None:
+        """The cache takes the room of the charts, which stay as a line of figures until it closes."""
+        if on:
+            self._unfold_plots = not self.plots.collapsed
+            self._fold_plots.setChecked(False)
+        self.cache.setVisible(on)
+        self._store.update(cache_open=on)
+        if not on and self._unfold_plots:
+            self._unfold_plots = False
+            self._fold_plots.setChecked(True)
+
+    def _bind(self) -> None:
+        self._shortcuts = bind(
+            self,
+            {
+                "new_chat": self._new_chat,
+                "search": self._search,
+                "focus_composer": lambda: self.show_page(self.CHAT),
+                "regenerate": self.chat.regenerate_last,
+                "toggle_tint": self.chat.toggle_tint,
+                "toggle_sidebar": lambda: self._toggle(self._fold_left),
+                "toggle_panel": lambda: self._toggle(self._fold_right),
+                "toggle_plots": lambda: self._toggle(self._fold_plots),
+                "toggle_cache": lambda: self._toggle(self._fold_cache),
+                "next_region": lambda: self._regions.step(True),
+                "previous_region": lambda: self._regions.step(False),
+                "show_chat": lambda: self.show_page(self.CHAT),
+                "show_settings": lambda: self.show_page(self.SETTINGS),
+                "show_help": lambda: self.show_page(self.HELP),
+                "show_shortcuts": self.show_shortcuts,
+                "quit": self.close,
+            },
+        )
+
+    def _parts(self) -> list[QWidget]:
+        """The regions that F6 goes through."""
+        if self.page != self.CHAT:
+            return [self.bar, self._pages[self.page]]
+        return [self.bar, self.sidebar, *self.chat.regions(), self.panel, self.cache, self.plots]
+
+    def _toggle(self, fold: QToolButton) -> None:
+        """What folds is a part of the chat's page."""
+        if self.page == self.CHAT:
+            fold.toggle()
+        else:
+            self.show_page(self.CHAT)
+            fold.setChecked(True)
+
+    def _new_chat(self) -> None:
+        self.show_page(self.CHAT)
+        self.chat.new_chat()
+
+    def _search(self) -> None:
+        self.show_page(self.CHAT)
+        self._fold_left.setChecked(True)
+        self.sidebar.focus_search()
+
+    def _restore(self) -> None:
+        saved = self._store.settings.geometry
+        if saved and self.restoreGeometry(QByteArray.fromBase64(saved.encode())):
+            return
+        screen = QApplication.primaryScreen()
+        room = screen.availableSize() if screen is not None else START
+        self.resize(START.boundedTo(room).expandedTo(MINIMUM))

@@ -1,0 +1,123 @@
+"""What choosing pages (QUEST) saves of a decode step's attention: ``python -m engine.bench.cache.pages``.
+
+One layer's share of a step, writing its token's keys and values and attending, with every page read and with some
+chosen. Layers take turns, so that none finds its keys in a processor's cache; keys and queries are random, so that the
+heads of a group choose different pages, which is the worst case.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from engine.attention.interface import AttnSpec
+from engine.attention.quest import QuestAttention
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.bench.shapes import SHAPES, Shape
+from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.stores.packed import Placement
+from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
+from engine.runner.runner import Runner
+
+LAYERS = 4
+"""The number of layers that take turns."""
+
+
+class PageFigures(NamedTuple):
+    """One layer of a decode step; `budget` in tokens that each head reads, None: all of them."""
+
+    shape: str
+    keys: int
+    budget: int | None
+    milliseconds: float
+    bytes_read: int  # keys, values and bounds, as often as heads read them
+
+
+class _OneGroup:
+    num_groups = 1
+
+
+def measure_pages(shape: Shape, keys: int, budgets: Sequence[int], rounds: int = 15) -> list[PageFigures]:
+    """Every page read, then each budget, in bfloat16 on the CPU: processor time, medians of interleaved rounds."""
+    pages = pages_for(keys)
+    heads, kv_heads, width = shape.heads, shape.kv_heads, shape.head_dim
+    store, plain = (
+        QuestStore(LAYERS, pages + 1, kv_heads, width, torch.bfloat16, bounded=[bounded] * LAYERS)
+        for bounded in (True, False)
+    )
+    some, slots = torch.randn(keys, kv_heads, width).bfloat16(), torch.arange(PAGE_SIZE, PAGE_SIZE + keys)
+    for layer in range(LAYERS):
+        for one in (store, plain):
+            one.write(layer, some.roll(layer, 0), some.roll(-layer - 1, 0), Placement(slots[None], [PAGE_SIZE]))
+    runner = Runner(_OneGroup(), store, AttentionDispatcher())  # type: ignore[arg-type]
+    batch = runner.batch([SequenceRows([0], keys - 1, range(1, pages + 1))])
+    q, (k, v) = torch.randn(1, heads, width).bfloat16(), torch.randn(2, 1, kv_heads, width).bfloat16()
+    spec, quest = AttnSpec(width**-0.5), QuestAttention()
+
+    def dense(layer: int) -> None:
+        plain.write(layer, k, v, batch.placement)
+        runner.attention.attend(q, plain.view(layer), spec, batch)
+
+    def chosen(budget: int) -> Callable[[int], None]:
+        rows, attention = np.array([budget // PAGE_SIZE]), QuestAttention()
+
+        def run(layer: int) -> None:
+            store.write(layer, k, v, batch.placement)
+            attention.attend(q, store.view(layer), spec, batch, rows)
+
+        return run
+
+    ways = [dense, *(chosen(budget) for budget in budgets)]
+    seconds: list[list[float]] = [[] for _ in ways]
+    for number in range(rounds + 1):
+        for way, taken in zip(ways, seconds, strict=True):
+            for layer in range(LAYERS):
+                began = time.process_time()
+                way(layer)
+                if number:
+                    taken.append(time.process_time() - began)
+    sizes = [keys * kv_heads * 2 * width * 2]
+    for budget in budgets:
+        before = quest.bytes_read
+        quest.attend(q, store.view(0), spec, batch, np.array([budget // PAGE_SIZE]))
+        sizes.append(quest.bytes_read - before)
+    named = [None, *budgets]
+    times = [1000 * statistics.median(taken) for taken in seconds]
+    return [PageFigures(shape.name, keys, *row) for row in zip(named, times, sizes, strict=True)]
+
+
+def of_step(dense: float, own: float, shape: Shape) -> float:
+    """The figure of all layers from those of one layer; the first layers read every page."""
+    return DENSE_LAYERS * dense + (shape.layers - DENSE_LAYERS) * own
+
+
+def main() -> None:
+    """Print the table of docs/measurements.md."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--keys", type=int, nargs="+", default=[8192, 32768])
+    parser.add_argument("--budgets", type=int, nargs="+", default=[256, 512, 1024, 2048, 4096])
+    parser.add_argument("--shapes", nargs="+", choices=sorted(SHAPES), default=["1b", "8b"])
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| shape | keys | budget | layer, MB | layer, ms | step, MB | step, ms |\n" + "| --- " * 7 + "|")
+    for shape in (SHAPES[name] for name in given.shapes):
+        for keys in given.keys:
+            rows = measure_pages(shape, keys, given.budgets)
+            full = rows[0]
+            for row in rows:
+                size = of_step(full.bytes_read, row.bytes_read, shape) / 1e6
+                step = of_step(full.milliseconds, row.milliseconds, shape)
+                cells = (shape.name, f"{keys:,}", "all" if row.budget is None else f"{row.budget:,}")
+                own = (f"{row.bytes_read / 1e6:.1f}", f"{row.milliseconds:.2f}", f"{size:,.0f}", f"{step:.1f}")
+                print(f"| {' | '.join((*cells, *own))} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+"""The parts of the cache that ``kvasir bench --cache`` measures: their ways, and the traces that show them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from engine.cache.pool import PAGE_SIZE
+from engine.catalogue import BY_KEY, keys
+from engine.protocol import OptionSpec, Value
+
+
+class FeatureVariant(NamedTuple):
+    """One way of a part: switches by key in the order that they are set in.
+
+    ``approximate``: its answers may differ from the first way's.
+    """
+
+    title: str
+    settings: dict[str, Value]
+    approximate: bool = False
+
+
+class CacheFeature(NamedTuple):
+    """A part of the cache. The other ways are compared with ``ways[0]``; ``traces`` are names."""
+
+    key: str
+    title: str
+    ways: tuple[FeatureVariant, ...]
+    traces: tuple[str, ...]
+
+
+SHOWN_BY: Mapping[str, tuple[str, ...]] = {
+    keys.PREFIX_CACHE: ("chats", "shared prompt", "document"),
+    keys.PAGE_RESERVATION: ("chats", "shared prompt"),
+    keys.CASCADE: ("shared prompt",),
+    keys.KV_KIND: ("chats", "document"),
+    keys.PAGE_POLICY: ("long answers",),
+    keys.ADMISSION: ("mixed",),
+    keys.PREEMPTION: ("crowd",),
+    keys.HOST_CACHE: ("returning",),
+}
+"""The traces that show the effect of each switch."""
+
+
+def parts(state: Mapping[str, OptionSpec], context: int) -> Iterator[CacheFeature | str]:
+    """What can be compared with the loaded model; a sentence for what cannot."""
+    for key, traces in SHOWN_BY.items():
+        spec = state.get(key)
+        if spec is None:
+            continue
+        ways, refused = _ways(spec, context)
+        yield from refused
+        if len(ways) > 1:
+            yield CacheFeature(key, spec.title, tuple(ways), traces)
+
+
+def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[str]]:
+    match spec.key:
+        case keys.KV_KIND:
+            ways = [FeatureVariant("16 bits", {keys.KV_KIND: "16bit"}), *_packed()]
+        case keys.PAGE_POLICY:
+            kept = max(64, context // 8 // PAGE_SIZE * PAGE_SIZE)
+            window: dict[str, Value] = {keys.PAGE_POLICY: "window_sinks", keys.WINDOW_TOKENS: kept}
+            quest: dict[str, Value] = {keys.PAGE_POLICY: "quest", keys.QUEST_TOKENS: kept}
+            ways = [
+                FeatureVariant("all pages", {keys.PAGE_POLICY: "keep_all"}),
+                FeatureVariant(f"4 and the last {kept}", window, approximate=True),
+                FeatureVariant(f"QUEST, {kept} tokens", quest, approximate=True),
+            ]
+        case keys.PREEMPTION:
+            # Without host memory nothing is moved; with it, pages that were given up may be found again there.
+            ways = [
+                FeatureVariant("recompute, no host memory", {keys.PREEMPTION: "recompute", keys.HOST_CACHE: 0.0}),
+                FeatureVariant("recompute", {keys.PREEMPTION: "recompute"}),
+                FeatureVariant("swap", {keys.PREEMPTION: "swap"}),
+            ]
+        case keys.ADMISSION:
+            ways = [
+                FeatureVariant(_word(spec, value), {spec.key: value, keys.HOST_CACHE: 0.0}) for value in spec.compare
+            ]
+        case _:
+            ways = [FeatureVariant(_word(spec, value), {spec.key: value}) for value in spec.compare]
+    refused = {value: reason for value, reason in spec.disabled_choices.items() if value != spec.value}
+    left_out = [f"{spec.title}, {value}: {reason}" for value, reason in refused.items()]
+    return [way for way in ways if way.settings[spec.key] not in refused], left_out
+
+
+def _packed() -> Iterator[FeatureVariant]:
+    for kind in ("int8", "int4"):
+        yield FeatureVariant(kind, {keys.KV_KIND: kind}, approximate=True)
+    for bits in ("4", "2"):
+        kivi: dict[str, Value] = {keys.KV_KEY_BITS: bits, keys.KV_VALUE_BITS: bits, keys.KV_KIND: "kivi"}
+        yield FeatureVariant(f"KIVI {bits}-bit", kivi, approximate=True)
+
+
+def _word(spec: OptionSpec, value: Value) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if spec.zero_means and value == 0:
+        return spec.zero_means
+    entry = BY_KEY[spec.key]
+    if isinstance(value, str):
+        return next(choice.title for choice in entry.choices if choice.key == value)
+    return f"{value:g}"

@@ -1,0 +1,218 @@
+"""``kvasir bench --cache``: what each part of the cache is worth on traces that share text.
+
+Each part is measured in all its ways that the model allows, in turn, on the same texts, each time from an empty cache.
+In addition to the times it reports how much of the prompts was found, how many pages that took, and what share of them
+held nothing, compared with what a reservation of the whole context would have wasted.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from engine.bench.cache.figures import CacheFigures, CacheRow, CacheSide, TraceFigures
+from engine.bench.cache.hits import MOST_SEQUENCES, measure_hit, measure_host
+from engine.bench.cache.parts import CacheFeature, FeatureVariant, parts
+from engine.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words
+from engine.bench.client import Answer, EngineClient, EngineError
+from engine.bench.measure import median_ratio
+from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.stores.packed import CHANNEL_GROUP
+from engine.catalogue import BY_KEY, keys
+from engine.loading.model import LoadedModel
+from engine.protocol import Sampling, Value
+from engine.telemetry.records import StepRecord
+
+ROUNDS = 2
+TIGHT_CONTEXT = 2048
+"""Tokens of context where the cache is made small."""
+_Make = Callable[[Words, int], Trace]
+
+
+def measure_cache(
+    client: EngineClient,
+    *,
+    rounds: int = ROUNDS,
+    seed: int = 1,
+    say: Callable[[str], None] = lambda line: None,
+) -> CacheFigures:
+    """Every part on its traces, with the model that ``client`` has loaded; it is loaded anew with a smaller cache."""
+    loaded = client.model
+    card = loaded.card
+    measuring = _TraceRunner(client, seed, rounds, say)
+    traces = [measuring.trace(make) for make in ROOMY]
+    say(f"bookkeeping of {MOST_SEQUENCES} answers")
+    host = measure_host(client)
+    hit = measure_hit(client, measuring.words, rounds, say) if card.context >= 4200 else None
+    path, options, fit = loaded.path, loaded.options, loaded.fit
+    tight = min(card.context, TIGHT_CONTEXT)
+    room = fit.weights + fit.activations + int(TIGHT_ROOM * tight * loaded.kv_bytes_per_token) + 1
+    del loaded
+    try:
+        client.load(path, "", msgspec.structs.replace(options, memory=room, context=tight))
+        traces += [measuring.trace(make) for make in TIGHT]
+    except EngineError as error:
+        measuring.absent.append(f"a small cache: {error}")
+    return CacheFigures(card.name, card.context, rounds, traces, list(dict.fromkeys(measuring.absent)), hit, host)
+
+
+class _TraceRun(NamedTuple):
+    answers: list[Answer]
+    steps: list[StepRecord]
+    seconds: float
+    swapped: int
+    page_bytes: int
+    recent_bytes: int
+
+    @property
+    def first_ms(self) -> float:
+        return statistics.median(answer.timings.ttft_ms for answer in self.answers)
+
+    @property
+    def tokens_per_second(self) -> float:
+        return sum(len(answer.ids) for answer in self.answers) / self.seconds
+
+    @property
+    def pages(self) -> int:
+        return max((step.pages_used for step in self.steps), default=0)
+
+    @property
+    def bytes(self) -> int:
+        """The most bytes in use, plus the most recent tokens that the running answers can have: no step counts them."""
+        running = max((step.running for step in self.steps), default=0)
+        return self.pages * self.page_bytes + running * self.recent_bytes
+
+
+class _TraceRunner:
+    """Runs traces with one client; ``absent`` collects what could not be done."""
+
+    def __init__(self, client: EngineClient, seed: int, rounds: int, say: Callable[[str], None]) -> None:
+        self._client, self._seed, self._rounds, self._say = client, seed, rounds, say
+        self.absent: list[str] = []
+
+    def words(self, round: int) -> Words:
+        """Lengths are the same in every round, texts are not. Special tokens would end a text, or mark its parts."""
+        loaded = self._client.model
+        named = loaded.tokenizer.special_ids if loaded.tokenizer is not None else frozenset()
+        return Words([id for id in range(loaded.card.vocabulary) if id not in named], self._seed, round)
+
+    def trace(self, make: _Make) -> TraceFigures:
+        """All parts that this trace shows."""
+        card, fit = self._client.model.card, self._client.model.fit
+        made = make(self.words(0), card.context)
+        rows: list[CacheRow] = []
+        answers: list[Answer] = []
+        state = {spec.key: spec for spec in self._client.engine.catalogue_state()}
+        for part in parts(state, card.context):
+            if isinstance(part, str):
+                self.absent.append(part)
+            elif made.name in part.traces:
+                self._say(f"{made.title}: {part.title}")
+                sides = self._sides(make, part)
+                if len(sides) > 1:
+                    rows.append(CacheRow(part.key, part.title, [_side(way, runs, sides[0][1]) for way, runs in sides]))
+                answers = answers or [answer for _, runs in sides for answer in runs[0].answers][: made.requests]
+        prompts = sum(answer.usage.prompt_tokens for answer in answers)
+        wasted = _reserved_waste(answers, card.context)
+        return TraceFigures(made.name, made.title, made.requests, prompts, wasted, rows, fit.kv_tokens)
+
+    def _sides(self, make: _Make, part: CacheFeature) -> list[tuple[FeatureVariant, list[_TraceRun]]]:
+        """The runs of each way, taken in turn, those of odd rounds backwards; a way that fails is left out."""
+        runs: dict[str, list[_TraceRun]] = {way.title: [] for way in part.ways}
+        for round in range(self._rounds):
+            for way in part.ways[:: -1 if round % 2 else 1]:
+                if way.title not in runs:
+                    continue
+                try:
+                    runs[way.title].append(self._run(make, way, round))
+                except EngineError as error:
+                    del runs[way.title]
+                    self.absent.append(f"{part.title}, {way.title}, on {make.__name__.replace('_', ' ')}: {error}")
+        return [(way, runs[way.title]) for way in part.ways if way.title in runs]
+
+    def _run(self, make: _Make, way: FeatureVariant, round: int) -> _TraceRun:
+        """One trace from an empty cache, from its first request to its last answer. Raises EngineError."""
+        client = self._client
+        client.empty_cache()
+        before = {spec.key: spec.value for spec in client.engine.catalogue_state()}
+        overrides: dict[str, Value] = {keys.PREFIX_CACHE: True}
+        try:
+            for key, value in way.settings.items():
+                if BY_KEY[key].scope == "engine":
+                    client.set(key, value)
+                else:
+                    overrides[key] = value
+            words = self.words(round)
+            trace = make(words, client.model.card.context)
+            client.answer(words.some(24), Sampling(temperature=0.0, max_tokens=4, ignore_eos=True, seed=1))
+            swapped, began = client.engine.cache_stats().swapped_out, time.perf_counter()
+            answers, steps = _answered(client, trace, overrides)
+            seconds = time.perf_counter() - began
+            swapped = client.engine.cache_stats().swapped_out - swapped
+            return _TraceRun(answers, steps, seconds, swapped, *_page_bytes(client.model))
+        finally:
+            for key in reversed(way.settings):
+                client.set(key, before[key])
+
+
+def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -> tuple[list[Answer], list[StepRecord]]:
+    """All answers of a trace, in the order of its requests, and the steps that they took."""
+    sampling = Sampling(temperature=0.0, max_tokens=trace.answer, ignore_eos=True, seed=1)
+    threads = [list(opening) for opening in trace.openings]
+    answers: list[Answer] = []
+    steps: list[StepRecord] = []
+    for wave in trace.waves:
+        prompts = [[*threads[ask.thread], *ask.tokens] for ask in wave]
+        given = client.together(prompts, sampling, overrides)
+        answers.extend(given)
+        steps.extend(given[0].steps)  # each answer's steps are those of all of them
+        if trace.grows:
+            for ask, prompt, answer in zip(wave, prompts, given, strict=True):
+                threads[ask.thread] = [*prompt, *answer.ids]
+    return answers, steps
+
+
+def _page_bytes(model: LoadedModel) -> tuple[int, int]:
+    """Bytes of a page in all arenas, and of the recent tokens of one answer where those are kept apart."""
+    recent = 0
+    for store in model.stores:
+        if store.recent is not None:
+            recent += (pages_for(store.residual + CHANNEL_GROUP) + 1) * store.recent.page_bytes
+    return sum(store.page_bytes for store in model.stores), recent
+
+
+def _side(way: FeatureVariant, runs: Sequence[_TraceRun], base: Sequence[_TraceRun]) -> CacheSide:
+    answers = [answer for run in runs for answer in run.answers]
+    others = [answer for run in base for answer in run.answers]
+    steps = [step for run in runs for step in run.steps]
+    firsts = sorted(answer.timings.ttft_ms for answer in answers)
+    found = sum(answer.usage.cached_tokens for answer in answers)
+    slots = sum(step.pages_used for step in steps) * PAGE_SIZE
+    return CacheSide(
+        title=way.title,
+        approximate=way.approximate,
+        ttft_median=statistics.median(firsts),
+        ttft_p95=firsts[-(-95 * len(firsts) // 100) - 1],
+        tokens_per_second=statistics.median(run.tokens_per_second for run in runs),
+        hit_rate=found / sum(answer.usage.prompt_tokens for answer in answers),
+        saved=found // len(runs),
+        waste=1 - sum(step.live_tokens for step in steps) / slots if slots else 0.0,
+        pages=max(run.pages for run in runs),
+        bytes=max(run.bytes for run in runs),
+        preemptions=sum(step.preemptions for step in steps) // len(runs),
+        swapped=sum(run.swapped for run in runs) // len(runs),
+        first_ratio=median_ratio([run.first_ms for run in base], [run.first_ms for run in runs]),
+        speed_ratio=median_ratio([run.tokens_per_second for run in runs], [run.tokens_per_second for run in base]),
+        equal=sum(one.ids == other.ids for one, other in zip(answers, others, strict=True)),
+        answers=len(answers),
+    )
+
+
+def _reserved_waste(answers: Sequence[Answer], context: int) -> float:
+    """The share of the slots that stays empty if each answer reserves ``context``, measured when it holds most."""
+    held = [answer.usage.prompt_tokens + answer.usage.generated_tokens for answer in answers]
+    return 1 - statistics.mean(held) / context if held else 0.0

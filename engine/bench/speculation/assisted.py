@@ -1,0 +1,158 @@
+"""transformers' own speculation on the same models: assisted generation with the draft, and prompt lookup.
+
+Its models are float32 with the very weights that the packed files stand for. Each answer is held against a plain one of
+transformers itself, so that only ratios come out of it: one program's speed is not compared with another's here.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import psutil
+import torch
+
+from engine.bench.speculation.figures import AssistedRow
+from engine.bench.speculation.steps import spread
+from engine.bench.speculation.texts import Prompt, Text
+from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
+from engine.layers.numerics import Numerics
+
+PROMPTS = 2
+"""Prompts of each text; few, because transformers is slow."""
+LOOKUP = 4
+"""Draft tokens that prompt lookup proposes at a time."""
+
+
+class _Run(NamedTuple):
+    ids: list[int]
+    speed: float
+
+
+class _Clock:
+    """A streamer: when the first tokens of an answer came, and how many they were."""
+
+    def __init__(self) -> None:
+        self.prompted, self.first, self.tokens = False, 0.0, 0
+
+    def put(self, value: Any) -> None:
+        if not self.prompted:
+            self.prompted = True
+        elif not self.tokens:
+            self.first, self.tokens = time.perf_counter(), value.numel()
+
+    def end(self) -> None: ...
+
+
+def measure_assisted(
+    target: Checkpoint | None,
+    draft_path: str,
+    texts: Sequence[Text],
+    rounds: int,
+    say: Callable[[str], None] = lambda line: None,
+) -> tuple[list[AssistedRow], list[str]]:
+    """The rows, and what was left out with the reason."""
+    name = "transformers' assisted generation and prompt lookup"
+    greedy = [text for text in texts if text.greedy]
+    reason = _refused(target, draft_path)
+    if reason or target is None or not greedy:
+        return [], [f"{name}: {reason or 'no text to write'}"]
+    say("reading the models into transformers")
+    _quieten()
+    try:
+        model = dequantised(target)
+        draft = dequantised(open_checkpoint(draft_path)) if draft_path else None
+    except (CheckpointError, RuntimeError, ValueError, KeyError) as error:
+        return [], [f"{name}: transformers cannot hold this model ({error})"]
+    ways: list[tuple[str, dict[str, Any]]] = [("lookup", {"prompt_lookup_num_tokens": LOOKUP})]
+    if draft is not None:
+        ways.insert(0, ("assisted", {"assistant_model": draft}))
+    absent = [] if draft is not None else ["transformers' assisted generation: no draft model was given"]
+    rows = []
+    for text in greedy:
+        for title, options in ways:
+            say(f"{text.title}: transformers, {title}")
+            rows.append(_row(model, text, title, options, rounds))
+    return rows, absent
+
+
+def _quieten() -> None:
+    """Switch off transformers' warnings about arguments that it passes to itself."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+
+
+def _refused(target: Checkpoint | None, draft_path: str) -> str:
+    if importlib.util.find_spec("transformers") is None:
+        return "the package transformers is not installed"
+    paths = [Path(draft_path)] if draft_path else []
+    if target is not None:
+        paths.append(target.path)
+    if target is None or not all((path / "config.json").is_file() for path in paths):
+        return "the model is no folder that transformers reads"
+    needed = 4 * (target.parameters + (open_checkpoint(draft_path).parameters if draft_path else 0))
+    if needed > 0.8 * psutil.virtual_memory().available:
+        return f"{needed / 1e9:.0f} GB of float32 weights do not fit into memory"
+    return ""
+
+
+def dequantised(checkpoint: Checkpoint) -> Any:
+    """The model of transformers in float32, with the weights that this checkpoint's packed ones stand for."""
+    from transformers import AutoConfig, AutoModelForCausalLM, GenerationConfig
+
+    config = AutoConfig.from_pretrained(checkpoint.path)
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+    source = checkpoint.source(torch.device("cpu"), torch.float32, "16bit", Numerics())
+    tables = {id(model.get_input_embeddings().weight)}
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.copy_(source.vector(name, len(parameter)))
+            elif id(parameter) in tables:
+                parameter.copy_(cast(torch.Tensor, source.embedding(name, *parameter.shape)))
+            else:
+                parameter.copy_(source.matrix(name.removesuffix(".weight"), *parameter.shape))
+    model.generation_config = GenerationConfig(
+        eos_token_id=model.generation_config.eos_token_id, pad_token_id=model.generation_config.pad_token_id or 0
+    )
+    return model.eval()
+
+
+def _row(model: Any, text: Text, title: str, options: dict[str, Any], rounds: int) -> AssistedRow:
+    """Plain and assisted generation in turn, after one of each."""
+    pairs = []
+    for round in range(rounds + 1):
+        for prompt in text.prompts[:PROMPTS]:
+            plain, drafted = _generate(model, prompt, {}), _generate(model, prompt, options)
+            if round:
+                pairs.append((plain, drafted))
+    return AssistedRow(
+        text=text.title,
+        title=f"transformers, {title}",
+        speedup=spread([drafted.speed / plain.speed for plain, drafted in pairs]),
+        equal=sum(plain.ids == drafted.ids for plain, drafted in pairs),
+        answers=len(pairs),
+    )
+
+
+def _generate(model: Any, prompt: Prompt, options: dict[str, Any]) -> _Run:
+    """One greedy answer; with ``ignore_eos`` it has ``max_tokens`` tokens."""
+    ids, clock = torch.tensor([prompt.ids]), _Clock()
+    most = prompt.sampling.max_tokens
+    if prompt.sampling.ignore_eos:
+        options = {**options, "eos_token_id": None}
+    with torch.inference_mode():
+        written = model.generate(
+            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=most, streamer=clock, **options
+        )
+    ended = time.perf_counter()
+    answer = written[0, ids.shape[1] :].tolist()
+    return _Run(answer, (len(answer) - clock.tokens) / (ended - clock.first))

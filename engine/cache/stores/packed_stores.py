@@ -1,0 +1,144 @@
+"""Arenas of packed keys and values. There is no full-precision copy: attention reads codes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.codecs import PackedCodes, pack_absmax, pack_along_channels, pack_along_tokens
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement, value_group
+from engine.cache.stores.recent import packed_until_rows, slots_of, to_pack
+from engine.cache.stores.store import ArenaStore, DenseKVStore, new_arena
+from engine.cache.stores.transfer import on_device
+
+
+class TokenPackedStore(ArenaStore):
+    """Each token packed by itself as it is written, kinds "int8" and "int4" of `PackedKV`."""
+
+    def __init__(
+        self,
+        kind: Literal["int8", "int4"],
+        layers: int,
+        pages: int,
+        kv_heads: int,
+        head_dim: int,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`pages` counts page 0, as in `DenseKVStore`."""
+        self._bits = bits = 8 if kind == "int8" else 4
+        slots, place = pages * PAGE_SIZE, torch.device(device)
+        codes, meta = (
+            (torch.int8, (slots, kv_heads))
+            if kind == "int8"
+            else (torch.uint8, (slots, kv_heads, head_dim // value_group(head_dim), 2))
+        )
+        arenas: list[Tensor] = []
+        views = []
+        for _ in range(layers):
+            k, v = (new_arena((slots, kv_heads, head_dim * bits // 8), codes, place) for _ in range(2))
+            k_meta, v_meta = (new_arena(meta, torch.float16, place) for _ in range(2))
+            arenas += (k, v, k_meta, v_meta)
+            views.append(PackedKV(k, v, kind, k_meta, v_meta, bits, bits))
+        super().__init__(pages, arenas, views)
+
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+        """See `KVStore.write`."""
+        kv = self._views[layer]
+        assert kv.k_meta is not None
+        assert kv.v_meta is not None
+        _put(kv.k, kv.k_meta, self._pack(k), to.slots[0])
+        _put(kv.v, kv.v_meta, self._pack(v), to.slots[0])
+
+    def _pack(self, x: Tensor) -> PackedCodes:
+        return pack_absmax(x) if self._bits == 8 else pack_along_channels(x, self._bits)
+
+
+class KiviStore(ArenaStore):
+    """Keys packed along tokens, values along channels, the last tokens as they are: kind "kivi" of `PackedKV`.
+
+    Rows are written to `recent`, whose pages are those of the batch's group 1, and packed from there in whole groups
+    of 32 tokens once R tokens follow them (`Placement.flush`; Liu et al. 2024, KIVI, arXiv 2402.02750). A group is
+    packed from the numbers that were computed, never from unpacked ones, so packing it again gives the same bytes.
+    """
+
+    num_groups = 2
+
+    def __init__(
+        self,
+        kind: KVKind,
+        layers: int,
+        pages: int,
+        recent_pages: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """`pages` and `recent_pages` each count a page 0. `dtype` is that of the recent tokens."""
+        self.residual = kind.residual
+        self.recent: DenseKVStore = DenseKVStore(layers, recent_pages, kv_heads, head_dim, dtype, device)
+        slots, groups, place = pages * PAGE_SIZE, head_dim // value_group(head_dim), torch.device(device)
+        arenas: list[Tensor] = []
+        views = []
+        for layer in range(layers):
+            k = new_arena((slots, kv_heads, head_dim * kind.key_bits // 8), torch.uint8, place)
+            k_meta = new_arena((pages, kv_heads, head_dim), torch.float16, place)
+            v = new_arena((slots, kv_heads, head_dim * kind.value_bits // 8), torch.uint8, place)
+            v_meta = new_arena((slots, kv_heads, groups, 2), torch.float16, place)
+            arenas += (k, v, k_meta, v_meta)
+            recent = self.recent.view(layer)
+            views.append(PackedKV(k, v, "kivi", k_meta, v_meta, kind.key_bits, kind.value_bits, recent))
+        super().__init__(pages, arenas, views)
+
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+        """See `KVStore.write`."""
+        self.recent.write(layer, k, v, Placement(to.slots[1:], to.first_slot[1:]))
+        if to.flush is None:
+            return
+        source, pages = to.flush
+        kv = self._views[layer]
+        assert kv.recent is not None
+        assert kv.k_meta is not None
+        assert kv.v_meta is not None
+        slots = (pages[:, None] * PAGE_SIZE + torch.arange(PAGE_SIZE, device=pages.device)).flatten()
+        keys = pack_along_tokens(kv.recent.k.index_select(0, source), kv.k_bits)
+        kv.k.index_copy_(0, slots, keys.codes)
+        kv.k_meta.index_copy_(0, pages, keys.meta)
+        _put(kv.v, kv.v_meta, pack_along_channels(kv.recent.v.index_select(0, source), kv.v_bits), slots)
+
+    def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
+        """See `KVStore.packs`."""
+        source: list[int] = []
+        pages: list[int] = []
+        for start, count, packed, recent in zip(starts, rows, *tables, strict=True):
+            tokens = to_pack(start, count, self.residual)
+            source += slots_of(recent, tokens)
+            pages += packed[tokens.start // PAGE_SIZE : tokens.stop // PAGE_SIZE]
+        return Flush(on_device(self.device, source), on_device(self.device, pages)) if pages else None
+
+    def packed_until(self, index: np.ndarray) -> np.ndarray | None:
+        """See `KVStore.packed_until`; a row of a drafted tree stands for the end of its path."""
+        return packed_until_rows(index, self.residual)
+
+    def move_slots(self, src: Tensor, dst: Tensor) -> None:
+        """See `KVStore.move_slots`: the rows of a step are recent, so these are slots of group 1."""
+        self.recent.move_slots(src, dst)
+
+    def bytes_per_token(self) -> float:
+        """See `KVStore.bytes_per_token`."""
+        return super().storage_size() / (self.pages * PAGE_SIZE)
+
+    def storage_size(self) -> int:
+        """See `KVStore.storage_size`."""
+        return super().storage_size() + self.recent.storage_size()
+
+
+def _put(codes: Tensor, meta: Tensor, packed: PackedCodes, slots: Tensor) -> None:
+    codes.index_copy_(0, slots, packed.codes)
+    meta.index_copy_(0, slots, packed.meta)

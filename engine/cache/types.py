@@ -1,0 +1,154 @@
+"""The types of the prefix tree: keys of pages, nodes, the tiers below the device."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from engine.cache.pool import PAGE_SIZE
+
+TREE = "prefix tree"
+"""The tree's name in the ledger."""
+Key = bytes
+"""The tokens of one page. Bytes remember their hash, so that a second look-up costs no second hashing."""
+
+
+def page_keys(tokens: Sequence[int], start: int = 0) -> list[Key]:
+    """The keys of the whole pages of a text, from page ``start`` on."""
+    whole = len(tokens) // PAGE_SIZE * PAGE_SIZE
+    data = array("i", tokens[start * PAGE_SIZE : whole]).tobytes()
+    size = PAGE_SIZE * array("i").itemsize
+    return [data[i : i + size] for i in range(0, len(data), size)]
+
+
+def tokens_of(key: Key) -> list[int]:
+    """The tokens of a key."""
+    return array("i", key).tolist()
+
+
+class OffloadedPages(Protocol):
+    """Pages kept in a tier below, in order."""
+
+    @property
+    def place(self) -> str:
+        """Where: "host" or "disk"."""
+
+
+class Tier(Protocol):
+    """Keeps what pages held when the device has no room for them."""
+
+    dropped: Callable[[OffloadedPages], None]
+    """Called when the tier gives something up of its own accord."""
+
+    def put(self, pages: Sequence[int], keep: bool = False) -> OffloadedPages | None:
+        """Keep the content of the pages; None where there is no room. ``keep``: it is never given up."""
+
+    def split(self, held: OffloadedPages, pages: int) -> tuple[OffloadedPages, OffloadedPages]:
+        """Split into two, the first with ``pages`` pages."""
+
+    def take(self, held: OffloadedPages, pages: Sequence[int]) -> bool:
+        """Bring the content back into pages of the device and forget it; False: it is lost."""
+
+    def drop(self, held: OffloadedPages) -> None:
+        """Forget the content."""
+
+
+class DraftKVLengths(NamedTuple):
+    """The number of leading tokens of a text that the drafters' arenas hold: that of a draft ``model``, and that of a
+    ``head`` that reads the target's states (EAGLE, multi-token layers)."""
+
+    model: int = 0
+    head: int = 0
+
+    def at_most(self, tokens: int) -> DraftKVLengths:
+        return DraftKVLengths(min(self.model, tokens), min(self.head, tokens))
+
+    def flags(self, tokens: int) -> int:
+        """Which arenas hold the first ``tokens`` tokens, as bits."""
+        return (self.model >= tokens) | (self.head >= tokens) << 1
+
+
+class Node:
+    """A run of pages after those of its parent: in the device's ``pages``, or ``held`` by a tier below.
+
+    Below a held node all are held. ``locks`` counts the sequences that read it or what follows it. ``drafted[i]`` are
+    :meth:`DraftKVLengths.flags`: which other arenas hold page i too.
+    """
+
+    __slots__ = (
+        "chat",
+        "children",
+        "drafted",
+        "held",
+        "hits",
+        "id",
+        "keys",
+        "locks",
+        "order",
+        "pages",
+        "parent",
+        "used_at",
+    )
+
+    def __init__(self, id: int, parent: Node | None, keys: list[Key], pages: list[int], drafted: bytearray) -> None:
+        self.id, self.parent, self.keys, self.pages, self.drafted = id, parent, keys, pages, drafted
+        self.children: dict[Key, Node] = {}
+        self.held: OffloadedPages | None = None
+        self.locks = self.hits = self.order = 0
+        self.used_at = 0.0
+        self.chat = ""
+
+    def path(self) -> Iterator[Node]:
+        """This node and those above it, without the root."""
+        node: Node | None = self
+        while node is not None and node.parent is not None:
+            yield node
+            node = node.parent
+
+    @property
+    def depth(self) -> int:
+        """Tokens from the root to the end of this node."""
+        return sum(len(node.keys) for node in self.path()) * PAGE_SIZE
+
+
+class Match(NamedTuple):
+    """How much of a text the tree has. ``node`` ends with the last of ``pages``.
+
+    ``held`` are the nodes that follow in a tier below, in order, the last of them perhaps longer than the match.
+    ``partial``: a child of ``node`` and the number of the text's next tokens that its first page begins with.
+    """
+
+    node: Node
+    pages: list[int]
+    drafted: DraftKVLengths
+    held: list[Node]
+    held_pages: int
+    partial: tuple[Node, int] | None
+
+
+class Inserted(NamedTuple):
+    """``pages`` are the tree's pages of the text: where they differ from those given, the given ones are duplicates."""
+
+    node: Node
+    pages: list[int]
+
+
+def common(keys: Sequence[Key], text: Sequence[Key], at: int) -> int:
+    """How many keys agree with the text from page ``at`` on; the first does."""
+    n = min(len(keys), len(text) - at)
+    if keys[:n] == text[at : at + n]:
+        return n
+    return next(i for i in range(n) if keys[i] != text[at + i])
+
+
+def leading(node: Node, drafted: DraftKVLengths, before: int) -> DraftKVLengths:
+    """Tokens from the beginning of the text that other arenas have, after another node, the text's page ``before``."""
+
+    def after(known: int, bit: int) -> int:
+        if known < before * PAGE_SIZE:
+            return known
+        missing = next((i for i, flags in enumerate(node.drafted) if not flags & bit), len(node.drafted))
+        return (before + missing) * PAGE_SIZE
+
+    return DraftKVLengths(after(drafted.model, 1), after(drafted.head, 2))

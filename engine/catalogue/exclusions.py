@@ -1,0 +1,182 @@
+"""What excludes what, and the reason for people.
+
+Two settings may be refused together (``EXCLUSIONS``), one may have no effect while another is set (``IDLE``), a model's
+shape may refuse one (``SHAPES``), and the model or the machine may lack what one needs (``MISSING``). Whoever decides
+any of this asks here; docs/together.md is made from it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+from engine.catalogue import keys
+from engine.catalogue.option import Capability
+from engine.catalogue.speculation import METHODS
+from engine.protocol import Value
+
+
+class Setting(NamedTuple):
+    """A switch at any of these values."""
+
+    key: str
+    values: tuple[Value, ...]
+
+    def holds(self, values: Mapping[str, Value]) -> bool:
+        """Whether it is in force; a switch that ``values`` does not name is not."""
+        return self.key in values and values[self.key] in self.values
+
+
+class Exclusion(NamedTuple):
+    """Two settings that are refused together. ``one`` is the one whose help says so."""
+
+    one: Setting
+    other: Setting
+    reason: str
+
+
+class Idle(NamedTuple):
+    """A switch that may be on together with a setting, and then has no effect."""
+
+    key: str
+    under: Setting
+    reason: str
+
+
+class ModelShape(Protocol):
+    """What is asked of a model's configuration."""
+
+    @property
+    def latent(self) -> object | None: ...
+    @property
+    def rotary(self) -> Sequence[bool]: ...
+
+
+class ShapeExclusion(NamedTuple):
+    """A setting that models of some shape cannot be served with."""
+
+    setting: Setting
+    excludes: Callable[[ModelShape], bool]
+    reason: str
+
+
+_NO_CACHE = Setting(keys.KV_CACHE, (False,))
+_WINDOW = Setting(keys.PAGE_POLICY, ("window_sinks",))
+_QUEST = Setting(keys.PAGE_POLICY, ("quest",))
+_KIVI = Setting(keys.KV_KIND, ("kivi",))
+_PACKED = Setting(keys.KV_KIND, ("int8", "int4", "kivi"))
+
+EXCLUSIONS = (
+    Exclusion(
+        _NO_CACHE,
+        Setting(keys.SPECULATION, tuple(method for method in METHODS if method != "auto")),
+        "Speculation needs the KV cache: switch speculation off first.",
+    ),
+    Exclusion(_QUEST, _PACKED, "QUEST ranks pages by 16-bit keys: set the KV cache precision to 16-bit first."),
+    Exclusion(
+        _WINDOW,
+        _KIVI,
+        "A sliding window does not work with a KIVI cache: choose another KV cache precision first.",
+    ),
+)
+
+_NOTHING_KEPT = "Without the KV cache nothing is kept from one step to the next."
+_NOT_IN_TREE = "Only what prefix caching keeps is saved."
+IDLE = (
+    Idle(keys.PAGE_RESERVATION, _NO_CACHE, _NOTHING_KEPT),
+    Idle(keys.PREFIX_CACHE, _NO_CACHE, _NOTHING_KEPT),
+    Idle(keys.PREEMPTION, _NO_CACHE, _NOTHING_KEPT),
+    Idle(keys.HOST_CACHE, _NO_CACHE, _NOTHING_KEPT),
+    Idle(keys.DISK_CACHE, _NO_CACHE, _NOTHING_KEPT),
+    Idle(keys.CASCADE, _NO_CACHE, _NOTHING_KEPT),
+    Idle(keys.TREE_NODES, _NO_CACHE, _NOTHING_KEPT),
+    Idle(keys.SPECULATION, _NO_CACHE, "Without the KV cache every step reads the whole text, and nothing is drafted."),
+    Idle(keys.PREFIX_CACHE, _WINDOW, "The pages of a sliding window have gaps, so no other text can begin with them."),
+    Idle(keys.DISK_CACHE, Setting(keys.PREFIX_CACHE, (False,)), _NOT_IN_TREE),
+    Idle(keys.DISK_CACHE, _WINDOW, _NOT_IN_TREE),
+    Idle(
+        keys.DISK_CACHE,
+        _KIVI,
+        "Chats over a KIVI cache are not saved: packed pages are of no use without the recent tokens after them.",
+    ),
+    Idle(keys.CASCADE, _KIVI, "Packed and recent tokens are read apart, and not once for several answers."),
+    Idle(
+        keys.CASCADE,
+        Setting(keys.BATCH_INVARIANT, (True,)),
+        "Batch-invariant arithmetic reads every answer's keys and values by themselves.",
+    ),
+    Idle(keys.TREE_NODES, _QUEST, "Rows that choose pages cannot share a tree: its first path alone is checked."),
+    Idle(
+        keys.PACKED_KERNEL,
+        Setting(keys.WEIGHTS, ("16bit",)),
+        "The kernel multiplies with packed weights, and 16-bit ones are unpacked.",
+    ),
+)
+
+SHAPES = (
+    ShapeExclusion(
+        # The absorbed form of latent attention attends with what it made of rotated queries, the expanded form to a
+        # temporary copy of all keys: neither can rotate the query that sees sinks to another position.
+        _WINDOW,
+        lambda shape: shape.latent is not None,
+        "Models with multi-head latent attention keep all pages: their cache is small already.",
+    ),
+    ShapeExclusion(
+        _WINDOW,
+        lambda shape: not any(shape.rotary),
+        "This model adds learned positions to its tokens, so a query cannot be moved next to the first tokens.",
+    ),
+    ShapeExclusion(
+        _QUEST,
+        lambda shape: shape.latent is not None,
+        "QUEST ranks pages by keys, and this model caches latents, which its heads share.",
+    ),
+    ShapeExclusion(
+        _PACKED,
+        lambda shape: shape.latent is not None,
+        "This model caches latents, which its heads share: they are kept in 16 bits.",
+    ),
+)
+ODD_WIDTH = "{kind} packs {channels} channels into a byte, and this model's heads have {width}."
+NO_WINDOW_OVER_KIND = "No window slides over a {kind} cache. Choose another kind of KV cache."
+NO_WINDOW = "{reason} Choose what else is to happen when the chat outgrows the context."
+"""The last two refuse the window of a single chat, which is chosen in the chat's own settings."""
+
+MISSING: Mapping[Capability, str] = {
+    "model": "Load a model first.",
+    "draft model": "Needs a draft model with the same tokenizer: choose one in the model menu.",
+    "several layers": "This model has too few layers to draft with only some of them.",
+    "medusa heads": "This model has no Medusa heads: choose a file of them in the model menu, or make them with kvasir "
+    "train-heads.",
+    "eagle head": "This model has no EAGLE head: choose a file of one in the model menu, or make one with kvasir "
+    "train-heads.",
+    "mtp layers": "This checkpoint has no layers for multi-token prediction (MTP).",
+    "packed weights": "This model's weights are not quantised: each has 16 or 32 bits.",
+    "sliding window": "This model cannot use a sliding window: its kind of positions or of attention does not allow "
+    "one.",
+    "page bounds": "This model cannot use QUEST: its cache has no keys by which pages could be ranked.",
+    "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
+    "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",
+    "shared reads": "Shared keys and values are not read faster together on this device.",
+}
+
+
+def conflict(values: Mapping[str, Value]) -> str:
+    """Why the values exclude each other, or an empty string; they need not be those of all switches."""
+    return next((rule.reason for rule in EXCLUSIONS if rule.one.holds(values) and rule.other.holds(values)), "")
+
+
+def idle(key: str, values: Mapping[str, Value]) -> str:
+    """Why a switch has no effect with the other values, or an empty string; they need not be those of all switches."""
+    return next((rule.reason for rule in IDLE if rule.key == key and rule.under.holds(values)), "")
+
+
+def excluded(shape: ModelShape, key: str, value: Value) -> str:
+    """Why a model of this shape cannot be served with a switch at a value, or an empty string."""
+    chosen = {key: value}
+    return next((rule.reason for rule in SHAPES if rule.setting.holds(chosen) and rule.excludes(shape)), "")
+
+
+def missing(needs: Iterable[Capability], capabilities: Collection[Capability]) -> str:
+    """What the model or the machine lacks, or an empty string."""
+    return next((MISSING[need] for need in needs if need not in capabilities), "")

@@ -1,0 +1,32 @@
+"""The keys of the switches, as ``--set`` and the wire have them. No other file spells one out."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KV_CACHE: Final = "kv_cache"
+PAGE_RESERVATION: Final = "page_reservation"
+PREFIX_CACHE: Final = "prefix_cache"
+PREEMPTION: Final = "preemption"
+HOST_CACHE: Final = "host_cache"
+DISK_CACHE: Final = "disk_cache"
+CASCADE: Final = "cascade"
+KV_KIND: Final = "kv_kind"
+KV_KEY_BITS: Final = "kv_key_bits"
+KV_VALUE_BITS: Final = "kv_value_bits"
+PAGE_POLICY: Final = "page_policy"
+WINDOW_TOKENS: Final = "window_tokens"
+QUEST_TOKENS: Final = "quest_tokens"
+CHUNKED_PREFILL: Final = "chunked_prefill"
+TOKEN_BUDGET: Final = "token_budget"
+ADMISSION: Final = "admission"
+SPECULATION: Final = "speculation"
+NGRAM_FIRST: Final = "ngram_first"
+NGRAM_CHATS: Final = "ngram_chats"
+DRAFT_LENGTH: Final = "draft_length"
+TREE_NODES: Final = "tree_nodes"
+EXIT_LAYER: Final = "exit_layer"
+ACCEPTANCE: Final = "acceptance"
+WEIGHTS: Final = "weights"
+PACKED_KERNEL: Final = "packed_kernel"
+BATCH_INVARIANT: Final = "batch_invariant"

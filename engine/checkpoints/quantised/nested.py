@@ -1,0 +1,76 @@
+"""The text model inside a checkpoint that holds more: a vision tower with it, or names of an older layout.
+
+Files of multimodal models keep the text model's configuration in ``text_config`` and put a prefix before its tensors'
+names; which one changed with the version of transformers that wrote them. Here both become what the text model's own
+files would hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from engine.checkpoints.safetensors import AGAIN, TensorInfo
+from engine.errors import CheckpointError
+from engine.model_config.raw import RawConfig
+
+PREFIXES = (
+    ("language_model.model.", "model."),
+    ("model.language_model.", "model."),
+    ("language_model.lm_head.", "lm_head."),
+)
+"""Prefixes of a text model's tensor names in a multimodal file, and what stands for them in its own files."""
+OPT_PREFIX = ("decoder.", "model.decoder.")
+"""OPT's first files were written without the model's prefix."""
+TEXT_MODELS = {
+    "Gemma3ForConditionalGeneration": "Gemma3ForCausalLM",
+    "Mistral3ForConditionalGeneration": "MistralForCausalLM",
+}
+"""Multimodal architecture -> that of the text model in it."""
+DEFAULTS = {"Gemma3ForConditionalGeneration": {
+    "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
+    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+    "max_position_embeddings": 131_072,
+}}  # fmt: skip
+"""Values where a family's ``text_config`` is silent: transformers writes only what differs from its defaults."""
+
+
+def text_config(raw: RawConfig) -> RawConfig:
+    """The configuration of the text model; ``raw`` itself where it is no part of another (that Kvasir knows)."""
+    if raw.architecture not in TEXT_MODELS:
+        return raw
+    text = raw.values.get("text_config")
+    if not isinstance(text, dict):
+        raise raw.wrong('its "text_config" is no JSON object')
+    outer = {key: value for key, value in raw.values.items() if key != "text_config"}
+    own = {"architectures": [TEXT_MODELS[raw.architecture]]}
+    return RawConfig(DEFAULTS.get(raw.architecture, {}) | outer | text | own, raw.file)
+
+
+def text_entries(entries: Mapping[str, TensorInfo], nested: bool) -> dict[str, TensorInfo]:
+    """The text model's tensors by their plain names. In a ``nested`` checkpoint others are left out.
+
+    Raises :class:`CheckpointError` where two tensors come to have one name.
+    """
+    found: dict[str, TensorInfo] = {}
+    for name, entry in entries.items():
+        plain = _plain(name, nested)
+        if plain is None:
+            continue
+        if plain in found:
+            raise CheckpointError(f"{name} and {found[plain].name} are the same tensor of the model. {AGAIN}")
+        found[plain] = entry
+    return found
+
+
+def _plain(name: str, nested: bool) -> str | None:
+    if not nested:
+        return _replaced(name, *OPT_PREFIX) or name
+    for prefix in PREFIXES:
+        plain = _replaced(name, *prefix)
+        if plain is not None:
+            return plain
+    return name if name.startswith("lm_head.") else None
+
+
+def _replaced(name: str, prefix: str, by: str) -> str | None:
+    return by + name.removeprefix(prefix) if name.startswith(prefix) else None

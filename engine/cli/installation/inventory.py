@@ -1,0 +1,209 @@
+"""What a user's Kvasir keeps outside its program: which files, how large, and how they are deleted.
+
+Only what Kvasir makes is named here, so nothing else can be deleted: other files in its folders are told apart and
+stay. Links are never followed: a link goes, what it points to stays. The bundled model belongs to the program, and
+folders named by ``KVASIR_MODELS`` to their user: neither is looked into.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from engine import paths as config
+from engine.checkpoints.gguf.find import is_gguf
+
+_CHATS = (
+    r"history\.db(\.(before|unread)-\d+(\.unfinished)?)?(-(wal|shm|journal))?"
+    r"|history\.damaged-\d+\.db|version\.json(\.new)?"
+)
+"""The history, its copies from before upgrades and repairs, those set aside, and what SQLite keeps next to them."""
+
+
+class Entry(NamedTuple):
+    """Something that Kvasir made, or that its user put among its models."""
+
+    path: Path
+    size: int
+    """Bytes of the files in it; a link is none."""
+
+
+class Item(NamedTuple):
+    """A group of files that the user is asked about in one question."""
+
+    key: str
+    """The KEY of ``--purge-KEY``."""
+    title: str
+    question: str
+    folder: Path
+    entries: list[Entry]
+    others: list[Entry]
+    """What lies among them and is not Kvasir's."""
+    also: list[Entry] = []
+    """What goes with them and is listed, and counted, with another item."""
+
+    @property
+    def all(self) -> list[Entry]:
+        return self.entries + self.also
+
+    @property
+    def size(self) -> int:
+        return sum(entry.size for entry in self.entries)
+
+
+def inventory() -> list[Item]:
+    """Every item, also where nothing of it exists. Makes and changes nothing."""
+    places = config.places()
+    data, cache = places.data, places.cache
+    models, others = _models(data / "models")
+    return [
+        Item(
+            "settings",
+            "settings",
+            "Delete the settings?",
+            places.config,
+            _matching(places.config, r"settings(\.version-\d+)?\.json(\.new|\.broken)?"),
+            [],
+        ),
+        Item(
+            "chats",
+            "chats",
+            "Delete all chats, with their copies from before upgrades and what is saved to go on with them?",
+            data,
+            _matching(data, _CHATS),
+            [],
+            _saved_chats(cache),  # they tell what was said
+        ),
+        Item("models", "models", "Delete the models in Kvasir's folder?", data / "models", models, others),
+        Item("heads", "trained heads", "Delete the trained heads?", data / "heads", _whole(data / "heads"), []),
+        Item("gpu", "GPU packs", "Delete the GPU packs?", data / "gpu", _whole(data / "gpu"), []),
+        Item(
+            "caches",
+            "caches",
+            "Delete the caches (quantised weights, saved chats)?",
+            cache,
+            _caches(cache),
+            [],
+        ),
+        Item("logs", "logs", "Delete the logs?", places.log, _matching(places.log, r"kvasir\.log(\.\d+)?"), []),
+    ]
+
+
+def left_in_folders() -> list[Path]:
+    """What still lies in Kvasir's folders, at most two levels deep, folders before what is in them."""
+    places = config.places()
+    found: list[Path] = []
+    for folder in dict.fromkeys((places.config, places.data, places.cache, places.log)):
+        for path in _listed(folder):
+            inside = _listed(path) if path.name in ("models", "quantised", "chats") else []
+            found += inside or [path]
+    return list(dict.fromkeys(found))
+
+
+def delete(entries: list[Entry]) -> list[str]:
+    """Delete all of them; a sentence for each that cannot be."""
+    failed: list[str] = []
+    for entry in entries:
+        remove(entry.path, lambda path, error: failed.append(f"{path} cannot be deleted ({error.strerror or error})."))
+    return failed
+
+
+def remove(path: Path, failed: Callable[[Path, OSError], object]) -> None:
+    """Delete a file, a link, or a folder with what is in it; ``failed`` hears of what stays."""
+
+    def note(_: object, where: str, found: tuple[type[BaseException], BaseException, object]) -> None:
+        if isinstance(found[1], OSError) and not isinstance(found[1], FileNotFoundError):
+            failed(Path(where), found[1])
+
+    try:
+        if _is_folder(path):
+            shutil.rmtree(path, onerror=note)
+        else:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        failed(path, error)
+
+
+def remove_empty_folders() -> None:
+    """Kvasir's folders that have nothing left in them, and the folders above that are Kvasir's alone."""
+    places = config.places()
+    inner = [places.data / "models", places.cache / "quantised", places.cache / "chats"]
+    for folder in (*inner, places.run, places.log, places.cache, places.config, places.data, *places.above):
+        with contextlib.suppress(OSError):
+            folder.rmdir()  # refuses what is not empty, and links
+
+
+def size_of(path: Path) -> int:
+    """Bytes of a file, or of all files in a folder; links count nothing, nor does what cannot be read."""
+    total = 0
+    with contextlib.suppress(OSError):
+        status = path.lstat()
+        if stat.S_ISREG(status.st_mode):
+            return status.st_size
+        if not stat.S_ISDIR(status.st_mode):
+            return 0
+    for folder, _, files in os.walk(path):
+        for name in files:
+            with contextlib.suppress(OSError):
+                status = os.lstat(os.path.join(folder, name))
+                total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return total
+
+
+def _models(folder: Path) -> tuple[list[Entry], list[Entry]]:
+    """What is right in the folder: models (or folders with some), and the rest."""
+    if folder.is_symlink():
+        return _whole(folder), []
+    models = [Path(os.path.abspath(path)) for path in config.models_in(folder)] if folder.is_dir() else []
+    found: tuple[list[Entry], list[Entry]] = [], []
+    for path in _listed(folder):
+        own = is_gguf(path) or any(model == path or path in model.parents for model in models)
+        found[0 if own else 1].append(Entry(path, size_of(path)))
+    return found
+
+
+def _caches(cache: Path) -> list[Entry]:
+    """Files by their names where a folder is one of files, else the whole."""
+    return [
+        *_matching(cache / "quantised", r"[0-9a-f]{32}\.(packed|\d+\.\d+\.unfinished)"),
+        *_saved_chats(cache),
+        *(entry for name in config.CACHES for entry in _whole(cache / name)),
+    ]
+
+
+def _saved_chats(cache: Path) -> list[Entry]:
+    return _matching(cache / "chats", r"[0-9a-f]{32}\.(pages|index|index\.\d+\.unfinished)")
+
+
+def _whole(path: Path) -> list[Entry]:
+    return [Entry(path, size_of(path))] if os.path.lexists(path) else []
+
+
+def _matching(folder: Path, name: str) -> list[Entry]:
+    pattern = re.compile(name)
+    return [
+        Entry(path, size_of(path)) for path in _listed(folder) if pattern.fullmatch(path.name) and not _is_folder(path)
+    ]
+
+
+def _listed(folder: Path) -> list[Path]:
+    return sorted(_children(folder))
+
+
+def _children(folder: Path) -> Iterator[Path]:
+    with contextlib.suppress(OSError):
+        yield from folder.iterdir()
+
+
+def _is_folder(path: Path) -> bool:
+    """A folder itself, no link to one."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,125 @@
+"""The parts of a step: rows and draws made from the plan, figures for telemetry, and the tokens that result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, cast
+
+from torch import Tensor
+
+from engine.batch import SequenceRows
+from engine.cache.policies import SparseReads, keys_read
+from engine.cache.pool import PAGE_SIZE
+from engine.core.answers import AppendResult, Drawn
+from engine.protocol import Source
+from engine.request import Request
+from engine.sampling.sampler import Draw, LogProbs
+from engine.scheduling.scheduler import Plan, Slice
+from engine.speculation.base import DraftTree, Seen, Work
+from engine.speculation.verify.verifier import Verdict
+
+
+class Facts:
+    """Figures of what a step computed, counted before its results change the requests."""
+
+    def __init__(
+        self, plan: Plan[Request], trees: Sequence[DraftTree], work: Work, seconds: float, sparse: SparseReads
+    ) -> None:
+        self.work, self.seconds = work, seconds
+        self.preemptions = len(plan.preempted)
+        self.decode_rows = sum(1 for piece in plan.slices if piece.rows == 1)
+        self.prefill_rows = sum(piece.rows for piece in plan.slices if piece.rows > 1)
+        self.verify_rows = sum(len(tree.tokens) for tree in trees)
+        self.kv_tokens = self.verify_rows + sum(
+            keys_read(piece.sequence.options.policy, piece.sequence.num_computed + piece.rows, sparse)
+            for piece in plan.slices
+        )
+
+    @property
+    def rows(self) -> int:
+        return self.decode_rows + self.prefill_rows + self.verify_rows
+
+    @property
+    def decoding_only(self) -> bool:
+        return self.prefill_rows == 0
+
+
+def rows_of(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
+    request = piece.sequence
+    start = request.num_computed
+    tokens = request.tokens[start : start + piece.rows]
+    parents: tuple[int, ...] | None = None
+    if tree.parents is not None:
+        # Row 0 is the last committed token, from which node i's row i + 1 descends.
+        parents = (-1, *(parent + 1 for parent in tree.parents))
+    wanted = 1 + len(tree.tokens) if piece.last else 0
+    cache = request.cache
+    return SequenceRows([*tokens, *tree.tokens], start, cache.pages, wanted, parents, cache.more_pages, cache.policy)
+
+
+def draws_of(request: Request, tree: DraftTree) -> list[Draw]:
+    """One draw after the last known token, and one after each draft token along its own path."""
+    fixed = request.params, request.answer, request.tokens
+    if not tree.tokens:
+        return [Draw(*fixed, (), request.history)]
+    return [Draw(*fixed, tree.path(node), request.history) for node in range(-1, len(tree.tokens))]
+
+
+class Taken(NamedTuple):
+    """A slice with its results: ``nodes`` of the tree became part of the request.
+
+    The slice's first row has the index ``start`` in the sequence, and was row ``first_row`` of the batch.
+    """
+
+    piece: Slice[Request]
+    tree: DraftTree
+    start: int
+    first_row: int
+    verdict: Verdict | None
+    outcome: AppendResult | None
+    nodes: Sequence[int]
+
+    @property
+    def root(self) -> int:
+        """The index in the sequence of the token that the tree follows."""
+        return self.start + self.piece.rows - 1
+
+
+def moves(taken: Sequence[Taken]) -> tuple[list[int], list[int]]:
+    """Slots (from, to) to copy so that the keys and values of accepted draft tokens are contiguous.
+
+    A tree's rows were written in node order; of the accepted nodes, the j-th (from 1) belongs j slots after the root.
+    Rotary positions are right already: a draft token was rotated to root + depth.
+    """
+    source: list[int] = []
+    target: list[int] = []
+    for each in taken:
+        pages = each.piece.sequence.cache.newest_pages
+        for place, node in enumerate(each.nodes):
+            if node != place:
+                for slots, index in ((source, each.root + 1 + node), (target, each.root + 1 + place)):
+                    slots.append(pages[index // PAGE_SIZE] * PAGE_SIZE + index % PAGE_SIZE)
+    return source, target
+
+
+def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
+    """The states ``hidden`` [T, hidden_size] of the rows that are part of their requests now."""
+    found = []
+    for each in taken:
+        begin, rows = each.first_row, each.piece.rows
+        if all(node == place for place, node in enumerate(each.nodes)):
+            mine = {layer: states[begin : begin + rows + len(each.nodes)] for layer, states in hidden.items()}
+        else:
+            chosen = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
+            mine = {layer: states[chosen] for layer, states in hidden.items()}
+        found.append(Seen(each.piece.sequence, each.start, mine))
+    return found
+
+
+def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None]) -> list[Drawn]:
+    """The tokens of a verdict in order; the row that drew node i's token is its parent's."""
+    source = cast(Source, tree.proposer)
+    rows = (-1, *verdict.nodes)
+    run = [Drawn(tree.tokens[node], source, logprobs[rows[i] + 1]) for i, node in enumerate(verdict.nodes)]
+    run.append(Drawn(verdict.token, verdict.source, logprobs[rows[-1] + 1]))
+    return run

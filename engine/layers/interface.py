@@ -1,0 +1,78 @@
+"""What layers are made from and what they share in a step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.attention.interface import ModelAttention
+from engine.attention.rotation import RotaryStep
+from engine.batch import Batch
+from engine.cache.stores.store import KVStore
+from engine.layers.embedding import TokenTable
+from engine.layers.linear.base import Linear
+from engine.layers.numerics import Numerics
+
+
+class WeightSource(Protocol):
+    """Where a family gets its weights from, by their names in the checkpoint (engine/checkpoints/source.py)."""
+
+    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        """One layer of the modules ``prefix + name``, fused along their output features, which are ``sizes``."""
+
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        """One layer for each of ``count`` experts, of the modules ``{prefix}{expert}.{name}`` as in :meth:`linear`."""
+
+    def vector(self, name: str, size: int) -> Tensor:
+        """A norm's weight in the model's dtype."""
+
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        """The weight ``[rows, columns]`` of the linear module ``prefix``, dense in the model's dtype however packed."""
+
+    def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
+        """The token table ``[rows, columns]`` in the model's dtype, or packed."""
+
+    def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
+        """The output layer ``[rows, columns]``: over the token table when it is given, else ``lm_head``."""
+
+    @property
+    def numerics(self) -> Numerics: ...
+
+    @property
+    def device(self) -> torch.device: ...
+
+    @property
+    def dtype(self) -> torch.dtype: ...
+
+
+class Step(NamedTuple):
+    """What all layers of one forward share."""
+
+    batch: Batch
+    kv: KVStore
+    attention: ModelAttention
+    ropes: tuple[RotaryStep, ...]
+    """A rotation for each of :attr:`CausalLM.rotaries`."""
+    sink_ropes: tuple[RotaryStep, ...] | None = None
+    """Likewise for the queries of sinks (`RowViews.sink_positions`); None: the step has none."""
+
+
+class Rotary(Protocol):
+    """Gives a step its rotation."""
+
+    def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
+        """The rotation of the rows of a batch, at its positions or at others ``[T]`` below the longest sequence's."""
+
+    def storage_size(self) -> int: ...
+
+
+class Norm(Protocol):
+    def forward(self, x: Tensor) -> Tensor:
+        """``x [T, hidden_size]`` -> the same shape and dtype."""
+
+    def storage_size(self) -> int: ...

@@ -1,0 +1,153 @@
+"""Which kernel serves a packed linear layer: for each kind an ordered list of paths that may decline, reference last.
+
+The same choice plans a layer (:func:`planned`, tensors without storage, for the device where it is to compute) and
+builds it (:func:`built`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.layers.linear import ggml, int4, int4_cuda
+from engine.layers.linear.base import Declined, LinearShape, PackedLinear, Path, Target
+from engine.layers.linear.coded import CodedLinear
+from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
+from engine.layers.linear.native import ggml as native_ggml
+from engine.layers.linear.native import grouped as native_grouped
+from engine.layers.linear.native import int4 as native_int4
+from engine.layers.linear.table import TableLinear
+from engine.layers.linear.triton import ggml as triton_ggml
+from engine.layers.linear.triton import int4 as triton_int4
+from engine.layers.linear.triton import int8 as triton_int8
+from engine.layers.linear.triton import table as triton_table
+from engine.layers.linear.triton.runtime import PATH as TRITON
+from engine.layers.numerics import Numerics
+
+_PATHS: dict[str, tuple[Path, ...]] = {}
+_META = torch.device("meta")
+
+
+class PathChoice(NamedTuple):
+    """The path for a layer, and those before it with their reasons to decline."""
+
+    path: Path
+    declined: list[Declined]
+
+
+def register(kind: str, paths: Sequence[Path]) -> None:
+    """From now on layers whose shape is of ``kind`` get the first of ``paths`` that does not decline.
+
+    The last one is the reference: it must serve every shape, on every device.
+    """
+    _PATHS[kind] = tuple(paths)
+
+
+def choose(shape: LinearShape, target: Target, paths: Sequence[Path] | None = None) -> PathChoice:
+    """The first path that does not decline; ``paths`` None: those of the kind. Raises ValueError if all decline."""
+    declined: list[Declined] = []
+    for path in _PATHS[shape.kind] if paths is None else paths:
+        if path.device not in ("", target.device.type) or (path.own and not target.native):
+            continue
+        reason = path.declines(shape, target)
+        if reason is None:
+            return PathChoice(path, declined)
+        declined.append(Declined(path.name, reason))
+    raise ValueError(f"No path serves {shape} on {target.device}: {declined}")
+
+
+def unfilled(shape: LinearShape, target: Target, device: torch.device) -> PackedLinear:
+    """The layer that the choice makes for ``target``, its tensors allocated on ``device``."""
+    path, declined = choose(shape, target)
+    layer = path.make(shape, target, device)
+    layer.declined = declined
+    return layer
+
+
+def planned(shape: LinearShape, bias: Tensor | None, target: Target) -> PackedLinear:
+    """The layer on device "meta"."""
+    layer = unfilled(shape, target, _META)
+    layer.bias = bias
+    return layer
+
+
+def built(shape: LinearShape, parts: Sequence[Any], bias: Tensor | None, target: Target) -> PackedLinear:
+    """The layer, filled with modules that are fused along their output features, and in all else as ``shape`` says."""
+    layer = unfilled(shape, target, target.device)
+    layer.fill(parts)
+    layer.bias = bias
+    return layer
+
+
+def reference(shape: LinearShape, device: torch.device) -> PackedLinear:
+    """The layer in float32 by the last path of its kind, not yet filled."""
+    return _PATHS[shape.kind][-1].make(shape, Target(torch.float32, device, Numerics()), device)
+
+
+def tied_head(table: ggml.GgmlEmbedding, target: Target) -> PackedLinear:
+    """The output layer of a model that ties it to its token table: the same bytes, not held twice."""
+    rows = table.data.shape[0]
+    layer = unfilled(LinearShape("ggml, shared", table.in_features, rows, block_type=table.type), target, _META)
+    assert isinstance(layer, ggml.GgmlLinear | triton_ggml.TritonGgmlLinear), "the kind's paths make these"
+    layer.hold(table.data)
+    return layer
+
+
+def _other_bits(shape: LinearShape, target: Target) -> str:
+    return f"the weights have {shape.bits} bits"
+
+
+def _no_kernel(shape: LinearShape, target: Target) -> str:
+    return "there is none for weights of this many bits"
+
+
+_DEQUANTISE = "dequantise and multiply"
+_NATIVE_GGML = Path(
+    native_ggml.PATH, functools.partial(ggml.GgmlLinear, native=True), ggml.native_declines, "cpu", own=True
+)
+
+register("int4", [
+    Path(TRITON, triton_int4.TritonInt4Linear, triton_int4.triton_declines, "cuda", own=True),
+    Path(int4_cuda.CudaInt4Linear.path, int4_cuda.CudaInt4Linear, int4_cuda.cuda_declines, "cuda"),
+    Path(native_int4.NativeInt4Linear.path, native_int4.NativeInt4Linear, native_int4.native_declines, "cpu", own=True),
+    Path(int4.OPERATOR, functools.partial(int4.Int4Linear, operator=True), int4.operator_declines, "cpu"),
+    Path(_DEQUANTISE, int4.Int4Linear),
+])  # fmt: skip
+register("int8", [
+    Path(TRITON, triton_int8.TritonInt8Linear, triton_int8.triton_declines, "cuda", own=True),
+    Path(native_grouped.NativeInt8Linear.path, native_grouped.NativeInt8Linear, native_grouped.int8_declines,
+         "cpu", own=True),
+    Path(_DEQUANTISE, Int8Linear),
+])  # fmt: skip
+register("int8 rows", [
+    Path(TRITON, triton_int8.TritonInt8RowsLinear, triton_int8.triton_declines, "cuda", own=True),
+    Path(native_grouped.NativeInt8RowsLinear.path, native_grouped.NativeInt8RowsLinear, native_grouped.int8_declines,
+         "cpu", own=True),
+    Path(_DEQUANTISE, Int8RowsLinear),
+])  # fmt: skip
+register("coded", [
+    Path(TRITON, CodedLinear, _no_kernel, "cuda", own=True),
+    Path(native_int4.NativeInt4Linear.path, CodedLinear, _other_bits),
+    Path(_DEQUANTISE, CodedLinear),
+])  # fmt: skip
+register("table4", [
+    Path(TRITON, triton_table.TritonTableLinear, triton_table.triton_declines, "cuda", own=True),
+    Path(native_grouped.NativeTableLinear.path, native_grouped.NativeTableLinear, native_grouped.table_declines,
+         "cpu", own=True),
+    Path(_DEQUANTISE, TableLinear),
+])  # fmt: skip
+register("ggml", [
+    Path(TRITON, triton_ggml.make, triton_ggml.triton_declines, "cuda", own=True),
+    _NATIVE_GGML,
+    Path(_DEQUANTISE, ggml.GgmlLinear),
+])  # fmt: skip
+register("ggml, shared", [
+    Path(TRITON, triton_ggml.TritonGgmlLinear, functools.partial(triton_ggml.triton_declines, raw=True), "cuda",
+         own=True),
+    _NATIVE_GGML,
+    Path(_DEQUANTISE, ggml.GgmlLinear),
+])  # fmt: skip

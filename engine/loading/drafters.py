@@ -1,0 +1,258 @@
+"""The drafters of a model: draft models and heads are found, sized up, read, and made into proposers.
+
+N-grams, early exit and layer skipping need nothing but the model. A draft model, Medusa heads, and an EAGLE head or the
+multi-token layers of the checkpoint itself are read where they are found and fit; if not, a notice gives the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import torch
+from torch import Tensor
+
+from engine import paths as config
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.cache.stores.store import KVStore
+from engine.checkpoints.heads.files import KINDS, HeadFiles, HeadKind, find_heads, kind_of, open_heads
+from engine.checkpoints.heads.read import read_eagle, read_medusa_heads
+from engine.checkpoints.source import Packing
+from engine.errors import CheckpointError
+from engine.layers.numerics import Numerics
+from engine.loading.model import LoadModel
+from engine.loading.parts import ModelFiles, fingerprint_of, new_runner, open_draft
+from engine.memory import estimate
+from engine.models.base import CausalLM
+from engine.models.heads.base import FeatureHead
+from engine.models.heads.medusa import MedusaHeads
+from engine.models.heads.mtp import MultiToken, has_mtp
+from engine.runner.runner import RunnableModel, Runner
+from engine.speculation.base import Proposer
+from engine.speculation.proposers.draft_model import DraftModelProposer
+from engine.speculation.proposers.eagle import FeatureProposer
+from engine.speculation.proposers.layer_choice import LayerChoice, read_choice
+from engine.speculation.proposers.medusa import MedusaProposer
+from engine.speculation.proposers.ngram import NgramProposer
+from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerSkipProposer
+
+_FIRST = SequenceRows([0], 0, [1], want_logits=1)
+"""One row on page 1, which no sequence holds yet."""
+LEAST_LAYERS = 4
+"""Models with fewer layers get no early exit and no layer skipping."""
+
+
+class Companions(NamedTuple):
+    """The drafters found for a model, opened but not read. ``refused``: why the one that was asked for is not used."""
+
+    draft: ModelFiles | None
+    heads: Mapping[HeadKind, HeadFiles]
+    layers: LayerChoice
+    refused: str = ""
+    notices: tuple[str, ...] = ()
+
+    def without_draft(self, reason: str) -> Companions:
+        return self._replace(draft=None, refused=reason)
+
+
+class Sizes(NamedTuple):
+    """Bytes of weights, and of keys and values for each token, in addition to the target's."""
+
+    weights: int = 0
+    kv_per_token: float = 0.0
+
+
+class Drafters(NamedTuple):
+    """The draft model and heads that were read."""
+
+    draft: CausalLM | None = None
+    medusa: MedusaHeads | None = None
+    feature: FeatureHead | None = None
+    notices: tuple[str, ...] = ()
+
+    @property
+    def heads(self) -> list[str]:
+        """The kinds of the heads, named as sources of draft tokens."""
+        return [*(("medusa",) if self.medusa is not None else ()), *((self.feature.name,) if self.feature else ())]
+
+    def storage_size(self) -> int:
+        return sum(each.storage_size() for each in (self.draft, self.medusa, self.feature) if each is not None)
+
+
+def find_companions(command: LoadModel, target: ModelFiles) -> Companions:
+    """Find the draft model and heads for the model of a load. ``command.draft`` is the path of either."""
+    path = target.checkpoint.path
+    given = Path(command.draft) if command.draft else None
+    copies = config.copies_folder()
+    are_heads = given is not None and kind_of(given, copies) is not None
+    draft, refused = (None, "") if are_heads else open_draft(command.draft, target.tokenizer, command.options.context)
+    name = fingerprint_of(target.checkpoint)
+    kept = config.heads_folder() / name if name else None
+    heads: dict[HeadKind, HeadFiles] = {}
+    notices: list[str] = []
+    for kind in KINDS:
+        place = find_heads(kind, path, given if are_heads else None, kept, copies)
+        if place is None:
+            continue
+        try:
+            heads[kind] = open_heads(place, target.checkpoint.config, copies, kind)
+            notices += heads[kind].notices
+        except CheckpointError as error:
+            if place == given:
+                refused = f"The heads cannot be used. {error}"
+            else:
+                notices.append(f"The heads of this model cannot be used. {error}")
+    own = (path if path.is_dir() else path.parent) / "heads"
+    layers = read_choice([own, *([kept] if kept is not None else [])], target.checkpoint.config.num_layers)
+    if layers.refused:
+        notices.append(layers.notice)
+    return Companions(draft, heads, layers, refused, tuple(notices))
+
+
+def sizes(
+    companions: Companions,
+    target: ModelFiles,
+    dtype: torch.dtype,
+    packing: Packing,
+    draft_packing: Packing,
+    device: torch.device,
+) -> Sizes:
+    """The memory that the drafters in ``companions`` take on ``device`` with a target of this dtype."""
+    weights, kv = 0, 0.0
+    if companions.draft is not None:
+        weights += companions.draft.checkpoint.resident_bytes(dtype, draft_packing, device)
+        kv += companions.draft.kv_bytes(dtype)
+    if "medusa" in companions.heads:
+        weights += companions.heads["medusa"].resident_bytes(dtype)
+    if _has_feature(companions, target):
+        with contextlib.suppress(CheckpointError):  # read_heads reports the reason
+            model = target.checkpoint.planned(dtype, packing, device)
+            feature = _feature(companions, target, model, packing, device)
+            if feature is not None:
+                weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
+    return Sizes(weights, kv)
+
+
+def read_heads(companions: Companions, target: ModelFiles, model: CausalLM, packing: Packing) -> Drafters:
+    """Read the heads; what cannot be used is left out with a notice."""
+    medusa: MedusaHeads | None = None
+    feature: FeatureHead | None = None
+    notices: list[str] = []
+    try:
+        medusa = read_medusa_heads(companions.heads["medusa"], model) if "medusa" in companions.heads else None
+    except CheckpointError as error:
+        notices.append(f"The Medusa heads cannot be used. {error}")
+    try:
+        feature = _feature(companions, target, model, packing, model.device)
+    except CheckpointError as error:
+        what = "EAGLE head" if "eagle" in companions.heads else "checkpoint's multi-token layer"
+        notices.append(f"The {what} cannot be used. {error}")
+    for files in (target.checkpoint.files, *(each.files for each in companions.heads.values())):
+        files.close()
+    return Drafters(None, medusa, feature, tuple(notices))
+
+
+def _feature(
+    companions: Companions, target: ModelFiles, model: CausalLM, packing: Packing, device: torch.device
+) -> FeatureHead | None:
+    """The EAGLE head or multi-token layers, for a target on ``device`` or planned for it. Raises CheckpointError."""
+    if not _has_feature(companions, target):
+        return None
+    files, checkpoint = companions.heads.get("eagle"), target.checkpoint
+    if files is not None:
+        return read_eagle(files.files, files.config, model)
+    source = checkpoint.source(model.device, model.dtype, packing, Numerics(), computing=device)
+    return MultiToken(model, source)
+
+
+def _has_feature(companions: Companions, target: ModelFiles) -> bool:
+    return "eagle" in companions.heads or has_mtp(target.checkpoint.files.entries)
+
+
+class ProposerInputs(NamedTuple):
+    """What a proposer that needs nothing but the model is made from."""
+
+    model: CausalLM
+    runner: Runner
+    eos_ids: list[int]
+    layers: LayerChoice
+    kv_bytes_per_token: float
+
+
+def _early_exit(target: ProposerInputs) -> Proposer | None:
+    model, runner, eos_ids, layers, kept = target
+    if model.num_layers < LEAST_LAYERS:
+        return None
+    return EarlyExitProposer(runner, model, eos_ids, kept, layers.exit_layer)
+
+
+def _layer_skip(target: ProposerInputs) -> Proposer | None:
+    model, runner, eos_ids, layers, kept = target
+    return LayerSkipProposer(runner, model, eos_ids, kept, layers.skip) if model.num_layers >= LEAST_LAYERS else None
+
+
+ALONE: list[Callable[[ProposerInputs], Proposer | None]] = [lambda target: NgramProposer(), _early_exit, _layer_skip]
+"""Makers of proposers that need nothing but the model, None where it has none; a new one is added here."""
+
+
+def assemble(
+    drafters: Drafters, layers: LayerChoice, runner: Runner, model: CausalLM, eos_ids: list[int], pages: int
+) -> tuple[list[Proposer], list[KVStore]]:
+    """All proposers of a loaded model, and their arenas, which use the target's page numbers.
+
+    ``runner`` is the target's; ``pages`` counts page 0. Draft model and heads run one warm-up pass, because the
+    controller measures costs and the first draft should cost as much as the later ones.
+    """
+    target = ProposerInputs(model, runner, eos_ids, layers, _kv_bytes(model))
+    proposers = [made for make in ALONE if (made := make(target)) is not None]
+    stores: list[KVStore] = []
+    draft = drafters.draft
+    if draft is not None:
+        small = new_runner(draft, pages, model.device)
+        small.forward([_FIRST])
+        stores.append(small.kv)
+        read, kept = draft.bytes_read_per_step(), _kv_bytes(draft)
+        words, known = model.config.vocab_size, draft.config.vocab_size
+        proposers.append(DraftModelProposer(small, words, eos_ids, read, kept, own_vocabulary=known))
+    if drafters.medusa is not None:
+        heads = drafters.medusa
+        heads.forward(_nothing(model))
+        proposers.append(MedusaProposer(heads, model.num_layers, heads.accuracies, eos_ids))
+    if drafters.feature is not None:
+        head, arena = drafters.feature, drafters.feature.new_store(pages)
+        stores.append(arena)
+        own = Runner(cast(RunnableModel, head), arena, AttentionDispatcher(head.numerics), model.device)
+        own.forward([_FIRST], hidden_in=_nothing(model))
+        proposers.append(FeatureProposer(head, own, eos_ids))
+    return proposers, stores
+
+
+def described(companions: Companions, drafters: Drafters, model: CausalLM) -> tuple[tuple[str, str], ...]:
+    """The drafters of a loaded model and a description of each, for display."""
+    found = [("n-gram", "what followed the last few tokens before")]
+    if drafters.draft is not None and companions.draft is not None:
+        found.append(("draft model", companions.draft.checkpoint.path.name))
+    if model.num_layers >= LEAST_LAYERS:
+        layers, count = companions.layers, model.num_layers
+        how = " (by default: no search was made)" if layers.notice else ""
+        skipped = ", ".join(str(layer + 1) for layer in sorted(layers.skip)) or "none"
+        found.append(("early exit", f"after {layers.exit_layer} of {count} layers{how}"))
+        found.append(("layer skipping", f"without layers {skipped} of {count}{how}"))
+    if drafters.medusa is not None:
+        found.append(("Medusa", f"{drafters.medusa.num_heads} heads, {companions.heads['medusa'].path}"))
+    if drafters.feature is not None:
+        files = companions.heads.get("eagle")
+        found.append((drafters.feature.title, "the checkpoint's own" if files is None else str(files.path)))
+    return tuple(found)
+
+
+def _nothing(model: CausalLM) -> Tensor:
+    """A hidden state ``[1, hidden_size]`` of zeros."""
+    return torch.zeros(1, model.config.hidden_size, dtype=model.dtype, device=model.device)
+
+
+def _kv_bytes(model: CausalLM) -> float:
+    return estimate.kv_bytes_per_token(model.config, model.dtype)

@@ -1,0 +1,313 @@
+"""Loads models into memory: checks the files, plans the memory, reads the weights, allocates the arenas."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Literal, cast
+
+import torch
+
+from engine import paths as config
+from engine.batch import SequenceRows
+from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.store import KVStore
+from engine.checkpoints.load import Checkpoint, load_model
+from engine.checkpoints.quantised.repacked import Kept
+from engine.checkpoints.source import Packing
+from engine.checkpoints.times import LoadTimes
+from engine.errors import CheckpointError
+from engine.layers.numerics import Numerics
+from engine.loading.drafters import Companions, Drafters, assemble, described, find_companions, read_heads, sizes
+from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
+from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runner, prove, readers_of
+from engine.memory import estimate
+from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
+from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
+from engine.models.base import CausalLM
+from engine.native.library import find as find_native
+from engine.options import EngineOptions
+from engine.protocol import Fit, LoadOptions, ModelCard
+from engine.runner.runner import Runner
+from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
+from engine.speculation.base import Proposer
+from engine.text.thinking import thinking_modes
+
+_ROWS = 2048
+"""Rows of a step that memory is reserved for; a larger step may run out of memory, which ends requests, not the engine.
+"""
+_LOGIT_ROWS = 64 + MAX_DRAFT_TOKENS
+"""Rows of a step whose logits memory is reserved for: those of answers, and of draft tokens."""
+
+
+Weights = tuple[CausalLM, Drafters]
+
+
+class CheckpointLoader:
+    """Loads models from folders and GGUF files. ``device`` is what "auto" in a load means: "auto", "cpu" or "cuda"."""
+
+    def __init__(self, device: str = "auto") -> None:
+        """Raises `engine.native.instructions.NoSuchInstructions`."""
+        find_native()  # raises before anything is loaded if the CPU lacks what KVASIR_NATIVE asks for
+        self._device = cast(Literal["auto", "cpu", "cuda"], device)
+
+    def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedCheckpoint:
+        """See :meth:`Loader.open`."""
+        with _as_load_failed():
+            asked = command.options
+            _check(asked)
+            device = choose_device(asked.device if asked.device != "auto" else self._device)
+            dtype, notice = choose_dtype(device, asked.dtype)
+            target = ModelFiles.open(command.path, asked.context)
+            companions = find_companions(command, target)
+            target, ignored = target.quantised(asked.quantise)
+            if companions.draft is not None:
+                draft, draft_ignored = companions.draft.quantised(asked.quantise)
+                companions, ignored = companions._replace(draft=draft), ignored or draft_ignored
+            opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, companions)
+            opened.computing = notice
+            opened.notices += [text for text in (ignored, *companions.notices) if text]
+            opened.kind, opened.kind_refused = _served(target, options.kv_kind)
+            opened.credit = _held(resident, device)
+            opened.size_up()
+            return opened
+
+
+class OpenedCheckpoint:
+    """See :class:`OpenedModel`. A draft or heads that cannot serve or do not fit are left out, with the reason."""
+
+    def __init__(
+        self,
+        command: LoadModel,
+        device: torch.device,
+        dtype: torch.dtype,
+        packing: Packing,
+        target: ModelFiles,
+        companions: Companions,
+    ) -> None:
+        self.command, self.device, self.dtype = command, device, dtype
+        self.packing = packing
+        self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
+        self.target, self.companions = target, companions
+        self.kind, self.kind_refused = SIXTEEN_BITS, ""
+        self.notices: list[str] = []
+        self.computing = ""
+        self.times = LoadTimes()
+        self.credit = 0
+        self.limit = min(target.checkpoint.config.max_position, command.options.context or 1 << 62)
+        self._plan: estimate.MemoryPlan | None = None
+
+    @property
+    def fit(self) -> Fit:
+        assert self._plan is not None, "size_up comes first"
+        return self._plan.fit
+
+    def size_up(self) -> None:
+        """Plan the memory; a draft model or heads that do not fit are given up rather than the model."""
+        try:
+            self._plan = self._planned(free_bytes(self.device))
+        except estimate.OutOfMemory:
+            draft = self.companions.draft
+            if draft is None and not self.companions.heads:
+                raise
+            name = draft.checkpoint.path.name if draft is not None else "What drafts for the model"
+            reason = f"{name} does not fit into memory together with the model."
+            self.companions = self.companions._replace(draft=None, heads={}, refused=reason)
+            self._plan = self._planned(free_bytes(self.device))
+
+    def fits_alongside(self) -> bool:
+        """See :meth:`OpenedModel.fits_beside`."""
+        return self.fit.weights + self.fit.draft_weights + self.fit.activations < 0.9 * free_bytes(self.device)
+
+    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Weights:
+        """See :meth:`OpenedModel.read`."""
+        share = self.target.checkpoint.weight_bytes / max(1, self._bytes_on_disk()) * 0.97
+        with _as_load_failed():
+            model = self._load(self.target, self.packing, lambda stage, done: progress(stage, share * done), cancelled)
+            prove(self._runner(model, pages=2), self.target.checkpoint)
+            drafters = read_heads(self.companions, self.target, model, self.packing)
+            self.notices += drafters.notices
+            if self.companions.draft is None:
+                return model, drafters
+
+            def show(stage: str, done: float) -> None:
+                progress(f"{stage} of the draft model", share + (0.97 - share) * done)
+
+            draft = self._read_draft(self.companions.draft, show, cancelled)
+            return model, drafters._replace(draft=draft)
+
+    def assemble(self, weights: Weights, progress: Progress) -> LoadedModel:
+        """See :meth:`OpenedModel.assemble`."""
+        model, drafters = weights
+        progress("making room for keys and values", 0.97)
+        with _as_load_failed():
+            # The weights are in memory by now, so that free memory no longer includes theirs.
+            self.credit = model.storage_size() + drafters.storage_size()
+            self._plan = self._planned(free_bytes(self.device))
+            runner = self._runner(model, self._plan.pages, self.kind, self._plan.recent_pages)
+            layers, eos_ids = self.companions.layers, self.target.eos_ids
+            proposers, stores = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages)
+            progress("first pass", 0.99)
+            runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=[[1]] * (runner.kv.num_groups - 1))])
+        return self._loaded(model, drafters, runner, (runner.kv, *stores), tuple(proposers))
+
+    def _again(self, weights: Weights, kind: KVKind) -> LoadedModel:
+        """The same weights with arenas of another kind (`LoadedModel.with_kind`)."""
+        self.kind, self.kind_refused = kind, ""
+        return self.assemble(weights, lambda stage, fraction: None)
+
+    def _load(self, part: ModelFiles, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
+        kept = self._kept(part.checkpoint)
+        checkpoint, device, dtype = part.checkpoint, self.device, self.dtype
+        model = load_model(checkpoint, device, dtype, packing, progress, cancelled, Numerics(), kept, self.times)
+        if kept is not None and kept.notice and kept.notice not in self.notices:
+            self.notices.append(kept.notice)
+        return model
+
+    def _kept(self, checkpoint: Checkpoint) -> Kept | None:
+        """The store of quantised weights that an earlier load may have kept; None if there is nothing to quantise or
+        keeping them is switched off."""
+        if checkpoint.quantise is None or not config.keeps_quantised():
+            return None
+        with self.times.of("looking for kept weights"):
+            return checkpoint.kept(config.quantised_folder(), self.device)
+
+    def _read_draft(self, draft: ModelFiles, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM | None:
+        try:
+            model = self._load(draft, self.draft_packing, progress, cancelled)
+            prove(self._runner(model, pages=2), draft.checkpoint)
+        except CheckpointError as error:
+            self.companions = self.companions.without_draft(f"The draft model cannot be used. {error}")
+            return None
+        return model
+
+    def _runner(
+        self, model: CausalLM, pages: int, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
+    ) -> Runner:
+        return new_runner(model, pages, self.device, kind, recent_pages)
+
+    def _loaded(
+        self,
+        model: CausalLM,
+        drafters: Drafters,
+        runner: Runner,
+        stores: tuple[KVStore, ...],
+        proposers: tuple[Proposer, ...],
+    ) -> LoadedModel:
+        assert self._plan is not None
+        checkpoint = self.target.checkpoint
+        template, channels = self.target.template, self.target.channels
+        notices = [*self.notices, *checkpoint.notices, *fallbacks(model, checkpoint.path.name)]
+        notices += [text for text in (template.notice, self.kind_refused) if text]
+        card = ModelCard(
+            name=checkpoint.path.name,
+            path=str(checkpoint.path),
+            architecture=checkpoint.config.architecture,
+            parameters=checkpoint.parameters,
+            quantisation=checkpoint.quantisation_title,
+            context=self._plan.context,
+            vocabulary=checkpoint.config.vocab_size,
+            eos_ids=self.target.eos_ids,
+            has_chat_template=template.own,
+            sampling=checkpoint.generation_config.sampling,
+            draft=self.companions.draft.checkpoint.path.name if self.companions.draft is not None else "",
+            draft_refused=self.companions.refused,
+            heads=drafters.heads,
+            notices=notices,
+            computing=self.computing,
+            load_seconds=self.times.seconds,
+            thinking=thinking_modes(template, channels),
+        )
+        return LoadedModel(
+            card=card,
+            fit=self._plan.fit,
+            runner=runner,
+            device=self.device,
+            pages=self._plan.pages,
+            limit=self.limit,
+            weight_bytes=model.bytes_read_per_step(),
+            kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
+            stores=stores,
+            proposers=proposers,
+            drafting=described(self.companions, drafters, model),
+            sampling=checkpoint.generation_config.sampling,
+            checkpoint=checkpoint,
+            model=model,
+            draft_model=drafters.draft,
+            tokenizer=self.target.tokenizer,
+            chat_template=template,
+            channels=channels,
+            numerics=(model.numerics,),
+            packed=checkpoint.packed,
+            path=self.command.path,
+            draft_path=self.command.draft,
+            options=self.command.options,
+            readers=readers_of(model, self.device, self.kind),
+            fingerprint=fingerprint_of(checkpoint, self.device.type, str(self.dtype), self.packing),
+            kind=self.kind,
+            sparse=sparse_reads(model.config),
+            recent_pages=self._plan.recent_pages,
+            with_kind=lambda kind: self._again((model, drafters), kind),
+        )
+
+    def _planned(self, free: int) -> estimate.MemoryPlan:
+        companions = sizes(self.companions, self.target, self.dtype, self.packing, self.draft_packing, self.device)
+        shape = self.target.checkpoint.config
+        return estimate.plan(
+            weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device),
+            draft_weights=companions.weights,
+            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + companions.kv_per_token,
+            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
+            context=self.limit,
+            free=free,
+            memory=self.command.options.memory,
+            credit=self.credit,
+            residual=self.kind.residual,
+            recent_bytes=self.target.kv_bytes(self.dtype),
+            rows=_ROWS,
+        )
+
+    def _bytes_on_disk(self) -> int:
+        draft = self.companions.draft.checkpoint.weight_bytes if self.companions.draft is not None else 0
+        return self.target.checkpoint.weight_bytes + draft
+
+
+def _check(options: LoadOptions) -> None:
+    """Refuse options that no model could be loaded with. Raises LoadFailed."""
+    if options.memory is not None and not math.isfinite(options.memory):
+        raise LoadFailed(
+            "bad_options", f"A memory budget of {options.memory} makes no sense. Give a share up to 1, or bytes."
+        )
+    if options.context is not None and options.context < PAGE_SIZE:
+        text = f"A context of {options.context} tokens is too short. Give {PAGE_SIZE} or more, or the model's own."
+        raise LoadFailed("bad_options", text)
+
+
+def _served(target: ModelFiles, kind: KVKind) -> tuple[KVKind, str]:
+    """The KV cache kind that was asked for, or 16 bits and the reason why the model cannot have it."""
+    reason = refuses(target.checkpoint.config, kind)
+    return (SIXTEEN_BITS, reason) if reason else (kind, "")
+
+
+def _held(resident: LoadedModel | None, device: torch.device) -> int:
+    """Bytes that become free when the present model is dropped; a CPU's arenas are not counted, because only pages that
+    were written take memory there."""
+    if resident is None or resident.device.type != device.type:
+        return 0
+    fit = resident.fit
+    return fit.weights + fit.draft_weights + (fit.kv if device.type == "cuda" else 0)
+
+
+@contextmanager
+def _as_load_failed() -> Iterator[None]:
+    """Turn expected errors into LoadFailed with their code."""
+    try:
+        yield
+    except NoSuchDevice as error:
+        raise LoadFailed("no_device", str(error)) from error
+    except CheckpointError as error:
+        raise LoadFailed("bad_model", str(error)) from error
+    except estimate.OutOfMemory as error:
+        raise LoadFailed("out_of_memory", str(error)) from error

@@ -1,0 +1,171 @@
+"""Bringing a model into memory, in three stages so that the model before it can be kept until the new one is read."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
+
+import torch
+
+from engine.batch import ForwardOutput, SequenceRows
+from engine.cache.policies import SparseReads
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.store import KVStore
+from engine.checkpoints.load import trim_heap
+from engine.layers.numerics import Numerics
+from engine.options import EngineOptions
+from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling
+from engine.runner.runner import Runner
+from engine.speculation.base import Proposer
+from engine.text.prompt import prompt_ids
+from engine.text.stream import TextStream
+
+if TYPE_CHECKING:
+    from engine.checkpoints.load import Checkpoint
+    from engine.models.base import CausalLM
+    from engine.runner.perplexity import ReadersFactory
+    from engine.text.channels import ChannelStyle
+    from engine.text.template import ChatTemplate
+    from engine.text.tokenizer import Tokenizer
+
+Progress = Callable[[str, float], None]
+
+
+class LoadFailed(Exception):  # noqa: N818 - an outcome that a person is told about
+    """The model could not be loaded. ``code`` is for programs; the message says what happened and what to do."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class OpenedModel(Protocol):
+    """A model whose files were checked and whose memory was estimated; nothing large was read."""
+
+    @property
+    def fit(self) -> Fit:
+        """The memory that it will take."""
+
+    def fits_alongside(self) -> bool:
+        """Whether its weights fit into what is free now, with the present model still in memory."""
+
+    def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Any:
+        """Read the weights. Raises LoadFailed, or engine.errors.LoadCancelled."""
+
+    def assemble(self, weights: Any, progress: Progress) -> LoadedModel:
+        """Allocate the arenas for the weights that were read, out of the memory free now. Raises LoadFailed."""
+
+
+class Loader(Protocol):
+    """Where models come from."""
+
+    def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedModel:
+        """Check the files and whether they fit once ``resident`` has made room. Raises LoadFailed."""
+
+
+def load_name(path: str) -> str:
+    """The name of the model at ``path``, for use before its card exists."""
+    return Path(path).name or path
+
+
+def release_memory() -> None:
+    """Return the memory of a dropped model to the system."""
+    gc.unfreeze()
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()
+    trim_heap()
+
+
+def spare_the_collector() -> None:
+    """Exclude all objects that exist now from garbage collection, which would otherwise scan them during steps.
+
+    Memory that the load freed is returned to the system.
+    """
+    gc.collect()
+    gc.freeze()
+    trim_heap()
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
+class LoadedModel:
+    """Immutable but for the arenas behind ``runner``; the text parts may be used from any thread.
+
+    ``limit`` is the longest sequence that the model may serve, in tokens; ``card.context`` is smaller where memory sets
+    it. ``pages`` counts the pool's pages, page 0 included. ``weight_bytes`` is what one forward pass reads of weights.
+    ``stores`` are the arenas behind ``runner`` and the draft model's. ``recent_pages`` counts those of a second pool,
+    page 0 included, where ``kind`` keeps recent tokens apart. ``with_kind`` gives this model with arenas of another
+    kind, planned out of what is free once these are dropped. ``numerics`` are the switches that batch_invariant sets;
+    a draft model needs none, since draft tokens do not change the text.
+    """
+
+    card: ModelCard
+    fit: Fit
+    runner: Runner
+    device: torch.device
+    pages: int
+    limit: int
+    weight_bytes: int
+    kv_bytes_per_token: float
+    stores: tuple[KVStore, ...] = ()
+    fingerprint: str = ""
+    """Identifies model, device and kernels; saved pages with another fingerprint are not used. "": none are saved."""
+    proposers: tuple[Proposer, ...] = ()
+    drafting: tuple[tuple[str, str], ...] = ()
+    """The available drafters and a description of each, for display."""
+    sampling: Sampling = field(default_factory=Sampling)
+    checkpoint: Checkpoint | None = None
+    model: CausalLM | None = None
+    draft_model: CausalLM | None = None
+    tokenizer: Tokenizer | None = None
+    chat_template: ChatTemplate | None = None
+    channels: ChannelStyle | None = None
+    numerics: tuple[Numerics, ...] = ()
+    packed: bool = False
+    path: str = ""
+    draft_path: str = ""
+    options: LoadOptions = field(default_factory=LoadOptions)
+    readers: ReadersFactory | None = None
+    """Makes the readers that score a text with the model while it serves requests; None: not possible."""
+    kind: KVKind = field(default_factory=KVKind)
+    sparse: SparseReads = field(default_factory=SparseReads)
+    recent_pages: int = 0
+    with_kind: Callable[[KVKind], LoadedModel] | None = None
+
+    def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> TextStream:
+        """The text stream of a new answer; one that continues plain text has no channels."""
+        assert self.tokenizer is not None
+        channels = self.channels.parser(prompt_ids) if self.channels is not None and not continues else None
+        return TextStream(self.tokenizer, stop, continues, channels)
+
+    def encode_prompt(self, prompt: Sequence[ChatMessage] | str) -> list[int]:
+        """Token ids of a conversation (through the chat template) or of plain text. Raises PromptError."""
+        assert self.tokenizer is not None
+        assert self.chat_template is not None
+        return prompt_ids(self.tokenizer, self.chat_template, prompt)
+
+
+class _NoRunner:
+    """The runner of a model whose arenas have been dropped."""
+
+    batch_seconds = 0.0
+    num_layers = 0
+
+    def forward(self, rows: Sequence[SequenceRows], **options: Any) -> ForwardOutput:
+        raise RuntimeError("the cache of this model is being made anew")
+
+
+def without_arenas(model: LoadedModel) -> LoadedModel:
+    """The model without arenas and proposers: other threads still use its card and its text parts."""
+    return replace(model, runner=cast(Runner, _NoRunner()), stores=(), proposers=())
+
+
+class LoadModel(NamedTuple):
+    """Load the model folder at ``path``; ``draft`` is the folder of a draft model or ""."""
+
+    path: str
+    draft: str = ""
+    options: LoadOptions = LoadOptions()

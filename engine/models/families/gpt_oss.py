@@ -1,0 +1,48 @@
+"""gpt-oss: experts with a clamped activation and biases, learned sinks, and a window in every second layer."""
+
+from __future__ import annotations
+
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
+from engine.models.common import read_decoder, read_moe
+from engine.models.decoder import Decoder
+
+YARN = {"rope_type": "yarn", "factor": 32.0, "original_max_position_embeddings": 4096, "truncate": False}
+"""The rotation where the file is silent."""
+
+
+def read_config(raw: RawConfig) -> ModelConfig:
+    """The first layer has a window. An expert's share is a softmax over the experts that were chosen."""
+    layers = raw.integer("num_hidden_layers", most=10_000)
+    window = raw.optional_integer("sliding_window", 128)
+    types = raw.layer_types(layers) or ["sliding_attention", "full_attention"] * layers
+    bias = raw.flag("attention_bias", True)
+    scaled = raw if raw.rope_values() else RawConfig(raw.values | {"rope_scaling": YARN}, raw.file)
+    moe = read_moe(
+        raw,
+        count="num_local_experts",
+        per_token=4,
+        intermediate_size=raw.integer("intermediate_size"),
+        sparse=(True,) * layers,
+        routing="chosen",
+        bias=True,
+        swiglu_limit=raw.positive("swiglu_limit", 7.0),
+        swiglu_alpha=raw.number("swiglu_alpha", 1.702),
+        router="router",
+    )
+    return read_decoder(
+        raw,
+        head_dim=64,
+        eps=1e-5,
+        rope=scaled.rope(150_000.0),
+        max_position=raw.integer("max_position_embeddings", 131072),
+        windows=tuple(window if kind == "sliding_attention" else None for kind in types[:layers]),
+        qkv_bias=bias,
+        output_bias=bias,
+        sinks=True,
+        moe=moe,
+    )
+
+
+class Model(Decoder):
+    """gpt-oss (OpenAI 2025)."""

@@ -1,0 +1,18 @@
+"""Mistral 7B and its kin: Llama with a sliding window."""
+
+from __future__ import annotations
+
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
+from engine.models.common import read_decoder
+from engine.models.decoder import Decoder
+
+
+def read_config(raw: RawConfig) -> ModelConfig:
+    """One window for all layers; null means none, and a silent file means 4096."""
+    window = raw.optional_integer("sliding_window", 4096)
+    return read_decoder(raw, windows=(window,) * raw.integer("num_hidden_layers", most=10_000))
+
+
+class Model(Decoder):
+    """Mistral (Jiang et al. 2023)."""

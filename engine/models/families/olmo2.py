@@ -1,0 +1,73 @@
+"""OLMo 2: each block's result is normalised, not its input, and so are q and k, over all their heads together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from engine.layers.attention import Attention
+from engine.layers.interface import Step, WeightSource
+from engine.layers.linear.base import Linear
+from engine.layers.mlp import GatedMLP
+from engine.layers.norm import RMSNorm, read_norm
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
+from engine.models.common import read_decoder
+from engine.models.decoder import Decoder
+
+
+def read_config(raw: RawConfig) -> ModelConfig:
+    """Biases where the file asks for them. ``qk_norm`` stays False: it means a norm of each head by itself."""
+    bias = raw.flag("attention_bias", False)
+    return read_decoder(raw, eps=1e-5, qkv_bias=bias, output_bias=bias)
+
+
+class WholeNormAttention(Attention):
+    """Attention whose q and k are normalised over the whole projection."""
+
+    def __init__(self, config: ModelConfig, index: int, source: WeightSource, prefix: str) -> None:
+        super().__init__(config, index, source, prefix)
+        self.q_norm, self.k_norm = (
+            RMSNorm(source.vector(f"{prefix}{name}.weight", size), config.rms_norm_eps, source.numerics)
+            for name, size in (("q_norm", self.heads * self.head_dim), ("k_norm", self.kv_heads * self.head_dim))
+        )
+
+    def normalise(self, qk: Tensor) -> Tensor:
+        """``qk [T, heads + kv_heads, head_dim]`` -> the same shape."""
+        q, k = qk.split((self.heads, self.kv_heads), 1)
+        return torch.cat((self.q_norm.forward(q.flatten(1)), self.k_norm.forward(k.flatten(1))), 1).view(qk.shape)
+
+    def storage_size(self) -> int:
+        return self.q_norm.storage_size() + self.k_norm.storage_size()
+
+
+class PostNormLayer:
+    """Attention, norm, MLP, norm; the normalised results add to the residual stream."""
+
+    def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
+        prefix = f"model.layers.{index}."
+        self.attention = WholeNormAttention(config, index, source, f"{prefix}self_attn.")
+        self.mlp = GatedMLP(config, source, f"{prefix}mlp.")
+        self.attention_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
+        self.mlp_norm = read_norm(config, source, f"{prefix}post_feedforward_layernorm.weight")
+
+    def forward(self, x: Tensor, step: Step) -> Tensor:
+        """``x [T, hidden_size]`` -> the stream after this layer (``x`` itself, changed)."""
+        x += self.attention_norm.forward(self.attention.forward(x, step))
+        x += self.mlp_norm.forward(self.mlp.forward(x))
+        return x
+
+    def linears(self) -> Iterator[tuple[str, Linear]]:
+        yield from self.attention.linears()
+        yield from self.mlp.linears()
+
+    def storage_size(self) -> int:
+        return self.attention.storage_size() + self.attention_norm.storage_size() + self.mlp_norm.storage_size()
+
+
+class Model(Decoder):
+    """OLMo 2 (OLMo Team 2024)."""
+
+    layer = PostNormLayer

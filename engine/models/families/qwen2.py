@@ -1,0 +1,17 @@
+"""Qwen2 and Qwen2.5: biases on q, k and v; optionally a window in the upper layers."""
+
+from __future__ import annotations
+
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
+from engine.models.common import read_decoder, upper_windows
+from engine.models.decoder import Decoder
+
+
+def read_config(raw: RawConfig) -> ModelConfig:
+    """The q, k, v biases are part of the architecture, not of the file."""
+    return read_decoder(raw, qkv_bias=True, windows=upper_windows(raw))
+
+
+class Model(Decoder):
+    """Qwen2 (Yang et al. 2024)."""

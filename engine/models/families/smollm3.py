@@ -1,0 +1,35 @@
+"""SmolLM3: Llama whose every fourth layer has no position embedding."""
+
+from __future__ import annotations
+
+from engine.model_config.model import ModelConfig
+from engine.model_config.raw import RawConfig
+from engine.models.common import read_decoder
+from engine.models.decoder import Decoder
+
+
+def read_config(raw: RawConfig) -> ModelConfig:
+    """``no_rope_layers`` says 1 where a layer rotates; a window only where a layer does not."""
+    layers = raw.integer("num_hidden_layers", most=10_000)
+    every = raw.integer("no_rope_layer_interval", 4)
+    stated = raw.values.get("no_rope_layers") or [int((index + 1) % every != 0) for index in range(layers)]
+    if not isinstance(stated, list) or len(stated) < layers:
+        raise raw.wrong(f'"no_rope_layers" does not have one entry for each of the {layers} layers')
+    rotary = tuple(bool(value) for value in stated[:layers])
+    window = raw.optional_integer("sliding_window") if raw.flag("use_sliding_window", False) else None
+    types = raw.layer_types(layers) or ["full_attention" if rotates else "sliding_attention" for rotates in rotary]
+    bias = raw.flag("attention_bias", False)
+    return read_decoder(
+        raw,
+        theta=2000000.0,
+        rotary=rotary,
+        windows=tuple(window if kind == "sliding_attention" else None for kind in types),
+        tie_word_embeddings=raw.flag("tie_word_embeddings", True),
+        qkv_bias=bias,
+        output_bias=bias,
+        mlp_bias=raw.flag("mlp_bias", False),
+    )
+
+
+class Model(Decoder):
+    """SmolLM3 (Hugging Face 2025; layers without rotation after Yang et al. 2025, "RoPE to NoPE and back")."""

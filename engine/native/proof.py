@@ -1,0 +1,46 @@
+"""Whether Triton's kernels can run here, and a trial of one that never raises but for memory."""
+
+from __future__ import annotations
+
+import importlib.util
+import subprocess
+from collections.abc import Callable
+
+import torch
+
+from engine.native import triton_compiler
+
+DTYPES = (torch.bfloat16, torch.float16)
+
+
+def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
+    """Why no kernel runs here; None where one may."""
+    if device.type != "cuda":
+        return "the model is not on a GPU"
+    if dtype not in DTYPES:
+        return f"it multiplies bfloat16 and float16, and the model runs in {str(dtype).removeprefix('torch.')}"
+    if importlib.util.find_spec("triton") is None:
+        return "Triton is not installed"
+    reason = triton_compiler.unavailable()
+    if reason is not None:
+        return reason
+    if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
+        return "the GPU is older than compute capability 8.0"
+    triton_compiler.install()
+    return None
+
+
+def failure(compare: Callable[[], str | None]) -> str | None:
+    """What a comparison on the device says, or why it could not be made.
+
+    Raises only torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason.
+    """
+    try:
+        return compare()
+    except torch.OutOfMemoryError:
+        raise
+    except subprocess.CalledProcessError:  # ptxas's failures are Triton's own errors
+        return "the C compiler fails on Triton's helpers (Python's headers may be missing: the package python3-dev)"
+    except Exception as error:  # Triton, its compilers and the driver raise as they please.
+        text = str(error).strip() or type(error).__name__
+        return f"it fails here ({text.splitlines()[0][:300]})"

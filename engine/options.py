@@ -1,0 +1,161 @@
+"""The present values of all options, and those that hold for one request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, cast, get_args
+
+from engine import catalogue
+from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings
+from engine.cache.stores.kinds import KVKind
+from engine.catalogue import Capability, keys
+from engine.layers.numerics import Numerics
+from engine.protocol import OptionSpec, Value
+
+Acceptance = Literal["keyed", "ratio", "typical"]
+"""How draft tokens are verified: against the tokens that would have been drawn, by the ratio test, or by typical
+acceptance."""
+_ALL: frozenset[Capability] = frozenset(get_args(Capability))
+
+
+class RequestOptions(NamedTuple):
+    """The switches that hold for one request from its arrival on.
+
+    ``draft_length``, ``tree_nodes`` and ``exit_layer`` 0 are automatic.
+    """
+
+    kv_cache: bool = True
+    speculation: str = "off"
+    draft_length: int = 0
+    prefix_cache: bool = True
+    policy: PagePolicy = KeepAll()
+    ngram_first: bool = True
+    ngram_chats: bool = False
+    tree_nodes: int = 0
+    exit_layer: int = 0
+    acceptance: Acceptance = "keyed"
+
+
+class EngineOptions:
+    """Values by catalogue key; changed only through the catalogue's own validation.
+
+    ``capabilities`` is what the loaded model can do; without a model nothing that needs one can be switched on.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, Value] = catalogue.defaults()
+        self.capabilities: frozenset[Capability] = frozenset()
+
+    def set(self, key: str, value: Value) -> None:
+        """Raises :class:`engine.catalogue.OptionError` with a sentence when the value cannot apply.
+
+        Before a model is loaded its capabilities are unknown, so every value may be set.
+        """
+        self.values = catalogue.validated({key: value}, self.values, self.capabilities or _ALL)
+
+    def adopt(self, capabilities: frozenset[Capability]) -> None:
+        """Take over the loaded model's capabilities (empty: no model is loaded, and values are kept for the next one).
+
+        A value that cannot apply to the model falls back to its default.
+        """
+        self.capabilities = capabilities
+        if not capabilities:
+            return
+        for spec in catalogue.state(self.values, capabilities):
+            if spec.value in spec.disabled_choices or (spec.disabled_reason and spec.value != spec.default):
+                self.values[spec.key] = spec.default
+
+    def for_request(self, overrides: Mapping[str, Value], prompt_length: int | None = None) -> RequestOptions:
+        """The options of one request; only QUEST needs ``prompt_length``, in tokens.
+
+        Raises :class:`engine.catalogue.OptionError` with a sentence.
+        """
+        for key in overrides:
+            if catalogue.option(key).scope != "request":
+                raise catalogue.OptionError(f"{key} holds for the whole engine: set it there, not in a request.")
+        values = catalogue.validated(overrides, self.values, self.capabilities)
+        return RequestOptions(
+            kv_cache=bool(values[keys.KV_CACHE]),
+            speculation=str(values[keys.SPECULATION]),
+            draft_length=int(values[keys.DRAFT_LENGTH]),
+            prefix_cache=bool(values[keys.PREFIX_CACHE]) and not catalogue.idle(keys.PREFIX_CACHE, values),
+            ngram_first=bool(values[keys.NGRAM_FIRST]),
+            ngram_chats=bool(values[keys.NGRAM_CHATS]),
+            tree_nodes=int(values[keys.TREE_NODES]),
+            exit_layer=int(values[keys.EXIT_LAYER]),
+            acceptance=cast(Acceptance, values[keys.ACCEPTANCE]),
+            policy=POLICIES[str(values[keys.PAGE_POLICY])](
+                PolicySettings(int(values[keys.WINDOW_TOKENS]), int(values[keys.QUEST_TOKENS]), prompt_length)
+            ),
+        )
+
+    @property
+    def whole_context(self) -> bool:
+        """Whether admission reserves the pages of the longest possible answer."""
+        return self.values[keys.PAGE_RESERVATION] == "whole_context"
+
+    @property
+    def chunked_prefill(self) -> bool:
+        return bool(self.values[keys.CHUNKED_PREFILL])
+
+    @property
+    def token_budget(self) -> int:
+        """The most rows of one step."""
+        return int(self.values[keys.TOKEN_BUDGET])
+
+    @property
+    def admission(self) -> str:
+        """The order of admission: "longest_prefix" or "first_come"."""
+        return str(self.values[keys.ADMISSION])
+
+    @property
+    def preemption(self) -> Mode:
+        """Whether a preempted sequence's keys and values are swapped or recomputed."""
+        return cast(Mode, self.values[keys.PREEMPTION])
+
+    @property
+    def host_cache_bytes(self) -> int:
+        """Bytes of host memory for pages that do not fit into the cache on the device."""
+        return int(float(self.values[keys.HOST_CACHE]) * 1e9)
+
+    @property
+    def disk_cache_bytes(self) -> int:
+        """Bytes of files for saved chats; 0: none are saved."""
+        return int(float(self.values[keys.DISK_CACHE]) * 1e9)
+
+    @property
+    def batch_invariant(self) -> bool:
+        return bool(self.values[keys.BATCH_INVARIANT])
+
+    @property
+    def cascade(self) -> bool:
+        return bool(self.values[keys.CASCADE])
+
+    def apply_to(self, numerics: Numerics) -> None:
+        """Set the live modes of a model."""
+        numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
+
+    @property
+    def kv_kind(self) -> KVKind:
+        """How keys and values are kept."""
+        match name := str(self.values[keys.KV_KIND]):
+            case "16bit":
+                return KVKind(bounds=self.values[keys.PAGE_POLICY] == "quest")
+            case "kivi":
+                return KVKind("kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]))
+            case _:
+                return KVKind(name)
+
+    @property
+    def packing(self) -> str:
+        """How packed weights are held, one of :data:`engine.checkpoints.source.Packing`."""
+        if self.values[keys.WEIGHTS] == "16bit":
+            return "16bit"
+        return "4bit" if self.values[keys.PACKED_KERNEL] == "native" else "4bit_torch"
+
+    def state(self) -> list[OptionSpec]:
+        """All options with their present values."""
+        return catalogue.state(self.values, self.capabilities)
+
+
+Mode = Literal["auto", "recompute", "swap"]

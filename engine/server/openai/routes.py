@@ -1,0 +1,179 @@
+"""HTTP in OpenAI's shapes: /v1/models, /v1/chat/completions and /v1/completions, streamed or whole."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+import weakref
+from typing import TYPE_CHECKING
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from engine.protocol import ContextCut, Thinking
+from engine.server.answering import NO_MODEL, Asked, Refused
+from engine.server.hub import EngineHub
+from engine.server.openai.errors import FAILURES, refusal_of
+from engine.server.openai.fields import decoded
+from engine.server.openai.stream import EventResponse, Stream, while_there, whole
+from engine.server.openai.turns import Conversations
+from engine.server.openai.types import ChatIn, CompletionIn, ModelList, ModelOut
+from engine.server.openai.writers import ChatWriter, TextWriter, Writer
+from engine.server.overflow import TooLong, too_long, window_of
+from engine.server.security import MAX_BODY, error_response, refuse_stranger
+
+if TYPE_CHECKING:
+    from engine.loading.model import LoadedModel
+
+BODY_SECONDS = 30.0
+"""How long the next part of a request's body may take."""
+CUT_HEADER = "x-kvasir-context-cut"
+"""Says in a response what of the conversation the model does not see."""
+STOPPED = "The engine was stopped before the answer was whole. Start it again."
+
+
+class OpenAIRoutes:
+    """The routes, all behind the token."""
+
+    def __init__(self, hub: EngineHub, token: str) -> None:
+        self._hub, self._token = hub, token
+        self._conversations = Conversations()
+        self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
+        self._stopping = False
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/v1/models", self.models),
+            Route("/v1/models/{name:path}", self.model),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/v1/completions", self.complete, methods=["POST"]),
+        ]
+
+    def stop(self) -> None:
+        """The server stops: answers that are not whole yet end with an error that says so, and no other begins."""
+        self._stopping = True
+        for stream in list(self._streams):
+            stream.fail("stopping", STOPPED)
+
+    async def models(self, request: Request) -> Response:
+        if (refusal := refuse_stranger(request.headers, self._token)) is not None:
+            return refusal
+        loaded = self._hub.loaded
+        return _json(ModelList(data=[ModelOut(id=loaded.card.name)] if loaded is not None else []))
+
+    async def model(self, request: Request) -> Response:
+        if not request.path_params["name"]:
+            return await self.models(request)
+        if (refusal := refuse_stranger(request.headers, self._token)) is not None:
+            return refusal
+        try:
+            return _json(ModelOut(id=self._loaded(request.path_params["name"]).card.name))
+        except Refused as error:
+            return error_response(refusal_of(error))
+
+    async def chat(self, request: Request) -> Response:
+        return await self._serve(request, ChatIn, "messages")
+
+    async def complete(self, request: Request) -> Response:
+        return await self._serve(request, CompletionIn, "prompt")
+
+    async def _serve(self, request: Request, kind: type[ChatIn] | type[CompletionIn], prompt: str) -> Response:
+        if (refusal := refuse_stranger(request.headers, self._token)) is not None:
+            return refusal
+        try:
+            return await self._answer(request, decoded(await _body(request), kind))
+        except FAILURES as error:
+            return error_response(refusal_of(error, prompt, kind.__struct_fields__))
+        except ClientDisconnect:
+            return Response(status_code=499)
+
+    def _loaded(self, name: str) -> LoadedModel:
+        """The model that is loaded. Raises :class:`Refused` for another name than its own."""
+        loaded = self._hub.loaded
+        if loaded is None or loaded.tokenizer is None:
+            raise Refused("no_model", NO_MODEL)
+        if name not in ("", loaded.card.name, loaded.path):
+            text = f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one."
+            raise Refused("model_not_found", text)
+        return loaded
+
+    async def _answer(self, request: Request, wanted: ChatIn | CompletionIn) -> Response:
+        loaded = self._loaded(wanted.model)
+        wanted.check(loaded.card.vocabulary)
+        stream, headers = await while_there(request, self._begun(wanted, loaded.card.context))
+        try:
+            await while_there(request, stream.begin())
+            writer = _writer(wanted, loaded)
+            if wanted.stream:
+                with_usage = wanted.stream_options is not None and wanted.stream_options.include_usage
+                return EventResponse(stream, writer, with_usage, headers)
+            body = await while_there(request, whole(stream, writer))
+            return Response(body, media_type="application/json", headers=headers)
+        except BaseException:
+            stream.leave()
+            raise
+
+    async def _begun(self, wanted: ChatIn | CompletionIn, context: int) -> tuple[Stream, dict[str, str]]:
+        """The request as the engine has it, and what a header says of it. Raises :class:`Refused`."""
+        chat = isinstance(wanted, ChatIn)
+        prompt = wanted.prompt() if isinstance(wanted, ChatIn) else wanted.text_or_ids()
+        sampling, overflow, told = wanted.sampling(), wanted.overflow or "stop", None
+        if isinstance(prompt, list) and isinstance(prompt[0], int):
+            ids, window, heard = prompt, _window(len(prompt), overflow == "window", context), None
+        else:
+            thinking = wanted.thinking() if isinstance(wanted, ChatIn) else Thinking()
+            asked = Asked(prompt, thinking, overflow, sampling.max_tokens)
+            found = await self._conversations.prepared(self._hub, asked)
+            ids, window, heard = found.prompt.ids, found.prompt.window, found.listener
+            told = found.prompt.context_cut("")
+        if self._stopping:
+            raise Refused("stopping", STOPPED)
+        stream = Stream(self._hub, ids, sampling, wanted.n or 1, not chat, window, heard)
+        self._streams.add(stream)
+        return stream, {CUT_HEADER: _cut(told)} if told is not None else {}
+
+
+def _window(tokens: int, slides: bool, context: int) -> int | None:
+    """The window that slides over a prompt of ``tokens`` tokens, if one does. Raises :class:`Refused`."""
+    try:
+        if not slides and tokens >= context:
+            raise too_long(tokens, context, False)
+        return window_of(context) if slides else None
+    except TooLong as error:
+        raise Refused(error.code, str(error)) from error
+
+
+def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel) -> Writer:
+    assert loaded.tokenizer is not None
+    kind, prefix = (ChatWriter, "chatcmpl") if isinstance(wanted, ChatIn) else (TextWriter, "cmpl")
+    return kind(f"{prefix}-{secrets.token_hex(12)}", int(time.time()), loaded.card.name, loaded.tokenizer)
+
+
+def _cut(told: ContextCut) -> str:
+    """What of the conversation the model does not see, for a header."""
+    if told.policy == "window":
+        return f"window; sinks={told.sinks}; window={told.window}; tokens={told.tokens}"
+    return f"drop_middle; first={told.first}; last={told.last}; tokens={told.tokens}"
+
+
+async def _body(request: Request) -> bytes:
+    """The body, refused as soon as it is too large (its length may not have been declared) or stays away."""
+    parts: list[bytes] = []
+    size = 0
+    stream = request.stream()
+    try:
+        while (part := await asyncio.wait_for(anext(stream, None), BODY_SECONDS)) is not None:
+            size += len(part)
+            if size > MAX_BODY:
+                raise Refused("too_large", f"The request is larger than {MAX_BODY >> 20} MiB. Send less.")
+            parts.append(part)
+    except TimeoutError as error:
+        raise Refused("body_timeout", f"No more of the request came for {BODY_SECONDS:g} seconds.") from error
+    return b"".join(parts)
+
+
+def _json(body: object) -> Response:
+    return Response(msgspec.json.encode(body), media_type="application/json")

@@ -1,0 +1,288 @@
+"""Sequences over pages whose content is known: what a step reads must be what was written for that very text."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+
+from engine.cache.offload.swap import SwapSpace
+from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy
+from engine.cache.pool import PAGE_SIZE, PagePool
+from engine.cache.prefix.radix import PrefixTree
+from engine.cache.residual import RecentPages, ResidualManager
+from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
+from engine.cache.stores.recent import packed_until, to_pack
+from engine.cache.tiers import Tiers
+from engine.cache.types import TREE, DraftKVLengths
+from engine.scheduling.policy import LongestPrefixFirst
+from engine.scheduling.scheduler import Limits, Plan, Scheduler
+
+SPARSE = 1_000_003
+"""What a row that chooses pages computes is nobody else's."""
+
+
+class Arena:
+    """A store whose "keys" are digests of the text up to each token."""
+
+    device = torch.device("cpu")
+    page_bytes = PAGE_SIZE * 8
+
+    def __init__(self, pages: int) -> None:
+        self.slots = np.zeros((pages, PAGE_SIZE), dtype=np.int64)
+
+    def copy_page(self, src: int, dst: int) -> None:
+        self.slots[dst] = self.slots[src]
+
+    def export_pages(self, pages: Sequence[int], out: torch.Tensor | None = None) -> torch.Tensor:
+        data = torch.from_numpy(self.slots[list(pages)].view(np.uint8).copy())
+        return data if out is None else out.copy_(data)
+
+    def import_pages(self, pages: Sequence[int], data: torch.Tensor) -> None:
+        self.slots[list(pages)] = data.numpy().view(np.int64)
+
+    def write(self, pages: Sequence[int], first: int, values: Sequence[int]) -> None:
+        for place, value in enumerate(values, first):
+            assert pages[place // PAGE_SIZE] > 0, "a row is written to nobody's page"
+            self.slots[pages[place // PAGE_SIZE], place % PAGE_SIZE] = value
+
+    def expect(self, pages: Sequence[int], places: Sequence[int], digests: Sequence[int]) -> None:
+        """Prove that these places of a text are what they should be."""
+        if places:
+            index = np.array(places)
+            table = np.array(pages)[index // PAGE_SIZE]
+            assert table.all(), "a row reads a page that was given up"
+            found = self.slots[table, index % PAGE_SIZE]
+            assert (found == np.array(digests)[index]).all(), "pages hold another text"
+
+
+@dataclass(eq=False)
+class Asked:
+    """One answer; its tokens follow from what it has read, so that nobody else's text is ever the same by chance."""
+
+    arrival: int
+    answer: int
+    tokens: list[int]
+    most: int
+    policy: PagePolicy = field(default_factory=KeepAll)
+    cached: bool = True
+    drafting: bool = False
+    namespace: int | None = 0
+    alphabet: int = 2
+    last_step: int = -1
+    preemptions: int = 0
+    overtaken: int = 0
+    fork_of: Asked | None = None
+    computed_rows: int = 0
+    cache: SequenceCache = field(init=False)
+    """Its house gives it."""
+
+    def __post_init__(self) -> None:
+        self.prompt_length = len(self.tokens)
+        self.digests: list[int] = []
+
+    @property
+    def owner(self) -> tuple[str, int]:
+        return str(self.arrival), 0
+
+    @property
+    def known(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def num_computed(self) -> int:
+        return self.cache.num_computed
+
+    @property
+    def pages(self) -> list[int]:
+        return self.cache.pages
+
+    @property
+    def pending(self) -> int:
+        return self.cache.pending
+
+    @property
+    def reach(self) -> int:
+        return self.prompt_length + self.most
+
+    @property
+    def max_draft_tokens(self) -> int:
+        return max(0, self.reach - self.known - 1)
+
+    def digest(self) -> list[int]:
+        """Of each token that is known, with all before it."""
+        while len(self.digests) < self.known:
+            at = len(self.digests)
+            sparse = SPARSE if isinstance(self.policy, QuestPolicy) and at >= self.prompt_length else 0
+            before = self.digests[-1] if at else (self.namespace or 0)
+            self.digests.append(hash((before, self.tokens[at], sparse)))
+        return self.digests
+
+    def next_token(self) -> int:
+        return hash((self.digest()[-1], self.answer % 2)) % self.alphabet
+
+    def seen(self) -> list[int]:
+        """Places before the step's rows that rows from the first of them on may read."""
+        first, stop = self.cache.dead_pages
+        return [i for i in range(self.num_computed) if not first <= i // PAGE_SIZE < stop]
+
+
+class House:
+    """A scheduler over memory with everything, stepped by hand; all books are proved after each operation."""
+
+    def __init__(
+        self,
+        pages: int,
+        host: int = 0,
+        swaps: Callable[[], bool] = lambda: True,
+        residual: int = 0,
+        recent_pages: int = 0,
+        limits: Limits = Limits(64),
+    ) -> None:
+        self.pool, self.limits, self.residual = PagePool(pages), limits, residual
+        self.target, self.draft = Arena(pages), Arena(pages)
+        self.space = SwapSpace(host * 2 * self.target.page_bytes)
+        self.tiers = Tiers([self.target, self.draft], self.space)  # type: ignore[list-item]
+        self.tree = PrefixTree(self.pool, lambda: 0.0, self.tiers)
+        self.recent = PagePool(recent_pages) if residual else None
+        self.fresh = Arena(recent_pages) if residual else None
+        parts = self.pool, self.tree, self, self.tiers, lambda *_: swaps()
+        self.manager = KVCacheManager(*parts)
+        if self.recent is not None and self.fresh is not None:
+            tier = Tiers([self.fresh], self.space, gives_way=False)  # type: ignore[list-item]
+            self.manager = ResidualManager(RecentPages(self.recent, residual, self.fresh, tier), *parts)
+        self.scheduler: Scheduler[Asked] = Scheduler(self.manager, LongestPrefixFirst())
+        self.plans: list[Plan[Asked]] = []
+        self.done: list[Asked] = []
+        self.failed: list[Asked] = []
+        self.draft_tokens = 0
+        self.accepts: Callable[[int], int] = lambda draft_tokens: 0
+
+    def copy_page(self, src: int, dst: int) -> None:
+        self.target.copy_page(src, dst)
+        self.draft.copy_page(src, dst)
+
+    @property
+    def everybody(self) -> list[Asked]:
+        return [*self.scheduler.running, *self.scheduler.waiting]
+
+    def admit(self, asked: Asked) -> Asked:
+        """Give it a cache."""
+        other = asked.fork_of.cache if asked.fork_of is not None else None
+        asked.cache = self.manager.new(
+            NewSequence(asked.owner, asked.tokens, asked.policy, asked.namespace, fork_of=other)
+        )
+        return asked
+
+    def add(self, asked: Asked) -> Asked:
+        self.scheduler.add(self.admit(asked))
+        return asked
+
+    def cancel(self, asked: Asked) -> None:
+        self.scheduler.remove(asked)
+        self.check()
+
+    def step(self) -> Plan[Asked]:
+        wanted = {asked.owner: self.draft_tokens for asked in self.scheduler.running}
+        plan = self.scheduler.plan(self.limits, wanted)
+        self.plans.append(plan)
+        self.check()
+        for asked in plan.failed:
+            self.scheduler.remove(asked)
+            self.failed.append(asked)
+        for piece in plan.slices:  # all read before anybody writes, and after: a step's rows are computed at once
+            self._read(piece.sequence)
+        for piece in plan.slices:
+            self._write(piece.sequence, piece.rows, piece.drafts)
+        for piece in plan.slices:
+            self._read(piece.sequence)
+        for piece in plan.slices:
+            self._advance(piece.sequence, piece.rows, piece.last, piece.drafts)
+        self.check()
+        return plan
+
+    def _read(self, asked: Asked) -> None:
+        digests, seen = asked.digest(), asked.seen()
+        if self.fresh is not None:
+            packed = packed_until(asked.num_computed - 1, self.residual)
+            self.fresh.expect(asked.cache.newest_pages, [i for i in seen if i >= packed], digests)
+            seen = [i for i in seen if i < packed]
+        self.target.expect(asked.pages, seen, digests)
+        self.draft.expect(asked.pages, range(asked.cache.drafts.model), digests)
+
+    def _write(self, asked: Asked, rows: int, drafts: int) -> None:
+        digests, start = asked.digest(), asked.num_computed
+        stop = start + rows
+        asked.computed_rows += rows
+        wrong = [-1] * drafts
+        if self.fresh is None:
+            self.target.write(asked.pages, start, [*digests[start:stop], *wrong])
+        else:
+            self.fresh.write(asked.cache.newest_pages, start, [*digests[start:stop], *wrong])
+            packed = to_pack(start, rows + drafts, self.residual)
+            self.fresh.expect(asked.cache.newest_pages, packed, digests)
+            self.target.write(asked.pages, packed.start, digests[packed.start : packed.stop])
+        if asked.drafting:
+            start = asked.cache.drafts.model
+            self.draft.write(asked.pages, start, [*digests[start:stop], *wrong])
+            asked.cache.drafts = DraftKVLengths(stop)
+
+    def _advance(self, asked: Asked, rows: int, last: bool, drafts: int) -> None:
+        asked.cache.advance(rows)
+        if not last:
+            self.scheduler.read(asked)
+            return
+        accepted = min(drafts, self.accepts(drafts))
+        for _ in range(accepted):  # the drafts were right after all
+            asked.tokens.append(asked.next_token())
+            at = asked.num_computed
+            arena = self.target if self.fresh is None else self.fresh
+            arena.write(asked.cache.newest_pages, at, [asked.digest()[at]])
+            asked.cache.advance(1)
+        asked.tokens.append(asked.next_token())
+        if asked.known >= asked.reach:
+            self.scheduler.remove(asked)
+            self.done.append(asked)
+        else:
+            self.scheduler.settle(asked, self.limits)
+
+    def check(self) -> None:
+        self.pool.check()
+        self.tree.check()
+        self.space.check()
+        self.manager.check()
+        theirs = {page: node for node in self.tree.nodes() for page in node.pages}
+        for asked in self.everybody:
+            shared, last = asked.cache.shared, asked.cache.node
+            path = [page for node in (reversed(list(last.path())) if last else ()) for page in node.pages]
+            assert asked.pages[:shared] == path[:shared], "shared pages are not the tree's"
+            for page in asked.pages:
+                assert page not in theirs or theirs[page].locks, "a page that is read could be evicted"
+        for asked in self.scheduler.waiting:
+            assert not asked.pages
+            assert not asked.cache.newest_pages
+            assert asked.num_computed == 0 or asked.cache.held is not None
+
+    def drain(self, limit: int = 20_000) -> None:
+        for _ in range(limit):
+            if not self.everybody:
+                break
+            self.step()
+        else:
+            raise AssertionError("never done: somebody starves")
+        assert self.pool.owners() in ([], [TREE])
+        assert self.tree.evictable == self.tree.pages
+        assert self.space.counts.evictable == self.space.counts.size, "a preempted answer is still kept"
+        assert self.recent is None or self.recent.owners() in ([], [TREE])
+        self.tree.evict(1 << 30)
+        assert self.pool.used_count == 0
+
+
+def text(rng: random.Random, roots: int = 3) -> list[int]:
+    """A text that begins as others do: whole pages of a common one, a part of its next, then its own."""
+    root = random.Random(rng.randrange(roots))
+    common = [root.randrange(2) for _ in range(160)]
+    return common[: rng.randrange(0, 120)] + [rng.randrange(2) for _ in range(rng.randrange(1, 60))]

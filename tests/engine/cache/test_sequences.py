@@ -1,0 +1,321 @@
+"""Whatever comes, goes, forks and gives way: every sequence's pages hold its own text, and all pages come back."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import pytest
+from sequences_support import Asked, House, text
+
+from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.cache.prefix.radix import PrefixTree
+from engine.cache.sequences import SequenceCache, pages_for
+from engine.scheduling.scheduler import Limits
+
+
+def prompt(*runs: tuple[int, int]) -> list[int]:
+    """(letter, count) one after the other."""
+    return [letter for letter, count in runs for _ in range(count)]
+
+
+def run(house: House, steps: int) -> None:
+    for _ in range(steps):
+        house.step()
+
+
+# --- single cases ------------------------------------------------------------------------------------------------
+
+
+def test_the_second_to_ask_computes_only_what_differs() -> None:
+    house = House(40)
+    house.add(Asked(0, 0, prompt((1, 70)), 4))
+    run(house, 10)
+    second = house.add(Asked(1, 0, prompt((1, 40), (0, 30)), 4))
+    house.step()
+    assert second.computed_rows == 30, "two pages are shared, and half of a third is copied"
+    house.drain()
+
+
+@pytest.mark.parametrize("drafting", [True, False])
+def test_what_the_draft_has_read_of_a_found_beginning_is_known(drafting: bool) -> None:
+    """On the device a part of a page too, and what came back from the host."""
+    house = House(40, host=40)
+    first = house.add(Asked(0, 0, prompt((1, 70)), 4, drafting=drafting))
+    run(house, 2)
+    for _ in range(2):
+        second = house.admit(Asked(1, 0, prompt((1, 40), (0, 30)), 4))
+        second.cache.open()
+        second.cache.restore()
+        assert (second.num_computed, second.cache.drafts.model) == (40, 40 if drafting else 0)
+        house.draft.expect(second.pages, range(second.cache.drafts.model), second.digest())
+        second.cache.close()
+    house.cancel(first)
+    house.tree.evict(1 << 30)
+    third = house.admit(Asked(2, 0, prompt((1, 70)), 4))
+    third.cache.open()
+    assert third.num_computed == 0
+    third.cache.restore()
+    assert (third.num_computed, third.cache.drafts.model) == (64, 64 if drafting else 0)
+    house.draft.expect(third.pages, range(third.cache.drafts.model), third.digest())
+    third.cache.close()
+    house.drain()
+
+
+def test_answers_to_one_prompt_read_it_once_and_write_to_copies() -> None:
+    house = House(40)
+    first = house.add(Asked(0, 0, prompt((1, 40)), 20))
+    others = [house.add(Asked(n, n, prompt((1, 40)), 20, fork_of=first)) for n in (1, 2, 3)]
+    run(house, 2)
+    assert [other.computed_rows for other in others] == [1, 1, 1]
+    last_pages = {asked.pages[2] for asked in (first, *others)}
+    assert len(last_pages) == 4, "each writes to a page of its own"
+    assert len({asked.pages[1] for asked in (first, *others)}) == 1
+    house.drain()
+
+
+def test_a_fork_of_an_answer_that_came_back_from_the_host_locks_what_it_reads() -> None:
+    """The first answer has its own pages then; what it gives to the tree at its end the other still reads."""
+    house = House(40, host=40)
+    first = house.add(Asked(0, 0, prompt((1, 40)), 12))
+    house.scheduler.add(second := house.admit(Asked(1, 1, prompt((1, 40)), 60, fork_of=first)))
+    house.scheduler.waiting.remove(second)
+    run(house, 3)
+    house.scheduler.preempt(first)
+    house.check()
+    assert first.cache.held is not None
+    house.step()
+    assert first.cache.held is None
+    assert first.cache.shared == 0
+    house.draft_tokens, house.accepts = 2, lambda draft_tokens: draft_tokens
+    house.scheduler.waiting.append(second)
+    house.drain()
+
+
+def test_cancelling_what_is_swapped_out_gives_everything_back() -> None:
+    house = House(40, host=40)
+    asked = house.add(Asked(0, 0, prompt((1, 40)), 20))
+    run(house, 4)
+    house.scheduler.preempt(asked)
+    assert asked.cache.held is not None
+    house.cancel(asked)
+    assert house.space.counts.handles == 0
+    house.drain()
+
+
+def test_rows_that_choose_pages_are_found_by_nobody_even_by_themselves() -> None:
+    """The same text, once read by dense rows, is not what a preempted answer of QUEST had computed."""
+    house = House(60)
+    question = prompt((1, 40))
+    dense = house.add(Asked(0, 0, list(question), 40, alphabet=1))
+    run(house, 60)
+    assert house.done == [dense]
+    sparse = house.add(Asked(1, 0, list(question), 60, QuestPolicy(16, 40), alphabet=1))
+    run(house, 45)
+    house.scheduler.preempt(sparse)
+    house.step()
+    assert sparse.num_computed > 40
+    house.drain()
+
+
+def test_a_reservation_of_the_whole_context_takes_what_a_window_keeps() -> None:
+    house = House(40, limits=Limits(64, whole_context=True))
+    house.add(Asked(0, 0, prompt((1, 30)), 1500, WindowWithSinks(64), namespace=None))
+    house.step()
+    assert house.pool.used_count <= 12
+    house.add(Asked(1, 0, prompt((1, 30)), 100))
+    house.drain()
+    assert len(house.done) == 2
+    assert not any(plan.preempted for plan in house.plans)
+
+
+def test_a_window_that_reads_in_chunks_keeps_its_pages_from_newcomers() -> None:
+    """Dead pages come back after each chunk, and the next one needs them."""
+    house = House(28, limits=Limits(96))
+    house.add(Asked(0, 0, prompt((1, 900)), 5, WindowWithSinks(256), namespace=None))
+    run(house, 6)
+    for i in range(1, 8):
+        house.add(Asked(i, 0, [i % 2, *prompt((1, 40))], 5, namespace=None))
+    house.drain()
+    assert not any(plan.preempted for plan in house.plans)
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_more_rows_than_there_are_recent_pages(chunked: bool) -> None:
+    house = House(80, residual=64, recent_pages=14, limits=Limits(4096, chunked))
+    asked = house.add(Asked(0, 0, prompt((1, 700)), 5, namespace=None))
+    house.add(Asked(1, 0, prompt((0, 300)), 5, namespace=None))
+    house.drain(200)
+    assert asked in house.done
+    assert not house.failed
+
+
+def test_a_neighbour_is_waited_for_and_then_found() -> None:
+    house = House(60, limits=Limits(32))
+    first = house.add(Asked(0, 0, prompt((1, 150)), 4))
+    second = house.add(Asked(1, 0, prompt((1, 140), (0, 20)), 4))
+    third = house.add(Asked(2, 0, prompt((0, 20)), 4))
+    house.step()
+    house.step()
+    assert second in house.scheduler.waiting, "the first reads what the second begins with"
+    house.drain()
+    assert second.computed_rows < 60
+    assert third in house.done
+    assert first in house.done
+
+
+def test_the_longest_prefix_goes_first_and_nobody_starves() -> None:
+    house = House(30)
+    house.add(Asked(0, 0, prompt((1, 100)), 2))
+    run(house, 4)
+    stranger = Asked(1, 0, prompt((0, 200)), 2)
+    house.add(stranger)
+    served = []
+    for i in range(2, 60):
+        house.add(Asked(i, 0, prompt((1, 100), (0, i)), 40))
+        plan = house.step()
+        served += [asked.arrival for asked in plan.admitted]
+    assert served[0] == 2, "what is cached is used before it is given up"
+    assert 1 in served
+    assert served.index(1) <= 10
+    house.drain()
+
+
+def test_preemption_and_admission_do_not_alternate_with_a_shared_beginning() -> None:
+    house = House(24, host=30)
+    for i in range(10):
+        house.add(Asked(i, 0, prompt((1, 100), (0, 10 + i)), 60))
+    house.drain()
+    assert len(house.done) == 10
+    assert sum(len(plan.preempted) for plan in house.plans) <= 20
+
+
+def test_nobody_comes_and_goes_for_want_of_recent_pages() -> None:
+    house = House(60, residual=96, recent_pages=14, limits=Limits(64))
+    for i in range(5):
+        house.add(Asked(i, 0, prompt((1, 150 + i)), 20, namespace=None))
+    house.drain()
+    assert sum(len(plan.preempted) for plan in house.plans) <= 5
+
+
+# --- random histories --------------------------------------------------------------------------------------------
+
+
+def policy(rng: random.Random, length: int) -> PagePolicy:
+    return rng.choice([KeepAll(), KeepAll(), KeepAll(), WindowWithSinks(64), QuestPolicy(32, length)])
+
+
+class Fuzz:
+    """Random operations over one house, all proved as they go."""
+
+    def __init__(self, seed: int) -> None:
+        rng = self.rng = random.Random(seed)
+        residual = rng.choice([0, 0, 0, 64, 96])
+        self.host = rng.choice([0, 0, 3, 12, 100])
+        mode = rng.choice(["swap", "recompute", "either"])
+        swaps: Callable[[], bool] = {
+            "swap": lambda: True,
+            "recompute": lambda: False,
+            "either": lambda: rng.random() < 0.5,
+        }[mode]
+        self.house = House(rng.choice([14, 18, 26, 60]), self.host, swaps, residual, rng.choice([12, 20, 40]))
+        self.house.accepts = lambda draft_tokens: rng.randint(0, draft_tokens)
+        self.arrivals = 0
+
+    def play(self, operations: int) -> None:
+        for _ in range(operations):
+            if len(self.house.everybody) > 24:
+                self.house.step()
+            else:
+                self.rng.choices([self.add, self.house.step, self.cancel, self.disturb], [20, 70, 4, 6])[0]()
+        self.house.drain()
+        for asked in self.house.failed:
+            assert pages_for(asked.known + 1) > self.house.pool.total, "failed although it fits alone"
+
+    def add(self) -> None:
+        rng, house = self.rng, self.house
+        asked = text(rng)
+        if rng.random() < 0.3 and house.done:  # somebody goes on with a conversation
+            asked = (rng.choice(house.done[-10:]).tokens + asked[: rng.randrange(1, 30)])[:300]
+        pages = policy(rng, len(asked))
+        cached = rng.random() < 0.93
+        private = house.residual or isinstance(pages, WindowWithSinks) or not cached or rng.random() < 0.1
+        namespace = None if private else rng.choice([0, 0, 0, 1])
+        first: Asked | None = None
+        for answer in range(rng.choice([1, 1, 1, 2, 4])):
+            self.arrivals += 1
+            one = Asked(
+                self.arrivals, answer, list(asked), rng.randrange(1, 70), KeepAll() if house.residual else pages,
+                cached, cached and not isinstance(pages, WindowWithSinks) and rng.random() < 0.5, namespace,
+                rng.choice([1, 2]), fork_of=first,
+            )  # fmt: skip
+            first = first or house.add(one)
+            if one is not first:
+                house.add(one)
+
+    def cancel(self) -> None:
+        if self.house.everybody:
+            self.house.cancel(self.rng.choice(self.house.everybody))
+
+    def disturb(self) -> None:
+        rng, house = self.rng, self.house
+        match rng.randrange(6):
+            case 0:
+                house.limits = Limits(rng.choice([16, 33, 64, 512]), rng.random() < 0.8, rng.random() < 0.2)
+            case 1:
+                house.tree.evict(rng.randrange(1, 8))
+            case 2:
+                house.space.resize(rng.choice([self.host, 0, 2]) * 2 * house.target.page_bytes)
+            case 3:
+                house.draft_tokens = rng.choice([0, 0, 3, 9])
+            case 4:
+                if house.scheduler.running:
+                    house.scheduler.preempt(rng.choice(house.scheduler.running))
+            case 5:
+                for asked in house.everybody:  # the arithmetic changed
+                    if rng.random() < 0.3:
+                        asked.cache.stop_sharing()
+        house.check()
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_any_history_leaves_everybody_their_own_text(seed: int) -> None:
+    Fuzz(seed).play(120)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("part", range(10))
+def test_a_hundred_thousand_operations(part: int) -> None:
+    for seed in range(20):
+        Fuzz(1000 * (part + 1) + seed).play(500)
+
+
+# --- negative controls -------------------------------------------------------------------------------------------
+
+
+def some_histories() -> None:
+    for seed in range(24):
+        Fuzz(seed).play(120)
+
+
+def test_a_missing_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SequenceCache, "_must_copy", lambda self: False)
+    with pytest.raises(AssertionError):
+        some_histories()
+
+
+def test_a_lock_that_is_let_go_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(self):  # type: ignore[no-untyped-def]
+        self._share(self.manager.tree._root(0), 0)
+
+    monkeypatch.setattr(SequenceCache, "_lock_no_more_than_shared", nothing)
+    with pytest.raises(AssertionError):
+        some_histories()
+
+
+def test_a_tree_without_namespaces_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = PrefixTree._root
+    monkeypatch.setattr(PrefixTree, "_root", lambda self, namespace: real(self, "all"))
+    with pytest.raises(AssertionError):
+        some_histories()

@@ -1,0 +1,221 @@
+"""The choice of a linear kernel: what is planned is what is built, on a CPU and as if on a GPU, for every kind."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.bench.folders import gptq_folder
+from engine.bench.shapes import Shape
+from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.quantised.layouts import AffineLayout, CodedLayout, Layout, RowsLayout, TableLayout, ggml_layer
+from engine.layers.linear import affine, choose, ggml, int4_cuda
+from engine.layers.linear.affine import AffineColumns
+from engine.layers.linear.base import Linear, LinearShape, Nested, PackedLinear, Path, Target
+from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0
+from engine.layers.linear.triton import ggml as triton_ggml
+from engine.layers.linear.triton import int4 as triton_int4
+from engine.layers.linear.triton import int8 as triton_int8
+from engine.layers.linear.triton import table as triton_table
+from engine.layers.numerics import Numerics
+from tests.engine.layers.affine_support import Affine
+
+CPU, CUDA, META = torch.device("cpu"), torch.device("cuda"), torch.device("meta")
+BF16, FP16, FP32 = torch.bfloat16, torch.float16, torch.float32
+OUTPUTS, INPUTS, GROUP = 72, 256, 64
+
+
+class Codes:
+    """Random codes in groups (a CodedWeights)."""
+
+    def __init__(self, bits: int, symmetric: bool, ordered: bool, even: bool = True) -> None:
+        generator = torch.Generator().manual_seed(bits)
+        self.in_features, self.out_features, self.bits, self.group_size = INPUTS, OUTPUTS, bits, GROUP
+        words = torch.randint(-(1 << 31), 1 << 31, (INPUTS * bits // 32, OUTPUTS), generator=generator)
+        groups = (INPUTS // GROUP, OUTPUTS)
+        zeros = torch.full(groups, 1 << (bits - 1)) if symmetric else torch.randint(0, 1 << bits, groups)
+        self.all = (words.to(torch.int32), torch.rand(groups, generator=generator).half(), zeros.to(torch.uint8))
+        order = torch.randperm(INPUTS, generator=generator) // GROUP
+        self.group_of = order.int() if ordered else None
+        if ordered and not even:
+            self.group_of = torch.zeros(INPUTS, dtype=torch.int32)
+
+    def columns(self, start: int, stop: int) -> AffineColumns:
+        return AffineColumns(*(values[:, start:stop] for values in self.all))
+
+
+class Rows:
+    """Random codes of LLM.int8 (an Int8Rows)."""
+
+    out_features = OUTPUTS
+    codes = torch.randint(-128, 128, (OUTPUTS, INPUTS), dtype=torch.int8)
+    largest = torch.rand(OUTPUTS)
+
+
+def table(nested: Nested | None) -> tuple[Layout, list[Any]]:
+    part = triton_table.TableSample(OUTPUTS, INPUTS, GROUP, nested)
+    return TableLayout(INPUTS, GROUP, part.shape.table, nested, "" if nested is None else "alone"), [part]
+
+
+CASES: dict[str, tuple[Layout, list[Any]]] = {
+    **{
+        f"int4 {symmetric} {order}": (
+            AffineLayout(INPUTS, GROUP, FP16, symmetric, order),
+            [Affine(OUTPUTS, INPUTS, GROUP, 1, symmetric, order)],
+        )
+        for symmetric in (False, True)
+        for order in (False, True)
+    },
+    **{
+        f"int{bits} {symmetric} {order}": (
+            CodedLayout(INPUTS, bits, GROUP, FP16, symmetric, order),
+            [Codes(bits, symmetric, order)],
+        )
+        for bits in (3, 8)
+        for symmetric in (False, True)
+        for order in (False, True)
+    },
+    "int8 rows": (RowsLayout(INPUTS), [Rows()]),
+    "table": table(None),
+    "nested table": table(Nested(16, 0.03)),
+}
+SERVED = [name for name in CASES if name.startswith(("int4", "table", "nested")) or name == "int8 rows"]
+SERVED += ["int8 False False", "int8 True False"]
+"""What Triton kernels serve."""
+
+
+@pytest.fixture
+def _a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels that agree with the definition: packing for them needs no GPU."""
+    for module in (triton_int4, triton_int8, triton_table, triton_ggml):
+        monkeypatch.setattr(module, "machine_declines", lambda dtype, device: None)
+        monkeypatch.setattr(module, "_disagrees", lambda *of: None)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
+    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
+
+
+def filled(shape: LinearShape, parts: Sequence[Any], bias: Tensor, target: Target) -> Linear:
+    """What is built for ``target``, with its tensors on the CPU."""
+    layer = choose.unfilled(shape, target, CPU)
+    layer.fill(parts)
+    layer.bias = bias
+    return layer
+
+
+def alike(planned: Linear, built: Linear) -> bool:
+    traits = [(type(layer), layer.path, layer.kind, layer.declined, layer.storage_size()) for layer in (planned, built)]
+    return traits[0] == traits[1]
+
+
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("dtype", [FP32, BF16])
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_planned_for_a_cpu_is_built(name: str, dtype: torch.dtype, native: bool) -> None:
+    layout, parts = CASES[name]
+    bias, target = torch.randn(OUTPUTS).to(dtype), Target(dtype, CPU, Numerics(), native)
+    assert alike(layout.planned(OUTPUTS, bias.to(META), target), layout.built(parts, bias, target))
+
+
+@pytest.mark.usefixtures("_a_gpu")
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_planned_for_a_gpu_is_built(name: str) -> None:
+    layout, parts = CASES[name]
+    bias, target = torch.randn(OUTPUTS).to(BF16), Target(BF16, CUDA, Numerics())
+    planned = layout.planned(OUTPUTS, bias.to(META), target)
+    assert alike(planned, filled(layout.surveyed(parts), parts, bias, target))
+    assert (planned.path == "Triton kernel") == (name in SERVED)
+
+
+@pytest.mark.usefixtures("_a_gpu")
+def test_without_kvasirs_kernels_a_gpu_gets_torchs() -> None:
+    layout, _ = CASES["int4 True False"]
+    planned = layout.planned(OUTPUTS, None, Target(BF16, CUDA, Numerics(), native=False))
+    assert (planned.path, planned.declined) == ("torch int4 matmul on CUDA", [])
+    assert planned.storage_size() == OUTPUTS * INPUTS // 2 + OUTPUTS * INPUTS // GROUP * 4
+
+
+@pytest.mark.usefixtures("_a_gpu")
+@pytest.mark.parametrize("device", [CPU, CUDA], ids=str)
+@pytest.mark.parametrize("native", [False, True])
+@pytest.mark.parametrize("type", BLOCKS, ids=lambda type: BLOCKS[type].name)
+def test_blocks_of_ggml_are_planned_as_they_are_built(type: int, native: bool, device: torch.device) -> None:
+    if type == Q4_0 and device == CUDA and not native:
+        pytest.skip("torch's operator packs on a GPU")
+    part = ggml.GgmlWeights(type, triton_ggml.sample(type, OUTPUTS, INPUTS), INPUTS)
+    bias, target = torch.randn(OUTPUTS).to(BF16), Target(BF16, device, Numerics(), native)
+    on_meta = part._replace(data=part.data.to(META))
+    planned = ggml_layer([on_meta], bias.to(META), target, planning=True)
+    parts = [ggml.AffineQ4(part)] if type == Q4_0 else [part]
+    assert alike(planned, filled(ggml.shape(type, INPUTS, OUTPUTS), parts, bias, target))
+    tables = [ggml.GgmlEmbedding(weights, BF16, weights.data.device) for weights in (on_meta, part)]
+    planned_head, head = (choose.tied_head(embedding, target) for embedding in tables)
+    assert alike(planned_head, head)
+    assert head.data is tables[1].data
+
+
+@pytest.mark.usefixtures("_a_gpu")
+def test_a_model_is_planned_for_the_device_that_it_goes_to(tmp_path: pathlib.Path) -> None:
+    shape = Shape("tiny", layers=1, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
+    checkpoint = open_checkpoint(gptq_folder(shape, tmp_path))
+    for device, own in ((CUDA, True), (CPU, False)):
+        packed = [layer for _, layer in checkpoint.planned(BF16, device=device).linears() if layer.kind != "dense"]
+        assert [layer.path == "Triton kernel" for layer in packed] == [own] * len(packed)
+        assert checkpoint.resident_bytes(BF16, device=device) == checkpoint.planned(BF16, "4bit", device).storage_size()
+    assert packed
+
+
+def test_what_only_the_contents_tell() -> None:
+    parts = [Affine(8, 64, 32, seed, symmetric=True) for seed in (1, 2)]
+    assert affine.surveyed(parts) == LinearShape("int4", 64, 16, group=32, scales=FP16, symmetric=True)
+    parts[1].scales, parts[1].zeros[0, 3] = parts[1].scales.bfloat16(), 7
+    assert affine.surveyed(parts) == LinearShape("int4", 64, 16, group=32, scales=FP32)
+    uneven = CodedLayout(INPUTS, 8, GROUP, FP16, False, True).surveyed([Codes(8, True, True, even=False)])
+    assert (uneven.symmetric, uneven.ordered, uneven.even) == (True, True, False)
+    reasons = [declined.reason for declined in choose.choose(uneven, Target(FP32, CPU, Numerics())).declined]
+    assert reasons == [f"its groups are not of {GROUP} input features each"]
+
+
+# --- a kind of one's own ---------------------------------------------------------------------------------------------
+
+
+class Doubled(PackedLinear):
+    """``W`` is twice what is held."""
+
+    kind, path, held = "doubled", "by halves", ("half",)
+
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
+        super().__init__(shape, target, device)
+        self.half = torch.empty(shape.out_features, shape.in_features, dtype=target.dtype, device=device)
+
+    def fill(self, parts: Sequence[Tensor]) -> None:
+        self.half.copy_(torch.cat(list(parts)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2 * x @ self.half.t()
+
+    def forward_float32(self, x: Tensor) -> Tensor:
+        return self.forward(x.float())
+
+    def dequantised(self, dtype: torch.dtype) -> Tensor:
+        return (2 * self.half).to(dtype)
+
+
+def test_a_kind_is_added_by_registering_its_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choose, "_PATHS", dict(choose._PATHS))
+    odd = Path("for odd sizes", Doubled, lambda shape, target: None if shape.in_features % 2 else "the size is even")
+    choose.register("doubled", [Path("kernel", Doubled, device="cuda"), odd, Path("by halves", Doubled)])
+    shape, target, weight = LinearShape("doubled", 4, 6), Target(FP32, CPU, Numerics()), torch.randn(6, 4)
+    layer = choose.built(shape, weight.split(3), None, target)
+    assert [tuple(declined) for declined in layer.declined] == [("for odd sizes", "the size is even")]
+    assert torch.equal(layer.dequantised(FP32), 2 * weight)
+    out = torch.empty(6, 4)
+    layer.write(out)
+    assert torch.equal(out, 2 * weight)
+    assert alike(choose.planned(shape, None, target), layer)
+    with pytest.raises(ValueError, match="the size is even"):
+        choose.choose(shape, target, [odd])

@@ -1,0 +1,158 @@
+"""Real folders through the real loader: what fits, what is refused and with which words, what a draft must be."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import tokenizers
+import torch
+from toy_engine import Listener
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from engine.core.commands import AddRequest
+from engine.core.engine import Engine
+from engine.loading.model import LoadModel
+from engine.protocol import Loaded, Loading, LoadOptions, Sampling, Set
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def write_model(folder: Path, letters: str = LETTERS, padding: int = 0) -> Path:
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=len(letters) + 1 + padding,
+        hidden_size=32,
+        intermediate_size=48,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        max_position_embeddings=128,
+        eos_token_id=len(letters),
+        bos_token_id=None,
+        initializer_range=0.2,
+    )
+    LlamaForCausalLM(config).save_pretrained(folder)
+    inner = tokenizers.Tokenizer(tokenizers.models.BPE(vocab={c: i for i, c in enumerate(letters)}, merges=[]))
+    inner.decoder = tokenizers.decoders.ByteLevel()
+    inner.add_special_tokens([tokenizers.AddedToken("<end>", special=True)])
+    inner.save(str(folder / "tokenizer.json"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("models")
+    write_model(folder / "target")
+    write_model(folder / "padded", padding=7)
+    write_model(folder / "other", letters="abcdefgh")
+    return folder
+
+
+@pytest.fixture
+def heard() -> Iterator[Listener]:
+    torch.set_num_threads(1)
+    return Listener()
+
+
+def load(heard: Listener, target: Path | str, draft: Path | str = "", **options: object) -> Engine:
+    engine = Engine(heard, device="cpu")
+    settings = LoadOptions(**{"device": "cpu", "dtype": "float32", "memory": 300e6, **options})
+    engine.submit(LoadModel(str(target), str(draft), settings))
+    engine.step()
+    return engine
+
+
+def generate(heard: Listener, engine: Engine, **optimisations: bool | int | str) -> list[int]:
+    id = f"r{len(heard.answers)}"
+    sampling = Sampling(temperature=0.0, max_tokens=20, ignore_eos=True)
+    engine.submit(AddRequest(id, [1, 2, 3], sampling, 1, optimisations))
+    while engine.step():
+        pass
+    return heard.answers[id, 0].tokens
+
+
+def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target")
+    card = next(event.card for event in heard.others if isinstance(event, Loaded))
+    assert (card.name, card.context, card.vocabulary, card.draft) == ("target", 128, 27, "")
+    stages = [event for event in heard.others if isinstance(event, Loading)]
+    assert [event.fraction for event in stages] == sorted(event.fraction for event in stages)
+    assert len(generate(heard, engine)) == 20
+
+
+def test_a_draft_with_a_padded_vocabulary_serves(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target", models / "padded")
+    assert engine.loaded is not None
+    assert engine.loaded.card.draft == "padded"
+    engine.submit(Set(key="batch_invariant", value=True))
+    assert generate(heard, engine, speculation="draft", draft_length=3) == generate(heard, engine)
+    assert not heard.errors
+    draft_tokens = [draft for step in heard.steps for draft in step.drafts]
+    assert sum(sum(draft.proposed) for draft in draft_tokens) > 0
+
+
+def test_a_draft_with_another_vocabulary_is_left_out_and_the_card_says_why(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target", models / "other")
+    assert engine.loaded is not None
+    assert engine.loaded.card.draft == ""
+    assert "their vocabularies have 27 and 9 entries" in engine.loaded.card.draft_refused
+    speculation = next(spec for spec in engine.catalogue_state() if spec.key == "speculation")
+    assert "draft" in speculation.disabled_choices
+
+
+def test_a_missing_draft_is_left_out_and_the_card_says_why(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target", models / "nowhere")
+    assert engine.loaded is not None
+    assert engine.loaded.card.draft_refused.startswith("The draft model cannot be used. There is no model at")
+
+
+@pytest.mark.parametrize(
+    ("damage", "code"),
+    [
+        (lambda folder: (folder / "tokenizer.json").unlink(), "bad_model"),
+        (lambda folder: (folder / "config.json").write_text("{"), "bad_model"),
+        (lambda folder: truncate(folder / "model.safetensors"), "bad_model"),
+    ],
+)
+def test_damaged_folders_are_refused_with_a_sentence(
+    heard: Listener, models: Path, tmp_path: Path, damage: object, code: str
+) -> None:
+    folder = tmp_path / "damaged"
+    shutil.copytree(models / "target", folder)
+    damage(folder)  # type: ignore[operator]
+    engine = load(heard, folder)
+    assert engine.loaded is None
+    assert [error.code for error in heard.errors] == [code]
+    assert heard.errors[0].message.endswith(".")
+
+
+def truncate(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def test_a_budget_that_is_too_small_is_said_in_numbers(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target", memory=2e6)
+    assert engine.loaded is None
+    assert heard.errors[0].code == "out_of_memory"
+    assert "does not fit" in heard.errors[0].message
+
+
+def test_a_context_that_was_asked_for_limits_answers(heard: Listener, models: Path) -> None:
+    engine = load(heard, models / "target", context=40)
+    engine.submit(AddRequest("a", [1] * 10, Sampling(temperature=0.0, ignore_eos=True)))
+    engine.submit(AddRequest("b", [1] * 40))
+    while engine.step():
+        pass
+    answer = heard.answers["a", 0]
+    assert (answer.reason, len(answer.tokens)) == ("context", 30)
+    assert heard.errors[0].code == "prompt_too_long"
+
+
+def test_no_gpu_is_said(heard: Listener, models: Path) -> None:
+    if torch.cuda.is_available():
+        pytest.skip("there is one")
+    load(heard, models / "target", device="cuda")
+    assert heard.errors[0].code == "no_device"

@@ -1,0 +1,84 @@
+"""What excludes what is said once, agrees with the code that does it, and switches are named in one file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from engine import catalogue
+from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
+from engine.catalogue import CATALOGUE, keys
+from engine.catalogue.exclusions import EXCLUSIONS, IDLE, SHAPES, Setting
+from engine.options import EngineOptions
+
+ROOT = Path(__file__).parents[2]
+OTHER_WORDS = {
+    "app/plots/charts.py": {"weights"},  # an owner of memory
+    "app/window/switch_wiring.py": {"speculation", "draft_length", "tree_nodes"},  # it may not import the catalogue
+    "engine/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
+    "engine/bench/folders.py": {"weights"},  # a field of other programs' files
+    "engine/bench/run.py": {"speculation"},  # a part of the report
+    "engine/checkpoints/quantised/quantisation.py": {"weights"},  # a field of other programs' files
+    "engine/cli/doctor.py": {"weights"},  # an owner of memory
+    "engine/layers/numerics.py": {"batch_invariant", "cascade"},  # slots
+    "engine/recipes/eagle.py": {"acceptance"},  # a field of a recipe's record
+    "engine/speculation/proposers/layer_choice.py": {"exit_layer"},  # a field of speculation.json
+    "engine/telemetry/prometheus.py": {"weights"},  # an owner of memory
+}
+"""Files with a string that is also the key of a switch, and what it is there."""
+
+
+def settings() -> Iterator[Setting]:
+    for rule in EXCLUSIONS:
+        yield from (rule.one, rule.other)
+    yield from (rule.under for rule in IDLE)
+    yield from (rule.setting for rule in SHAPES)
+
+
+def test_rules_name_values_that_switches_have() -> None:
+    for setting in settings():
+        entry = catalogue.option(setting.key)
+        assert [entry.parse(value) for value in setting.values] == list(setting.values)
+    assert {rule.key for rule in IDLE} <= set(catalogue.BY_KEY)
+    assert {value for name, value in vars(keys).items() if name.isupper()} == set(catalogue.BY_KEY)
+
+
+@pytest.mark.parametrize(
+    "policy", [KeepAll(), WindowWithSinks(64), QuestPolicy(64, 200)], ids=lambda policy: policy.name
+)
+def test_page_policies_do_what_the_rules_say(policy: PagePolicy) -> None:
+    chosen = {keys.PAGE_POLICY: policy.name}
+    assert (policy.shareable(1000) == 0) is bool(catalogue.idle(keys.PREFIX_CACHE, chosen))
+    assert policy.branches is not bool(catalogue.idle(keys.TREE_NODES, chosen))
+
+
+def test_a_request_without_a_kv_cache_shares_no_prefix() -> None:
+    options = EngineOptions()
+    assert options.for_request({}).prefix_cache
+    assert not options.for_request({keys.KV_CACHE: False}).prefix_cache
+
+
+def test_a_draft_method_is_refused_without_a_kv_cache() -> None:
+    """Auto is the default and may stay: it drafts nothing there."""
+    entry = catalogue.option(keys.SPECULATION)
+    for choice in entry.choices:
+        refused = catalogue.conflict({keys.KV_CACHE: False, entry.key: choice.key})
+        assert bool(refused) is (choice.key not in ("off", "auto"))
+    assert entry.default == "auto"
+    assert catalogue.idle(entry.key, {keys.KV_CACHE: False})
+
+
+def test_switches_are_named_in_one_file() -> None:
+    names = {entry.key for entry in CATALOGUE}
+    found: dict[str, set[str]] = {}
+    for path in [*ROOT.glob("engine/**/*.py"), *ROOT.glob("app/**/*.py"), *ROOT.glob("docs/*.py")]:
+        if path.parent.name == "catalogue" and path.name != "keys.py":
+            continue  # `also` has names of techniques
+        strings = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+        if used := names & strings:
+            found[path.relative_to(ROOT).as_posix()] = used
+    assert found.pop("engine/catalogue/keys.py") == names
+    assert found == OTHER_WORDS, "use engine.catalogue.keys"

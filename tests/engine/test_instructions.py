@@ -1,0 +1,78 @@
+"""KVASIR_NATIVE: what each of its values uses, and what is said where that is not to be had."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.cli.doctor import compiler_facts
+from engine.loading.loader import CheckpointLoader
+from engine.memory.probe import choose_dtype, cpu_has_bfloat16
+from engine.native import build, library
+from engine.native.instructions import AVX2, AVX512_BF16, OFF, PORTABLE, SETS, VARIABLE, NoSuchInstructions, wanted
+from tests.engine.instruction_sets import at_hand
+
+CPU = torch.device("cpu")
+BF16, FP32 = torch.bfloat16, torch.float32
+
+
+@pytest.fixture(params=at_hand())
+def instructions(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv(VARIABLE, request.param)
+    return request.param
+
+
+def test_an_unknown_value_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "sse9")
+    for ask in (wanted, library.find, cpu_has_bfloat16, CheckpointLoader):
+        with pytest.raises(NoSuchInstructions, match=r"^KVASIR_NATIVE is 'sse9', which is none of auto, .* and off\.$"):
+            ask()
+    monkeypatch.setenv(VARIABLE, "")
+    assert wanted() == "auto"
+
+
+def test_a_forced_set_is_the_one_used(instructions: str) -> None:
+    found, reason = library.find()
+    assert found is not None, reason
+    assert found.instructions == {AVX512_BF16: "AVX512-BF16 and AVX2", AVX2: "AVX2", PORTABLE: "plain C"}[instructions]
+    assert library.declines(FP32, CPU) is None
+    assert cpu_has_bfloat16() == (instructions == AVX512_BF16)
+    declined = library.declines(BF16, CPU)
+    if instructions == AVX512_BF16:
+        assert declined is None
+    else:
+        assert declined == f"KVASIR_NATIVE={instructions} leaves AVX512-BF16 out"
+        choice = choose_dtype(CPU)
+        assert choice.dtype == FP32
+        assert f"because KVASIR_NATIVE={instructions} leaves bfloat16 instructions" in choice.notice
+    assert (f"{found.instructions} (KVASIR_NATIVE={instructions})") in dict(compiler_facts())["its instructions"]
+
+
+def test_off_is_no_native_code_and_the_processor_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "auto")
+    had = cpu_has_bfloat16()
+    monkeypatch.setenv(VARIABLE, OFF)
+    assert library.find().library is None
+    assert library.declines(FP32, CPU) == "KVASIR_NATIVE=off leaves Kvasir's native code out"
+    assert cpu_has_bfloat16() == had
+    assert dict(compiler_facts())["its instructions"] == "none (KVASIR_NATIVE=off)"
+
+
+@pytest.mark.parametrize("name", [name for name in SETS if name not in ("auto", OFF)])
+def test_what_is_not_to_be_had_is_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = library.find_with.__wrapped__
+    for absent in ("LIBRARY", "PLAIN"):
+        monkeypatch.setattr(library, absent, build.FOLDER / "none.so")
+    with pytest.raises(NoSuchInstructions, match=f"^KVASIR_NATIVE={name} cannot be had: .* is not built .*\\.$"):
+        find(name)
+
+
+def test_a_processor_without_the_set_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = library.load(build.LIBRARY)
+    if found.library is None:
+        pytest.skip(found.reason)
+    monkeypatch.setattr(found.library, "capabilities", 0)
+    monkeypatch.setattr(library, "load", lambda *_: found)
+    for name in (AVX512_BF16, AVX2):
+        with pytest.raises(NoSuchInstructions, match=f"^KVASIR_NATIVE={name} cannot be had: this processor lacks"):
+            library.find_with.__wrapped__(name)

@@ -1,0 +1,37 @@
+"""What a test registers is gone after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from busy_engine import write_model
+
+from engine import catalogue
+from engine.cache import policies
+from engine.cache.stores import kinds
+from engine.checkpoints.quantised import quantise
+from engine.layers.linear import choose
+from engine.loading import drafters
+from engine.models import arenas, registry
+from engine.scheduling import policy
+
+
+@pytest.fixture(autouse=True)
+def _as_it_was() -> Iterator[None]:
+    tables: list[dict[str, object]] = [
+        catalogue.BY_KEY, policies.POLICIES, kinds.BITS, quantise.PACKERS, choose._PATHS, arenas.STORES,
+        registry.OTHERS, policy.POLICIES,
+    ]  # type: ignore[list-item]  # fmt: skip
+    before, alone = [dict(table) for table in tables], list(drafters.ALONE)
+    yield
+    for table, was in zip(tables, before, strict=True):
+        table.clear()
+        table.update(was)
+    drafters.ALONE[:] = alone
+
+
+@pytest.fixture(scope="session")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_model(tmp_path_factory.mktemp("models") / "small")

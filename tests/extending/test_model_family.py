@@ -1,0 +1,29 @@
+"""A model family in one file: Llama whose layers come in the other order."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from busy_engine import Served, check, write_model
+
+from engine.models import registry
+from engine.models.decoder import Decoder
+from engine.models.registry import Family, family
+
+
+class Backwards(Decoder):
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.layers = self.layers[::-1]
+
+
+def test_a_model_family(model: Path, tmp_path: Path) -> None:
+    made = SimpleNamespace(Model=Backwards, read_config=family("LlamaForCausalLM").read_config)
+    registry.OTHERS["BackwardsForCausalLM"] = cast(Family, made)
+    served = check(write_model(tmp_path / "backwards", "BackwardsForCausalLM"), {})
+    plain = Served(model, {})
+    plain.ask(1, {})
+    plain.run()
+    assert plain.text(1) != served.text(1), "it is another model"

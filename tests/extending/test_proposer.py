@@ -1,0 +1,32 @@
+"""A proposer in one file: the last token again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from busy_engine import check
+
+from engine import catalogue
+from engine.catalogue import Choice
+from engine.loading import drafters
+from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
+
+
+class Again(Proposer):
+    name = "again"
+
+    def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
+        return [
+            DraftTree((ask.request.tokens[-1],) * min(ask.budget, ask.depth), proposer=self.name)
+            if ask.budget
+            else NO_DRAFT
+            for ask in asks
+        ]
+
+
+def test_a_proposer(model: Path) -> None:
+    drafters.ALONE.append(lambda target: Again())
+    catalogue.offer("speculation", Choice("again", "Last token again"))
+    served = check(model, {}, {"ngram_first": False}, speculation="again")
+    assert "again" in served.shown("speculation")

@@ -1,0 +1,35 @@
+"""A scheduling policy in one file: the newest request first, and the oldest gives way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from busy_engine import check
+
+from engine import catalogue
+from engine.catalogue import Choice
+from engine.scheduling import policy
+from engine.scheduling.policy import S
+
+
+class NewestFirst:
+    def __init__(self) -> None:
+        self.victims: list[int] = []
+
+    def admission_order(self, waiting: Sequence[S], found: Callable[[S], int]) -> Sequence[S]:
+        return sorted(waiting, key=lambda sequence: -sequence.arrival)
+
+    def victim(self, holders: Sequence[S]) -> S:
+        chosen = min(holders, key=lambda sequence: sequence.arrival)
+        self.victims.append(chosen.arrival)
+        return chosen
+
+
+def test_a_scheduling_policy(model: Path) -> None:
+    newest = policy.POLICIES["newest"] = NewestFirst()
+    catalogue.offer("admission", Choice("newest", "Newest first"))
+    served = check(model, {"admission": "newest"})
+    assert "newest" in served.shown("admission")
+    assert newest.victims
+    assert max(newest.victims) < 6, "the newest never gave way"
