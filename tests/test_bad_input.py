@@ -317,12 +317,12 @@ def test_the_device_runs_out_in_a_step(
     forward = type(loaded.runner).forward
     steps = 0
 
-    def fails_later(self, rows):
+    def fails_later(self, rows, **wanted):
         nonlocal steps
         steps += 1
         if steps > 5:
             raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        return forward(self, rows)
+        return forward(self, rows, **wanted)
 
     monkeypatch.setattr(type(loaded.runner), "forward", fails_later)
     engine.engine.submit(AddRequest("oom", prompt(engine), Sampling(temperature=0.0, ignore_eos=True)))

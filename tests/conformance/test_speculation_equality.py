@@ -72,6 +72,7 @@ class Host:
         options = LoadOptions(device="cpu", dtype="float32", memory=300e6)
         self.engine.submit(LoadModel(str(target), str(draft), options))
         self.engine.submit(Set(key="batch_invariant", value=True))
+        self.engine.submit(Set(key="speculation", value="off"))
         self.engine.step()
         assert self.engine.loaded is not None
 
