@@ -87,14 +87,14 @@ class Controller:
         self._known.clear()
         self._tried = ""
         plain = self._times.wants_plain(self._sequences)
-        able = {request.owner: self._able(request, plain) for request in requests if request.pending == 1}
+        decoding = (request for request in requests if request.pending == 1)
+        able = {request.owner: found for request in decoding if (found := self._able(request, plain))}
         # Passes of different proposers add up in a step, those of one are shared: who can drafts with the others.
         gains: Counter[str] = Counter()
         for each in able.values():
             gains.update({one.name: one.gain - 1.0 for one in each})
         for owner, each in able.items():
-            if each:
-                self._choices[owner] = self._asked(max(each, key=lambda one: gains[one.name]))
+            self._choices[owner] = self._asked(max(each, key=lambda one: gains[one.name]))
         return {owner: choice.nodes for owner, choice in self._choices.items()}
 
     def propose(self, slices: Sequence[Slice[Request]]) -> Proposals:
@@ -296,18 +296,14 @@ def shapes(proposer: Proposer, options: RequestOptions) -> list[tuple[int, int]]
         return [(depth, depth) for depth in depths]
     if options.tree_nodes:
         nodes = options.tree_nodes
-        return [(nodes, depth) for depth in depths if options.draft_length or depth <= min(nodes, MAX_TREE_DEPTH)]
+        return [(nodes, depth) for depth in depths if options.draft_length or depth <= nodes]
     # Wide trees of the depth that a full binary one would have, and chains, in which every token goes deeper.
     return [
         (nodes, depth)
         for depth in depths
         for nodes in SIZES
-        if nodes >= depth and (options.draft_length or depth in (nodes, min(nodes.bit_length(), MAX_TREE_DEPTH)))
+        if nodes >= depth and (options.draft_length or depth in (nodes, nodes.bit_length()))
     ]
-
-
-MAX_TREE_DEPTH = 8
-"""A path that long is rarely accepted."""
 
 
 def _forgive(name: str, error: Exception) -> None:
