@@ -93,7 +93,9 @@ def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures
     length = min(LONGEST, loaded.card.context)
     texts, absent, ways = [], [], []
     for way in _ways(length):
-        reason = _refused(loaded, way)
+        reason = "the model runs over arenas of its own"
+        if loaded.model is not None:
+            reason = refuses(loaded.model.config, way.kind) or way.policy.refuses(loaded.model.config)
         if reason:
             absent.append(f"{way.title}: {reason}")
         else:
@@ -127,13 +129,6 @@ def _ways(length: int) -> Iterator[_Way]:
             yield _Way(title, KVKind(), WindowWithSinks(window, sinks))
     for part in (2, 4, 8):
         yield _Way(f"QUEST, 1/{part} of the text", KVKind(bounds=True), QuestPolicy(max(PAGE_SIZE, length // part), 1))
-
-
-def _refused(loaded: LoadedModel, way: _Way) -> str:
-    if loaded.model is None:
-        return "the model runs over arenas of its own"
-    config = loaded.model.config
-    return refuses(config, way.kind) or way.policy.refuses(config)
 
 
 def _texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]:

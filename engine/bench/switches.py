@@ -99,12 +99,7 @@ def measure_bundled(load: LoadModel, questions: Sequence[str], *, tokens: int, r
 
 
 def measure_switches(
-    client: EngineClient,
-    prompts: Sequence[list[int]],
-    long_prompt: list[int],
-    *,
-    tokens: int = 96,
-    rounds: int = 3,
+    client: EngineClient, prompts: Sequence[list[int]], long_prompt: list[int], *, tokens: int, rounds: int
 ) -> tuple[list[SwitchRow], list[str]]:
     """One row for each pair of values that can be compared with the model that ``client`` has loaded.
 

@@ -87,13 +87,7 @@ class ShapeFigures(msgspec.Struct, frozen=True):
 
 
 def measure_shape(
-    shape: Shape,
-    root: Path,
-    *,
-    rounds: int = 5,
-    batches: Sequence[int] = BATCHES,
-    prompt_tokens: int = 512,
-    decode_tokens: int = 128,
+    shape: Shape, root: Path, *, rounds: int, batches: Sequence[int], decode_tokens: int, prompt_tokens: int = 512
 ) -> ShapeFigures:
     """Load the shape and measure it, ``rounds`` times after a warm-up. Raises EngineError where it cannot be served."""
     say(f"making {shape.name}")

@@ -88,7 +88,7 @@ class _TraceRunner:
                     rows.append(CacheRow(part.key, part.title, [_side(way, runs, sides[0][1]) for way, runs in sides]))
                 answers = answers or [answer for _, runs in sides for answer in runs[0].answers][: made.requests]
         prompts = sum(answer.usage.prompt_tokens for answer in answers)
-        # An answer holds most at its end; its reservation of the whole context would have been as large all the time.
+        # What each answer holds when it holds most, of a reservation of the whole context.
         held = [answer.usage.prompt_tokens + answer.usage.generated_tokens for answer in answers]
         wasted = 1 - statistics.mean(held) / card.context if held else 0.0
         return TraceFigures(made.name, made.title, made.requests, prompts, wasted, rows, fit.kv_tokens)

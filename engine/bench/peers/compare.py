@@ -112,10 +112,10 @@ def compare(
     shape: Shape,
     entrants: Sequence[Entrant],
     *,
+    rounds: int,
+    threads: int,
+    decode_tokens: int,
     prompt_tokens: int = 512,
-    decode_tokens: int = 128,
-    rounds: int = 5,
-    threads: int = 2,
 ) -> Comparison:
     """Load one entrant after the other, then run all in turn, ``rounds`` times after one warm-up.
 

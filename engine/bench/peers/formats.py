@@ -12,7 +12,6 @@ from engine.bench.gguf_files import TYPES, gguf_file
 from engine.bench.peers.compare import Entrant
 from engine.bench.peers.programs import QUANTISING
 from engine.bench.shapes import Shape
-from engine.protocol import Quantise
 
 
 class Format(NamedTuple):
@@ -28,12 +27,6 @@ def _gguf(kind: str) -> Format:
     return Format(f"GGUF {kind}", lambda shape, root: gguf_file(shape, root, kind), programs)
 
 
-def _quantised(method: Quantise) -> Format:
-    """The first load quantises and keeps, the second reads what was kept."""
-    programs = (("Kvasir", f"kvasir {method}"), ("Kvasir again", f"kvasir {method} kept"))
-    return Format(f"bf16 as {method}", folders.plain_folder, programs)
-
-
 FORMATS: dict[str, Format] = {
     "gptq": Format("GPTQ int4", folders.gptq_folder),
     "awq": Format("AWQ int4", folders.awq_folder),
@@ -42,7 +35,15 @@ FORMATS: dict[str, Format] = {
     "int8": Format("LLM.int8", folders.int8_folder),
 } | {kind.lower(): _gguf(kind) for kind in TYPES}
 """What files can be packed in: all of ``--formats all``."""
-KNOWN = FORMATS | {f"bf16-{method}": _quantised(method) for method in QUANTISING}
+_QUANTISED = {  # the first load quantises and keeps, the second reads what was kept
+    f"bf16-{method}": Format(
+        f"bf16 as {method}",
+        folders.plain_folder,
+        (("Kvasir", f"kvasir {method}"), ("Kvasir again", f"kvasir {method} kept")),
+    )
+    for method in QUANTISING
+}
+KNOWN = FORMATS | _QUANTISED
 """What ``--formats`` knows. The file of 16 bits is three times as large as the others, so it is made only if asked for.
 """
 

@@ -191,14 +191,12 @@ class Soak:
 
     def _set(self, kinds: bool) -> None:
         spec = self._random.choice([spec for spec in self._engine.catalogue_state() if _settable(spec, kinds)])
-        self._submit("KV kinds" if kinds else "switches", Set(key=spec.key, value=self._value(spec)))
-
-    def _value(self, spec: OptionSpec) -> Value:
+        values: list[Value] = [spec.default, *spec.compare]
         if spec.kind == "bool":
-            return self._random.random() < 0.5
-        if spec.kind == "choice":
-            return self._random.choice([choice for choice in spec.choices if choice not in spec.disabled_choices])
-        return self._random.choice([spec.default, *spec.compare])
+            values = [True, False]
+        elif spec.kind == "choice":
+            values = [choice for choice in spec.choices if choice not in spec.disabled_choices]
+        self._submit("KV kinds" if kinds else "switches", Set(key=spec.key, value=self._random.choice(values)))
 
     def _submit(self, counted: str, command: Command) -> None:
         self.counts[counted] += 1

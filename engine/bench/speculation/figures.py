@@ -62,8 +62,8 @@ class WayRow(msgspec.Struct, frozen=True):
     predicted: float | None
     equal: int
     answers: int
-    exact: int
-    exact_answers: int
+    exact: int = 0
+    exact_answers: int = 0
 
     @property
     def cells(self) -> str:

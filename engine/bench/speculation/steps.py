@@ -88,10 +88,8 @@ def costs(steps: Sequence[Drafted]) -> Costs:
     rest: defaultdict[int, list[float]] = defaultdict(list)
     for step in steps:
         rest[step.rows].append(step.cost - step.draft_cost)
-    return Costs(
-        statistics.median(passes) if passes else 0.0,
-        {rows: statistics.median(found) for rows, found in rest.items()},
-    )
+    verify = {rows: statistics.median(found) for rows, found in rest.items()}
+    return Costs(statistics.median(passes) if passes else 0.0, verify)
 
 
 def predicted(steps: Sequence[Drafted], known: Costs) -> float | None:

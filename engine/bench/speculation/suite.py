@@ -139,8 +139,6 @@ class _Measuring:
             predicted=predicted(steps, known),
             equal=sum(plain.ids == answer.ids for plain, answer in pairs),
             answers=len(pairs),
-            exact=0,
-            exact_answers=0,
         )
 
     def exact(self, kinds: Sequence[Text], figures: Sequence[TextFigures]) -> list[TextFigures]:

@@ -52,7 +52,10 @@ def texts(model: LoadedModel, tokens: int) -> list[Text]:
             Text("edit", "a given text edited", edited + _prompts(model, edits, ending, chat=True)),
             Text("talk", "free talk", _prompts(model, asked, ending, chat=True)),
         ]
-    return [*found, _noise(model, tokens)]
+    # Nothing predicts how random tokens go on that are drawn at a high temperature.
+    words, drawn = words_of(model, 0), msgspec.structs.replace(endless, temperature=1.0)
+    noise = [Prompt(words.some(NOISE), drawn) for _ in range(2)]
+    return [*found, Text("noise", "noise", noise, greedy=False)]
 
 
 def _prompts(model: LoadedModel, texts: Sequence[str], sampling: Sampling, chat: bool = False) -> list[Prompt]:
@@ -65,13 +68,6 @@ def _prompts(model: LoadedModel, texts: Sequence[str], sampling: Sampling, chat:
             ids = model.encode_prompt(text)
         found.append(Prompt(ids, sampling))
     return found
-
-
-def _noise(model: LoadedModel, tokens: int) -> Text:
-    """Prompts of random tokens, whose answers are drawn at a high temperature: nothing predicts how they go on."""
-    words = words_of(model, 0)
-    sampling = Sampling(temperature=1.0, max_tokens=tokens, seed=1, ignore_eos=True)
-    return Text("noise", "noise", [Prompt(words.some(NOISE), sampling) for _ in range(2)], greedy=False)
 
 
 _CODE = (
