@@ -26,6 +26,7 @@ from engine.protocol import (
     LoadOptions,
     ModelCard,
     Options,
+    OptionSpec,
     Sampling,
     Set,
     Timings,
@@ -59,7 +60,7 @@ class EngineClient:
     def __init__(self, saved: SavedChats | None = None) -> None:
         """``saved`` keeps chats in files, where that is switched on."""
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self.engine = Engine(self._hear, saved=saved)
+        self.engine = Engine(self._events.put, saved=saved)
         self._thread = threading.Thread(target=self.engine.run, name="engine", daemon=True)
         self._thread.start()
 
@@ -69,18 +70,20 @@ class EngineClient:
         assert self.engine.loaded is not None
         return self.engine.loaded
 
+    def state(self) -> dict[str, OptionSpec]:
+        """Every switch by its key, as it is set now."""
+        return {spec.key: spec for spec in self.engine.catalogue_state()}
+
     def load(self, path: str, draft: str = "", options: LoadOptions = LoadOptions()) -> tuple[ModelCard, Fit]:
         """Load a model and wait for it. Raises :class:`EngineError`."""
         self.engine.submit(LoadModel(path, draft, options))
-        while True:
-            event = self._next()
-            if isinstance(event, Loaded):
-                return event.card, event.fit
+        while not isinstance(event := self._next(), Loaded):
+            pass
+        return event.card, event.fit
 
     def set(self, key: str, value: Value) -> None:
         """Set a switch and wait until it holds (a reload included). Raises :class:`EngineError`."""
-        present = {spec.key: spec for spec in self.engine.catalogue_state()}[key]
-        if present.value == value:
+        if self.state()[key].value == value:
             return
         self.engine.submit(Set(key=key, value=value))
         while True:
@@ -90,7 +93,7 @@ class EngineClient:
 
     def empty_cache(self) -> None:
         """Forget every page, by making the arenas anew; models that know one kind of arenas alone are loaded anew."""
-        state = {spec.key: spec for spec in self.engine.catalogue_state()}
+        state = self.state()
         kind = state[keys.KV_KIND].value
         other = "16bit" if kind != "16bit" else "int8"
         if other not in state[keys.KV_KIND].disabled_choices and self.model.with_kind is not None:
@@ -107,56 +110,56 @@ class EngineClient:
         chat: str = "",
     ) -> Answer:
         """One answer from arrival to end. Raises :class:`EngineError` when the engine refuses it."""
-        self.engine.submit(AddRequest("bench", prompt_ids, sampling, 1, _cold(optimisations), chat=chat))
-        return self._collect(("bench",), {})["bench"]
+        request = _request("bench", prompt_ids, sampling, optimisations)
+        return self._collect([request._replace(chat=chat)])[0]
 
     def together(
         self, prompts: Sequence[Sequence[int]], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
     ) -> list[Answer]:
         """Answer all prompts at once, to their ends. Each answer's ``steps`` are those of all of them."""
-        names = [f"bench {number}" for number in range(len(prompts))]
-        for name, prompt in zip(names, prompts, strict=True):
-            self.engine.submit(AddRequest(name, prompt, sampling, 1, _cold(optimisations)))
-        answers = self._collect(names, {})
-        return [answers[name] for name in names]
+        return self._collect(
+            [_request(f"bench {number}", prompt, sampling, optimisations) for number, prompt in enumerate(prompts)]
+        )
 
     def interrupted(
         self, running: Sequence[int], arriving: Sequence[int], sampling: Sampling, after_tokens: int = 8
     ) -> Answer:
         """The answer to ``running`` while a second prompt arrives once ``after_tokens`` tokens of it are there."""
-        self.engine.submit(AddRequest("running", running, sampling, 1, _cold(None)))
-        later = {"arriving": AddRequest("arriving", arriving, sampling, 1, _cold(None))}
-        return self._collect(("running", "arriving"), later, after_tokens)["running"]
+        first, second = _request("running", running, sampling), _request("arriving", arriving, sampling)
+        return self._collect([first], [second], after_tokens)[0]
 
-    def _collect(self, names: Sequence[str], later: dict[str, AddRequest], after_tokens: int = 0) -> dict[str, Answer]:
-        """Read events until every named answer has ended; submit ``later`` once the first one has ``after_tokens``."""
+    def _collect(
+        self, requests: Sequence[AddRequest], later: Sequence[AddRequest] = (), after_tokens: int = 0
+    ) -> list[Answer]:
+        """All answers, once all have ended. ``later`` is submitted once the first answer has ``after_tokens``."""
+        names = [request.id for request in (*requests, *later)]
         ids: dict[str, list[int]] = {name: [] for name in names}
         arrivals: dict[str, list[float]] = {name: [] for name in names}
         finished: dict[str, Finished] = {}
         steps: list[StepRecord] = []
+        for request in requests:
+            self.engine.submit(request)
         while len(finished) < len(names):
             event = self._next()
             if isinstance(event, Delta):
                 ids[event.id].extend(token.id for token in event.tokens)
                 arrivals[event.id].append(time.perf_counter())
-                if len(ids[names[0]]) >= after_tokens:
-                    for name in list(later):
-                        self.engine.submit(later.pop(name))
+                if later and len(ids[names[0]]) >= after_tokens:
+                    for request in later:
+                        self.engine.submit(request)
+                    later = ()
             elif isinstance(event, StepRecord):
                 steps.append(event)
             elif isinstance(event, Finished):
                 finished[event.id] = event
                 if event.reason in FAILED:
                     raise EngineError(event.detail or event.reason)
-        return {
-            name: Answer(ids[name], finished[name].timings, steps, _gaps(arrivals[name]), finished[name].usage)
-            for name in names
-        }
+        gaps = {name: [after - before for before, after in itertools.pairwise(arrivals[name])] for name in names}
+        return [Answer(ids[name], finished[name].timings, steps, gaps[name], finished[name].usage) for name in names]
 
     def weight_bytes(self) -> int:
         """Bytes that the loaded model's weights take."""
-        loaded = self.engine.loaded
-        return 0 if loaded is None or loaded.model is None else loaded.model.storage_size()
+        return self.model.model.storage_size() if self.model.model is not None else 0
 
     def close(self) -> None:
         self.engine.submit(Shutdown())
@@ -168,9 +171,6 @@ class EngineClient:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _hear(self, event: Event) -> None:
-        self._events.put(event)
-
     def _next(self) -> Event:
         event = self._events.get()
         if isinstance(event, Error):
@@ -178,9 +178,12 @@ class EngineClient:
         return event
 
 
-def _cold(optimisations: Mapping[str, Value] | None) -> dict[str, Value]:
-    return {**replayed(), **(optimisations or {})}
+def _request(
+    name: str, prompt_ids: Sequence[int], sampling: Sampling, optimisations: Mapping[str, Value] | None = None
+) -> AddRequest:
+    return AddRequest(name, prompt_ids, sampling, 1, {**replayed(), **(optimisations or {})})
 
 
-def _gaps(arrivals: Sequence[float]) -> list[float]:
-    return [after - before for before, after in itertools.pairwise(arrivals)]
+def whole_steps(steps: Sequence[StepRecord], batch: int) -> list[StepRecord]:
+    """The steps that did nothing but write one token for each of ``batch`` answers."""
+    return [step for step in steps if step.prefill_rows == 0 and step.decode_rows == step.generated == batch]

@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgspec
 
-from engine.attention.registry import AttentionDispatcher
 from engine.bench.client import EngineClient, EngineError
+from engine.bench.tables import say, show_absent, show_table
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
-from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.loading.model import LoadedModel
+from engine.loading.parts import readers_of
 from engine.models.arenas import new_store, refuses
 from engine.protocol import ChatMessage
-from engine.runner.perplexity import Reader, Scores, reader, score
-from engine.runner.runner import RunnableModel, Runner
+from engine.runner.perplexity import Scores, score
 
 EVALUATION = Path(__file__).parents[2] / "assets" / "demo" / "evaluation"
 LONGEST = 2048
@@ -66,6 +66,20 @@ class CostFigures(msgspec.Struct, frozen=True):
     texts: list[TextCost]
     absent: list[str] = []
 
+    def show(self) -> None:
+        for text in self.texts:
+            show_table(
+                f"{self.model}, {text.title}: {text.tokens:,} predictions in {text.pieces} pieces of "
+                f"{text.length:,} tokens; perplexity {text.exact:.3f} at 16 bits and all pages",
+                "approximation | bits a number | with recent tokens | perplexity | KL, nats",
+                (
+                    f"{row.setting} | {row.bits:.2f} | {row.bits_in_all:.2f} | {row.perplexity:.3f} | "
+                    f"{row.divergence:.5f}"
+                    for row in text.rows
+                ),
+            )
+        show_absent(self.absent)
+
 
 class _Way(NamedTuple):
     title: str
@@ -73,45 +87,41 @@ class _Way(NamedTuple):
     policy: PagePolicy
 
 
-def measure_cost(
-    client: EngineClient, folder: Path = EVALUATION, say: Callable[[str], None] = lambda line: None
-) -> CostFigures:
+def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures:
     """Every approximation that the loaded model allows. Raises EngineError without the texts."""
     loaded = client.model
     length = min(LONGEST, loaded.card.context)
-    texts, absent = [], []
-    ways = []
+    texts, absent, ways = [], [], []
     for way in _ways(length):
-        reason = _refused(loaded, way)
+        reason = "the model runs over arenas of its own"
+        if loaded.model is not None:
+            reason = refuses(loaded.model.config, way.kind) or way.policy.refuses(loaded.model.config)
         if reason:
             absent.append(f"{way.title}: {reason}")
         else:
             ways.append(way)
     for title, ids in _texts(loaded, folder):
         pieces = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)] or [ids]
-        rows = []
-        exact = 0.0
+        rows, exact = [], 0.0
         for way in ways:
             say(f"{title}: {way.title}")
             scores = [_scored(loaded, way, piece) for piece in pieces]
-            exact, perplexity = (_mean([getattr(s, name) for s in scores], scores) for name in ("exact", "present"))
-            divergence = sum(s.divergence * s.tokens for s in scores) / sum(s.tokens for s in scores)
-            rows.append(CostRow(way.title, *_bits(loaded, way.kind, len(pieces[0])), perplexity, divergence))
+            tokens = sum(s.tokens for s in scores)
+            # One perplexity over all predictions, from the mean logarithms of the pieces.
+            exact, present = (
+                math.exp(sum(math.log(getattr(s, name)) * s.tokens for s in scores) / tokens)
+                for name in ("exact", "present")
+            )
+            divergence = sum(s.divergence * s.tokens for s in scores) / tokens
+            rows.append(CostRow(way.title, *_bits(loaded, way.kind, len(pieces[0])), present, divergence))
         texts.append(TextCost(title, len(pieces[0]), len(pieces), sum(len(p) - 1 for p in pieces), exact, rows))
     return CostFigures(loaded.card.name, texts, absent)
 
 
 def _ways(length: int) -> Iterator[_Way]:
-    keep = KeepAll()
-    for kind in (
-        KVKind("int8"),
-        KVKind("int4"),
-        KVKind("kivi", 4, 4),
-        KVKind("kivi", 4, 2),
-        KVKind("kivi", 2, 4),
-        KVKind("kivi", 2, 2),
-    ):
-        yield _Way(kind.title, kind, keep)
+    kivi = [KVKind("kivi", key_bits, value_bits) for key_bits in (4, 2) for value_bits in (4, 2)]
+    for kind in (KVKind("int8"), KVKind("int4"), *kivi):
+        yield _Way(kind.title, kind, KeepAll())
     window = length // WINDOWS
     for sinks in (4, 0):
         if window >= 64:
@@ -119,13 +129,6 @@ def _ways(length: int) -> Iterator[_Way]:
             yield _Way(title, KVKind(), WindowWithSinks(window, sinks))
     for part in (2, 4, 8):
         yield _Way(f"QUEST, 1/{part} of the text", KVKind(bounds=True), QuestPolicy(max(PAGE_SIZE, length // part), 1))
-
-
-def _refused(loaded: LoadedModel, way: _Way) -> str:
-    if loaded.model is None:
-        return "the model runs over arenas of its own"
-    config = loaded.model.config
-    return refuses(config, way.kind) or way.policy.refuses(config)
 
 
 def _texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]:
@@ -148,32 +151,15 @@ def _texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]
 
 
 def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int]) -> Scores:
-    work = score(
-        ids,
-        _readers(loaded, KVKind(), KeepAll()),
-        _readers(loaded, way.kind, way.policy),
-        loaded.card.vocabulary,
-        way.title,
-    )
+    assert loaded.model is not None
+    exact, present, _ = readers_of(loaded.model, loaded.device, way.kind)(way.policy)
+    work = score(ids, exact, present, loaded.card.vocabulary, way.title)
     while True:
         try:
             next(work)
         except StopIteration as end:
-            return cast(Scores, end.value)
-
-
-def _readers(loaded: LoadedModel, kind: KVKind, policy: PagePolicy) -> Callable[[int], Reader]:
-    """Makes the reader of a text of a given length, with an arena of its own."""
-    model = loaded.model
-    assert model is not None
-
-    def of(length: int) -> Reader:
-        store = new_store(model.config, pages_for(length) + 1, model.dtype, loaded.device, kind)
-        return reader(
-            Runner(cast(RunnableModel, model), store, AttentionDispatcher(model.numerics), loaded.device), policy
-        )
-
-    return of
+            scores: Scores = end.value
+            return scores
 
 
 def _bits(loaded: LoadedModel, kind: KVKind, length: int) -> tuple[float, float]:
@@ -184,9 +170,3 @@ def _bits(loaded: LoadedModel, kind: KVKind, length: int) -> tuple[float, float]
     bits = 8 * new_store(model.config, 2, model.dtype, loaded.device, kind).bytes_per_token() / numbers
     recent = min(length, kind.residual + CHANNEL_GROUP - 1) if kind.residual else 0
     return bits, (recent * 8 * model.dtype.itemsize + (length - recent) * bits) / length
-
-
-def _mean(perplexities: Sequence[float], scores: Sequence[Scores]) -> float:
-    """One perplexity over all predictions."""
-    logs = sum(math.log(p) * s.tokens for p, s in zip(perplexities, scores, strict=True))
-    return math.exp(logs / sum(s.tokens for s in scores))

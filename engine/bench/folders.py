@@ -19,8 +19,8 @@ from torch import Tensor
 from engine.bench.shapes import Shape
 from engine.checkpoints.quantised.quantise import NF4
 
-Module = Callable[[int, int, int, torch.Generator], dict[str, Tensor]]
-"""(input features, output features, group, generator) -> the tensors of one module, by the ends of their names."""
+Module = Callable[[int, int, torch.Generator], dict[str, Tensor]]
+"""(input features, output features, generator) -> the tensors of one module, by the ends of their names."""
 _SYMMETRIC_V1 = 0x77777777
 """A word of eight zero points 8, as GPTQ v1 stores them (less one)."""
 _SPREAD = 4.6
@@ -29,34 +29,48 @@ _SPREAD = 4.6
 
 def gptq_folder(shape: Shape, root: Path) -> Path:
     """GPTQ 4-bit, symmetric, v1."""
-    quantisation = {
-        "quant_method": "gptq",
-        "bits": 4,
-        "group_size": shape.group,
-        "desc_act": False,
-        "sym": True,
-        "lm_head": True,
-        "checkpoint_format": "gptq",
-    }
-    return _folder(shape, root, f"gptq-g{shape.group}", quantisation, _gptq)
+    group = shape.group
+
+    def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        return {
+            "qweight": _words(k // 8, n, generator),
+            "qzeros": torch.full((k // group, n // 8), _SYMMETRIC_V1, dtype=torch.int32),
+            "scales": torch.full((k // group, n), _scale(k), dtype=torch.float16),
+            "g_idx": torch.arange(k, dtype=torch.int32) // group,
+        }
+
+    stated = {"bits": 4, "group_size": group, "desc_act": False, "sym": True, "lm_head": True}
+    quantisation = {"quant_method": "gptq", "checkpoint_format": "gptq", **stated}
+    return _folder(shape, root, f"gptq-g{group}", quantisation, module)
 
 
 def awq_folder(shape: Shape, root: Path) -> Path:
     """AWQ 4-bit, with zero-points."""
-    quantisation = {
-        "quant_method": "awq",
-        "bits": 4,
-        "group_size": shape.group,
-        "zero_point": True,
-        "version": "gemm",
-        "modules_to_not_convert": None,
-    }
-    return _folder(shape, root, f"awq-g{shape.group}", quantisation, _awq)
+    group = shape.group
+
+    def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        return {
+            "qweight": _words(k, n // 8, generator),
+            "qzeros": _words(k // group, n // 8, generator),
+            "scales": torch.full((k // group, n), _scale(k), dtype=torch.float16),
+        }
+
+    stated = {"bits": 4, "group_size": group, "zero_point": True, "version": "gemm", "modules_to_not_convert": None}
+    return _folder(shape, root, f"awq-g{group}", {"quant_method": "awq", **stated}, module)
 
 
 def compressed_folder(shape: Shape, root: Path) -> Path:
     """compressed-tensors, 4-bit, symmetric, pack-quantized."""
-    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": shape.group}
+    group = shape.group
+
+    def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        return {
+            "weight_packed": _words(n, k // 8, generator),
+            "weight_scale": torch.full((n, k // group), _scale(k), dtype=torch.bfloat16),
+            "weight_shape": torch.tensor([n, k]),
+        }
+
+    weights = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": group}
     quantisation = {
         "quant_method": "compressed-tensors",
         "format": "pack-quantized",
@@ -64,11 +78,21 @@ def compressed_folder(shape: Shape, root: Path) -> Path:
         "ignore": [],
         "config_groups": {"group_0": {"targets": ["Linear"], "weights": weights}},
     }
-    return _folder(shape, root, f"compressed-g{shape.group}", quantisation, _compressed)
+    return _folder(shape, root, f"compressed-g{group}", quantisation, module)
 
 
 def nf4_folder(shape: Shape, root: Path) -> Path:
     """bitsandbytes NF4 in blocks of 64."""
+
+    def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [n, k]}
+        return {
+            "weight": _bytes(n * k // 2, generator)[:, None],
+            "weight.absmax": torch.full((n * k // 64,), _scale(k) * 8),
+            "weight.quant_map": torch.tensor(NF4),
+            "weight.quant_state.bitsandbytes__nf4": torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8),
+        }
+
     quantisation = {
         "quant_method": "bitsandbytes",
         "load_in_4bit": True,
@@ -77,18 +101,30 @@ def nf4_folder(shape: Shape, root: Path) -> Path:
         "bnb_4bit_use_double_quant": False,
         "llm_int8_skip_modules": [],
     }
-    return _folder(shape, root, "nf4", quantisation, _nf4)
+    return _folder(shape, root, "nf4", quantisation, module)
 
 
 def int8_folder(shape: Shape, root: Path) -> Path:
     """bitsandbytes LLM.int8."""
+
+    def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        return {
+            "weight": _bytes(n * k, generator).view(torch.int8).view(n, k),
+            "SCB": torch.full((n,), _scale(k) * 8),
+            "weight_format": torch.tensor(0, dtype=torch.uint8),
+        }
+
     quantisation = {"quant_method": "bitsandbytes", "load_in_8bit": True, "llm_int8_skip_modules": []}
-    return _folder(shape, root, "int8", quantisation, _int8)
+    return _folder(shape, root, "int8", quantisation, module)
 
 
 def plain_folder(shape: Shape, root: Path) -> Path:
     """bfloat16."""
-    return _folder(shape, root, "bf16", None, _plain)
+
+    def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"weight": torch.empty(n, k, dtype=torch.bfloat16).normal_(0, k**-0.5, generator=generator)}
+
+    return _folder(shape, root, "bf16", None, module)
 
 
 def _folder(shape: Shape, root: Path, name: str, quantisation: dict[str, Any] | None, module: Module) -> Path:
@@ -101,8 +137,7 @@ def _folder(shape: Shape, root: Path, name: str, quantisation: dict[str, Any] | 
     generator = torch.Generator().manual_seed(0)
     tensors: dict[str, Tensor] = {}
     for linear, k, n in shape.linears():
-        parts = module(k, n, shape.group, generator)
-        tensors |= {f"{linear}.{end}": tensor for end, tensor in parts.items()}
+        tensors |= {f"{linear}.{end}": tensor for end, tensor in module(k, n, generator).items()}
     for norm in shape.norms():
         tensors[f"{norm}.weight"] = torch.ones(shape.hidden, dtype=torch.bfloat16)
     table = torch.empty(shape.vocabulary, shape.hidden, dtype=torch.bfloat16)
@@ -127,64 +162,11 @@ def _scale(k: int) -> float:
     return float(k**-0.5 / _SPREAD)
 
 
-def _gptq(k: int, n: int, group: int, generator: torch.Generator) -> dict[str, Tensor]:
-    return {
-        "qweight": _words(k // 8, n, generator),
-        "qzeros": torch.full((k // group, n // 8), _SYMMETRIC_V1, dtype=torch.int32),
-        "scales": torch.full((k // group, n), _scale(k), dtype=torch.float16),
-        "g_idx": torch.arange(k, dtype=torch.int32) // group,
-    }
-
-
-def _awq(k: int, n: int, group: int, generator: torch.Generator) -> dict[str, Tensor]:
-    return {
-        "qweight": _words(k, n // 8, generator),
-        "qzeros": _words(k // group, n // 8, generator),
-        "scales": torch.full((k // group, n), _scale(k), dtype=torch.float16),
-    }
-
-
-def _compressed(k: int, n: int, group: int, generator: torch.Generator) -> dict[str, Tensor]:
-    return {
-        "weight_packed": _words(n, k // 8, generator),
-        "weight_scale": torch.full((n, k // group), _scale(k), dtype=torch.bfloat16),
-        "weight_shape": torch.tensor([n, k]),
-    }
-
-
-def _nf4(k: int, n: int, group: int, generator: torch.Generator) -> dict[str, Tensor]:
-    state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [n, k]}
-    return {
-        "weight": _bytes(n * k // 2, generator)[:, None],
-        "weight.absmax": torch.full((n * k // 64,), _scale(k) * 8),
-        "weight.quant_map": torch.tensor(NF4),
-        "weight.quant_state.bitsandbytes__nf4": torch.tensor(list(json.dumps(state).encode()), dtype=torch.uint8),
-    }
-
-
-def _int8(k: int, n: int, group: int, generator: torch.Generator) -> dict[str, Tensor]:
-    return {
-        "weight": _bytes(n * k, generator).view(torch.int8).view(n, k),
-        "SCB": torch.full((n,), _scale(k) * 8),
-        "weight_format": torch.tensor(0, dtype=torch.uint8),
-    }
-
-
-def _plain(k: int, n: int, group: int, generator: torch.Generator) -> dict[str, Tensor]:
-    return {"weight": torch.empty(n, k, dtype=torch.bfloat16).normal_(0, k**-0.5, generator=generator)}
-
-
 def _write_tokenizer(folder: Path, vocabulary: int) -> None:
     """A word-level tokenizer with one made-up word per id: enough to turn generated ids into text."""
     words = {f"w{index}": index for index in range(vocabulary)}
-    tokenizer: dict[str, object] = {
-        "version": "1.0",
-        "added_tokens": [],
-        "normalizer": None,
-        "pre_tokenizer": {"type": "WhitespaceSplit"},
-        "post_processor": None,
-        "decoder": None,
-        "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"},
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    unused = dict.fromkeys(("normalizer", "post_processor", "decoder"))
+    model = {"type": "WordLevel", "vocab": words, "unk_token": "w0"}
+    tokenizer = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"}, "model": model}
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer | unused))
     (folder / "tokenizer_config.json").write_text(json.dumps({"model_max_length": 4096}))

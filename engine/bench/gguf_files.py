@@ -3,49 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from engine.bench.shapes import Shape
 
-
-class _Scales(NamedTuple):
-    """Where the floating numbers of a block lie (byte offsets), and how much the codes spread before them."""
-
-    halves: tuple[int, ...]
-    spread: float
-
-
-_SCALES = {
-    "Q4_0": _Scales((0,), 4.6),
-    "Q4_1": _Scales((0, 2), 8.0),
-    "Q5_0": _Scales((0,), 9.2),
-    "Q5_1": _Scales((0, 2), 16.0),
-    "Q8_0": _Scales((0,), 74.0),
-    "Q2_K": _Scales((80, 82), 14.0),
-    "Q3_K": _Scales((108,), 43.0),
-    "Q4_K": _Scales((0, 2), 300.0),
-    "Q5_K": _Scales((0, 2), 600.0),
-    "Q6_K": _Scales((208,), 1366.0),
-    "IQ4_NL": _Scales((0,), 74.0),
-    "IQ4_XS": _Scales((0,), 1366.0),
+_SCALES: dict[str, tuple[tuple[int, ...], float]] = {
+    "Q4_0": ((0,), 4.6),
+    "Q4_K": ((0, 2), 300.0),
+    "Q5_K": ((0, 2), 600.0),
+    "Q6_K": ((208,), 1366.0),
+    "Q8_0": ((0,), 74.0),
+    "IQ4_XS": ((0,), 1366.0),
 }
+"""Where the floating numbers of a block lie (byte offsets), and how much the codes spread before them."""
 TYPES = tuple(_SCALES)
-_NAMES = {
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "token_embd": "token_embd",
-}
 
 
 def gguf_file(shape: Shape, root: Path, kind: str = "Q4_0") -> Path:
@@ -63,10 +36,12 @@ def gguf_file(shape: Shape, root: Path, kind: str = "Q4_0") -> Path:
     writer = gguf.GGUFWriter(unfinished, "llama")
     _write_metadata(writer, shape)
     rng = np.random.default_rng(0)
-    for name, k, n in (("token_embd", shape.hidden, shape.vocabulary), *shape.linears()):
-        writer.add_tensor(_name(name), _rows(kind, k, n, rng), raw_dtype=gguf.GGMLQuantizationType[kind])
+    own_name = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, shape.layers).get_name
+    packed = gguf.GGMLQuantizationType[kind]
+    for name, k, n in (("model.embed_tokens", shape.hidden, shape.vocabulary), *shape.linears()):
+        writer.add_tensor(f"{own_name(name)}.weight", _rows(kind, k, n, rng), raw_dtype=packed)
     for name in shape.norms():
-        writer.add_tensor(_name(name), np.ones(shape.hidden, np.float32))
+        writer.add_tensor(f"{own_name(name)}.weight", np.ones(shape.hidden, np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -80,10 +55,10 @@ def _rows(kind: str, k: int, n: int, rng: np.random.Generator) -> np.ndarray:
     import gguf
 
     weights, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
-    scales = _SCALES[kind]
+    halves, spread = _SCALES[kind]
     blocks = rng.integers(0, 256, (n, k // weights, size), dtype=np.uint8)
-    value = np.array([k**-0.5 / scales.spread], dtype="<f2").view(np.uint8)
-    for offset in scales.halves:
+    value = np.array([k**-0.5 / spread], dtype="<f2").view(np.uint8)
+    for offset in halves:
         blocks[:, :, offset : offset + 2] = value
     return blocks.reshape(n, -1)
 
@@ -107,11 +82,3 @@ def _write_metadata(writer: Any, shape: Shape) -> None:
     writer.add_token_types([gguf.TokenType.NORMAL] * shape.vocabulary)
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(1)
-
-
-def _name(name: str) -> str:
-    """The GGUF name of a Hugging Face tensor name (both without ``.weight``)."""
-    if name.startswith("model.layers."):
-        _, _, layer, rest = name.split(".", 3)
-        return f"blk.{layer}.{_NAMES[rest]}.weight"
-    return f"{_NAMES[name]}.weight"

@@ -7,23 +7,18 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 
 import psutil
-
-_STATUS = Path("/proc/self/status")
 
 
 def anonymous_bytes() -> int:
     """Anonymous resident memory of this process, bytes (file pages, such as a memory-mapped checkpoint, excluded).
 
-    Linux reports it as RssAnon; elsewhere the unique set size stands in for it.
+    Where the system does not tell how much of it is of files, the unique set size stands in for it.
     """
-    try:
-        line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("RssAnon:"))
-    except (OSError, StopIteration):
-        return int(psutil.Process().memory_full_info().uss)
-    return int(line.split()[1]) * 1024
+    process = psutil.Process()
+    memory = process.memory_info()
+    return int(memory.rss - memory.shared if hasattr(memory, "shared") else process.memory_full_info().uss)
 
 
 class PeakMemory:

@@ -7,20 +7,19 @@ included; only the two values are equal.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Iterator
 from itertools import cycle, islice
 
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from engine import catalogue
 from engine.bench.client import EngineError
+from engine.bench.tables import say, show_line, show_table
 from engine.catalogue import keys
 from engine.core.engine import Engine
 from engine.core.events import Event
 from engine.loading.model import LoadModel
-from engine.protocol import ChatMessage, Compare, Compared, Error, Loaded, LoadOptions, Sampling, Value
+from engine.protocol import ChatMessage, Compare, Compared, Error, Loaded, Sampling, Value
 from engine.server.hub import EngineHub
 from engine.server.probes import MachineProbes
 from engine.server.session.compare import replay
@@ -36,93 +35,58 @@ CASES: tuple[tuple[str, Value], ...] = (
 CLEAR = frozenset({"better", "worse"})
 
 
-class NullTry(msgspec.Struct, frozen=True):
-    value: Value
-    compared: Compared
-
-    @property
-    def own(self) -> bool:
-        """Whether the switch's own figure was called different."""
-        return self.compared.effects[0].verdict in CLEAR
-
-    @property
-    def anything(self) -> bool:
-        """Whether any figure was called different."""
-        return any(effect.verdict in CLEAR for effect in self.compared.effects)
-
-
 class NullFigures(msgspec.Struct, frozen=True):
-    tries: list[NullTry]
+    tries: list[Compared]
 
     @property
     def conclusion(self) -> str:
-        count = len(self.tries)
-        right = sum(not one.own for one in self.tries)
-        silent = sum(not one.anything for one in self.tries)
+        """How many found nothing, in the switch's own figure, which is the first one, and in any."""
+        clear = [[effect.verdict in CLEAR for effect in one.effects] for one in self.tries]
         return (
-            f"{right} of {count} comparisons of a setting with itself found no clear difference in its own figure, "
-            f"{silent} in any figure."
+            f"{sum(not own for own, *_ in clear)} of {len(clear)} comparisons of a setting with itself found no clear "
+            f"difference in its own figure, {sum(not any(found) for found in clear)} in any figure."
         )
 
+    def show(self) -> None:
+        columns = "setting | figure | ratio | interval | pairs | verdict | note"
+        show_table("Settings compared with themselves", columns, self._rows())
+        show_line(self.conclusion)
 
-def measure_null(
-    path: str, draft: str, options: LoadOptions, question: str, tries: int, say: Callable[[str], None]
-) -> NullFigures:
+    def _rows(self) -> Iterator[str]:
+        """A row for each figure, the first of a try with the setting and the note."""
+        for one in self.tries:
+            setting, note = f"{one.key} {one.values[0]}", one.note
+            for effect in one.effects:
+                ratio = "" if effect.ratio is None else f"{effect.ratio:.2f}"
+                interval = f"{effect.low:.2f} to {effect.high:.2f}"
+                title = effect.metric.title
+                yield f"{setting} | {title} | {ratio} | {interval} | {effect.pairs} | {effect.verdict} | {note}"
+                setting = note = ""
+
+
+def measure_null(load: LoadModel, question: str, tries: int) -> NullFigures:
     """Run ``tries`` comparisons, the cases in turn. Raises :class:`EngineError` where the model cannot be loaded."""
-    return asyncio.run(_measure(LoadModel(path, draft, options), question, tries, say))
+    return asyncio.run(_measure(load, question, tries))
 
 
-async def _measure(load: LoadModel, question: str, tries: int, say: Callable[[str], None]) -> NullFigures:
+async def _measure(load: LoadModel, question: str, tries: int) -> NullFigures:
     hub = EngineHub(Engine, MachineProbes(), died=lambda: say("the engine's thread ended"))
     hub.start()
     try:
-        await _loaded(hub, load)
+        events: asyncio.Queue[Event] = asyncio.Queue()
+        stop_listening = hub.listen(events.put_nowait)
+        hub.submit(load)
+        while not isinstance(event := await events.get(), Loaded):
+            if isinstance(event, Error):
+                raise EngineError(event.message)
+        stop_listening()
         prompt = [ChatMessage(role="user", content=question)]
         found = []
         for number, (key, value) in enumerate(islice(cycle(CASES), tries)):
             message = Compare(id=str(number), key=key, prompt=prompt, sampling=Sampling(seed=number))
             compared = await replay(hub, message, catalogue.option(key), (value, value), lambda progress: None)
-            found.append(NullTry(value, compared))
+            found.append(compared)
             say(f"{number + 1}/{tries} {key}: {compared.effects[0].verdict} after {compared.effects[0].pairs} pairs")
         return NullFigures(found)
     finally:
         await hub.stop()
-
-
-async def _loaded(hub: EngineHub, load: LoadModel) -> None:
-    ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-
-    def listener(event: Event) -> None:
-        if ended.done():
-            return
-        if isinstance(event, Loaded):
-            ended.set_result(None)
-        elif isinstance(event, Error):
-            ended.set_exception(EngineError(event.message))
-
-    stop = hub.listen(listener)
-    hub.submit(load)
-    try:
-        await ended
-    finally:
-        stop()
-
-
-def show_null(figures: NullFigures, console: Console) -> None:
-    table = Table(title="Settings compared with themselves")
-    for column in ("setting", "figure", "ratio", "interval", "pairs", "verdict", "note"):
-        table.add_column(column)
-    for one in figures.tries:
-        for effect in one.compared.effects:
-            first = effect is one.compared.effects[0]
-            table.add_row(
-                f"{one.compared.key} {one.value}" if first else "",
-                effect.metric.title,
-                "" if effect.ratio is None else f"{effect.ratio:.2f}",
-                f"{effect.low:.2f} to {effect.high:.2f}",
-                str(effect.pairs),
-                effect.verdict,
-                one.compared.note if first else "",
-            )
-    console.print(table)
-    console.print(figures.conclusion)

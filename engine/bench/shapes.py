@@ -44,6 +44,10 @@ class Shape:
             yield f"model.layers.{layer}.post_attention_layernorm"
         yield "model.norm"
 
+    def prompt(self, tokens: int, first: int = 0) -> list[int]:
+        """A made-up prompt of that many tokens; another one for another ``first``."""
+        return [5 + (first + index * 7919) % (self.vocabulary - 5) for index in range(tokens)]
+
     def config(self) -> dict[str, object]:
         """config.json without its quantisation."""
         return {

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from engine.bench.client import Answer, EngineClient
+from engine.bench.measure import PeakMemory, anonymous_bytes, timed
+from engine.bench.tables import MB, say, show_absent, show_table
+from engine.cache.pool import PAGE_SIZE
 from engine.catalogue import CATALOGUE, keys
-from engine.protocol import OptionSpec, Sampling, Value
+from engine.loading.model import LoadModel
+from engine.protocol import ChatMessage, OptionSpec, Sampling, Value
 from engine.telemetry.pairs import estimate
 
-PAGE_TOKENS = 16
 DRAFTERS: Mapping[str, tuple[str, ...]] = {
     keys.DRAFT_LENGTH: ("draft", "ngram"),
     keys.NGRAM_FIRST: ("draft", "exit", "skip", "eagle", "medusa", "mtp"),
@@ -60,22 +62,51 @@ class BundledFigures(msgspec.Struct, frozen=True):
     absent: list[str] = []
     """What could not be measured with this model, and why."""
 
+    def show(self) -> None:
+        show_table(
+            f"{self.name}: loaded in {self.load_seconds:.2f} s, {self.rest / MB:.0f} MB at rest, "
+            f"{self.peak / MB:.0f} MB at peak",
+            "switch | values | tokens/s | ratio (range) | first token, ms | text | its own figure",
+            (
+                f"{row.title} | {_word(row.values[0])} → {_word(row.values[1])} | "
+                f"{row.speed[0]:.0f} → {row.speed[1]:.0f} | "
+                f"{row.ratio:.2f} ({row.interval[0]:.2f} to {row.interval[1]:.2f}) | "
+                f"{row.first_ms[0]:.0f} → {row.first_ms[1]:.0f} | {'same' if row.same else 'differs'} | {row.shown}"
+                for row in self.switches
+            ),
+        )
+        show_absent(self.absent)
+
+
+def _word(value: Value) -> str:
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else str(value)
+
+
+def measure_bundled(load: LoadModel, questions: Sequence[str], *, tokens: int, rounds: int) -> BundledFigures:
+    """Load time, memory and every switch of a model, on the answers to ``questions``."""
+    say(f"loading {load.path}")
+    bare = anonymous_bytes()
+    with EngineClient() as client:
+        with PeakMemory() as memory, timed() as loading:
+            card, _ = client.load(*load)
+        rest = anonymous_bytes()
+        encode = client.model.encode_prompt
+        prompts = [encode([ChatMessage(role="user", content=question)]) for question in questions]
+        length = min(1024, card.context - 128)
+        long_prompt = [token for _ in range(length) for token in prompts[0]][:length]
+        rows, absent = measure_switches(client, prompts, long_prompt, tokens=tokens, rounds=rounds)
+    return BundledFigures(card.name, loading.seconds, memory.peak - bare, rest - bare, rows, absent)
+
 
 def measure_switches(
-    client: EngineClient,
-    prompts: Sequence[list[int]],
-    long_prompt: list[int],
-    *,
-    tokens: int = 96,
-    rounds: int = 3,
-    say: Callable[[str], None] = lambda line: None,
+    client: EngineClient, prompts: Sequence[list[int]], long_prompt: list[int], *, tokens: int, rounds: int
 ) -> tuple[list[SwitchRow], list[str]]:
     """One row for each pair of values that can be compared with the model that ``client`` has loaded.
 
     And the switches that nothing of this model can show, with the reason.
     """
     sampling = Sampling(temperature=0.0, max_tokens=tokens, seed=1, ignore_eos=True)
-    state = {spec.key: spec for spec in client.engine.catalogue_state()}
+    state = client.state()
     rows, absent = [], []
     for entry in CATALOGUE:
         kinds = DRAFTERS.get(entry.key)
@@ -102,12 +133,14 @@ def _pairs(spec: OptionSpec) -> list[tuple[Value, Value]]:
     return [(spec.compare[0], spec.compare[1])]
 
 
-class _Side(NamedTuple):
-    value: Value
-    answers: list[Answer]
-    stalls: list[float]
-    speeds: list[float]
-    """One for each round."""
+class _Side:
+    """A switch at one value. For each round: its speed, and in ``stalls`` the longest wait for a token, seconds."""
+
+    def __init__(self, value: Value) -> None:
+        self.value, self.weights = value, 0
+        self.answers: list[Answer] = []
+        self.stalls: list[float] = []
+        self.speeds: list[float] = []
 
 
 def _measure(
@@ -119,28 +152,27 @@ def _measure(
     sampling: Sampling,
     rounds: int,
 ) -> SwitchRow:
-    before, after = (_Side(value, [], [], []) for value in values)
-    weights: dict[Value, int] = {}
+    before, after = (_Side(value) for value in values)
     for side in [side for _ in range(rounds) for side in random.sample([before, after], 2)]:
         overrides = _apply(client, spec, side.value)
-        weights[side.value] = client.weight_bytes()
+        side.weights = client.weight_bytes()
         client.answer(prompts[0], sampling, overrides)  # warm-up: caches, buckets, draft length
         answers = [client.answer(prompt, sampling, overrides) for prompt in prompts]
         side.answers.extend(answers)
-        side.speeds.append(_median_speed(answers))
+        side.speeds.append(_median(answers, "tokens_per_second"))
         if spec.key == keys.CHUNKED_PREFILL:
-            side.stalls.append(_longest_wait(client, prompts[0], long_prompt, sampling))
+            side.stalls.append(max(client.interrupted(prompts[0], long_prompt, sampling).gaps))
     client.set(spec.key, spec.value)
     gain = estimate(before.speeds, after.speeds)
     return SwitchRow(
         spec.key,
         spec.title,
         values,
-        (_median_speed(before.answers), _median_speed(after.answers)),
-        (_median_first(before), _median_first(after)),
+        (_median(before.answers, "tokens_per_second"), _median(after.answers, "tokens_per_second")),
+        (_median(before.answers, "ttft_ms"), _median(after.answers, "ttft_ms")),
         gain.ratio or 0.0,
         all(a.ids == b.ids for a, b in zip(before.answers, after.answers, strict=True)),
-        _shown(spec.key, before, after, weights),
+        _shown(spec.key, before, after),
         (gain.low, gain.high),
     )
 
@@ -152,25 +184,17 @@ def _apply(client: EngineClient, spec: OptionSpec, value: Value) -> dict[str, Va
         return {}
     overrides: dict[str, Value] = {spec.key: value}
     if spec.key in DRAFTERS:
-        speculation = next(spec for spec in client.engine.catalogue_state() if spec.key == keys.SPECULATION)
-        overrides[keys.SPECULATION] = _drafter(spec.key, speculation)
+        overrides[keys.SPECULATION] = _drafter(spec.key, client.state()[keys.SPECULATION])
     return overrides
 
 
-def _longest_wait(client: EngineClient, prompt: list[int], long_prompt: list[int], sampling: Sampling) -> float:
-    """Seconds of the longest gap between two tokens of a running answer while a long prompt arrives."""
-    return max(client.interrupted(prompt, long_prompt, sampling).gaps)
+def _median(answers: Sequence[Answer], figure: str) -> float:
+    """The median of one of the :class:`Timings`."""
+    return statistics.median(getattr(answer.timings, figure) for answer in answers)
 
 
-def _median_speed(answers: Sequence[Answer]) -> float:
-    return statistics.median(answer.timings.tokens_per_second for answer in answers)
-
-
-def _median_first(side: _Side) -> float:
-    return statistics.median(answer.timings.ttft_ms for answer in side.answers)
-
-
-def _shown(key: str, before: _Side, after: _Side, weights: dict[Value, int]) -> str:
+def _shown(key: str, before: _Side, after: _Side) -> str:
+    """What the switch is for, before and after."""
     match key:
         case keys.PAGE_RESERVATION:
             return f"empty slots {_waste(before):.0%} -> {_waste(after):.0%}"
@@ -178,21 +202,17 @@ def _shown(key: str, before: _Side, after: _Side, weights: dict[Value, int]) -> 
             first, second = statistics.median(before.stalls), statistics.median(after.stalls)
             return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
         case keys.WEIGHTS:
-            return f"weights {weights[before.value] / 1e6:.1f} -> {weights[after.value] / 1e6:.1f} MB"
-        case _ if key == keys.SPECULATION or key in DRAFTERS:
-            return f"tokens per step {_per_step(before):.2f} -> {_per_step(after):.2f}, accepted {_accepted(after)}"
-    return f"tokens per step {_per_step(before):.2f} -> {_per_step(after):.2f}"
+            return f"weights {before.weights / MB:.1f} -> {after.weights / MB:.1f} MB"
+    steps = [_median(side.answers, "tokens_per_step") for side in (before, after)]
+    accepted = f", accepted {_accepted(after)}" if key == keys.SPECULATION or key in DRAFTERS else ""
+    return f"tokens per step {steps[0]:.2f} -> {steps[1]:.2f}{accepted}"
 
 
 def _waste(side: _Side) -> float:
     """Share of the slots of used pages that hold no token, over all steps."""
-    used = sum(step.pages_used for answer in side.answers for step in answer.steps) * PAGE_TOKENS
+    used = sum(step.pages_used for answer in side.answers for step in answer.steps) * PAGE_SIZE
     live = sum(step.live_tokens for answer in side.answers for step in answer.steps)
     return 1 - live / used if used else 0.0
-
-
-def _per_step(side: _Side) -> float:
-    return statistics.median(answer.timings.tokens_per_step for answer in side.answers)
 
 
 def _accepted(side: _Side) -> str:

@@ -7,19 +7,20 @@ measured bandwidth needs for those bytes says how much is left to gain.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 import torch
 
-from engine.bench.client import EngineClient
+from engine.bench.client import EngineClient, whole_steps
 from engine.bench.folders import gptq_folder
 from engine.bench.measure import timed
 from engine.bench.shapes import Shape
+from engine.bench.tables import GB, MB, say, show_line, show_table
 from engine.catalogue import keys
 from engine.memory.bandwidth import measure_bandwidth
-from engine.protocol import Sampling
+from engine.protocol import Sampling, Value
 from engine.telemetry.records import StepRecord
 
 BATCHES = (1, 8, 32)
@@ -27,6 +28,7 @@ CPU_BATCHES = (1, 4)
 """Beyond a few rows a CPU computes rather than waits for memory: 32 listeners take minutes and show no more."""
 SHORT_PROMPT = 64
 """Tokens of a prompt where only decoding is measured."""
+_PLAIN: dict[str, Value] = {keys.SPECULATION: "off"}
 
 
 class BatchRow(msgspec.Struct, frozen=True):
@@ -66,16 +68,26 @@ class ShapeFigures(msgspec.Struct, frozen=True):
     paths: list[str]
     notices: list[str]
 
+    def show(self) -> None:
+        peak = f", {self.device_peak / GB:.1f} GB on the GPU at peak" if self.device_peak else ""
+        show_table(
+            f"{self.shape}, int4 in groups of {self.group}, random weights, {self.dtype} on {self.device}: "
+            f"loaded in {self.load_seconds:.1f} s, weights {self.weights / GB:.2f} GB{peak}; prompt of "
+            f"{self.prompt_tokens}: {self.prefill:.0f} tok/s; memory reads {self.bandwidth / GB:.0f} GB/s",
+            "listeners | decode, tok/s | step, ms | of it host, ms | read per token, MB | of the bandwidth",
+            (
+                f"{row.batch} | {row.tokens_per_second:.1f} | {row.step_ms:.2f} | {row.host_ms:.2f} | "
+                f"{row.bytes_per_token / MB:.1f} | {row.bandwidth_share:.0%}"
+                for row in self.batches
+            ),
+        )
+        show_line(f"linear layers: {', '.join(self.paths)}")
+        for notice in self.notices:
+            show_line(notice)
+
 
 def measure_shape(
-    shape: Shape,
-    root: Path,
-    *,
-    rounds: int = 5,
-    batches: Sequence[int] = BATCHES,
-    prompt_tokens: int = 512,
-    decode_tokens: int = 128,
-    say: Callable[[str], None] = lambda line: None,
+    shape: Shape, root: Path, *, rounds: int, batches: Sequence[int], decode_tokens: int, prompt_tokens: int = 512
 ) -> ShapeFigures:
     """Load the shape and measure it, ``rounds`` times after a warm-up. Raises EngineError where it cannot be served."""
     say(f"making {shape.name}")
@@ -84,12 +96,11 @@ def measure_shape(
     with EngineClient() as client:
         with timed() as load:
             card, _ = client.load(str(folder))
-        loaded = client.engine.loaded
-        assert loaded is not None
-        assert loaded.model is not None
-        device, model = loaded.device, loaded.model
+        device, model = client.model.device, client.model.model
+        assert model is not None
         bandwidth = measure_bandwidth(device)
-        prefill = _prefill(client, _prompt(shape, prompt_tokens), rounds)
+        prompt, first = shape.prompt(prompt_tokens), Sampling(temperature=0.0, max_tokens=2, ignore_eos=True, seed=0)
+        read = [client.answer(prompt, first, _PLAIN).timings.ttft_ms / 1000 for _ in range(rounds + 1)][1:]
         rows, notices = [], list(card.notices)
         for batch in batches:
             say(f"decoding for {batch}")
@@ -108,34 +119,23 @@ def measure_shape(
             device_peak=torch.cuda.max_memory_allocated(device) if device.type == "cuda" else 0,
             bandwidth=bandwidth,
             prompt_tokens=prompt_tokens,
-            prefill=prompt_tokens / prefill,
+            prefill=prompt_tokens / statistics.median(read),
             batches=rows,
             paths=sorted({linear.path for _, linear in model.linears()}),
             notices=notices,
         )
 
 
-def _prompt(shape: Shape, tokens: int, first: int = 0) -> list[int]:
-    return [5 + (first + index * 7919) % (shape.vocabulary - 5) for index in range(tokens)]
-
-
-def _prefill(client: EngineClient, prompt: list[int], rounds: int) -> float:
-    """Median seconds from arrival to the first token."""
-    sampling = Sampling(temperature=0.0, max_tokens=2, ignore_eos=True, seed=0)
-    answers = [client.answer(prompt, sampling, {keys.SPECULATION: "off"}) for _ in range(rounds + 1)]
-    return statistics.median(answer.timings.ttft_ms for answer in answers[1:]) / 1000
-
-
 def _decode(
     client: EngineClient, shape: Shape, batch: int, tokens: int, rounds: int, bandwidth: float
 ) -> BatchRow | None:
     """Measure decoding; None when the listeners never all wrote in the same step."""
-    prompts = [_prompt(shape, SHORT_PROMPT, 31 * number) for number in range(batch)]
+    prompts = [shape.prompt(SHORT_PROMPT, 31 * number) for number in range(batch)]
     sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
-    client.together(prompts, sampling, {keys.SPECULATION: "off"})
+    client.together(prompts, sampling, _PLAIN)
     steps: list[StepRecord] = []
     for _ in range(rounds):
-        steps += _whole(client.together(prompts, sampling, {keys.SPECULATION: "off"})[0].steps, batch)
+        steps += whole_steps(client.together(prompts, sampling, _PLAIN)[0].steps, batch)
     if not steps:
         return None
     duration = statistics.median(step.duration for step in steps)
@@ -149,8 +149,3 @@ def _decode(
         bandwidth_share=read / duration / bandwidth,
         steps=len(steps),
     )
-
-
-def _whole(steps: Sequence[StepRecord], batch: int) -> list[StepRecord]:
-    """The steps that did nothing but write one token for every listener."""
-    return [step for step in steps if step.prefill_rows == 0 and step.decode_rows == step.generated == batch]

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
+
+from engine.bench.tables import MB, show_absent, show_line, show_table
 
 
 class CacheSide(msgspec.Struct, frozen=True):
@@ -35,6 +39,13 @@ class CacheSide(msgspec.Struct, frozen=True):
     equal: int
     answers: int
 
+    @property
+    def answers_word(self) -> str:
+        """How the answers stand to those of the first way."""
+        if self.approximate:
+            return f"approximate: {self.equal}/{self.answers} same"
+        return "same" if self.equal == self.answers else f"{self.equal}/{self.answers} same"
+
 
 class CacheRow(msgspec.Struct, frozen=True):
     """A part of the cache in all its ways; the others are compared with the first."""
@@ -42,6 +53,18 @@ class CacheRow(msgspec.Struct, frozen=True):
     part: str
     title: str
     sides: list[CacheSide]
+
+    def cells(self) -> Iterator[str]:
+        """The rows of the table, one for each way."""
+        for number, side in enumerate(self.sides):
+            title = f"  {side.title}" if number else f"{self.title}: {side.title}"
+            first, speed = (f" ({side.first_ratio:.2f})", f" ({side.speed_ratio:.2f})") if number else ("", "")
+            yield (
+                f"{title} | {side.ttft_median:.1f}{first} | {side.ttft_p95:.1f} | "
+                f"{side.tokens_per_second:.0f}{speed} | {side.hit_rate:.0%}, {side.saved:,} | {side.waste:.1%} | "
+                f"{side.pages}, {side.bytes / MB:.1f} | {side.preemptions}, {side.swapped / MB:.1f} | "
+                f"{side.answers_word if number else ''}"
+            )
 
 
 class TraceFigures(msgspec.Struct, frozen=True):
@@ -59,10 +82,11 @@ class TraceFigures(msgspec.Struct, frozen=True):
     cache_tokens: int = 0
 
 
-class HitFigures(msgspec.Struct, frozen=True):
+class ReuseFigures(msgspec.Struct, frozen=True):
     """Time to first token, ms, medians: of a prompt with ``found`` tokens in the cache, and of one read anew.
 
-    ``ratio`` is hit / cold, pair by pair.
+    ``ratio`` is hit / cold, pair by pair. After a restart the tokens come from files of ``bytes``; there both prompts
+    of a pair are the same, and so should the answers be: ``equal`` of ``rounds``.
     """
 
     model: str
@@ -71,6 +95,9 @@ class HitFigures(msgspec.Struct, frozen=True):
     cold: float
     hit: float
     ratio: float
+    rounds: int
+    bytes: int = 0
+    equal: int = 0
 
 
 class HostFigures(msgspec.Struct, frozen=True):
@@ -88,22 +115,6 @@ class HostFigures(msgspec.Struct, frozen=True):
     least: float
 
 
-class SavedFigures(msgspec.Struct, frozen=True):
-    """A chat that goes on after a restart: ms to the first token, read anew and from files; medians.
-
-    ``ratio`` is from files / anew, pair by pair; ``equal`` rounds gave the same answer, of ``rounds``.
-    """
-
-    prompt: int
-    found: int
-    bytes: int
-    anew: float
-    saved: float
-    ratio: float
-    equal: int
-    rounds: int
-
-
 class CacheFigures(msgspec.Struct, frozen=True):
     """``absent`` says which parts were left out, and why."""
 
@@ -112,6 +123,36 @@ class CacheFigures(msgspec.Struct, frozen=True):
     rounds: int
     traces: list[TraceFigures]
     absent: list[str] = []
-    hit: HitFigures | None = None
+    hit: ReuseFigures | None = None
     host: HostFigures | None = None
-    saved: SavedFigures | None = None
+    saved: ReuseFigures | None = None
+
+    def show(self) -> None:
+        for trace in self.traces:
+            show_table(
+                f"{self.model}, {trace.title}: {trace.requests} requests, {trace.prompt_tokens:,} prompt tokens, "
+                f"a cache of {trace.cache_tokens:,}; the whole context reserved for each would leave "
+                f"{trace.reserved_waste:.0%} of the slots empty",
+                "part and way | first token, ms (ratio) | 95 % within | tokens/s (ratio) | found | slots empty | "
+                "pages, MB | preempted, MB moved | answers",
+                (cells for row in trace.rows for cells in row.cells()),
+            )
+        hit, host, saved = self.hit, self.host, self.saved
+        if hit is not None:
+            show_line(
+                f"{hit.model}, a prompt of {hit.prompt:,} tokens: first token after {hit.cold:.0f} ms, and after "
+                f"{hit.hit:.1f} ms with {hit.found:,} of them found ({hit.ratio:.4f} of it)"
+            )
+        if host is not None:
+            show_line(
+                f"the host's part of a step of {host.sequences} answers, median of {host.steps}: {host.total:.3f} ms "
+                f"(least {host.least:.3f}): scheduling {host.schedule:.3f}, batch {host.batch:.3f}, "
+                f"results {host.settle:.3f}"
+            )
+        if saved is not None:
+            show_line(
+                f"a chat of {saved.prompt:,} tokens after a restart: first token after {saved.cold:.1f} ms read anew, "
+                f"{saved.hit:.1f} ms with {saved.found:,} tokens from files of {saved.bytes / MB:.1f} MB "
+                f"({saved.ratio:.2f} of it), {saved.equal} of {saved.rounds} answers the same"
+            )
+        show_absent(self.absent)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
-from engine.catalogue import BY_KEY, keys
+from engine.catalogue import keys
 from engine.protocol import OptionSpec, Value
 
 
@@ -75,12 +75,9 @@ def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[st
                 FeatureVariant("recompute", {keys.PREEMPTION: "recompute"}),
                 FeatureVariant("swap", {keys.PREEMPTION: "swap"}),
             ]
-        case keys.ADMISSION:
-            ways = [
-                FeatureVariant(_word(spec, value), {spec.key: value, keys.HOST_CACHE: 0.0}) for value in spec.compare
-            ]
         case _:
-            ways = [FeatureVariant(_word(spec, value), {spec.key: value}) for value in spec.compare]
+            besides: dict[str, Value] = {keys.HOST_CACHE: 0.0} if spec.key == keys.ADMISSION else {}
+            ways = [FeatureVariant(_word(spec, value), {spec.key: value} | besides) for value in spec.compare]
     refused = {value: reason for value, reason in spec.disabled_choices.items() if value != spec.value}
     left_out = [f"{spec.title}, {value}: {reason}" for value, reason in refused.items()]
     return [way for way in ways if way.settings[spec.key] not in refused], left_out
@@ -99,7 +96,4 @@ def _word(spec: OptionSpec, value: Value) -> str:
         return "on" if value else "off"
     if spec.zero_means and value == 0:
         return spec.zero_means
-    entry = BY_KEY[spec.key]
-    if isinstance(value, str):
-        return next(choice.title for choice in entry.choices if choice.key == value)
-    return f"{value:g}"
+    return spec.choice_titles[spec.choices.index(value)] if isinstance(value, str) else f"{value:g}"

@@ -8,7 +8,6 @@ held nothing, compared with what a reservation of the whole context would have w
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -17,9 +16,10 @@ import msgspec
 from engine.bench.cache.figures import CacheFigures, CacheRow, CacheSide, TraceFigures
 from engine.bench.cache.hits import MOST_SEQUENCES, measure_hit, measure_host
 from engine.bench.cache.parts import CacheFeature, FeatureVariant, parts
-from engine.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words
+from engine.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, Trace, Words, words_of
 from engine.bench.client import Answer, EngineClient, EngineError
-from engine.bench.measure import median_ratio
+from engine.bench.measure import median_ratio, timed
+from engine.bench.tables import say
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.catalogue import BY_KEY, keys
@@ -27,27 +27,20 @@ from engine.loading.model import LoadedModel
 from engine.protocol import Sampling, Value
 from engine.telemetry.records import StepRecord
 
-ROUNDS = 2
 TIGHT_CONTEXT = 2048
 """Tokens of context where the cache is made small."""
 _Make = Callable[[Words, int], Trace]
 
 
-def measure_cache(
-    client: EngineClient,
-    *,
-    rounds: int = ROUNDS,
-    seed: int = 1,
-    say: Callable[[str], None] = lambda line: None,
-) -> CacheFigures:
+def measure_cache(client: EngineClient, rounds: int) -> CacheFigures:
     """Every part on its traces, with the model that ``client`` has loaded; it is loaded anew with a smaller cache."""
     loaded = client.model
     card = loaded.card
-    measuring = _TraceRunner(client, seed, rounds, say)
+    measuring = _TraceRunner(client, rounds)
     traces = [measuring.trace(make) for make in ROOMY]
     say(f"bookkeeping of {MOST_SEQUENCES} answers")
     host = measure_host(client)
-    hit = measure_hit(client, measuring.words, rounds, say) if card.context >= 4200 else None
+    hit = measure_hit(client, rounds) if card.context >= 4200 else None
     path, options, fit = loaded.path, loaded.options, loaded.fit
     tight = min(card.context, TIGHT_CONTEXT)
     room = fit.weights + fit.activations + int(TIGHT_ROOM * tight * loaded.kv_bytes_per_token) + 1
@@ -61,63 +54,43 @@ def measure_cache(
 
 
 class _TraceRun(NamedTuple):
+    """One way on a trace: the median time to first token, tokens a second of all answers together, the most in use."""
+
     answers: list[Answer]
     steps: list[StepRecord]
-    seconds: float
+    first_ms: float
+    tokens_per_second: float
+    pages: int
+    bytes: int
     swapped: int
-    page_bytes: int
-    recent_bytes: int
-
-    @property
-    def first_ms(self) -> float:
-        return statistics.median(answer.timings.ttft_ms for answer in self.answers)
-
-    @property
-    def tokens_per_second(self) -> float:
-        return sum(len(answer.ids) for answer in self.answers) / self.seconds
-
-    @property
-    def pages(self) -> int:
-        return max((step.pages_used for step in self.steps), default=0)
-
-    @property
-    def bytes(self) -> int:
-        """The most bytes in use, plus the most recent tokens that the running answers can have: no step counts them."""
-        running = max((step.running for step in self.steps), default=0)
-        return self.pages * self.page_bytes + running * self.recent_bytes
 
 
 class _TraceRunner:
     """Runs traces with one client; ``absent`` collects what could not be done."""
 
-    def __init__(self, client: EngineClient, seed: int, rounds: int, say: Callable[[str], None]) -> None:
-        self._client, self._seed, self._rounds, self._say = client, seed, rounds, say
+    def __init__(self, client: EngineClient, rounds: int) -> None:
+        self._client, self._rounds = client, rounds
         self.absent: list[str] = []
-
-    def words(self, round: int) -> Words:
-        """Lengths are the same in every round, texts are not. Special tokens would end a text, or mark its parts."""
-        loaded = self._client.model
-        named = loaded.tokenizer.special_ids if loaded.tokenizer is not None else frozenset()
-        return Words([id for id in range(loaded.card.vocabulary) if id not in named], self._seed, round)
 
     def trace(self, make: _Make) -> TraceFigures:
         """All parts that this trace shows."""
         card, fit = self._client.model.card, self._client.model.fit
-        made = make(self.words(0), card.context)
+        made = make(words_of(self._client.model, 0), card.context)
         rows: list[CacheRow] = []
         answers: list[Answer] = []
-        state = {spec.key: spec for spec in self._client.engine.catalogue_state()}
-        for part in parts(state, card.context):
+        for part in parts(self._client.state(), card.context):
             if isinstance(part, str):
                 self.absent.append(part)
             elif made.name in part.traces:
-                self._say(f"{made.title}: {part.title}")
+                say(f"{made.title}: {part.title}")
                 sides = self._sides(make, part)
                 if len(sides) > 1:
                     rows.append(CacheRow(part.key, part.title, [_side(way, runs, sides[0][1]) for way, runs in sides]))
                 answers = answers or [answer for _, runs in sides for answer in runs[0].answers][: made.requests]
         prompts = sum(answer.usage.prompt_tokens for answer in answers)
-        wasted = _reserved_waste(answers, card.context)
+        # What each answer holds when it holds most, of a reservation of the whole context.
+        held = [answer.usage.prompt_tokens + answer.usage.generated_tokens for answer in answers]
+        wasted = 1 - statistics.mean(held) / card.context if held else 0.0
         return TraceFigures(made.name, made.title, made.requests, prompts, wasted, rows, fit.kv_tokens)
 
     def _sides(self, make: _Make, part: CacheFeature) -> list[tuple[FeatureVariant, list[_TraceRun]]]:
@@ -138,7 +111,7 @@ class _TraceRunner:
         """One trace from an empty cache, from its first request to its last answer. Raises EngineError."""
         client = self._client
         client.empty_cache()
-        before = {spec.key: spec.value for spec in client.engine.catalogue_state()}
+        before = client.state()
         overrides: dict[str, Value] = {keys.PREFIX_CACHE: True}
         try:
             for key, value in way.settings.items():
@@ -146,17 +119,26 @@ class _TraceRunner:
                     client.set(key, value)
                 else:
                     overrides[key] = value
-            words = self.words(round)
+            words = words_of(client.model, round)  # lengths are the same in every round, texts are not
             trace = make(words, client.model.card.context)
             client.answer(words.some(24), Sampling(temperature=0.0, max_tokens=4, ignore_eos=True, seed=1))
-            swapped, began = client.engine.cache_stats().swapped_out, time.perf_counter()
-            answers, steps = _answered(client, trace, overrides)
-            seconds = time.perf_counter() - began
-            swapped = client.engine.cache_stats().swapped_out - swapped
-            return _TraceRun(answers, steps, seconds, swapped, *_page_bytes(client.model))
+            swapped = client.engine.cache_stats().swapped_out
+            with timed() as whole:
+                answers, steps = _answered(client, trace, overrides)
+            pages = max((step.pages_used for step in steps), default=0)
+            running = max((step.running for step in steps), default=0)
+            return _TraceRun(
+                answers,
+                steps,
+                first_ms=statistics.median(answer.timings.ttft_ms for answer in answers),
+                tokens_per_second=sum(len(answer.ids) for answer in answers) / whole.seconds,
+                pages=pages,
+                bytes=_bytes(client.model, pages, running),
+                swapped=client.engine.cache_stats().swapped_out - swapped,
+            )
         finally:
             for key in reversed(way.settings):
-                client.set(key, before[key])
+                client.set(key, before[key].value)
 
 
 def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -> tuple[list[Answer], list[StepRecord]]:
@@ -176,13 +158,14 @@ def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -
     return answers, steps
 
 
-def _page_bytes(model: LoadedModel) -> tuple[int, int]:
-    """Bytes of a page in all arenas, and of the recent tokens of one answer where those are kept apart."""
-    recent = 0
+def _bytes(model: LoadedModel, pages: int, running: int) -> int:
+    """What pages take in all arenas, and the recent tokens that answers can have where those are kept apart."""
+    total = 0
     for store in model.stores:
+        total += pages * store.page_bytes
         if store.recent is not None:
-            recent += (pages_for(store.residual + CHANNEL_GROUP) + 1) * store.recent.page_bytes
-    return sum(store.page_bytes for store in model.stores), recent
+            total += running * (pages_for(store.residual + CHANNEL_GROUP) + 1) * store.recent.page_bytes
+    return total
 
 
 def _side(way: FeatureVariant, runs: Sequence[_TraceRun], base: Sequence[_TraceRun]) -> CacheSide:
@@ -210,9 +193,3 @@ def _side(way: FeatureVariant, runs: Sequence[_TraceRun], base: Sequence[_TraceR
         equal=sum(one.ids == other.ids for one, other in zip(answers, others, strict=True)),
         answers=len(answers),
     )
-
-
-def _reserved_waste(answers: Sequence[Answer], context: int) -> float:
-    """The share of the slots that stays empty if each answer reserves ``context``, measured when it holds most."""
-    held = [answer.usage.prompt_tokens + answer.usage.generated_tokens for answer in answers]
-    return 1 - statistics.mean(held) / context if held else 0.0

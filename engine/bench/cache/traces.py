@@ -11,6 +11,8 @@ import random
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from engine.loading.model import LoadedModel
+
 
 class TraceRequest(NamedTuple):
     """One request of a trace: more text of a thread."""
@@ -55,6 +57,12 @@ class Words:
         return self.some(max(1, median // 4, min(4 * median, length)))
 
 
+def words_of(model: LoadedModel, run: int) -> Words:
+    """Words without the model's special tokens, which would end a text, or mark its parts."""
+    named = model.tokenizer.special_ids if model.tokenizer is not None else frozenset(model.card.eos_ids)
+    return Words([id for id in range(model.card.vocabulary) if id not in named], 1, run)
+
+
 def chats(words: Words, context: int) -> Trace:
     """Three chats of five turns each, answered side by side."""
     turns, answer = 5, max(4, min(48, context // 32))
@@ -75,7 +83,7 @@ def shared_prompt(words: Words, context: int) -> Trace:
 def document(words: Words, context: int) -> Trace:
     """Four questions about one document, one after the other."""
     text = words.some(min(4000, context * 5 // 8))
-    waves = [[TraceRequest(0, words.about(max(4, min(20, context // 32))))] for _ in range(4)]
+    waves = [[TraceRequest(0, words.about(_question(context)))] for _ in range(4)]
     return Trace("document", f"four questions about {len(text):,} tokens", [text], waves, False, _short(context))
 
 
@@ -84,22 +92,22 @@ def _short(context: int) -> int:
     return max(4, min(16, context // 16))
 
 
+def _question(context: int) -> int:
+    """Tokens of a short question."""
+    return max(4, min(20, context // 32))
+
+
 def crowd(words: Words, context: int) -> Trace:
     """Eight long answers at once, which together outgrow the cache that their prompts fit into."""
     answer = max(8, context // 6)
-    prompts = [words.about(max(4, min(128, context // 32))) for _ in range(8)]
-    waves = [[TraceRequest(number, prompt) for number, prompt in enumerate(prompts)]]
-    return Trace(
-        "crowd", f"eight answers of {answer} tokens in a small cache", [[] for _ in prompts], waves, False, answer
-    )
+    wave = [TraceRequest(number, words.about(max(4, min(128, context // 32)))) for number in range(8)]
+    return Trace("crowd", f"eight answers of {answer} tokens in a small cache", [[]] * 8, [wave], False, answer)
 
 
 def returning(words: Words, context: int) -> Trace:
     """Four documents in turn, and again: only together are they more than the cache holds."""
     texts = [words.some(min(4000, context // 2)) for _ in range(4)]
-    waves = [
-        [TraceRequest(number, words.some(max(4, min(20, context // 32))))] for _ in range(2) for number in range(4)
-    ]
+    waves = [[TraceRequest(number, words.some(_question(context)))] for _ in range(2) for number in range(4)]
     title = f"four texts of {len(texts[0]):,} tokens, asked about in turn, in a small cache"
     return Trace("returning", title, texts, waves, False, _short(context))
 
@@ -107,16 +115,16 @@ def returning(words: Words, context: int) -> Trace:
 def mixed(words: Words, context: int) -> Trace:
     """Twelve questions about three documents, all waiting at once, in no order."""
     texts = [words.some(min(4000, context // 2)) for _ in range(3)]
-    waves = [[TraceRequest(number % 3, words.about(max(4, min(20, context // 32)))) for number in range(12)]]
+    wave = [TraceRequest(number % 3, words.about(_question(context))) for number in range(12)]
     title = f"twelve questions at once about three texts of {len(texts[0]):,} tokens in a small cache"
-    return Trace("mixed", title, texts, waves, False, _short(context))
+    return Trace("mixed", title, texts, [wave], False, _short(context))
 
 
 def long_answers(words: Words, context: int) -> Trace:
     """Two long answers to long prompts, side by side."""
     answer = max(8, min(256, context // 4))
-    waves = [[TraceRequest(number, words.some(min(2000, context // 2))) for number in range(2)]]
-    return Trace("long answers", f"two answers of {answer} tokens to long prompts", [[], []], waves, False, answer)
+    wave = [TraceRequest(number, words.some(min(2000, context // 2))) for number in range(2)]
+    return Trace("long answers", f"two answers of {answer} tokens to long prompts", [[], []], [wave], False, answer)
 
 
 ROOMY: tuple[Callable[[Words, int], Trace], ...] = (chats, shared_prompt, document, long_answers)
@@ -125,4 +133,3 @@ TIGHT: tuple[Callable[[Words, int], Trace], ...] = (crowd, mixed, returning)
 """Traces for a cache with room for little more than one context (:data:`TIGHT_ROOM`)."""
 TIGHT_ROOM = 1.2
 """How many contexts the small cache holds."""
-TRACES = (*ROOMY, *TIGHT)

@@ -24,6 +24,16 @@ class Speed(NamedTuple):
     decode_seconds_per_token: float
 
 
+def _measured(step: Callable[[Any], Any], prompt: Any, tokens: int) -> Speed:
+    """The speed of ``step``, which reads tokens and returns the likeliest one after them."""
+    with timed() as prefill:
+        token = step(prompt)
+    with timed() as decode:
+        for _ in range(tokens - 1):
+            token = step(token)
+    return Speed(prefill.seconds, decode.seconds / (tokens - 1))
+
+
 class InferenceProgram(Protocol):
     """One program with one model in memory."""
 
@@ -75,111 +85,72 @@ class Transformers:
         torch.set_num_threads(threads)
         config = AutoConfig.from_pretrained(model)
         del config.quantization_config
-        with torch.device("meta"):
-            skeleton = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        self.model = skeleton.to_empty(device=self.device).eval()
-        noise = torch.empty(2**20, dtype=torch.bfloat16, device=self.device).normal_(0, 0.02)
-        for parameter in self.model.parameters():
-            flat = parameter.data.view(-1)
-            for start in range(0, flat.numel(), noise.numel()):
-                part = flat[start : start + noise.numel()]
-                part.copy_(noise[: part.numel()])
-        self._rebuild_rotary(config)
+        with torch.device("meta"):
+            self.model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
+        self.fill(model)
+        # Buffers made on the meta device are empty: make the rotary embedding's again.
+        self.model.model.rotary_emb = type(self.model.model.rotary_emb)(config).to(self.device)
         return {}
 
-    def _rebuild_rotary(self, config: Any) -> None:
-        """Buffers made on the meta device are empty: make the rotary embedding's again."""
-        self.model.model.rotary_emb = type(self.model.model.rotary_emb)(config).to(self.device)
+    def fill(self, model: Path) -> None:
+        """Give the parameters, which are on the meta device, their values."""
+        import torch
+
+        self.model.to_empty(device=self.device)
+        noise = torch.empty(2**20, dtype=torch.bfloat16, device=self.device).normal_(0, 0.02)
+        for parameter in self.model.parameters():
+            for part in parameter.data.view(-1).split(noise.numel()):
+                part.copy_(noise[: part.numel()])
 
     def run(self, prompt: list[int], tokens: int) -> Speed:
         import torch
 
-        ids = torch.tensor([prompt], device=self.device)
-        with torch.inference_mode():
-            with timed() as prefill:
-                output = self.model(ids, use_cache=True, logits_to_keep=1)
-                token = output.logits[:, -1:].argmax(-1)
-                token.item()  # a listener sees a token only once it is on the host
+        cache = None
+
+        def step(ids: Any) -> Any:
+            nonlocal cache
+            output = self.model(ids, past_key_values=cache, use_cache=True, logits_to_keep=1)
             cache = output.past_key_values
-            with timed() as decode:
-                for _ in range(tokens - 1):
-                    output = self.model(token, past_key_values=cache, use_cache=True)
-                    token = output.logits[:, -1:].argmax(-1)
-                    token.item()
-        return Speed(prefill.seconds, decode.seconds / (tokens - 1))
+            token = output.logits[:, -1:].argmax(-1)
+            token.item()  # a listener sees a token only once it is on the host
+            return token
+
+        with torch.inference_mode():
+            return _measured(step, torch.tensor([prompt], device=self.device), tokens)
 
 
 class BitsAndBytes(Transformers):
-    """transformers with every linear layer held as bitsandbytes NF4 (blocks of 64), computed in bf16."""
-
-    def load(self, model: Path, threads: int) -> dict[str, float]:
-        super().load(model, threads)
-        self._quantise(self.model)
-        return {}
-
-    def _quantise(self, module: Any) -> None:
-        import bitsandbytes as bnb
-        import torch
-
-        for name, child in list(module.named_children()):
-            if not isinstance(child, torch.nn.Linear):
-                self._quantise(child)
-                continue
-            packed = bnb.nn.Linear4bit(
-                child.in_features,
-                child.out_features,
-                bias=child.bias is not None,
-                compute_dtype=torch.bfloat16,
-                quant_type="nf4",
-                device="meta",
-            )
-            weight: Any = bnb.nn.Params4bit(child.weight.data, requires_grad=False, quant_type="nf4")
-            packed.weight = weight.to(self.device)
-            setattr(module, name, packed.eval())
-
-
-class BitsAndBytesFile(Transformers):
     """transformers on a folder of bitsandbytes NF4, whose codes are taken as they are; computed in bf16."""
 
-    def load(self, model: Path, threads: int) -> dict[str, float]:
-        import torch
-        from safetensors import safe_open
-        from transformers import AutoConfig, AutoModelForCausalLM
-
-        torch.set_num_threads(threads)
-        config = AutoConfig.from_pretrained(model)
-        del config.quantization_config
-        self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        with torch.device("meta"):
-            self.model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16).eval()
-        with safe_open(model / "model.safetensors", "pt", device=str(self.device)) as file:
-            names = set(file.keys())
-            for name, child in list(self.model.named_modules()):
-                if isinstance(child, torch.nn.Linear):
-                    parts = {key: file.get_tensor(key) for key in names if key.startswith(f"{name}.weight")}
-                    self.model.set_submodule(name, self._packed(name, child, parts))
-                elif f"{name}.weight" in names:
-                    child.weight = torch.nn.Parameter(file.get_tensor(f"{name}.weight"), requires_grad=False)
-        self._rebuild_rotary(config)
-        return {}
-
-    def _packed(self, name: str, child: Any, parts: dict[str, Any]) -> Any:
+    def fill(self, model: Path) -> None:
         import bitsandbytes as bnb
         import torch
+        from safetensors import safe_open
 
-        packed = bnb.nn.Linear4bit(
-            child.in_features,
-            child.out_features,
-            bias=False,
-            compute_dtype=torch.bfloat16,
-            quant_type="nf4",
-            device="meta",
-        )
-        codes = parts.pop(f"{name}.weight")
-        state = {key.removeprefix(f"{name}.weight."): tensor for key, tensor in parts.items()}
-        packed.weight = bnb.nn.Params4bit.from_prequantized(codes, state, requires_grad=False, device=str(self.device))
-        return packed.eval()
+        device = str(self.device)
+        with safe_open(model / "model.safetensors", "pt", device=device) as file:
+            names = set(file.keys())
+            for name, child in list(self.model.named_modules()):
+                weight = f"{name}.weight"
+                if isinstance(child, torch.nn.Linear):
+                    linear = bnb.nn.Linear4bit(
+                        child.in_features,
+                        child.out_features,
+                        bias=False,
+                        compute_dtype=torch.bfloat16,
+                        quant_type="nf4",
+                        device="meta",
+                    )
+                    state = {key: file.get_tensor(key) for key in names if key.startswith(weight)}
+                    codes = state.pop(weight)
+                    state = {key.removeprefix(f"{weight}."): tensor for key, tensor in state.items()}
+                    linear.weight = bnb.nn.Params4bit.from_prequantized(
+                        codes, state, requires_grad=False, device=device
+                    )
+                    self.model.set_submodule(name, linear.eval())
+                elif weight in names:
+                    child.weight = torch.nn.Parameter(file.get_tensor(weight), requires_grad=False)
 
 
 class LlamaCpp:
@@ -197,55 +168,43 @@ class LlamaCpp:
             n_batch=512,
             verbose=False,
         )
-        self._warm_up()
+        self.run([1, 2], 2)  # touches every page of the memory-mapped file once
         return {}
 
-    def _warm_up(self) -> None:
-        """Touch every page of the memory-mapped file once."""
-        self.run([1, 2], 2)
-
     def run(self, prompt: list[int], tokens: int) -> Speed:
+        import llama_cpp
         import numpy as np
 
         self.llama.reset()
         self.llama._ctx.kv_cache_clear()
-        with timed() as prefill:
-            self.llama.eval(prompt)
-            token = int(np.argmax(self._last_logits()))
-        with timed() as decode:
-            for _ in range(tokens - 1):
-                self.llama.eval([token])
-                token = int(np.argmax(self._last_logits()))
-        return Speed(prefill.seconds, decode.seconds / (tokens - 1))
 
-    def _last_logits(self) -> Any:
-        import llama_cpp
-        import numpy as np
+        def step(ids: list[int]) -> list[int]:
+            self.llama.eval(ids)
+            pointer = llama_cpp.llama_get_logits_ith(self.llama._ctx.ctx, -1)
+            return [int(np.argmax(np.ctypeslib.as_array(pointer, shape=(self.llama.n_vocab(),))))]
 
-        pointer = llama_cpp.llama_get_logits_ith(self.llama._ctx.ctx, -1)
-        return np.ctypeslib.as_array(pointer, shape=(self.llama.n_vocab(),))
+        return _measured(step, prompt, tokens)
+
+
+class Program(NamedTuple):
+    """``requires``: packages, by the names that they are imported by."""
+
+    title: str
+    make: Callable[[], InferenceProgram]
+    requires: tuple[str, ...] = ()
 
 
 QUANTISING: tuple[Quantise, ...] = ("nf4", "int4", "int8")
-PROGRAMS: dict[str, tuple[str, Callable[[], InferenceProgram]]] = {
-    "kvasir": ("Kvasir, GPTQ int4", Kvasir),
+PROGRAMS: dict[str, Program] = {
+    "kvasir": Program("Kvasir, GPTQ int4", Kvasir),
     **{
-        f"kvasir {method}{when}": (f"Kvasir, {method}", partial(Kvasir, method, fresh=not when))
+        f"kvasir {method}{when}": Program(f"Kvasir, {method}", partial(Kvasir, method, fresh=not when))
         for method in QUANTISING
         for when in ("", " kept")
     },
-    "llama.cpp": ("llama.cpp, Q4_0", LlamaCpp),
-    "transformers": ("transformers, bf16", Transformers),
-    "bitsandbytes": ("transformers + bitsandbytes NF4", BitsAndBytes),
-    "bitsandbytes file": ("transformers + bitsandbytes", BitsAndBytesFile),
-}
-REQUIRES: dict[str, tuple[str, ...]] = {
-    "kvasir": (),
-    **{name: () for name in PROGRAMS if name.startswith("kvasir ")},
-    "llama.cpp": ("llama_cpp", "gguf"),
-    "transformers": ("transformers",),
-    "bitsandbytes": ("transformers", "bitsandbytes"),
-    "bitsandbytes file": ("transformers", "bitsandbytes"),
+    "llama.cpp": Program("llama.cpp, Q4_0", LlamaCpp, ("llama_cpp", "gguf")),
+    "transformers": Program("transformers, bf16", Transformers, ("transformers",)),
+    "bitsandbytes": Program("transformers + bitsandbytes NF4", BitsAndBytes, ("transformers", "bitsandbytes")),
 }
 COMPARED = ("kvasir", "llama.cpp", "transformers", "bitsandbytes")
-"""What a shape is compared with; the rest reads files of one format."""
+"""What a shape is compared with; the rest quantises while loading."""

@@ -10,12 +10,11 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import TracebackType
 
 import msgspec
 
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
-from engine.bench.peers.programs import PROGRAMS, REQUIRES, Speed
+from engine.bench.peers.programs import PROGRAMS, Speed
 from engine.installation import module_command
 
 
@@ -31,14 +30,9 @@ class LoadFigures(msgspec.Struct, frozen=True):
     parts: dict[str, float] = {}
 
 
-class Order(msgspec.Struct, frozen=True):
-    prompt: list[int]
-    tokens: int
-
-
 def missing(name: str) -> str:
     """The first package that program ``name`` lacks here, or an empty string."""
-    return next((package for package in REQUIRES[name] if importlib.util.find_spec(package) is None), "")
+    return next((package for package in PROGRAMS[name].requires if importlib.util.find_spec(package) is None), "")
 
 
 class ProgramWorker:
@@ -55,7 +49,7 @@ class ProgramWorker:
 
     def run(self, prompt: list[int], tokens: int) -> Speed:
         assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode(Order(prompt, tokens)).decode() + "\n")
+        self._process.stdin.write(msgspec.json.encode((prompt, tokens)).decode() + "\n")
         self._process.stdin.flush()
         return msgspec.json.decode(self._answer(), type=Speed)
 
@@ -67,17 +61,12 @@ class ProgramWorker:
         _, words = self._process.communicate()
         raise RuntimeError(f"it stopped: {words.strip().splitlines()[-1] if words.strip() else 'no message'}")
 
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
     def __enter__(self) -> ProgramWorker:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.communicate()
 
 
 def main() -> None:
@@ -85,15 +74,15 @@ def main() -> None:
     name, model, threads = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a library prints must not end up among the replies
-    program = PROGRAMS[name][1]()
+    program = PROGRAMS[name].make()
     bare = anonymous_bytes()
     with PeakMemory() as memory, timed() as load:
         parts = program.load(model, threads)
     figures = LoadFigures(load.seconds, memory.peak - bare, anonymous_bytes() - bare, parts)
     print(msgspec.json.encode(figures).decode(), file=replies, flush=True)
     for line in sys.stdin:
-        order = msgspec.json.decode(line, type=Order)
-        speed = program.run(order.prompt, order.tokens)
+        prompt, tokens = msgspec.json.decode(line, type=tuple[list[int], int])
+        speed = program.run(prompt, tokens)
         print(msgspec.json.encode(speed).decode(), file=replies, flush=True)
 
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import msgspec
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+
+from engine.bench.tables import MB, show_line, show_table
 
 WARM_UP = 1 / 3
 """Share of a soak in which caches, heaps and arenas may fill."""
@@ -17,7 +17,6 @@ GROWTH = 0.02
 """Share of the memory by which it may have grown over the whole soak, sure or not."""
 MORE_DESCRIPTORS = 2
 _ROWS = 12
-_MB = 1e6
 
 
 class SoakSample(msgspec.Struct, frozen=True):
@@ -35,10 +34,6 @@ class SoakSample(msgspec.Struct, frozen=True):
     running: int
     queued: int
     fresh: bool = False
-
-    @property
-    def words(self) -> str:
-        return f"{self.rss / _MB:.0f} MB, {self.in_use} pages in use, {self.cached} cached"
 
 
 class Slope(NamedTuple):
@@ -74,7 +69,7 @@ class SoakFigures(msgspec.Struct, frozen=True):
         found, warm = self.slope, self.warm
         growth = found.value * self.seconds
         if found.value > SURE * found.error and growth > GROWTH * warm[0].rss:
-            return f"Memory grows: {growth / _MB:.0f} MB in {self.seconds:.0f} seconds."
+            return f"Memory grows: {growth / MB:.0f} MB in {self.seconds:.0f} seconds."
         if warm[-1].descriptors > warm[0].descriptors + MORE_DESCRIPTORS:
             return f"Descriptors grow: from {warm[0].descriptors} to {warm[-1].descriptors}."
         return ""
@@ -89,6 +84,29 @@ class SoakFigures(msgspec.Struct, frozen=True):
     def passed(self) -> bool:
         return not (self.grows or self.lost or self.wrong)
 
+    def show(self) -> None:
+        step = max(1, len(self.samples) // _ROWS)
+        show_table(
+            f"{self.model}: random use for {self.seconds:.0f} s",
+            "second | memory, MB | descriptors | pages in use | pages cached | running | queued",
+            (
+                f"{sample.seconds:.0f} | {sample.rss / MB:.0f} | {sample.descriptors:,} | {sample.in_use:,} | "
+                f"{sample.cached:,} | {sample.running:,} | {sample.queued:,}"
+                for sample in [*self.samples[:-1:step], self.samples[-1]]
+            ),
+        )
+        done = ", ".join(f"{count:,} {name}" for name, count in self.counts.items() if name not in (*ENDS, "asked"))
+        ends = ", ".join(f"{self.counts[name]:,} {name}" for name in ENDS if self.counts.get(name))
+        show_line(f"Done: {done}.")
+        show_line(f"Of {self.counts.get('asked', 0):,} answers: {ends}; {self.lost} lost.")
+        found = self.slope
+        told = f"{60 * found.value / MB:+.2f} ± {60 * found.error / MB:.2f} MB a minute. {self.grows or 'Flat.'}"
+        if not np.isfinite(found.error):
+            told = self.grows or "too few loads to tell whether it grows. Let it run for longer."
+        show_line(f"Memory with an empty cache, after the first third: {told}")
+        for sentence in self.wrong:
+            show_line(f"wrong: {sentence}")
+
 
 ENDS = ("stop", "length", "context", "cancelled", "memory", "error", "refused")
 
@@ -102,25 +120,3 @@ def slope(x: list[float], y: list[float]) -> Slope:
     value = float((at * values).sum()) / spread
     error = np.sqrt(float(((values - value * at) ** 2).sum()) / (len(x) - 2) / spread)
     return Slope(value, float(error))
-
-
-def show_soak(figures: SoakFigures, console: Console) -> None:
-    table = Table(title=f"{figures.model}: random use for {figures.seconds:.0f} s")
-    for column in ("second", "memory, MB", "descriptors", "pages in use", "pages cached", "running", "queued"):
-        table.add_column(column, justify="right")
-    step = max(1, len(figures.samples) // _ROWS)
-    for sample in [*figures.samples[:-1:step], figures.samples[-1]]:
-        cells = (sample.descriptors, sample.in_use, sample.cached, sample.running, sample.queued)
-        table.add_row(f"{sample.seconds:.0f}", f"{sample.rss / _MB:.0f}", *(f"{cell:,}" for cell in cells))
-    console.print(table)
-    done = ", ".join(f"{count:,} {name}" for name, count in figures.counts.items() if name not in (*ENDS, "asked"))
-    ends = ", ".join(f"{figures.counts[name]:,} {name}" for name in ENDS if figures.counts.get(name))
-    console.print(f"Done: {done}.")
-    console.print(f"Of {figures.counts.get('asked', 0):,} answers: {ends}; {figures.lost} lost.")
-    found = figures.slope
-    told = f"{60 * found.value / _MB:+.2f} ± {60 * found.error / _MB:.2f} MB a minute. {figures.grows or 'Flat.'}"
-    if not np.isfinite(found.error):
-        told = figures.grows or "too few loads to tell whether it grows. Let it run for longer."
-    console.print(f"Memory with an empty cache, after the first third: {told}")
-    for sentence in figures.wrong:
-        console.print(f"wrong: {sentence}")

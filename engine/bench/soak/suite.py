@@ -11,14 +11,16 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import msgspec
 import psutil
 
 from engine.bench.cache.traces import TIGHT_ROOM
+from engine.bench.client import EngineError
 from engine.bench.soak.figures import SoakFigures, SoakSample
+from engine.bench.tables import MB, say
 from engine.catalogue import keys
 from engine.core.commands import AddRequest, Command, Inspect, Shutdown
 from engine.core.engine import Engine
@@ -43,10 +45,6 @@ _LEFT_ALONE = (keys.HOST_CACHE, keys.DISK_CACHE, keys.KV_CACHE, keys.BATCH_INVAR
 would be done."""
 _SHARES = {"add": 60, "cancel": 14, "option": 14, "forget": 3, "rest": 6, "kind": 2}
 """Weights of the random actions, roughly in per cent."""
-
-
-class SoakError(RuntimeError):
-    """The soak could not go on; the message is a sentence."""
 
 
 class _Turn(NamedTuple):
@@ -95,22 +93,18 @@ class Soak:
         self._engine.submit(Shutdown())
         self._thread.join(PATIENCE_S)
 
-    # --- from outside --------------------------------------------------------------------------------------------
-
-    def load(self, path: str, draft: str, options: LoadOptions) -> None:
-        """Load the model, then again with a cache that soon is too small. Raises :class:`SoakError`."""
-        self._load(LoadModel(path, draft, options))
-        model = self._model
-        context = min(model.card.context, CONTEXT)
-        fit = model.fit
+    def load(self, load: LoadModel) -> None:
+        """Load the model, then again with a cache that soon is too small. Raises :class:`EngineError`."""
+        self._load(load)
+        card, fit = self._model.card, self._model.fit
+        context = min(card.context, CONTEXT)
         held = fit.weights + fit.draft_weights + fit.activations
         memory = held + int(TIGHT_ROOM * context * fit.kv / max(1, fit.kv_tokens)) + 1
-        wanted = LoadOptions(context=context, memory=memory, quantise=options.quantise)
-        del model
-        self._load(LoadModel(path, draft, wanted))
+        tight = LoadOptions(context=context, memory=memory, quantise=load.options.quantise)
+        self._load(load._replace(options=tight))
         self._engine.submit(Set(key=keys.HOST_CACHE, value=HOST_GB))
 
-    def run(self, seconds: float, say: Callable[[str], None]) -> SoakFigures:
+    def run(self, seconds: float) -> SoakFigures:
         """Use the engine for ``seconds``, then let every answer end. 300 samples, at least half a second apart."""
         self._began, self._every = time.monotonic(), max(0.5, seconds / 300)
         self._samples = [self._sample()]
@@ -123,16 +117,15 @@ class Soak:
             self._hear(self._random.uniform(0, 0.05))
             if int(10 * passed / seconds) > said:
                 said = int(10 * passed / seconds)
-                say(f"{10 * said} %: {self.counts['asked']} answers asked for, {self._samples[-1].words}")
+                last = self._samples[-1]
+                held = f"{last.rss / MB:.0f} MB, {last.in_use} pages in use, {last.cached} cached"
+                say(f"{10 * said} %: {self.counts['asked']} answers asked for, {held}")
         self._finish()
         self._hear(0.5)  # an answer's pages go after its end was told
-        last = self._sample()
-        if last.in_use:
-            self.wrong.append(f"{last.in_use} pages are in use and nothing runs.")
-        samples = [*self._samples, last]
-        return SoakFigures(self._model.card.name, seconds, samples, dict(self.counts), self.wrong)
-
-    # --- doings --------------------------------------------------------------------------------------------------
+        self._samples.append(self._sample())
+        if in_use := self._samples[-1].in_use:
+            self.wrong.append(f"{in_use} pages are in use and nothing runs.")
+        return SoakFigures(self._model.card.name, seconds, self._samples, dict(self.counts), self.wrong)
 
     def _do(self) -> None:
         """Do one random action."""
@@ -154,7 +147,7 @@ class Soak:
         """Load the model again, which ends all answers, and see what is held with an empty cache."""
         model = self._model
         again = LoadModel(model.path, model.draft_path, model.options)
-        del model
+        del model  # or it would stay in memory beside the new one
         self._load(again)
         self._finish()
         self._hear(0.2)
@@ -163,8 +156,7 @@ class Soak:
     def _add(self) -> None:
         """A new chat, the next turn of one, or a branch from an earlier turn; a few are too long and refused."""
         turn = self._from()
-        question = self._question()
-        prompt = [*turn.ids, *question]
+        prompt = [*turn.ids, *self._question()]
         context = self._model.card.context
         if len(prompt) > context and self._random.random() < 0.8:
             prompt = prompt[-context // 2 :]
@@ -199,20 +191,16 @@ class Soak:
 
     def _set(self, kinds: bool) -> None:
         spec = self._random.choice([spec for spec in self._engine.catalogue_state() if _settable(spec, kinds)])
-        self._submit("KV kinds" if kinds else "switches", Set(key=spec.key, value=self._value(spec)))
-
-    def _value(self, spec: OptionSpec) -> Value:
+        values: list[Value] = [spec.default, *spec.compare]
         if spec.kind == "bool":
-            return self._random.random() < 0.5
-        if spec.kind == "choice":
-            return self._random.choice([choice for choice in spec.choices if choice not in spec.disabled_choices])
-        return self._random.choice([spec.default, *spec.compare])
+            values = [True, False]
+        elif spec.kind == "choice":
+            values = [choice for choice in spec.choices if choice not in spec.disabled_choices]
+        self._submit("KV kinds" if kinds else "switches", Set(key=spec.key, value=self._random.choice(values)))
 
     def _submit(self, counted: str, command: Command) -> None:
         self.counts[counted] += 1
         self._engine.submit(command)
-
-    # --- events --------------------------------------------------------------------------------------------------
 
     def _hear(self, seconds: float) -> None:
         """Take in events for ``seconds``, and take a sample where one is due."""
@@ -231,7 +219,11 @@ class Soak:
             case StepRecord():
                 self._last = event
             case Delta(id=name, answer=0) if name in self._asked:
-                self._write(name, [token.id for token in event.tokens])
+                asked = self._asked[name]
+                asked.written += [token.id for token in event.tokens]
+                if asked.cancels_at is not None and len(asked.written) >= asked.cancels_at:
+                    asked.cancels_at = None
+                    self._submit("cancels", Cancel(id=name))
             case Finished(id=name):
                 self._end(name, event)
             case Error(id=name) if name:
@@ -240,13 +232,6 @@ class Soak:
                 self.wrong.append(event.message)
             case Error():
                 self._problem = event.message
-
-    def _write(self, name: str, ids: list[int]) -> None:
-        asked = self._asked[name]
-        asked.written += ids
-        if asked.cancels_at is not None and len(asked.written) >= asked.cancels_at:
-            asked.cancels_at = None
-            self._submit("cancels", Cancel(id=name))
 
     def _end(self, name: str, event: Finished) -> None:
         asked = self._asked.get(name)
@@ -274,7 +259,7 @@ class Soak:
         self._asked.clear()
 
     def _load(self, command: LoadModel) -> None:
-        """Raises :class:`SoakError`. Commands are done in order: what is asked behind a load is answered after it."""
+        """Raises :class:`EngineError`. Commands are done in order: what is asked behind a load is answered after it."""
         done = threading.Event()
         self._problem = ""
         self._submit("loads", command)
@@ -283,7 +268,7 @@ class Soak:
             if done.is_set():
                 break
         if self._engine.loaded is None or not done.is_set():
-            raise SoakError(self._problem or f"{command.path} was not loaded.")
+            raise EngineError(self._problem or f"{command.path} was not loaded.")
 
     def _waiting(self) -> Iterator[None]:
         self._heard_at = time.monotonic()
@@ -296,7 +281,7 @@ class Soak:
         for _ in self._waiting():
             if (model := self._engine.loaded) is not None:
                 return model
-        raise SoakError("No model is loaded any more.")
+        raise EngineError("No model is loaded any more.")
 
     def _sample(self) -> SoakSample:
         process, pages, last = psutil.Process(), self._engine.cache_pages(), self._last

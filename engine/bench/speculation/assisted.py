@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import importlib.util
 import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Any, NamedTuple, cast
+from collections.abc import Sequence
+from typing import Any, cast
 
 import psutil
 import torch
 
-from engine.bench.speculation.figures import AssistedRow
+from engine.bench.speculation.figures import AssistedFigures, AssistedRow
 from engine.bench.speculation.steps import spread
 from engine.bench.speculation.texts import Prompt, Text
+from engine.bench.tables import say
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
@@ -27,11 +27,6 @@ PROMPTS = 2
 """Prompts of each text; few, because transformers is slow."""
 LOOKUP = 4
 """Draft tokens that prompt lookup proposes at a time."""
-
-
-class _Run(NamedTuple):
-    ids: list[int]
-    speed: float
 
 
 class _Clock:
@@ -49,54 +44,42 @@ class _Clock:
     def end(self) -> None: ...
 
 
-def measure_assisted(
-    target: Checkpoint | None,
-    draft_path: str,
-    texts: Sequence[Text],
-    rounds: int,
-    say: Callable[[str], None] = lambda line: None,
-) -> tuple[list[AssistedRow], list[str]]:
-    """The rows, and what was left out with the reason."""
+def measure_assisted(target: Checkpoint | None, draft_path: str, texts: Sequence[Text], rounds: int) -> AssistedFigures:
+    """Both ways on two prompts of each greedy text, as far as transformers can hold the models."""
     name = "transformers' assisted generation and prompt lookup"
     greedy = [text for text in texts if text.greedy]
-    reason = _refused(target, draft_path)
-    if reason or target is None or not greedy:
-        return [], [f"{name}: {reason or 'no text to write'}"]
-    say("reading the models into transformers")
-    _quieten()
-    try:
-        model = dequantised(target)
-        draft = dequantised(open_checkpoint(draft_path)) if draft_path else None
-    except (CheckpointError, RuntimeError, ValueError, KeyError) as error:
-        return [], [f"{name}: transformers cannot hold this model ({error})"]
-    ways: list[tuple[str, dict[str, Any]]] = [("lookup", {"prompt_lookup_num_tokens": LOOKUP})]
-    if draft is not None:
-        ways.insert(0, ("assisted", {"assistant_model": draft}))
-    absent = [] if draft is not None else ["transformers' assisted generation: no draft model was given"]
-    rows = []
-    for text in greedy:
-        for title, options in ways:
-            say(f"{text.title}: transformers, {title}")
-            rows.append(_row(model, text, title, options, rounds))
-    return rows, absent
-
-
-def _quieten() -> None:
-    """Switch off transformers' warnings about arguments that it passes to itself."""
+    checkpoints = [] if target is None else [target]
+    if draft_path:
+        checkpoints.append(open_checkpoint(draft_path))
+    reason = _refused(checkpoints) if target is not None else "the model is no folder that transformers reads"
+    if reason or not greedy:
+        return AssistedFigures([], [f"{name}: {reason or 'no text to write'}"])
     from transformers.utils import logging
 
-    logging.set_verbosity_error()
+    say("reading the models into transformers")
+    logging.set_verbosity_error()  # it warns about arguments that it passes to itself
+    try:
+        model, *draft = map(dequantised, checkpoints)
+    except (CheckpointError, RuntimeError, ValueError, KeyError) as error:
+        return AssistedFigures([], [f"{name}: transformers cannot hold this model ({error})"])
+    ways: dict[str, dict[str, Any]] = {"assisted": {"assistant_model": draft[0]}} if draft else {}
+    ways["lookup"] = {"prompt_lookup_num_tokens": LOOKUP}
+    absent = [] if draft else ["transformers' assisted generation: no draft model was given"]
+    rows = []
+    for text in greedy:
+        for title, options in ways.items():
+            say(f"{text.title}: transformers, {title}")
+            rows.append(_row(model, text, title, options, rounds))
+    return AssistedFigures(rows, absent)
 
 
-def _refused(target: Checkpoint | None, draft_path: str) -> str:
+def _refused(checkpoints: Sequence[Checkpoint]) -> str:
+    """Why transformers cannot run these; "" where it can."""
     if importlib.util.find_spec("transformers") is None:
         return "the package transformers is not installed"
-    paths = [Path(draft_path)] if draft_path else []
-    if target is not None:
-        paths.append(target.path)
-    if target is None or not all((path / "config.json").is_file() for path in paths):
+    if not all((checkpoint.path / "config.json").is_file() for checkpoint in checkpoints):
         return "the model is no folder that transformers reads"
-    needed = 4 * (target.parameters + (open_checkpoint(draft_path).parameters if draft_path else 0))
+    needed = 4 * sum(checkpoint.parameters for checkpoint in checkpoints)
     if needed > 0.8 * psutil.virtual_memory().available:
         return f"{needed / 1e9:.0f} GB of float32 weights do not fit into memory"
     return ""
@@ -128,31 +111,25 @@ def dequantised(checkpoint: Checkpoint) -> Any:
 
 def _row(model: Any, text: Text, title: str, options: dict[str, Any], rounds: int) -> AssistedRow:
     """Plain and assisted generation in turn, after one of each."""
-    pairs = []
+    ratios, equal = [], 0
     for round in range(rounds + 1):
         for prompt in text.prompts[:PROMPTS]:
-            plain, drafted = _generate(model, prompt, {}), _generate(model, prompt, options)
+            plain, plain_speed = _generate(model, prompt, {})
+            drafted, speed = _generate(model, prompt, options)
             if round:
-                pairs.append((plain, drafted))
-    return AssistedRow(
-        text=text.title,
-        title=f"transformers, {title}",
-        speedup=spread([drafted.speed / plain.speed for plain, drafted in pairs]),
-        equal=sum(plain.ids == drafted.ids for plain, drafted in pairs),
-        answers=len(pairs),
-    )
+                ratios.append(speed / plain_speed)
+                equal += plain == drafted
+    return AssistedRow(text.title, f"transformers, {title}", spread(ratios), equal, len(ratios))
 
 
-def _generate(model: Any, prompt: Prompt, options: dict[str, Any]) -> _Run:
-    """One greedy answer; with ``ignore_eos`` it has ``max_tokens`` tokens."""
+def _generate(model: Any, prompt: Prompt, options: dict[str, Any]) -> tuple[list[int], float]:
+    """One greedy answer and its tokens a second; with ``ignore_eos`` it has ``max_tokens`` tokens."""
     ids, clock = torch.tensor([prompt.ids]), _Clock()
-    most = prompt.sampling.max_tokens
     if prompt.sampling.ignore_eos:
         options = {**options, "eos_token_id": None}
+    limits = {"do_sample": False, "max_new_tokens": prompt.sampling.max_tokens}
     with torch.inference_mode():
-        written = model.generate(
-            ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=most, streamer=clock, **options
-        )
+        written = model.generate(ids, attention_mask=torch.ones_like(ids), streamer=clock, **limits, **options)
     ended = time.perf_counter()
     answer = written[0, ids.shape[1] :].tolist()
-    return _Run(answer, (len(answer) - clock.tokens) / (ended - clock.first))
+    return answer, (len(answer) - clock.tokens) / (ended - clock.first)

@@ -33,21 +33,20 @@ class Drafted(NamedTuple):
     depths: tuple[tuple[str, int, int], ...]
 
 
-def decoding(steps: Sequence[StepRecord], unit: float = 1.0) -> list[Drafted]:
-    """The steps of one answer that read no prompt. Costs in ``unit``, that of a plain step measured alongside.
-
-    Every answer reads its whole prompt; a record before that is of the previous answer's last step.
-    """
+def own_steps(steps: Sequence[StepRecord]) -> list[StepRecord]:
+    """The steps of these answers that read no prompt; a record before the first prompt is of the previous answer."""
     first = next((place for place, step in enumerate(steps) if step.prefill_rows), 0)
+    return [step for step in steps[first:] if not step.prefill_rows and step.decode_rows]
+
+
+def decoding(steps: Sequence[StepRecord], unit: float = 1.0) -> list[Drafted]:
+    """The steps of one answer that read no prompt. Costs in ``unit``, that of a plain step measured alongside."""
     found = []
-    for step in steps[first:]:
-        if step.prefill_rows or not step.decode_rows:
-            continue
-        work = step.drafting
+    for step in own_steps(steps):
+        work, rows = step.drafting, step.decode_rows + step.verify_rows
         depths = tuple(
             (draft.proposer, len(draft.proposed), sum(draft.accepted)) for draft in step.drafts if draft.proposed
         )
-        rows = step.decode_rows + step.verify_rows
         found.append(Drafted(step.duration / unit, work.seconds / unit, work.passes, rows, step.generated, depths))
     return found
 
@@ -67,19 +66,13 @@ class Held(NamedTuple):
 
 def held(steps: Sequence[Drafted], proposer: str = "") -> Held:
     """What became of the draft tokens of one proposer, or of all."""
-    proposed: list[int] = []
-    accepted: list[int] = []
-    reached = 0
-    for step in steps:
-        for name, depth, kept in step.depths:
-            if proposer in ("", name):
-                proposed.extend([0] * (depth - len(proposed)))
-                accepted.extend([0] * (depth - len(accepted)))
-                for place in range(depth):
-                    proposed[place] += 1
-                    accepted[place] += place < kept
-                reached += min(depth, kept + 1)
-    return Held(proposed, accepted, reached)
+    chains = [(depth, kept) for step in steps for name, depth, kept in step.depths if proposer in ("", name)]
+    depths = range(max((depth for depth, _ in chains), default=0))
+    return Held(
+        proposed=[sum(depth > place for depth, _ in chains) for place in depths],
+        accepted=[sum(kept > place for _, kept in chains) for place in depths],
+        reached=sum(min(depth, kept + 1) for depth, kept in chains),
+    )
 
 
 class Costs(NamedTuple):
@@ -95,10 +88,8 @@ def costs(steps: Sequence[Drafted]) -> Costs:
     rest: defaultdict[int, list[float]] = defaultdict(list)
     for step in steps:
         rest[step.rows].append(step.cost - step.draft_cost)
-    return Costs(
-        statistics.median(passes) if passes else 0.0,
-        {rows: statistics.median(found) for rows, found in rest.items()},
-    )
+    verify = {rows: statistics.median(found) for rows, found in rest.items()}
+    return Costs(statistics.median(passes) if passes else 0.0, verify)
 
 
 def predicted(steps: Sequence[Drafted], known: Costs) -> float | None:

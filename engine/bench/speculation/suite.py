@@ -7,22 +7,20 @@ From the acceptance and the costs of the steps the formula predicts a speed-up, 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from engine.bench.client import Answer, EngineClient, EngineError
-from engine.bench.speculation.conclusions import conclusions
 from engine.bench.speculation.figures import OverheadRow, SpeculationFigures, TextFigures, WayRow
-from engine.bench.speculation.steps import Drafted, costs, decoding, held, predicted, spread
+from engine.bench.speculation.steps import Drafted, costs, decoding, held, own_steps, predicted, spread
 from engine.bench.speculation.texts import SHORTEST, Prompt, Text, texts
 from engine.bench.speculation.verify import measure_verify
+from engine.bench.tables import say
 from engine.catalogue import keys
-from engine.protocol import OptionSpec, Sampling, Value
-from engine.telemetry.records import StepRecord
+from engine.protocol import OptionSpec, Value
 
-ROUNDS = 3
 TOKENS = 64
 AHEAD = 4
 """The fixed draft length, for which the formula is made."""
@@ -41,26 +39,19 @@ class Way(NamedTuple):
     fixed: bool = False
 
 
-def measure_speculation(
-    client: EngineClient,
-    *,
-    rounds: int = ROUNDS,
-    tokens: int = TOKENS,
-    say: Callable[[str], None] = lambda line: None,
-) -> SpeculationFigures:
+def measure_speculation(client: EngineClient, rounds: int, tokens: int = TOKENS) -> SpeculationFigures:
     """All ways on all texts with the model that ``client`` has loaded."""
     model = client.model
-    state = {spec.key: spec for spec in client.engine.catalogue_state()}
-    found, absent = ways(state[keys.SPECULATION], [proposer.name for proposer in model.proposers])
+    found, absent = ways(client.state()[keys.SPECULATION], [proposer.name for proposer in model.proposers])
     if model.card.draft_refused:
         absent.append(f"draft model: {model.card.draft_refused}")
-    measuring = _Measuring(client, found, rounds, say, absent)
+    measuring = _Measuring(client, found, rounds, absent)
     kinds = [text for text in map(measuring.answerable, texts(model, tokens)) if text.prompts]
     figures = [measuring.text(text) for text in kinds]
     overhead = measuring.overhead(kinds, figures)
     figures = measuring.exact(kinds, figures)
     say("checking by itself")
-    measured = SpeculationFigures(
+    return SpeculationFigures(
         model=model.card.name,
         draft=model.card.draft,
         device=model.device.type,
@@ -70,10 +61,8 @@ def measure_speculation(
         texts=figures,
         verify=measure_verify(model, rounds),
         overhead=overhead,
-        assisted=[],
         absent=absent,
     )
-    return msgspec.structs.replace(measured, conclusions=conclusions(measured))
 
 
 def ways(spec: OptionSpec, proposers: Sequence[str]) -> tuple[list[Way], list[str]]:
@@ -92,16 +81,8 @@ def ways(spec: OptionSpec, proposers: Sequence[str]) -> tuple[list[Way], list[st
 
 
 class _Measuring:
-    def __init__(
-        self,
-        client: EngineClient,
-        ways: Sequence[Way],
-        rounds: int,
-        say: Callable[[str], None],
-        absent: list[str],
-    ) -> None:
-        self._client, self._ways = client, ways
-        self._rounds, self._say, self._absent = rounds, say, absent
+    def __init__(self, client: EngineClient, ways: Sequence[Way], rounds: int, absent: list[str]) -> None:
+        self._client, self._ways, self._rounds, self._absent = client, ways, rounds, absent
         self.plain_steps: list[float] = []
 
     def answerable(self, text: Text) -> Text:
@@ -118,20 +99,16 @@ class _Measuring:
         pairs: list[list[tuple[Answer, Answer]]] = [[] for _ in self._ways]
         for round in range(self._rounds):
             for way, own in zip(self._ways, pairs, strict=True):
-                self._say(f"{text.title}, round {round + 1}: {way.title}")
+                say(f"{text.title}, round {round + 1}: {way.title}")
                 if not round:
                     self._answer(text.prompts[0], way.overrides)  # buckets, first lengths
-                own += [self._pair(prompt, way, backwards=round % 2 == 1) for prompt in text.prompts]
+                for prompt in text.prompts:
+                    turns = (way.overrides, _OFF) if round % 2 else (_OFF, way.overrides)
+                    first, second = (self._answer(prompt, overrides) for overrides in turns)
+                    own.append((second, first) if round % 2 else (first, second))
         rows = [self._row(way, own) for way, own in zip(self._ways, pairs, strict=True)]
         tokens = sum(len(plain.ids) for plain, _ in pairs[0]) // self._rounds
         return TextFigures(text.key, text.title, len(text.prompts), tokens, rows)
-
-    def _pair(self, prompt: Prompt, way: Way, backwards: bool) -> tuple[Answer, Answer]:
-        """(plain answer, speculative answer)."""
-        if backwards:
-            drafted = self._answer(prompt, way.overrides)
-            return self._answer(prompt, _OFF), drafted
-        return self._answer(prompt, _OFF), self._answer(prompt, way.overrides)
 
     def _answer(self, prompt: Prompt, overrides: Mapping[str, Value]) -> Answer:
         return self._client.answer(prompt.ids, prompt.sampling, overrides)
@@ -144,7 +121,7 @@ class _Measuring:
             steps += decoding(answer.steps, unit=plain_step)
         drafting = [step for step in steps if step.depths]
         known, judged = costs(steps), held(steps)
-        speeds = [(speed(answer), speed(plain)) for plain, answer in pairs]
+        speeds = [(answer.timings.tokens_per_second, plain.timings.tokens_per_second) for plain, answer in pairs]
         return WayRow(
             proposer=way.proposer,
             title=way.title,
@@ -162,14 +139,12 @@ class _Measuring:
             predicted=predicted(steps, known),
             equal=sum(plain.ids == answer.ids for plain, answer in pairs),
             answers=len(pairs),
-            exact=0,
-            exact_answers=0,
         )
 
     def exact(self, kinds: Sequence[Text], figures: Sequence[TextFigures]) -> list[TextFigures]:
         """Every way once more, drawn with keyed noise in batch-invariant arithmetic, where nothing may differ."""
-        self._say("the same text, in batch-invariant arithmetic")
-        before = {spec.key: spec.value for spec in self._client.engine.catalogue_state()}[keys.BATCH_INVARIANT]
+        say("the same text, in batch-invariant arithmetic")
+        before = self._client.state()[keys.BATCH_INVARIANT].value
         try:
             self._client.set(keys.BATCH_INVARIANT, True)
         except EngineError as error:
@@ -181,38 +156,41 @@ class _Measuring:
             self._client.set(keys.BATCH_INVARIANT, before)
 
     def _exact(self, text: Text, measured: TextFigures) -> TextFigures:
-        prompts = [prompt._replace(sampling=_drawn(prompt)) for prompt in text.prompts]
+        prompts = []
+        for prompt in text.prompts:
+            most = min(_EXACT_TOKENS, prompt.sampling.max_tokens or _EXACT_TOKENS)
+            drawn = msgspec.structs.replace(prompt.sampling, temperature=0.7, top_p=0.95, seed=7, max_tokens=most)
+            prompts.append(Prompt(prompt.ids, drawn))
         plain = [self._answer(prompt, _OFF).ids for prompt in prompts]
         rows = []
         for way, row in zip(self._ways, measured.rows, strict=True):
-            own = [self._answer(prompt, way.overrides).ids for prompt in prompts]
-            same = sum(one == other for one, other in zip(own, plain, strict=True))
-            rows.append(msgspec.structs.replace(row, exact=same, exact_answers=len(own)))
+            same = sum(
+                self._answer(prompt, way.overrides).ids == ids for prompt, ids in zip(prompts, plain, strict=True)
+            )
+            rows.append(msgspec.structs.replace(row, exact=same, exact_answers=len(plain)))
         return msgspec.structs.replace(measured, rows=rows)
 
     def overhead(self, kinds: Sequence[Text], figures: Sequence[TextFigures]) -> list[OverheadRow]:
         """The engine's own choice compared with none, on the text where even the best fixed length gains least."""
+        if not kinds:
+            return []
         fixed = [place for place, way in enumerate(self._ways) if way.fixed]
         gains = [max((text.rows[place].speedup.median for place in fixed), default=1.0) for text in figures]
-        if not gains:
-            return []
-        least = min(range(len(gains)), key=gains.__getitem__)
-        return [self._overhead(kinds[least], gains[least], batch) for batch in BATCHES]
+        best, text = min(zip(gains, kinds, strict=True), key=lambda pair: pair[0])
+        return [self._overhead(text, best, batch) for batch in BATCHES]
 
     def _overhead(self, text: Text, best: float, batch: int) -> OverheadRow:
-        self._say(f"what automatic drafting costs on {text.title}, {batch} at once")
+        say(f"what automatic drafting costs on {text.title}, {batch} at once")
         prompts = [text.prompts[number % len(text.prompts)].ids for number in range(batch)]
         sampling = text.prompts[0].sampling
         sides: dict[bool, list[float]] = {False: [], True: []}
         drafted: list[bool] = []
         for round in range(4 * self._rounds + 1):
             for auto in (True, False) if round % 2 else (False, True):
-                answers = self._client.together(prompts, sampling, _AUTO if auto else _OFF)
-                steps = _own(answers[0].steps)
-                if not round:
-                    continue  # warm-up
-                sides[auto].append(sum(step.generated for step in steps) / sum(step.duration for step in steps))
-                drafted += [step.verify_rows > 0 for step in steps if auto]
+                steps = own_steps(self._client.together(prompts, sampling, _AUTO if auto else _OFF)[0].steps)
+                if round:  # the first is a warm-up
+                    sides[auto].append(sum(step.generated for step in steps) / sum(step.duration for step in steps))
+                    drafted += [step.verify_rows > 0 for step in steps if auto]
         return OverheadRow(
             batch=batch,
             text=text.title,
@@ -222,22 +200,6 @@ class _Measuring:
             ratio=spread([own / plain for own, plain in zip(sides[True], sides[False], strict=True)]),
             drafting=sum(drafted) / len(drafted),
         )
-
-
-def speed(answer: Answer) -> float:
-    """Tokens a second after the first."""
-    return answer.timings.tokens_per_second
-
-
-def _own(steps: Sequence[StepRecord]) -> list[StepRecord]:
-    """The steps of these answers that read no prompt; a record before the first prompt is of the previous answer."""
-    first = next((place for place, step in enumerate(steps) if step.prefill_rows), 0)
-    return [step for step in steps[first:] if not step.prefill_rows and step.decode_rows]
-
-
-def _drawn(prompt: Prompt) -> Sampling:
-    most = min(_EXACT_TOKENS, prompt.sampling.max_tokens or _EXACT_TOKENS)
-    return msgspec.structs.replace(prompt.sampling, temperature=0.7, top_p=0.95, seed=7, max_tokens=most)
 
 
 def _median(values: Sequence[float]) -> float:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from engine.bench.cache.traces import Words
+from engine.bench.cache.traces import words_of
 from engine.loading.model import LoadedModel
 from engine.paths import bundled_model
 from engine.protocol import ChatMessage, Sampling
@@ -46,37 +46,28 @@ def texts(model: LoadedModel, tokens: int) -> list[Text]:
     if model.tokenizer is not None:
         bundled = model.path == bundled_model().path
         edits, asked = (_LINES, _ABOUT_KVASIR) if bundled else (_EDITS, _TALK)
-        edited = _plain(model, _AGAIN, endless) if bundled else []
+        edited = _prompts(model, _AGAIN, endless) if bundled else []
         found = [
-            Text("code", "code that goes on", _plain(model, _CODE, code)),
-            Text("edit", "a given text edited", edited + _asked(model, edits, ending)),
-            Text("talk", "free talk", _asked(model, asked, ending)),
+            Text("code", "code that goes on", _prompts(model, _CODE, code)),
+            Text("edit", "a given text edited", edited + _prompts(model, edits, ending, chat=True)),
+            Text("talk", "free talk", _prompts(model, asked, ending, chat=True)),
         ]
-    return [*found, _noise(model, tokens)]
+    # Nothing predicts how random tokens go on that are drawn at a high temperature.
+    words, drawn = words_of(model, 0), msgspec.structs.replace(endless, temperature=1.0)
+    noise = [Prompt(words.some(NOISE), drawn) for _ in range(2)]
+    return [*found, Text("noise", "noise", noise, greedy=False)]
 
 
-def _plain(model: LoadedModel, prompts: Sequence[str], sampling: Sampling) -> list[Prompt]:
-    return [Prompt(model.encode_prompt(text), sampling) for text in prompts]
-
-
-def _asked(model: LoadedModel, prompts: Sequence[str], sampling: Sampling) -> list[Prompt]:
-    """Encode prompts with the chat template, or as plain text where the model has none that takes a message."""
+def _prompts(model: LoadedModel, texts: Sequence[str], sampling: Sampling, chat: bool = False) -> list[Prompt]:
+    """Encode plain text, or messages where ``chat`` and the model's chat template takes any."""
     found = []
-    for text in prompts:
+    for text in texts:
         try:
-            ids = model.encode_prompt([ChatMessage(role="user", content=text)])
+            ids = model.encode_prompt([ChatMessage(role="user", content=text)] if chat else text)
         except PromptError:
             ids = model.encode_prompt(text)
         found.append(Prompt(ids, sampling))
     return found
-
-
-def _noise(model: LoadedModel, tokens: int) -> Text:
-    """Prompts of random tokens, whose answers are drawn at a high temperature: nothing predicts how they go on."""
-    named = model.tokenizer.special_ids if model.tokenizer is not None else frozenset(model.card.eos_ids)
-    words = Words([id for id in range(model.card.vocabulary) if id not in named], 1, 0)
-    sampling = Sampling(temperature=1.0, max_tokens=tokens, seed=1, ignore_eos=True)
-    return Text("noise", "noise", [Prompt(words.some(NOISE), sampling) for _ in range(2)], greedy=False)
 
 
 _CODE = (

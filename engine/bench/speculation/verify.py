@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Sequence
 
 from engine.batch import SequenceRows
+from engine.bench.measure import median_ratio, timed
 from engine.bench.speculation.figures import VerifyRow
 from engine.cache.pool import PAGE_SIZE
 from engine.loading.model import LoadedModel
@@ -33,19 +33,12 @@ def measure_verify(
         seconds: dict[int, list[float]] = {count: [] for count in rows}
         for _ in range(5 * rounds + 1):
             for count in rows:
-                began = time.perf_counter()
-                _forward(runner, batch, count, CONTEXT, model.card.vocabulary)
-                seconds[count].append(time.perf_counter() - began)
+                with timed() as forward:
+                    _forward(runner, batch, count, CONTEXT, model.card.vocabulary)
+                seconds[count].append(forward.seconds)
         plain = seconds[rows[0]][1:]
-        found += [
-            VerifyRow(
-                batch,
-                count,
-                statistics.median(own / one for own, one in zip(seconds[count][1:], plain, strict=True)),
-                1000 * statistics.median(plain),
-            )
-            for count in rows
-        ]
+        ms = 1000 * statistics.median(plain)
+        found += [VerifyRow(batch, count, median_ratio(seconds[count][1:], plain), ms) for count in rows]
     return found
 
 

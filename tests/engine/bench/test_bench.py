@@ -13,9 +13,9 @@ import torch
 
 from engine.bench import run as bench
 from engine.bench.folders import gptq_folder, plain_folder
-from engine.bench.null import CASES, NullFigures, NullTry
-from engine.bench.peers.compare import compare
-from engine.bench.peers.formats import FORMATS, measure_formats
+from engine.bench.null import CASES, NullFigures
+from engine.bench.peers.compare import compare, named_programs
+from engine.bench.peers.formats import FORMATS, programs_on_formats
 from engine.bench.peers.worker import ProgramWorker
 from engine.bench.run import BenchOptions, Report, run
 from engine.bench.shapes import EIGHT_B, ONE_B, Shape
@@ -84,8 +84,15 @@ def test_a_shape_alone(tmp_path: Path) -> None:
 def test_kvasir_in_a_process_of_its_own_and_programs_that_are_not_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("engine.bench.peers.entrants.missing", lambda name: "" if name == "kvasir" else "a_package")
-    found = compare(TINY, ["kvasir", "llama.cpp"], tmp_path, prompt_tokens=40, decode_tokens=6, rounds=1, threads=1)
+    monkeypatch.setattr("engine.bench.peers.compare.missing", lambda name: "" if name == "kvasir" else "a_package")
+    found = compare(
+        TINY,
+        named_programs(["kvasir", "llama.cpp"], TINY, tmp_path),
+        prompt_tokens=40,
+        decode_tokens=6,
+        rounds=1,
+        threads=1,
+    )
     assert [row.program for row in found.rows] == ["Kvasir, GPTQ int4"]
     assert (found.rows[0].prefill_ratio, found.rows[0].decode_ratio) == (1.0, 1.0)
     assert found.rows[0].prefill > 0
@@ -106,21 +113,20 @@ def test_formats_beside_other_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Real numbers out of real files, in a process each, those of bitsandbytes through transformers."""
-    monkeypatch.setattr("engine.bench.peers.entrants.missing", lambda name: "llama_cpp" if name == "llama.cpp" else "")
+    monkeypatch.setattr("engine.bench.peers.compare.missing", lambda name: "llama_cpp" if name == "llama.cpp" else "")
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
     report = run(BenchOptions(shapes=[shape], switches=False, formats=("nf4", "q4_k"), rounds=1, threads=1, tokens=4))
-    (found,) = report.formats
-    assert [(row.format, row.figures.program) for row in found.rows] == [
+    (found,) = report.comparisons
+    assert [(row.format, row.program) for row in found.rows] == [
         ("nf4", "Kvasir, bitsandbytes NF4"),
         ("nf4", "transformers, bitsandbytes NF4"),
         ("q4_k", "Kvasir, GGUF Q4_K"),
     ]
     assert found.absent == ["llama.cpp, GGUF Q4_K: the package llama_cpp is not installed"]
     for row in found.rows:
-        own = row.figures
-        assert min(own.prefill, own.decode, own.load.rest, row.file_bytes) > 0
-        assert (own.prefill_ratio == 1) == own.program.startswith("Kvasir")
-    assert "tiny in each format" in capsys.readouterr().out
+        assert min(row.prefill, row.decode, row.load.rest, row.file_bytes) > 0
+        assert (row.prefill_ratio == 1) == row.program.startswith("Kvasir")
+    assert "tiny, random weights: prompt 512, then 4 tokens" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("method", ["nf4", "int4", "int8"])
@@ -133,15 +139,15 @@ def test_quantising_while_loading_and_the_load_after_it(
         report = run(
             BenchOptions(shapes=[shape], switches=False, formats=(f"bf16-{method}",), rounds=1, threads=1, tokens=4)
         )
-        first, second = report.formats[0].rows
-        assert first.figures.program == f"Kvasir, bf16 as {method}"
-        assert second.figures.program == f"Kvasir again, bf16 as {method}"
-        assert {"quantising", "keeping weights"} <= first.figures.load.parts.keys()
-        assert "quantising" not in second.figures.load.parts
-        assert second.figures.load.parts["reading kept weights"] > 0
+        first, second = report.comparisons[0].rows
+        assert first.program == f"Kvasir, bf16 as {method}"
+        assert second.program == f"Kvasir again, bf16 as {method}"
+        assert {"quantising", "keeping weights"} <= first.load.parts.keys()
+        assert "quantising" not in second.load.parts
+        assert second.load.parts["reading kept weights"] > 0
         for row in (first, second):
-            assert sum(row.figures.load.parts.values()) <= row.figures.load.seconds
-        assert first.figures.decode_ratio == 1
+            assert sum(row.load.parts.values()) <= row.load.seconds
+        assert first.decode_ratio == 1
     shown = capsys.readouterr().out
     for kind in ("copying", "packing", "quantising", "keeping weights", "reading kept weights"):
         assert f"{kind} 0." in " ".join(shown.split())
@@ -156,7 +162,8 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
 
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
     monkeypatch.setattr("engine.bench.peers.formats.gguf_file", lacking)
-    figures = measure_formats(shape, ["q4_0"], tmp_path, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
+    programs = programs_on_formats(["q4_0"], shape, tmp_path)
+    figures = compare(shape, programs, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
     assert figures.rows == []
     assert "Kvasir, GGUF Q4_0: No module named 'gguf'" in figures.absent
     running = ProgramWorker.run
@@ -167,9 +174,9 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
         return running(self, prompt, tokens)
 
     monkeypatch.setattr(ProgramWorker, "run", dying)
-    names = ["kvasir nf4", "kvasir"]
     monkeypatch.setattr("engine.bench.peers.compare.gptq_folder", plain_folder)
-    found = compare(shape, names, tmp_path, prompt_tokens=8, decode_tokens=5, rounds=2, threads=1)
+    programs = named_programs(["kvasir nf4", "kvasir"], shape, tmp_path)
+    found = compare(shape, programs, prompt_tokens=8, decode_tokens=5, rounds=2, threads=1)
     assert [(row.program, row.decode_ratio) for row in found.rows] == [("Kvasir, nf4", None)]
     assert found.absent == ["Kvasir, GPTQ int4: it stopped: no message"]
 
@@ -177,14 +184,16 @@ def test_what_fails_is_left_out_with_its_words(tmp_path: Path, monkeypatch: pyte
 def test_ratios_are_ours_whatever_the_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shape = Shape("tiny", layers=1, hidden=256, ffn=512, heads=4, kv_heads=2, vocabulary=512, context=1024)
     monkeypatch.setattr("engine.bench.peers.compare.gptq_folder", plain_folder)
-    names = ["kvasir nf4", "kvasir"]
-    found = compare(shape, names, tmp_path, prompt_tokens=8, decode_tokens=5, rounds=1, threads=1)
+    programs = named_programs(["kvasir nf4", "kvasir"], shape, tmp_path)
+    found = compare(shape, programs, prompt_tokens=8, decode_tokens=5, rounds=1, threads=1)
     assert [row.decode_ratio == 1 for row in found.rows] == [False, True]
 
 
 def test_what_does_not_fit_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("engine.bench.peers.entrants.psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    found = compare(TINY, ["kvasir"], tmp_path, prompt_tokens=8, decode_tokens=4, rounds=1, threads=1)
+    monkeypatch.setattr("engine.bench.peers.compare.psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    found = compare(
+        TINY, named_programs(["kvasir"], TINY, tmp_path), prompt_tokens=8, decode_tokens=4, rounds=1, threads=1
+    )
     assert found.rows == []
     assert "do not fit next to the others" in found.absent[0]
 
@@ -227,12 +236,12 @@ def test_settings_compared_with_themselves(
     file = tmp_path / "figures.json"
     report = run(BenchOptions(switches=False, shapes=[], threads=1, null=3), file)
     assert report.null is not None
-    assert [(one.compared.key, one.value) for one in report.null.tries] == list(CASES[:3])
+    assert [(one.key, *one.values) for one in report.null.tries] == [(key, value, value) for key, value in CASES[:3]]
     for one in report.null.tries:
-        assert [run.value for run in one.compared.runs] == [one.value] * 2
-        assert one.compared.same
-        assert one.compared.effects[0].pairs == 1
-    reuse = report.null.tries[1].compared
+        assert [run.value for run in one.runs] == one.values
+        assert one.same
+        assert one.effects[0].pairs == 1
+    reuse = report.null.tries[1]
     assert all(run.cached_tokens for run in reuse.runs), "the prompt is in the cache, as the next message finds it"
     assert "3 of 3 comparisons of a setting with itself" in capsys.readouterr().out
     assert msgspec.json.decode(file.read_bytes(), type=Report) == report
@@ -241,13 +250,11 @@ def test_settings_compared_with_themselves(
 def test_a_verdict_on_a_setting_itself_is_counted() -> None:
     metric = Metric(figure="tokens_per_second", title="tokens/s")
 
-    def one(*verdicts: str) -> NullTry:
+    def one(*verdicts: str) -> Compared:
         effects = [
             Effect(metric=metric, before=1, after=1, ratio=1, low=1, high=1, pairs=8, verdict=v) for v in verdicts
         ]  # type: ignore[arg-type]
-        return NullTry(
-            True, Compared(id="", key="k", values=[], runs=[], same=True, before=1, after=1, effects=effects)
-        )
+        return Compared(id="", key="k", values=[], runs=[], same=True, before=1, after=1, effects=effects)
 
     found = NullFigures([one("none", "none"), one("none", "worse"), one("better", "none")])
     assert found.conclusion.startswith("2 of 3 comparisons")

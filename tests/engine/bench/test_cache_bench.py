@@ -14,8 +14,7 @@ import torch
 from engine.bench.cache import suite as cache_bench
 from engine.bench.cache.figures import CacheFigures, CacheRow, CacheSide
 from engine.bench.cache.parts import SHOWN_BY, CacheFeature, parts
-from engine.bench.cache.tables import answers_word
-from engine.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, TRACES, Words, chats, document, shared_prompt
+from engine.bench.cache.traces import ROOMY, TIGHT, TIGHT_ROOM, Words, chats, document, shared_prompt
 from engine.bench.client import EngineClient, EngineError
 from engine.bench.folders import gptq_folder
 from engine.bench.run import BenchOptions, Report, run
@@ -24,6 +23,7 @@ from engine.catalogue import BY_KEY
 from engine.protocol import LoadOptions, Sampling
 
 VOCABULARY = range(10, 500)
+TRACES = (*ROOMY, *TIGHT)
 
 
 @pytest.mark.parametrize("context", [256, 2048, 8192])
@@ -127,7 +127,7 @@ def rows(figures: CacheFigures, key: str) -> Iterator[CacheRow]:
 def test_the_parts_do_what_they_are_for(client: EngineClient) -> None:
     """In float32, where what is lossless gives the same tokens."""
     before = {spec.key: spec.value for spec in client.engine.catalogue_state()}
-    figures = cache_bench.measure_cache(client, rounds=1)
+    figures = cache_bench.measure_cache(client, 1)
     assert {spec.key: spec.value for spec in client.engine.catalogue_state()} == before
     assert figures.absent == []
     assert [trace.name for trace in figures.traces] == [make(Words(VOCABULARY, 1, 1), 512).name for make in TRACES]
@@ -179,7 +179,7 @@ def test_what_the_engine_refuses_is_left_out_with_its_words(
         real(self, key, value)  # type: ignore[arg-type]
 
     monkeypatch.setattr(EngineClient, "set", refusing)
-    measuring = cache_bench._TraceRunner(client, 1, 1, lambda line: None)
+    measuring = cache_bench._TraceRunner(client, 1)
     (row,) = measuring.trace(ROOMY[3]).rows
     assert [side.title for side in row.sides] == ["all pages", "4 and the last 64"]
     assert measuring.absent == ["Attention, QUEST, 64 tokens, on long answers: No room for that."]
@@ -187,10 +187,10 @@ def test_what_the_engine_refuses_is_left_out_with_its_words(
 
 def test_unlike_answers_are_marked() -> None:
     side = CacheSide("int8", True, 1, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 4, 4)
-    assert answers_word(side) == "approximate: 4/4 same"
+    assert side.answers_word == "approximate: 4/4 same"
     exact = msgspec.structs.replace(side, approximate=False)
-    assert answers_word(exact) == "same"
-    assert answers_word(msgspec.structs.replace(exact, equal=3)) == "3/4 same"
+    assert exact.answers_word == "same"
+    assert msgspec.structs.replace(exact, equal=3).answers_word == "3/4 same"
 
 
 def test_the_report_of_a_tiny_model(

@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 from typer.testing import CliRunner
 
 from engine.bench.folders import gptq_folder
 from engine.bench.run import BenchOptions
 from engine.bench.shapes import Shape
-from engine.bench.soak.figures import SoakFigures, SoakSample, show_soak, slope
+from engine.bench.soak.figures import SoakFigures, SoakSample, slope
 from engine.bench.soak.suite import Soak
 from engine.cli.main import app
 from engine.core.events import Event
+from engine.loading.model import LoadModel
 from engine.protocol import Error, Finished, LoadOptions
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=64, heads=2, kv_heads=1, vocabulary=504, context=512)
@@ -57,11 +57,10 @@ def test_the_slope_of_a_line_is_its_slope() -> None:
     assert slope([0.0, 1.0], [1.0, 2.0]).error == float("inf")
 
 
-def test_the_engine_is_used_at_random_and_nothing_is_lost(folder: Path) -> None:
-    said: list[str] = []
+def test_the_engine_is_used_at_random_and_nothing_is_lost(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with Soak(seed=3) as soak:
-        soak.load(str(folder), "", LoadOptions(device="cpu", dtype="float32", memory=200e6))
-        found = soak.run(20.0, said.append)
+        soak.load(LoadModel(str(folder), "", LoadOptions(device="cpu", dtype="float32", memory=200e6)))
+        found = soak.run(20.0)
     for done in ("requests", "cancels", "branches", "switches", "KV kinds", "chats deleted", "loads"):
         assert found.counts[done], done
     assert any(sample.fresh for sample in found.samples)
@@ -70,13 +69,13 @@ def test_the_engine_is_used_at_random_and_nothing_is_lost(folder: Path) -> None:
     assert found.samples[-1].in_use == 0
     assert sum(sample.in_use > 0 for sample in found.samples) > 1
     assert found.samples[-1].rss < found.warm[0].rss + 64e6
-    assert said
+    assert "answers asked for" in capsys.readouterr().err
 
 
 def test_a_lost_end_an_end_too_many_and_a_failure_are_found(folder: Path) -> None:
     """The events of a real engine, with some of them taken away, doubled or put in."""
     with Soak() as soak:
-        soak.load(str(folder), "", LoadOptions(device="cpu", dtype="float32", memory=200e6))
+        soak.load(LoadModel(str(folder), "", LoadOptions(device="cpu", dtype="float32", memory=200e6)))
         hear = soak._take
         ends = 0
 
@@ -89,21 +88,20 @@ def test_a_lost_end_an_end_too_many_and_a_failure_are_found(folder: Path) -> Non
                 hear(Error(code="internal", message="The page ledger does not add up."))
 
         soak._take = take  # type: ignore[method-assign]
-        found = soak.run(3.0, lambda line: None)
+        found = soak.run(3.0)
     assert "The page ledger does not add up." in found.wrong
     assert any("was not running" in sentence for sentence in found.wrong)
     assert not found.passed
 
 
-def test_the_table_says_what_was_found() -> None:
-    console = Console(width=130, record=True)
-    show_soak(figures(), console)
-    text = console.export_text()
+def test_the_table_says_what_was_found(capsys: pytest.CaptureFixture[str]) -> None:
+    figures().show()
+    text = capsys.readouterr().out
     assert "m: random use for 120 s" in text
     assert "Of 10 answers: 6 stop, 3 cancelled, 1 refused; 0 lost." in text
     assert "Memory with an empty cache, after the first third: +0.00 ± 0.00 MB a minute. Flat." in text
-    show_soak(figures(samples=figures().samples[:41]), console)
-    assert "too few loads to tell" in console.export_text()
+    figures(samples=figures().samples[:41]).show()
+    assert "too few loads to tell" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("told", "seconds"), [(["--soak"], 1800.0), (["--soak", "90"], 90.0)])

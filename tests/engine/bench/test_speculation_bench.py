@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 import torch
-from rich.console import Console
 
 from engine.batch import SequenceRows
 from engine.bench import switches
@@ -24,7 +22,6 @@ from engine.bench.speculation import suite as speculation
 from engine.bench.speculation import texts as speculation_texts
 from engine.bench.speculation.assisted import dequantised, measure_assisted
 from engine.bench.speculation.suite import AHEAD, measure_speculation, ways
-from engine.bench.speculation.tables import show_speculation
 from engine.bench.speculation.texts import Prompt, Text, texts
 from engine.bench.speculation.verify import measure_verify
 from engine.bench.switches import DRAFTERS, _drafter
@@ -104,7 +101,7 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> Iterator[ToyClient]:
 
 def test_plain_and_drafting_take_turns(toy: ToyClient) -> None:
     client = toy
-    figures = measure_speculation(client, rounds=2)
+    figures = measure_speculation(client, 2)
     assert [text.title for text in figures.texts] == ["code that goes on", "free talk"]
     assert [text.prompts for text in figures.texts] == [2, 1]
     assert "free talk: 1 of 2 prompts are answered in fewer than 6 tokens" in figures.absent
@@ -122,7 +119,7 @@ def test_plain_and_drafting_take_turns(toy: ToyClient) -> None:
 
 def test_rows_hold_what_was_measured(toy: ToyClient) -> None:
     client = toy
-    figures = measure_speculation(client, rounds=1)
+    figures = measure_speculation(client, 1)
     for text in figures.texts:
         rows = {row.title: row for row in text.rows}
         assert list(rows)[-1] == "auto"
@@ -148,29 +145,32 @@ def test_rows_hold_what_was_measured(toy: ToyClient) -> None:
     assert figures.verify == [], "the toy has no layers to be timed by themselves"
 
 
-def test_a_change_of_text_is_said_aloud(toy: ToyClient) -> None:
+def test_a_change_of_text_is_said_aloud(
+    toy: ToyClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     client = toy
     client.changed = 1
-    figures = measure_speculation(client, rounds=1)
+    figures = measure_speculation(client, 1)
     text = figures.texts[0]
     assert [row.exact for row in text.rows] == [2, 2, 0, 0, 2]
-    assert any("CHANGED" in line and "draft model, 4 ahead on free talk" in line for line in figures.conclusions)
-    out = io.StringIO()
-    show_speculation(figures, Console(file=out, width=200))
-    assert "DIFFERS in 2 of 2" in out.getvalue()
+    assert any("CHANGED" in line and "draft model, 4 ahead on free talk" in line for line in figures.equality())
+    monkeypatch.setattr("engine.bench.tables.PAGE", 200)
+    figures.show()
+    assert "DIFFERS in 2 of 2" in capsys.readouterr().out
 
 
 def test_without_transformers_it_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(speculation_assisted.importlib.util, "find_spec", lambda name: None)
     checkpoint = open_checkpoint(bundled_model().path)
-    rows, absent = measure_assisted(checkpoint, "", [Text("talk", "free talk", [Prompt([1], Sampling())])], 1)
-    assert rows == []
-    assert absent == ["transformers' assisted generation and prompt lookup: the package transformers is not installed"]
+    figures = measure_assisted(checkpoint, "", [Text("talk", "free talk", [Prompt([1], Sampling())])], 1)
+    assert figures.rows == []
+    assert figures.absent == [
+        "transformers' assisted generation and prompt lookup: the package transformers is not installed"
+    ]
     monkeypatch.undo()
     monkeypatch.setattr(speculation_assisted.psutil, "virtual_memory", lambda: type("", (), {"available": 1000}))
-    assert (
-        "do not fit into memory" in measure_assisted(checkpoint, "", [Text("", "", [Prompt([1], Sampling())])], 1)[1][0]
-    )
+    (reason,) = measure_assisted(checkpoint, "", [Text("", "", [Prompt([1], Sampling())])], 1).absent
+    assert "do not fit into memory" in reason
 
 
 def test_transformers_has_the_weights_of_the_packed_file() -> None:
@@ -198,6 +198,7 @@ def test_the_report_of_the_bundled_model(
     report = run(BenchOptions(switches=False, shapes=[], speculation=True, rounds=1, threads=threads, tokens=24), file)
     figures = report.speculation
     assert figures is not None
+    assert report.assisted is not None
     assert [text.key for text in figures.texts] == ["code", "edit", "talk", "noise"]
     assert {"n-gram lookup, 4 ahead", "draft model, 4 ahead", "auto"} <= {row.title for row in figures.texts[0].rows}
     assert all(row.exact == row.exact_answers > 0 for text in figures.texts for row in text.rows)
@@ -205,13 +206,13 @@ def test_the_report_of_the_bundled_model(
     assert talk["draft model, 4 ahead"].tokens_per_step > 3, "the draft knows these answers as well"
     assert {row.batch for row in figures.verify} == {1, 8}
     assert all((row.ratio == 1) == (row.rows == 1) for row in figures.verify)
-    assert [(row.text, row.title) for row in figures.assisted] == [
+    assert [(row.text, row.title) for row in report.assisted.rows] == [
         (text, f"transformers, {way}")
         for text in ("code that goes on", "a given text edited", "free talk")
         for way in ("assisted", "lookup")
     ]
-    assert all(row.equal == row.answers == 1 for row in figures.assisted)
-    assert msgspec.json.decode(file.read_bytes(), type=Report).speculation == figures
+    assert all(row.equal == row.answers == 1 for row in report.assisted.rows)
+    assert msgspec.json.decode(file.read_bytes(), type=Report) == report
     out = re.sub(r"\s+", " ", capsys.readouterr().out)
     for words in ("code that goes on: 1 prompts", "the model's forward by rows", "transformers, lookup"):
         assert words in out

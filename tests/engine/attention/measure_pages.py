@@ -1,17 +1,20 @@
-"""What choosing pages (QUEST) saves of a decode step's attention: ``python -m engine.bench.cache.pages``.
+"""What choosing pages (QUEST) saves of a decode step's attention: ``python tests/engine/attention/measure_pages.py``.
 
 One layer's share of a step, writing its token's keys and values and attending, with every page read and with some
 chosen. Layers take turns, so that none finds its keys in a processor's cache; keys and queries are random, so that the
 heads of a group choose different pages, which is the worst case.
 """
 
+# ruff: noqa: T201
+
 from __future__ import annotations
 
 import argparse
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,66 +34,52 @@ LAYERS = 4
 
 
 class PageFigures(NamedTuple):
-    """One layer of a decode step; `budget` in tokens that each head reads, None: all of them."""
+    """One layer of a decode step; `budget` in tokens that each head reads, None: all of them.
 
-    shape: str
-    keys: int
+    ``bytes_read``: keys, values and bounds, as often as heads read them.
+    """
+
     budget: int | None
     milliseconds: float
-    bytes_read: int  # keys, values and bounds, as often as heads read them
-
-
-class _OneGroup:
-    num_groups = 1
+    bytes_read: int
 
 
 def measure_pages(shape: Shape, keys: int, budgets: Sequence[int], rounds: int = 15) -> list[PageFigures]:
     """Every page read, then each budget, in bfloat16 on the CPU: processor time, medians of interleaved rounds."""
-    pages = pages_for(keys)
-    heads, kv_heads, width = shape.heads, shape.kv_heads, shape.head_dim
-    store, plain = (
+    pages, heads, kv_heads, width = pages_for(keys), shape.heads, shape.kv_heads, shape.head_dim
+    quest, plain = (
         QuestStore(LAYERS, pages + 1, kv_heads, width, torch.bfloat16, bounded=[bounded] * LAYERS)
         for bounded in (True, False)
     )
     some, slots = torch.randn(keys, kv_heads, width).bfloat16(), torch.arange(PAGE_SIZE, PAGE_SIZE + keys)
     for layer in range(LAYERS):
-        for one in (store, plain):
-            one.write(layer, some.roll(layer, 0), some.roll(-layer - 1, 0), Placement(slots[None], [PAGE_SIZE]))
-    runner = Runner(_OneGroup(), store, AttentionDispatcher())  # type: ignore[arg-type]
+        for store in (quest, plain):
+            store.write(layer, some.roll(layer, 0), some.roll(-layer - 1, 0), Placement(slots[None], [PAGE_SIZE]))
+    one_group: Any = SimpleNamespace(num_groups=1)
+    runner = Runner(one_group, quest, AttentionDispatcher())
     batch = runner.batch([SequenceRows([0], keys - 1, range(1, pages + 1))])
     q, (k, v) = torch.randn(1, heads, width).bfloat16(), torch.randn(2, 1, kv_heads, width).bfloat16()
-    spec, quest = AttnSpec(width**-0.5), QuestAttention()
-
-    def dense(layer: int) -> None:
-        plain.write(layer, k, v, batch.placement)
-        runner.attention.attend(q, plain.view(layer), spec, batch)
-
-    def chosen(budget: int) -> Callable[[int], None]:
-        rows, attention = np.array([budget // PAGE_SIZE]), QuestAttention()
-
-        def run(layer: int) -> None:
-            store.write(layer, k, v, batch.placement)
-            attention.attend(q, store.view(layer), spec, batch, rows)
-
-        return run
-
-    ways = [dense, *(chosen(budget) for budget in budgets)]
-    seconds: list[list[float]] = [[] for _ in ways]
-    for number in range(rounds + 1):
-        for way, taken in zip(ways, seconds, strict=True):
+    spec = AttnSpec(width**-0.5)
+    readers = {budget: (QuestAttention(), np.array([budget // PAGE_SIZE])) for budget in budgets}
+    seconds: dict[int | None, list[float]] = {budget: [] for budget in (None, *budgets)}
+    for _ in range(rounds + 1):
+        for budget, taken in seconds.items():
             for layer in range(LAYERS):
                 began = time.process_time()
-                way(layer)
-                if number:
-                    taken.append(time.process_time() - began)
-    sizes = [keys * kv_heads * 2 * width * 2]
-    for budget in budgets:
-        before = quest.bytes_read
-        quest.attend(q, store.view(0), spec, batch, np.array([budget // PAGE_SIZE]))
-        sizes.append(quest.bytes_read - before)
-    named = [None, *budgets]
-    times = [1000 * statistics.median(taken) for taken in seconds]
-    return [PageFigures(shape.name, keys, *row) for row in zip(named, times, sizes, strict=True)]
+                if budget is None:
+                    plain.write(layer, k, v, batch.placement)
+                    runner.attention.attend(q, plain.view(layer), spec, batch)
+                else:
+                    quest.write(layer, k, v, batch.placement)
+                    reader, chosen = readers[budget]
+                    reader.attend(q, quest.view(layer), spec, batch, chosen)
+                taken.append(time.process_time() - began)
+    sizes: dict[int | None, int] = {None: keys * kv_heads * 2 * width * 2}
+    sizes |= {budget: reader.bytes_read // ((rounds + 1) * LAYERS) for budget, (reader, _) in readers.items()}
+    return [
+        PageFigures(budget, 1000 * statistics.median(taken[LAYERS:]), sizes[budget])  # the first round is a warm-up
+        for budget, taken in seconds.items()
+    ]
 
 
 def of_step(dense: float, own: float, shape: Shape) -> float:
@@ -109,14 +98,13 @@ def main() -> None:
     print("| shape | keys | budget | layer, MB | layer, ms | step, MB | step, ms |\n" + "| --- " * 7 + "|")
     for shape in (SHAPES[name] for name in given.shapes):
         for keys in given.keys:
-            rows = measure_pages(shape, keys, given.budgets)
-            full = rows[0]
+            full, *_ = rows = measure_pages(shape, keys, given.budgets)
             for row in rows:
                 size = of_step(full.bytes_read, row.bytes_read, shape) / 1e6
                 step = of_step(full.milliseconds, row.milliseconds, shape)
-                cells = (shape.name, f"{keys:,}", "all" if row.budget is None else f"{row.budget:,}")
-                own = (f"{row.bytes_read / 1e6:.1f}", f"{row.milliseconds:.2f}", f"{size:,.0f}", f"{step:.1f}")
-                print(f"| {' | '.join((*cells, *own))} |", flush=True)
+                budget = "all" if row.budget is None else f"{row.budget:,}"
+                layer = f"{row.bytes_read / 1e6:.1f} | {row.milliseconds:.2f}"
+                print(f"| {shape.name} | {keys:,} | {budget} | {layer} | {size:,.0f} | {step:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from engine.bench.cache.pages import measure_pages, of_step
 from engine.bench.shapes import Shape
+from tests.engine.attention.measure_pages import measure_pages, of_step
 
 TINY = Shape("tiny", layers=5, hidden=256, ffn=128, heads=8, kv_heads=2, vocabulary=504)
 
