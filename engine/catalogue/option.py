@@ -23,6 +23,16 @@ Capability = Literal[
     "shared reads",
 ]
 """What a switch may need before it can apply."""
+_SWITCH_WORDS = {
+    "true": True,
+    "on": True,
+    "yes": True,
+    "1": True,
+    "false": False,
+    "off": False,
+    "no": False,
+    "0": False,
+}
 
 
 class OptionError(ValueError):
@@ -95,13 +105,11 @@ class Option:
 
     def exactness_of(self, value: Value) -> Exactness:
         """How exact the option is at a value."""
-        own = next((choice.exactness for choice in self.choices if choice.key == value), None)
-        return own or self.exactness
+        return next((choice.exactness for choice in self.choices if choice.key == value), None) or self.exactness
 
     def metric_of(self, value: Value) -> Metric:
         """What shows the option at a value."""
-        own = next((choice.metric for choice in self.choices if choice.key == value), None)
-        return own or self.metric
+        return next((choice.metric for choice in self.choices if choice.key == value), None) or self.metric
 
     def parse(self, value: Value) -> Value:
         """``value`` as this option's own type. Raises :class:`OptionError` with a sentence otherwise."""
@@ -110,21 +118,10 @@ class Option:
                 return self._parse_bool(value)
             case "choice":
                 return self._parse_choice(value)
-            case _:
-                return self._parse_number(value)
+        return self._parse_number(value)
 
     def _parse_bool(self, value: Value) -> bool:
-        words = {
-            "true": True,
-            "on": True,
-            "yes": True,
-            "1": True,
-            "false": False,
-            "off": False,
-            "no": False,
-            "0": False,
-        }
-        parsed = value if isinstance(value, bool) else words.get(str(value).lower())
+        parsed = value if isinstance(value, bool) else _SWITCH_WORDS.get(str(value).lower())
         if parsed is None:
             raise OptionError(f"{self.key} is a switch: set it to on or off, not {value!r:.60}.")
         return parsed
@@ -143,11 +140,8 @@ class Option:
         except OverflowError:  # an integer may be larger than any float
             number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
         whole = self.kind == "int"
-        if (
-            isinstance(value, bool)
-            or not number == number
-            or (whole and math.isfinite(number) and not number.is_integer())
-        ):
+        odd = whole and math.isfinite(number) and not number.is_integer()
+        if isinstance(value, bool) or math.isnan(number) or odd:
             raise OptionError(f"{self.key} is a {'whole ' if whole else ''}number: {value!r:.60} is not.")
         low, high = self.minimum, self.maximum
         if (low is not None and number < low) or (high is not None and number > high):
