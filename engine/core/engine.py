@@ -203,7 +203,7 @@ class Engine:
                 case Unload():
                     self._unload("")
                 case Inspect():
-                    command.reply(inspected(self._stepper, command, self._version))
+                    command.reply(inspected(self._stepper, command))
                 case MeasureText():
                     model = self.loaded
                     self._measuring.add(model, self._readers(model), command)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
-from engine.core.cache_view import SHOWN_TOKENS, Holding, NodeView, PagesSnapshot, PageView, TreeSnapshot, view
+from engine.core.cache_view import SHOWN_TOKENS, Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.core.commands import Inspect, MeasureText
-from engine.protocol import PageOwner, PageState
+from engine.protocol import PageOwner, PageState, TreeNode
 from engine.runner.perplexity import LEAST_TOKENS, TOO_SHORT, Readers, Scores, score
 
 if TYPE_CHECKING:
@@ -21,21 +21,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def inspected(
-    stepper: Stepper | None, command: Inspect, version: int
-) -> PagesSnapshot | TreeSnapshot | PageView | None:
+def inspected(stepper: Stepper | None, command: Inspect) -> PagesSnapshot | TreeSnapshot | PageView | None:
     """The reply to an :class:`Inspect` command."""
     if stepper is None:
         return None
     match command.kind:
         case "tree":
-            return _tree(stepper, version)
+            return _tree(stepper)
         case "page":
             return _page(stepper, command.page)
-    return _pages(stepper, version)
+    return _pages(stepper)
 
 
-def _pages(stepper: Stepper, version: int) -> PagesSnapshot:
+def _pages(stepper: Stepper) -> PagesSnapshot:
     cache = stepper.cache
     held = [
         Holding(PageOwner(chat=request.chat, id=request.id), [page for page in request.pages if page], cache.used_state)
@@ -50,25 +48,28 @@ def _pages(stepper: Stepper, version: int) -> PagesSnapshot:
     gone = cache.tree.gone
     gone -= {page for page in gone if refs[page]}
     saved = cache.stats.disk_bytes // max(1, cache.page_bytes)
-    return view(version, refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
+    return view(refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
 
 
-def _tree(stepper: Stepper, version: int) -> TreeSnapshot:
+def _tree(stepper: Stepper) -> TreeSnapshot:
+    tree, now = list(stepper.cache.tree.nodes()), stepper.now
     nodes = tuple(
-        NodeView(
+        TreeNode(
             id=node.id,
             parent=node.parent.id if node.parent is not None and node.parent.parent is not None else -1,
-            length=len(node.keys) * PAGE_SIZE,
-            head=tuple(token for key in node.keys[: SHOWN_TOKENS // PAGE_SIZE] for token in tokens_of(key)),
-            last_used=node.used_at,
+            tokens=len(node.keys) * PAGE_SIZE,
+            idle_seconds=max(0.0, now - node.used_at),
             locks=node.locks,
             hits=node.hits,
             place="device" if node.held is None else "disk" if node.held.place == "disk" else "host",
             chat=node.chat,
         )
-        for node in stepper.cache.tree.nodes()
+        for node in tree
     )
-    return TreeSnapshot(version, stepper.now, nodes)
+    heads = {
+        node.id: [token for key in node.keys[: SHOWN_TOKENS // PAGE_SIZE] for token in tokens_of(key)] for node in tree
+    }
+    return TreeSnapshot(nodes, heads)
 
 
 def _page(stepper: Stepper, page: int) -> PageView | None:

@@ -54,7 +54,7 @@ class CacheMessages:
         seen = await _in_time(self._hub.inspect("page", message.page + 1)) if message.page >= 0 else None
         if not isinstance(seen, PageView):
             raise Refused("bad_page", f"The cache has no page {message.page}. Choose one of the page map.")
-        self._put(page_described(message.id, message.page, seen, reads))
+        self._put(page_described(message.id, seen, reads))
 
     async def measure(self, message: MeasureCost, turns: Turns) -> None:
         """Raises :class:`Refused` where there is nothing to measure on."""
@@ -62,17 +62,7 @@ class CacheMessages:
         scores = await _in_time(self._hub.measure(await self._text(message, turns, tokenizer)))
         if isinstance(scores, str):
             raise Refused("cost_failed", scores)
-        self._put(
-            Cost(
-                id=message.id,
-                tokens=scores.tokens,
-                exact=scores.exact,
-                present=scores.present,
-                divergence=scores.divergence,
-                setting=scores.setting,
-                error=scores.error,
-            )
-        )
+        self._put(Cost(id=message.id, **scores._asdict()))
 
     async def _text(self, message: MeasureCost, turns: Turns, tokenizer: Tokenizer) -> Sequence[int]:
         """Token ids of the text to measure on."""

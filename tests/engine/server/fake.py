@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 
 from engine import catalogue
-from engine.core.cache_view import Holding, NodeView, PagesSnapshot, PageView, TreeSnapshot, view
+from engine.core.cache_view import Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import Event
 from engine.loading.model import LoadModel
@@ -39,6 +39,7 @@ from engine.protocol import (
     Set,
     Timings,
     TokenInfo,
+    TreeNode,
     Unload,
     Unloaded,
     Usage,
@@ -182,10 +183,13 @@ class FakeEngine:
             command.reply(self._view())
         elif command.kind == "tree":
             nodes = tuple(
-                NodeView(number, -1, len(text), tuple(text[:8]), last_used=number, hits=1, chat=self.chats[name])
+                TreeNode(
+                    id=number, parent=-1, tokens=len(text), idle_seconds=10.0 - number, hits=1, chat=self.chats[name]
+                )
                 for number, (name, text) in enumerate(self.texts.items())
             )
-            command.reply(TreeSnapshot(self.version, 10.0, nodes))
+            heads = {number: text[:8] for number, text in enumerate(self.texts.values())}
+            command.reply(TreeSnapshot(nodes, heads))
         else:
             command.reply(self._page(command.page))
 
@@ -195,7 +199,7 @@ class FakeEngine:
         for pages in self.pages.values():
             for page in pages:
                 refs[page] += 1
-        return view(self.version, refs, held, swapped=2)
+        return view(refs, held, swapped=2)
 
     def _page(self, page: int) -> PageView | None:
         for name, pages in self.pages.items():
