@@ -32,7 +32,7 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         stream = model.open_stream(params.stop, command.continues, command.prompt_ids)
         first = made[0].cache if made else None
         cache = stepper.cache.new((command.id, answer), list(command.prompt_ids), chosen, command.chat, first)
-        made.append(Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.now))
+        made.append(Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock()))
     return made
 
 

@@ -52,7 +52,7 @@ def _pages(stepper: Stepper) -> PagesSnapshot:
 
 
 def _tree(stepper: Stepper) -> TreeSnapshot:
-    tree, now = list(stepper.cache.tree.nodes()), stepper.now
+    tree, now = list(stepper.cache.tree.nodes()), stepper.clock()
     nodes = tuple(
         TreeNode(
             id=node.id,

@@ -35,14 +35,6 @@ class Facts:
             for piece in plan.slices
         )
 
-    @property
-    def rows(self) -> int:
-        return self.decode_rows + self.prefill_rows + self.verify_rows
-
-    @property
-    def decoding_only(self) -> bool:
-        return self.prefill_rows == 0
-
 
 def rows_of(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
     request = piece.sequence

@@ -14,9 +14,10 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -28,6 +29,7 @@ from engine.protocol import (
     Delta,
     Device,
     Error,
+    Estimated,
     Finished,
     Loaded,
     LoadOptions,
@@ -46,7 +48,6 @@ from engine.telemetry.window import TelemetryWindow
 if TYPE_CHECKING:
     from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
     from engine.loading.model import LoadedModel
-    from engine.protocol import Fit
     from engine.runner.perplexity import Scores
 
 log = logging.getLogger(__name__)
@@ -84,12 +85,6 @@ class EngineLike(Protocol):
     def loaded(self) -> LoadedModel | None: ...
 
 
-class FitEstimate(NamedTuple):
-    fits: bool
-    fit: Fit | None
-    sentence: str
-
-
 class Probes(Protocol):
     """What the server measures of the machine; every call may block for a while."""
 
@@ -98,16 +93,16 @@ class Probes(Protocol):
     def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner: ...
     def estimate(
         self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
-    ) -> FitEstimate: ...
+    ) -> Estimated:
+        """Whether a model would fit, for a question whose id is still to be filled in."""
 
 
+@dataclass(slots=True)
 class _Running:
     """A request in progress: who hears of it, and how many of its answers are still to end."""
 
-    __slots__ = ("left", "listener")
-
-    def __init__(self, listener: Callable[[RequestEvent], None], answers: int) -> None:
-        self.listener, self.left = listener, answers
+    listener: Callable[[RequestEvent], None]
+    left: int
 
 
 class EngineHub:
@@ -234,20 +229,11 @@ class EngineHub:
 
     async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float) -> _T:
         """What the engine thread replies to a command. Raises TimeoutError; a later reply goes nowhere."""
-        loop = asyncio.get_running_loop()
-        answer: asyncio.Future[_T] = loop.create_future()
-
-        def settle(value: _T) -> None:
-            if not answer.done():
-                answer.set_result(value)
-
-        def reply(value: _T) -> None:
-            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-                loop.call_soon_threadsafe(settle, value)
-
-        self.engine.submit(command(reply))
+        answer: Future[_T] = Future()
+        self.engine.submit(command(answer.set_result))
         async with asyncio.timeout(seconds):
-            return await answer
+            # Without the shield a reply after that time would be an error to who gives it.
+            return await asyncio.shield(asyncio.wrap_future(answer))
 
     async def _measure_bandwidth(self) -> None:
         """Measure what the device can read, once, when nobody is waiting for an answer."""
@@ -315,13 +301,11 @@ class EngineHub:
                     listener(event)
 
     def _note(self, event: Event) -> None:
+        if isinstance(event, Loaded | Unloaded):
+            self._memory.forget()
+            self.window.model_changed()
         if isinstance(event, Loaded):
-            self._memory.forget()
-            self.window.model_changed()
             self._measuring = asyncio.ensure_future(self._measure_bandwidth())
-        elif isinstance(event, Unloaded):
-            self._memory.forget()
-            self.window.model_changed()
 
     def _ended(self, name: str, event: Finished | Error) -> None:
         running = self._running.get(name)

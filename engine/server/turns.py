@@ -54,23 +54,19 @@ class AnswerCollector:
         parent: str = "",
         chat: str = "",
     ) -> None:
-        self._prompt, self._prompt_ids = prompt, array("i", prompt_ids)
-        self._messages = None if isinstance(messages, str) else tuple(messages)
-        self._parent, self._chat = parent, chat
+        said = None if isinstance(messages, str) else tuple(messages)
+        self._turn = Turn(prompt, array("i", prompt_ids), "", array("i"), False, said, parent, chat)
         self._parts: list[str] = []
-        self._ids = array("i")
-        self._thinks = False
 
     def take(self, event: Delta) -> None:
         if event.channel == "thinking":
-            self._thinks = True
+            self._turn = self._turn._replace(thinks=True)
         else:
             self._parts.append(event.text)
-        self._ids.extend(token.id for token in event.tokens)
+        self._turn.ids.extend(token.id for token in event.tokens)
 
     def finished(self) -> Turn:
-        text, said = "".join(self._parts), (self._messages, self._parent, self._chat)
-        return Turn(self._prompt, self._prompt_ids, text, self._ids, self._thinks, *said)
+        return self._turn._replace(text="".join(self._parts))
 
 
 class Turns:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from engine.core.cache_view import PagesSnapshot, PageView, Reads, TreeSnapshot, page_described, page_map, radix_tree
 from engine.protocol import Cost, DescribePage, MeasureCost, Message, PageMap, RadixTree
-from engine.server.answering import NO_MODEL, Refused, in_thread
+from engine.server.answering import in_thread
 from engine.server.hub import EngineHub
 from engine.server.overflow import check_length
+from engine.server.refused import NO_MODEL, Refused
 from engine.server.turns import Turns
 
 if TYPE_CHECKING:

@@ -37,8 +37,9 @@ from engine.protocol import (
     Set,
     Value,
 )
-from engine.server.answering import NO_MODEL, Refused, tokenised
+from engine.server.answering import tokenised
 from engine.server.hub import EngineHub
+from engine.server.refused import NO_MODEL, Refused
 from engine.telemetry import pairs
 from engine.telemetry.processor import OtherPrograms
 from engine.telemetry.records import StepRecord
@@ -180,7 +181,9 @@ def _about_answers(option: Option, values: Sequence[Value], measured: Sequence[P
 def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence[Pair], note: str = "") -> Compared:
     """What the pairs show, figure by figure; a ratio of speeds only if all runs gave the same tokens."""
     difference = first_difference([run.ids for pair in measured for run in pair])
-    speed, first = _estimate(SPEED, measured), _estimate(FIRST_TOKEN, measured)
+    speed, first, own = _estimate(SPEED, measured), _estimate(FIRST_TOKEN, measured), option.metric_of(values[1])
+    # The switch's own figure, then what is worth knowing of any.
+    metrics = dict.fromkeys([own, SPEED, FIRST_TOKEN] if own.figure else [SPEED, FIRST_TOKEN])
     return Compared(
         id=id,
         key=option.key,
@@ -194,18 +197,9 @@ def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence
         ttft_after=first.after,
         first_difference=difference,
         note=note,
-        effects=[_effect(metric, measured) for metric in _metrics(option.metric_of(values[1]))],
+        effects=[Effect(metric=metric, **_estimate(metric, measured)._asdict()) for metric in metrics],
         texts=_unlike(measured) if difference is not None else [],
     )
-
-
-def _metrics(own: Metric) -> list[Metric]:
-    """The switch's own figure, then what is worth knowing of any."""
-    return [own, *(metric for metric in (SPEED, FIRST_TOKEN) if metric != own)] if own.figure else [SPEED, FIRST_TOKEN]
-
-
-def _effect(metric: Metric, measured: Sequence[Pair]) -> Effect:
-    return Effect(metric=metric, **_estimate(metric, measured)._asdict())
 
 
 def _estimate(metric: Metric, measured: Sequence[Pair]) -> pairs.PairedEstimate:

@@ -22,6 +22,7 @@ from engine.protocol import (
     Delta,
     Device,
     Error,
+    Estimated,
     Finished,
     Fit,
     ForgetChat,
@@ -45,7 +46,6 @@ from engine.protocol import (
     Usage,
 )
 from engine.runner.perplexity import Scores
-from engine.server.hub import FitEstimate
 from engine.telemetry.records import StepRecord
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -327,7 +327,7 @@ class FakeProbes:
             total=9,
         )
 
-    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> FitEstimate:
+    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> Estimated:
         if "huge" in path:
-            return FitEstimate(False, None, "It does not fit. Choose a smaller one.")
-        return FitEstimate(True, FIT, f"Fits {switches['weights']}.")
+            return Estimated(id="", fits=False, sentence="It does not fit. Choose a smaller one.")
+        return Estimated(id="", fits=True, fit=FIT, sentence=f"Fits {switches['weights']}.")
