@@ -11,8 +11,6 @@ Units: times are milliseconds unless a name says seconds, sizes are bytes, rates
 # ruff: noqa: F401
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from engine.protocol.base import (
@@ -113,26 +111,14 @@ from engine.protocol.to_engine import (
 )
 
 _encoder = msgspec.json.Encoder()
-_to_engine = msgspec.json.Decoder(ToEngine)
-_from_engine = msgspec.json.Decoder(FromEngine)
-_ready = msgspec.json.Decoder(Ready)
+decode_to_engine = msgspec.json.Decoder(ToEngine).decode
+"""A :data:`ToEngine` message. Raises msgspec.ValidationError (or DecodeError) with a sentence on anything else."""
+decode_from_engine = msgspec.json.Decoder(FromEngine).decode
+"""A :data:`FromEngine` message. Raises msgspec.ValidationError (or DecodeError) on anything else."""
+decode_ready = msgspec.json.Decoder(Ready).decode
+"""The ready line. Raises msgspec.DecodeError when the line is something else."""
 
 
 def encode(message: Message) -> str:
     """One frame's text."""
     return _encoder.encode(message).decode()
-
-
-def decode_to_engine(frame: str | bytes) -> Any:
-    """A :data:`ToEngine` message. Raises msgspec.ValidationError (or DecodeError) with a sentence on anything else."""
-    return _to_engine.decode(frame)
-
-
-def decode_from_engine(frame: str | bytes) -> Any:
-    """A :data:`FromEngine` message. Raises msgspec.ValidationError (or DecodeError) on anything else."""
-    return _from_engine.decode(frame)
-
-
-def decode_ready(line: str | bytes) -> Ready:
-    """The ready line. Raises msgspec.DecodeError when the line is something else."""
-    return _ready.decode(line)

@@ -10,17 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from msgspec import structs
 
 from engine.core.events import RequestEvent
-from engine.protocol import (
-    ChatMessage,
-    ContextCut,
-    Finished,
-    Message,
-    Overflow,
-    Prefill,
-    Thinking,
-    Timings,
-    Usage,
-)
+from engine.protocol import ChatMessage, ContextCut, Finished, Message, Overflow, Prefill, Thinking, Timings, Usage
 from engine.server.continuing import Continued, continued
 from engine.server.hub import EngineHub
 from engine.server.overflow import SINKS, DroppedMessages, check_length, chosen_cut, reserve, too_long, window_of

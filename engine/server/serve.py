@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -23,9 +24,13 @@ from engine.loading.model import LoadModel
 from engine.protocol import MAX_FRAME, PROTOCOL, Error, Loaded, Loading, LoadOptions, Ready, encode
 from engine.server.app import make_app
 from engine.server.connections import IDLE_SECONDS, PatientHttp
-from engine.server.hub import Emit, EngineHub, EngineLike, Probes
+from engine.server.hub import Emit, EngineHub
 from engine.server.openai.routes import OpenAIRoutes
 from engine.server.security import Gate
+
+if TYPE_CHECKING:
+    from engine.core.engine import Engine
+    from engine.server.probes import MachineProbes
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +99,7 @@ class Server:
     """One engine behind one port. ``on_exit`` tells how it ended: the process's exit code."""
 
     def __init__(
-        self, listener: socket.socket, token: str, make_engine: Callable[[Emit], EngineLike], probes: Probes
+        self, listener: socket.socket, token: str, make_engine: Callable[[Emit], Engine], probes: MachineProbes
     ) -> None:
         self.listener = listener
         self.port: int = listener.getsockname()[1]
