@@ -155,7 +155,7 @@ def _enough(metric: Metric, measured: Sequence[Pair], rounds: int, seconds: floa
     count = len(measured)
     if rounds or count < pairs.LEAST:
         return count >= (rounds or pairs.LEAST) or (count > 0 and seconds > MOST_SECONDS)
-    return count >= pairs.MOST or seconds > SECONDS or _estimate(metric, measured).settled
+    return count >= pairs.MOST or seconds > SECONDS or pairs.settled(_estimate(metric, measured))
 
 
 def _about_runs(disturbed: bool, others: float, cut: int) -> Iterator[str]:
@@ -197,14 +197,14 @@ def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence
         ttft_after=first.after,
         first_difference=difference,
         note=note,
-        effects=[Effect(metric=metric, **_estimate(metric, measured)._asdict()) for metric in metrics],
+        effects=[_estimate(metric, measured) for metric in metrics],
         texts=_unlike(measured) if difference is not None else [],
     )
 
 
-def _estimate(metric: Metric, measured: Sequence[Pair]) -> pairs.PairedEstimate:
+def _estimate(metric: Metric, measured: Sequence[Pair]) -> Effect:
     before, after = ([getattr(pair[side].run, metric.figure) for pair in measured] for side in (0, 1))
-    return pairs.estimate(before, after, lower_is_better=metric.lower_is_better, counted=metric.counted)
+    return pairs.estimate(before, after, metric)
 
 
 def _unlike(measured: Sequence[Pair]) -> list[str]:
