@@ -7,108 +7,20 @@ This module imports nothing but msgspec and the standard library: it is all that
 Units: times are milliseconds unless a name says seconds, sizes are bytes, rates are per second.
 """
 
-# Everybody takes the messages from here.
-# ruff: noqa: F401
 from __future__ import annotations
 
 import msgspec
 
-from engine.protocol.base import (
-    FAILED,
-    MAX_FRAME,
-    PROTOCOL,
-    WHOLE,
-    Channel,
-    Exactness,
-    FinishReason,
-    Message,
-    Outcome,
-    Overflow,
-    Part,
-    Quantise,
-    Source,
-    Value,
-)
-from engine.protocol.cache import (
-    PAGE_STATES,
-    CacheStats,
-    ContextCut,
-    Cost,
-    DescribePage,
-    ForgetChat,
-    MeasureCost,
-    PageDescribed,
-    PageMap,
-    PageOwner,
-    PageState,
-    RadixTree,
-    TreeNode,
-)
-from engine.protocol.from_engine import (
-    Acceptance,
-    Compared,
-    CompareProgress,
-    Counted,
-    Delta,
-    Effect,
-    Error,
-    Estimated,
-    Finished,
-    FromEngine,
-    KnownModel,
-    Loaded,
-    Loading,
-    MemoryByOwner,
-    Options,
-    PageCounts,
-    Prefill,
-    QueueCounts,
-    Ready,
-    Run,
-    Telemetry,
-    Unloaded,
-    Welcome,
-)
-from engine.protocol.gpu import (
-    PackProgress,
-    PackReport,
-    PackResult,
-    PackStage,
-    PackState,
-    PackStatus,
-    decode_pack_report,
-)
-from engine.protocol.records import (
-    CACHE_GROUP,
-    SPECULATION_GROUP,
-    ChatMessage,
-    Device,
-    Fit,
-    LoadOptions,
-    Metric,
-    ModelCard,
-    OptionSpec,
-    Sampling,
-    Thinking,
-    ThinkingModes,
-    Timings,
-    TokenInfo,
-    Usage,
-)
-from engine.protocol.to_engine import (
-    Cancel,
-    CancelLoad,
-    Compare,
-    CountTokens,
-    Estimate,
-    Generate,
-    Hello,
-    Load,
-    Set,
-    Subscribe,
-    ToEngine,
-    Unload,
-)
+# Everybody takes the messages from here: the use that PEP 8 has for wildcard imports.
+from engine.protocol.base import *  # noqa: F403
+from engine.protocol.base import Message
+from engine.protocol.cache import *  # noqa: F403
+from engine.protocol.from_engine import *  # noqa: F403
+from engine.protocol.from_engine import FromEngine, Ready
+from engine.protocol.gpu import *  # noqa: F403
+from engine.protocol.records import *  # noqa: F403
+from engine.protocol.to_engine import *  # noqa: F403
+from engine.protocol.to_engine import ToEngine
 
 _encoder = msgspec.json.Encoder()
 decode_to_engine = msgspec.json.Decoder(ToEngine).decode
