@@ -115,22 +115,16 @@ class Option:
         """``value`` as this option's own type. Raises :class:`OptionError` with a sentence otherwise."""
         match self.kind:
             case "bool":
-                return self._parse_bool(value)
+                parsed = value if isinstance(value, bool) else _SWITCH_WORDS.get(str(value).lower())
+                if parsed is None:
+                    raise OptionError(f"{self.key} is a switch: set it to on or off, not {value!r:.60}.")
+                return parsed
             case "choice":
-                return self._parse_choice(value)
+                known = [choice.key for choice in self.choices]
+                if value not in known:
+                    raise OptionError(f"{self.key} knows no value {value!r:.60}: choose one of {', '.join(known)}.")
+                return str(value)
         return self._parse_number(value)
-
-    def _parse_bool(self, value: Value) -> bool:
-        parsed = value if isinstance(value, bool) else _SWITCH_WORDS.get(str(value).lower())
-        if parsed is None:
-            raise OptionError(f"{self.key} is a switch: set it to on or off, not {value!r:.60}.")
-        return parsed
-
-    def _parse_choice(self, value: Value) -> str:
-        keys = [choice.key for choice in self.choices]
-        if value not in keys:
-            raise OptionError(f"{self.key} knows no value {value!r:.60}: choose one of {', '.join(keys)}.")
-        return str(value)
 
     def _parse_number(self, value: Value) -> int | float:
         try:

@@ -100,11 +100,10 @@ def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
     for each in taken:
         begin, rows = each.first_row, each.piece.rows
         if all(node == place for place, node in enumerate(each.nodes)):
-            mine = {layer: states[begin : begin + rows + len(each.nodes)] for layer, states in hidden.items()}
+            mine: slice | list[int] = slice(begin, begin + rows + len(each.nodes))
         else:
-            chosen = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
-            mine = {layer: states[chosen] for layer, states in hidden.items()}
-        found.append(Seen(each.piece.sequence, each.start, mine))
+            mine = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
+        found.append(Seen(each.piece.sequence, each.start, {layer: states[mine] for layer, states in hidden.items()}))
     return found
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
 from itertools import zip_longest
-from typing import NamedTuple
 
 from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
 from engine.telemetry.records import DraftRecord, StepRecord
@@ -14,19 +13,6 @@ RATE_SECONDS = 1.0
 """Rates are over this long."""
 KEPT_SECONDS = 10.0
 """Percentiles, medians and acceptance are over this long."""
-
-
-class Totals(NamedTuple):
-    """Counters since the start of the engine."""
-
-    steps: int = 0
-    generated: int = 0
-    prefilled: int = 0
-    proposed: int = 0
-    accepted: int = 0
-    preemptions: int = 0
-    bytes_read: int = 0
-    answers_started: int = 0
 
 
 class TelemetryWindow:
@@ -39,7 +25,8 @@ class TelemetryWindow:
         self._records: deque[StepRecord] = deque()
         self._last: StepRecord | None = None
         self._latencies: deque[tuple[float, float, int]] = deque()  # (time, seconds between tokens, tokens)
-        self.totals = Totals()
+        self.totals: Counter[str] = Counter()
+        """Counted since the start of the engine, by the names of engine/telemetry/prometheus.py."""
 
     def add(self, record: StepRecord) -> None:
         seconds = inter_token_seconds(self._last, record)
@@ -47,7 +34,16 @@ class TelemetryWindow:
             self._latencies.append((record.time, seconds, record.generated))
         self._records.append(record)
         self._last = record
-        self.totals = _counted(self.totals, record)
+        self.totals.update(
+            steps=1,
+            generated=record.generated,
+            prefilled=record.prefill_rows,
+            proposed=sum(draft.draft_tokens for draft in record.drafts),
+            accepted=sum(sum(draft.accepted) for draft in record.drafts),
+            preemptions=record.preemptions,
+            bytes_read=record.bytes_read,
+            answers_started=len(record.ttfts),
+        )
         self._forget(record.time)
 
     def quiet(self, now: float) -> bool:
@@ -189,19 +185,6 @@ def bandwidth_share(decoding: Sequence[StepRecord], bandwidth: float | None) -> 
 def _only_decodes(record: StepRecord) -> bool:
     """Whether no prompt was read in this step. Without the KV cache all rows of an answer are read for each token."""
     return record.generated > len(record.ttfts) and not (record.prefill_rows and record.decode_rows)
-
-
-def _counted(totals: Totals, record: StepRecord) -> Totals:
-    return Totals(
-        steps=totals.steps + 1,
-        generated=totals.generated + record.generated,
-        prefilled=totals.prefilled + record.prefill_rows,
-        proposed=totals.proposed + sum(draft.draft_tokens for draft in record.drafts),
-        accepted=totals.accepted + sum(sum(draft.accepted) for draft in record.drafts),
-        preemptions=totals.preemptions + record.preemptions,
-        bytes_read=totals.bytes_read + record.bytes_read,
-        answers_started=totals.answers_started + len(record.ttfts),
-    )
 
 
 def _added(counts: Iterable[Sequence[int]]) -> list[int]:

@@ -253,7 +253,9 @@ class _Runner:
 
     async def run(self, value: Value, sampling: Sampling) -> MeasuredRun:
         """One answer with the switch at ``value``; after a reload a short one goes before it, which does not count."""
-        if self._option.scope == "engine" and not _same(self._now(), value):
+        if self._option.scope == "engine" and not _same(
+            _present(self._hub.engine.catalogue_state(), self._option.key), value
+        ):
             await self._set(value)
             if self._option.applies == "reload":
                 await self._answer(value, msgspec.structs.replace(sampling, max_tokens=RELOADED_TOKENS))
@@ -327,9 +329,6 @@ class _Runner:
         """
         if self._changed:  # what it is now says nothing: a change may still be waiting
             self._hub.submit(Set(key=self._option.key, value=self._before))
-
-    def _now(self) -> Value:
-        return _present(self._hub.engine.catalogue_state(), self._option.key)
 
     async def _set(self, value: Value) -> None:
         """Set the switch and wait until it holds (a reload included)."""
