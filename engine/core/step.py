@@ -10,8 +10,8 @@ from torch import Tensor
 from engine.batch import SequenceRows
 from engine.cache.policies import SparseReads, keys_read
 from engine.cache.pool import PAGE_SIZE
-from engine.core.answers import AppendResult, Drawn
-from engine.protocol import Source
+from engine.core.answers import AppendResult
+from engine.protocol import Source, TokenInfo
 from engine.request import Request
 from engine.sampling.sampler import Draw, LogProbs
 from engine.scheduling.scheduler import Plan, Slice
@@ -107,10 +107,15 @@ def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
     return found
 
 
-def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None]) -> list[Drawn]:
-    """The tokens of a verdict in order; the row that drew node i's token is its parent's."""
+def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None]) -> list[TokenInfo]:
+    """The tokens of a verdict in order, still without their text; the row that drew node i's token is its parent's."""
     source = cast(Source, tree.proposer)
-    rows = (-1, *verdict.nodes)
-    run = [Drawn(tree.tokens[node], source, logprobs[rows[i] + 1]) for i, node in enumerate(verdict.nodes)]
-    run.append(Drawn(verdict.token, verdict.source, logprobs[rows[-1] + 1]))
+    drawn = [*((tree.tokens[node], source) for node in verdict.nodes), (verdict.token, verdict.source)]
+    run = []
+    for row, (token, origin) in zip((-1, *verdict.nodes), drawn, strict=True):
+        asked = logprobs[row + 1]
+        if asked is None:
+            run.append(TokenInfo(id=token, source=origin))
+        else:
+            run.append(TokenInfo(id=token, source=origin, logprob=asked.chosen, top=asked.top))
     return run
