@@ -45,12 +45,9 @@ class PagesSnapshot(NamedTuple):
 
 
 class PageView(NamedTuple):
-    """One page: ``first`` is the index of its first token in the sequence, ``tokens`` are those that it holds."""
+    """One page, still without its text and the name of the question; ``tokens`` are those that it holds."""
 
-    page: int
-    state: PageState
-    chats: tuple[str, ...] = ()
-    first: int = 0
+    described: PageDescribed
     tokens: tuple[int, ...] = ()
 
 
@@ -161,13 +158,6 @@ def _path(node: TreeNode, by_id: Mapping[int, TreeNode], known: Mapping[int, Tre
 
 
 def page_described(id: str, seen: PageView, reads: Reads) -> PageDescribed:
-    """The answer to :class:`engine.protocol.DescribePage` ``id``, whose pages count from 0."""
-    return PageDescribed(
-        id=id,
-        page=seen.page - 1,
-        state=seen.state,
-        chats=list(seen.chats),
-        first=seen.first,
-        last=seen.first + max(0, len(seen.tokens) - 1),
-        text=reads(seen.tokens),
-    )
+    """The answer to :class:`engine.protocol.DescribePage` ``id``."""
+    last = seen.described.first + max(0, len(seen.tokens) - 1)
+    return structs.replace(seen.described, id=id, last=last, text=reads(seen.tokens))

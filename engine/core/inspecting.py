@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
 from engine.core.cache_view import SHOWN_TOKENS, Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.core.commands import Inspect, MeasureText
-from engine.protocol import PageOwner, PageState, TreeNode
+from engine.protocol import PageDescribed, PageOwner, PageState, TreeNode
 from engine.runner.perplexity import LEAST_TOKENS, TOO_SHORT, Readers, Scores, score
 
 if TYPE_CHECKING:
@@ -76,21 +77,24 @@ def _page(stepper: Stepper, page: int) -> PageView | None:
     cache = stepper.cache
     if not 1 <= page <= cache.pool.total:
         return None
+    described = partial(PageDescribed, id="", page=page - 1)
     if not cache.pool.refs(page):
-        return PageView(page, "evicted" if page in cache.tree.gone else "free")
+        return PageView(described(state="evicted" if page in cache.tree.gone else "free"))
+    state: PageState
     readers = [request for request in stepper.requests.values() if page in request.pages]
     node = next((node for node in cache.tree.nodes() if page in node.pages), None)
-    chats = dict.fromkeys(chat for chat in [node.chat if node else "", *(r.chat for r in readers)] if chat)
+    chats = list(dict.fromkeys(chat for chat in [node.chat if node else "", *(r.chat for r in readers)] if chat))
     if node is not None:
         at = node.pages.index(page)
         first = node.depth - (len(node.keys) - at) * PAGE_SIZE
-        state: PageState = "locked" if node.locks else "cached"
-        return PageView(page, state, tuple(chats), first, tuple(tokens_of(node.keys[at])))
+        state = "locked" if node.locks else "cached"
+        return PageView(described(state=state, chats=chats, first=first), tuple(tokens_of(node.keys[at])))
     if not readers:
-        return PageView(page, "private")
+        return PageView(described(state="private"))
     first = readers[0].pages.index(page) * PAGE_SIZE
     tokens = readers[0].tokens[: readers[0].num_computed][first : first + PAGE_SIZE]
-    return PageView(page, "shared" if len(readers) > 1 else cache.used_state, tuple(chats), first, tuple(tokens))
+    state = "shared" if len(readers) > 1 else cache.used_state
+    return PageView(described(state=state, chats=chats, first=first), tuple(tokens))
 
 
 class Measuring:

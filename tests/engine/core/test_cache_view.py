@@ -18,7 +18,7 @@ from engine.core.cache_view import (
     view,
 )
 from engine.core.commands import Inspect
-from engine.protocol import PAGE_STATES, PageMap, PageOwner, TreeNode, decode_from_engine, encode
+from engine.protocol import PAGE_STATES, PageDescribed, PageMap, PageOwner, TreeNode, decode_from_engine, encode
 from tests.engine.core.toy_engine import ToyEngine
 
 ANNA, BEN = PageOwner(chat="a", id="r1"), PageOwner(chat="b", id="r2")
@@ -94,7 +94,8 @@ def test_a_node_without_its_parent_hangs_from_the_root() -> None:
 
 
 def test_a_page_is_described() -> None:
-    message = page_described("d", PageView(5, "shared", ("a", "b"), 64, (0, 1, 2)), reads)
+    described = PageDescribed(id="", page=4, state="shared", chats=["a", "b"], first=64)
+    message = page_described("d", PageView(described, (0, 1, 2)), reads)
     assert (message.page, message.state, message.chats) == (4, "shared", ["a", "b"])
     assert (message.first, message.last, message.text) == (64, 66, "abc")
 
@@ -122,7 +123,8 @@ def test_the_engine_shows_its_pages() -> None:
     assert {owner.id for owner in seen.legend} == {"r1"}
     second = looked(toy, "page", states.index("locked") + 2)
     assert isinstance(second, PageView)
-    assert (second.state, second.first, second.tokens) == ("locked", 16, (*[1, 2, 3] * 12,)[16:32])
+    assert (second.described.state, second.described.first) == ("locked", 16)
+    assert second.tokens == (*[1, 2, 3] * 12,)[16:32]
     assert looked(toy, "page", toy.stepper.cache.pool.total + 1) is None
     assert looked(toy, "page", 0) is None
 

@@ -34,6 +34,7 @@ from engine.protocol import (
     Options,
     OptionSpec,
     PageCounts,
+    PageDescribed,
     PageOwner,
     Prefill,
     Sampling,
@@ -205,10 +206,9 @@ class FakeEngine:
         for name, pages in self.pages.items():
             if page in pages:
                 first = 16 * pages.index(page)
-                return PageView(
-                    page, "private", (self.chats[name],), first, tuple(self.texts[name][first : first + 16])
-                )
-        return PageView(page, "free") if 1 <= page <= 6 else None
+                described = PageDescribed(id="", page=page - 1, state="private", chats=[self.chats[name]], first=first)
+                return PageView(described, tuple(self.texts[name][first : first + 16]))
+        return PageView(PageDescribed(id="", page=page - 1, state="free")) if 1 <= page <= 6 else None
 
     # --- scripts -------------------------------------------------------------------------------------------------
 
