@@ -45,7 +45,7 @@ class PagesSnapshot(NamedTuple):
 
 
 class PageView(NamedTuple):
-    """One page, still without its text and the name of the question; ``tokens`` are those that it holds."""
+    """One page, still without its text and the id of the question; ``tokens`` are those that it holds."""
 
     described: PageDescribed
     tokens: tuple[int, ...] = ()
