@@ -225,13 +225,12 @@ class Engine:
     # --- requests ------------------------------------------------------------------------------------------------
 
     def _add(self, command: AddRequest) -> None:
-        stepper = self._stepper
-        refusal = admission.refusal(command, stepper)
-        if refusal is not None or stepper is None:
-            self._emit(refusal or admission.no_model(command.id))
+        if (refusal := admission.refusal(command, self._stepper)) is not None:
+            self._emit(refusal)
             return
-        for request in admission.requests(command, stepper, self._options, self._arrivals):
-            stepper.add(request)
+        assert self._stepper is not None
+        for request in admission.requests(command, self._stepper, self._options, self._arrivals):
+            self._stepper.add(request)
         self._arrivals += command.n
 
     def _readers(self, model: LoadedModel | None) -> Readers | None:

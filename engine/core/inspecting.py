@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
+from engine.core.admission import NO_MODEL
 from engine.core.cache_view import SHOWN_TOKENS, Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.core.commands import Inspect, MeasureText
 from engine.protocol import PageDescribed, PageOwner, PageState, TreeNode
@@ -106,7 +107,7 @@ class Measuring:
     def add(self, model: LoadedModel | None, readers: Readers | None, command: MeasureText) -> None:
         """Queue a text. ``readers`` None: the model cannot score texts while it serves requests."""
         if model is None:
-            command.reply("No model is loaded. Load one first.")
+            command.reply(NO_MODEL)
         elif readers is None:
             command.reply(f"{model.card.name} cannot be scored: it runs over arenas of its own.")
         elif len(command.token_ids) < LEAST_TOKENS:

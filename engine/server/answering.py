@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import structs
 
+from engine.core.admission import NO_MODEL
 from engine.core.events import RequestEvent
 from engine.protocol import ChatMessage, ContextCut, Finished, Message, Overflow, Prefill, Thinking, Timings, Usage
 from engine.server.continuing import Continued, continued
 from engine.server.hub import EngineHub
 from engine.server.overflow import SINKS, DroppedMessages, check_length, chosen_cut, reserve, too_long, window_of
-from engine.server.refused import NO_MODEL, Refused
+from engine.server.refused import Refused
 from engine.server.turns import Turn
 from engine.text.prompt import PromptText, rendered
 from engine.text.tokenizer import Tokenizer

@@ -9,6 +9,3 @@ class Refused(Exception):  # noqa: N818 - an outcome that a person is told about
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-NO_MODEL = "No model is loaded. Load one first."

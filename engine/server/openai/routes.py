@@ -13,6 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from engine.core.admission import NO_MODEL
 from engine.protocol import ContextCut, Thinking
 from engine.server.answering import Asked
 from engine.server.hub import EngineHub
@@ -23,7 +24,7 @@ from engine.server.openai.turns import Conversations
 from engine.server.openai.types import ChatIn, CompletionIn, ModelList, ModelOut
 from engine.server.openai.writers import ChatWriter, TextWriter, Writer
 from engine.server.overflow import too_long, window_of
-from engine.server.refused import NO_MODEL, Refused
+from engine.server.refused import Refused
 from engine.server.security import MAX_BODY, error_response, refuse_stranger
 
 if TYPE_CHECKING:

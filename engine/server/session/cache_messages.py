@@ -8,12 +8,13 @@ import zlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from engine.core.admission import NO_MODEL
 from engine.core.cache_view import PagesSnapshot, PageView, Reads, TreeSnapshot, page_described, page_map, radix_tree
 from engine.protocol import Cost, DescribePage, MeasureCost, Message, PageMap, RadixTree
 from engine.server.answering import in_thread
 from engine.server.hub import EngineHub
 from engine.server.overflow import check_length
-from engine.server.refused import NO_MODEL, Refused
+from engine.server.refused import Refused
 from engine.server.turns import Turns
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.catalogue import Option, OptionError, keys
 from engine.catalogue.metrics import FIRST_TOKEN, SPEED
 from engine.catalogue.replay import replayed
+from engine.core.admission import NO_MODEL
 from engine.core.commands import AddRequest
 from engine.core.events import Event, RequestEvent
 from engine.protocol import (
@@ -39,7 +40,7 @@ from engine.protocol import (
 )
 from engine.server.answering import tokenised
 from engine.server.hub import EngineHub
-from engine.server.refused import NO_MODEL, Refused
+from engine.server.refused import Refused
 from engine.telemetry import pairs
 from engine.telemetry.processor import OtherPrograms
 from engine.telemetry.records import StepRecord
