@@ -14,7 +14,7 @@ import threading
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -185,11 +185,20 @@ class EngineHub:
 
     async def _asked(self, command: Callable[[Callable[[_T], None]], Command], seconds: float) -> _T:
         """What the engine thread replies to a command. Raises TimeoutError; a later reply goes nowhere."""
-        answer: Future[_T] = Future()
-        self.engine.submit(command(answer.set_result))
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[_T] = loop.create_future()
+
+        def settle(value: _T) -> None:
+            if not answer.done():
+                answer.set_result(value)
+
+        def reply(value: _T) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(settle, value)
+
+        self.engine.submit(command(reply))
         async with asyncio.timeout(seconds):
-            # Without the shield a reply after that time would be an error to who gives it.
-            return await asyncio.shield(asyncio.wrap_future(answer))
+            return await answer
 
     async def _measure_bandwidth(self) -> None:
         """Measure what the device can read, once, when nobody is waiting for an answer."""
