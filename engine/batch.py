@@ -74,9 +74,7 @@ class Batch:
     row_start: Tensor  # [S + 1] int32
     kv_len: Tensor  # [S] int32: keys of the sequence, the rows of this step included
     page_table: Tensor  # [G, S, P] int32
-    ancestors: (
-        Tensor | None
-    )  # [T] int64: bit j set if the row sees new row j of its sequence; -1 or None = causal chain
+    ancestors: Tensor | None  # [T] int64: bit j set if the row sees new row j of its sequence; -1 or None: a chain
     want_logits: Tensor  # [L] int64: indices of rows
     want_hidden: frozenset[int]  # layers whose input is wanted; num_layers = what the final norm reads
     host: HostShape

@@ -6,36 +6,30 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import platformdirs
 
+SYSTEM = platformdirs.PlatformDirs("kvasir", appauthor=False)
+"""The folders that the system has for a user's programs."""
 
-def place(sub: str, default: Callable[[], Path]) -> Path:
+
+def place(sub: str, default: Path) -> Path:
     """The subfolder of ``KVASIR_HOME``, else the system's ``default``; whether it is there or not."""
     home = os.environ.get("KVASIR_HOME", "")
-    return Path(home) / sub if home else default()
+    return Path(home) / sub if home else default
 
 
 def data_place() -> Path:
     """What a user's Kvasir keeps."""
-    return place("data", default_data_folder)
+    return place("data", SYSTEM.user_data_path)
 
 
 def cache_place() -> Path:
     """What can be made again."""
-    return place("cache", default_cache_folder)
+    return place("cache", SYSTEM.user_cache_path)
 
 
 def packs_place() -> Path:
     """GPU packs, each in a folder named by the hash of its list, and ``active.json``, which names the one in use."""
     return data_place() / "gpu"
-
-
-def default_data_folder() -> Path:
-    return Path(platformdirs.user_data_dir("kvasir", appauthor=False))
-
-
-def default_cache_folder() -> Path:
-    return Path(platformdirs.user_cache_dir("kvasir", appauthor=False))

@@ -9,12 +9,9 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
-
-import platformdirs
 
 from engine import folders
 from engine.checkpoints.gguf.find import gguf_models, is_gguf
@@ -55,25 +52,25 @@ class Places(NamedTuple):
 def places() -> Places:
     """Where everything of the user's Kvasir lies. Makes nothing."""
     home = os.environ.get("KVASIR_HOME", "")
-    log = folders.place("log", _default_log_folder)
+    log = folders.place("log", folders.SYSTEM.user_log_path)
     return Places(
-        config=folders.place("config", lambda: Path(platformdirs.user_config_dir("kvasir", appauthor=False))),
+        config=folders.place("config", folders.SYSTEM.user_config_path),
         data=folders.data_place(),
         cache=folders.cache_place(),
         log=log,
-        run=folders.place("run", _default_runtime_folder),
+        run=_runtime_place(),
         above=(Path(home),) if home else (log.parent,) if log.parent.name == "kvasir" else (),
     )
 
 
 def data_folder() -> Path:
     """What a user's Kvasir keeps: downloaded models among it."""
-    return _folder("data", folders.default_data_folder)
+    return _made(folders.data_place())
 
 
 def cache_folder() -> Path:
     """What can be made again."""
-    return _folder("cache", folders.default_cache_folder)
+    return _made(folders.cache_place())
 
 
 def quantised_folder() -> Path:
@@ -112,9 +109,10 @@ def saved_cache_folder() -> Path:
 
 def runtime_folder() -> Path:
     """What holds while a server runs: its token. Always a folder of the user's own."""
-    if folders.place("run", _default_runtime_folder).parent == folders.data_place():
+    folder = _runtime_place()
+    if folder.parent == folders.data_place():
         data_folder()  # made for the user alone, too
-    return _folder("run", _default_runtime_folder)
+    return _made(folder)
 
 
 def token_file(port: int) -> Path:
@@ -239,18 +237,12 @@ def _suffix(path: Path) -> str:
     return path.suffix if is_gguf(path) else ""
 
 
-def _default_log_folder() -> Path:
-    return Path(platformdirs.user_log_dir("kvasir", appauthor=False))
-
-
-def _default_runtime_folder() -> Path:
+def _runtime_place() -> Path:
     """The login session's folder; where there is none, one next to the data rather than below /tmp, where all write."""
-    if os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR"):
-        return folders.data_place() / "run"
-    return Path(platformdirs.user_runtime_dir("kvasir", appauthor=False))
+    sessionless = os.name == "posix" and sys.platform != "darwin" and not os.environ.get("XDG_RUNTIME_DIR")
+    return folders.place("run", folders.data_place() / "run" if sessionless else folders.SYSTEM.user_runtime_path)
 
 
-def _folder(sub: str, default: Callable[[], Path]) -> Path:
-    folder = folders.place(sub, default)
+def _made(folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     return folder

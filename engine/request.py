@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from engine.batch import MAX_TREE_ROWS
@@ -32,52 +32,35 @@ class Progress:
     accepted: int = 0
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Request:
     """A sequence of known tokens (prompt, then output) of which the cache holds the first ``num_computed``.
 
     There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
     ``arrival`` numbers requests in order of arrival. ``last_step``, ``overtaken`` and ``preemptions`` are the
     scheduler's, ``drafting`` is speculation's; no other code writes them. Only the engine thread touches a request.
+    ``cache`` has the name of the request and its prompt.
     """
 
-    __slots__ = (
-        "answer",
-        "arrival",
-        "cache",
-        "context",
-        "drafting",
-        "history",
-        "id",
-        "last_step",
-        "options",
-        "overtaken",
-        "params",
-        "preemptions",
-        "progress",
-        "stream",
-        "thinking_tokens",
-    )
+    arrival: int
+    cache: SequenceCache
+    params: SamplingParams
+    options: RequestOptions
+    context: int
+    stream: TextStream
+    now: InitVar[float]
+    history: History | None = None
+    drafting: Any = None
+    overtaken: int = 0
+    preemptions: int = 0
+    thinking_tokens: int = 0
+    last_step: int = -1
+    id: str = field(init=False)
+    answer: int = field(init=False)
+    progress: Progress = field(init=False)
 
-    def __init__(
-        self,
-        arrival: int,
-        cache: SequenceCache,
-        params: SamplingParams,
-        options: RequestOptions,
-        context: int,
-        stream: TextStream,
-        now: float,
-    ) -> None:
-        """``cache`` has the name of the request and its prompt."""
-        self.id, self.answer = cache.owner
-        self.arrival, self.cache = arrival, cache
-        self.params, self.options = params, options
-        self.context = context
-        self.stream = stream
-        self.history: History | None = None
-        self.drafting: Any = None
-        self.overtaken = self.preemptions = self.thinking_tokens = 0
-        self.last_step = -1
+    def __post_init__(self, now: float) -> None:
+        self.id, self.answer = self.cache.owner
         self.progress = Progress(now)
 
     @property

@@ -8,11 +8,11 @@ that.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from engine.catalogue.cache import CACHE
-from engine.catalogue.exclusions import conflict, idle, missing
+from engine.catalogue.exclusions import conflict, idle, missing  # noqa: F401 - all of the catalogue is had here
 from engine.catalogue.kv_kinds import KV_KINDS
 from engine.catalogue.numerics import NUMERICS
 from engine.catalogue.option import Capability, Choice, Option, OptionError
@@ -22,30 +22,7 @@ from engine.catalogue.speculation import SPECULATION
 from engine.catalogue.weights import WEIGHTS
 from engine.protocol import OptionSpec, Value
 
-__all__ = [
-    "BY_KEY",
-    "CATALOGUE",
-    "Capability",
-    "Choice",
-    "Option",
-    "OptionError",
-    "conflict",
-    "defaults",
-    "idle",
-    "option",
-    "state",
-    "validated",
-]
-
-CATALOGUE: tuple[Option, ...] = (
-    *CACHE,
-    *KV_KINDS,
-    *PAGE_POLICIES,
-    *SCHEDULING,
-    *SPECULATION,
-    *WEIGHTS,
-    *NUMERICS,
-)
+CATALOGUE: tuple[Option, ...] = (*CACHE, *KV_KINDS, *PAGE_POLICIES, *SCHEDULING, *SPECULATION, *WEIGHTS, *NUMERICS)
 
 BY_KEY: dict[str, Option] = {option.key: option for option in CATALOGUE}
 
@@ -80,13 +57,10 @@ def validated(
     for key, raw in changes.items():
         entry = option(key)
         value = entry.parse(raw)
-        if value != values[key]:
-            reason = _unavailable(entry, value, capabilities)
-            if reason:
-                raise OptionError(reason)
+        if value != values[key] and (reason := _unavailable(entry, value, capabilities)):
+            raise OptionError(reason)
         values[key] = value
-    reason = conflict(values)
-    if reason:
+    if reason := conflict(values):
         raise OptionError(reason)
     return values
 
@@ -134,8 +108,9 @@ def _spec(entry: Option, values: Mapping[str, Value], capabilities: Collection[C
 
 def _pointless(entry: Option, values: Mapping[str, Value], capabilities: Collection[Capability]) -> bool:
     """Whether ``entry`` means nothing on this machine, or with the other values."""
-    with_values = bool(entry.pointless_with) and all(values[key] in others for key, others in entry.pointless_with)
-    return with_values or ("model" in capabilities and not set(entry.pointless_without) <= set(capabilities))
+    if entry.pointless_with and all(values[key] in others for key, others in entry.pointless_with):
+        return True
+    return "model" in capabilities and not set(entry.pointless_without) <= set(capabilities)
 
 
 def _why_not(entry: Option, value: Value, values: Mapping[str, Value], capabilities: Collection[Capability]) -> str:
@@ -144,8 +119,5 @@ def _why_not(entry: Option, value: Value, values: Mapping[str, Value], capabilit
 
 
 def _unavailable(entry: Option, value: Value, capabilities: Collection[Capability]) -> str:
-    needs: Iterable[Capability] = entry.needs
-    for choice in entry.choices:
-        if choice.key == value:
-            needs = (*entry.needs, *choice.needs)
-    return missing(needs, capabilities)
+    of_choice = next((choice.needs for choice in entry.choices if choice.key == value), ())
+    return missing((*entry.needs, *of_choice), capabilities)

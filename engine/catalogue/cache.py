@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.catalogue import keys
 from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, RESTART, SPEED, UNUSED_SLOTS
 from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP
 
+_cache = partial(Option, group=CACHE_GROUP, exactness="lossless")
+"""What the switches of the cache share."""
+
 CACHE = (
-    Option(
+    _cache(
         key=keys.KV_CACHE,
         title="KV cache",
-        group=CACHE_GROUP,
         default=True,
         scope="request",
         metric=SPEED,
         applies="next request",
-        exactness="lossless",
         explains="Keeps the keys and values of every token already read, so that each new token costs one row of work. "
         "Without it the whole text is computed again for every token.",
         shows="tokens per second (without it, they fall as the text grows)",
@@ -26,15 +29,13 @@ CACHE = (
         also=("keys and values", "key-value cache"),
         compare=(False, True),
     ),
-    Option(
+    _cache(
         key=keys.PAGE_RESERVATION,
         title="KV allocation",
-        group=CACHE_GROUP,
         default="on_demand",
         scope="engine",
         metric=UNUSED_SLOTS,
         applies="next request",
-        exactness="lossless",
         explains="Decides when a chat gets memory for its keys and values. "
         "Paged allocation (PagedAttention) hands out pages of sixteen tokens as the text grows, so that memory is not "
         "held for tokens that never come.",
@@ -55,15 +56,13 @@ CACHE = (
         ),
         compare=("whole_context", "on_demand"),
     ),
-    Option(
+    _cache(
         key=keys.PREFIX_CACHE,
         title="Prefix caching (RadixAttention)",
-        group=CACHE_GROUP,
         default=True,
         scope="request",
         metric=FIRST_TOKEN,
         applies="next request",
-        exactness="lossless",
         explains="Keeps the pages of finished answers in a radix tree by their text, so that the beginning that a "
         "prompt shares with an earlier one is not computed again. "
         "The next turn of a chat, an edited last question and a shared system prompt then cost only what is new.",
@@ -76,15 +75,13 @@ CACHE = (
         reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
         compare=(False, True),
     ),
-    Option(
+    _cache(
         key=keys.PREEMPTION,
         title="When memory is full",
-        group=CACHE_GROUP,
         default="auto",
         scope="engine",
         metric=MANY_CHATS,
         applies="live",
-        exactness="lossless",
         explains="When the KV cache is full, the newest answer is paused (preempted) so that older ones can go on. "
         "This says what becomes of its keys and values until it continues.",
         shows="seconds that a paused answer waits, and pages in RAM",
@@ -103,10 +100,9 @@ CACHE = (
         ),
         compare=("recompute", "swap"),
     ),
-    Option(
+    _cache(
         key=keys.HOST_CACHE,
         title="KV offload to RAM (GB)",
-        group=CACHE_GROUP,
         default=1.0,
         minimum=0.0,
         maximum=1000.0,
@@ -114,7 +110,6 @@ CACHE = (
         scope="engine",
         metric=MANY_CHATS,
         applies="live",
-        exactness="lossless",
         explains="Moves keys and values that the cache has no room for to the machine's memory: texts that may come "
         "again, and answers that were paused. "
         "Copying them back is faster than computing the text again.",
@@ -125,10 +120,9 @@ CACHE = (
         also=("cache in RAM", "host cache", "host memory", "CPU offload"),
         compare=(0.0, 1.0),
     ),
-    Option(
+    _cache(
         key=keys.DISK_CACHE,
         title="KV cache on disk (GB)",
-        group=CACHE_GROUP,
         default=0.0,
         minimum=0.0,
         maximum=1000.0,
@@ -137,7 +131,6 @@ CACHE = (
         metric=RESTART,
         applies="live",
         on_change="resize saved chats",
-        exactness="lossless",
         explains="Instant resume: saves the keys and values of chats, with their tokens, in files that only your user "
         "can read, so that a chat continues after a restart without a new prefill. "
         "The files take no more room than is set here, and those of a deleted chat are deleted with it.",
@@ -148,15 +141,13 @@ CACHE = (
         source=("engine/cache/offload/saved.py", "engine/cache/offload/saved_files.py"),
         also=("saved chats", "disk cache", "instant resume"),
     ),
-    Option(
+    _cache(
         key=keys.CASCADE,
         title="Shared-prefix attention (cascade)",
-        group=CACHE_GROUP,
         default=True,
         scope="engine",
         metric=MANY_CHATS,
         applies="live",
-        exactness="lossless",
         explains="Reads the keys and values that several running answers share once for all of them, and merges the "
         "result with each answer's own part. "
         "It leaves itself out where it gains nothing: few shared tokens, Kvasir's own kernel on a processor, or "

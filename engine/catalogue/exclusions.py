@@ -7,13 +7,16 @@ any of this asks here; docs/together.md is made from it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
 from engine.catalogue import keys
 from engine.catalogue.option import Capability
 from engine.catalogue.speculation import METHODS
 from engine.protocol import Value
+
+if TYPE_CHECKING:
+    from engine.model_config.model import ModelConfig
 
 
 class Setting(NamedTuple):
@@ -43,20 +46,11 @@ class Idle(NamedTuple):
     reason: str
 
 
-class ModelShape(Protocol):
-    """What is asked of a model's configuration."""
-
-    @property
-    def latent(self) -> object | None: ...
-    @property
-    def rotary(self) -> Sequence[bool]: ...
-
-
 class ShapeExclusion(NamedTuple):
     """A setting that models of some shape cannot be served with."""
 
     setting: Setting
-    excludes: Callable[[ModelShape], bool]
+    excludes: Callable[[ModelConfig], bool]
     reason: str
 
 
@@ -171,7 +165,7 @@ def idle(key: str, values: Mapping[str, Value]) -> str:
     return next((rule.reason for rule in IDLE if rule.key == key and rule.under.holds(values)), "")
 
 
-def excluded(shape: ModelShape, key: str, value: Value) -> str:
+def excluded(shape: ModelConfig, key: str, value: Value) -> str:
     """Why a model of this shape cannot be served with a switch at a value, or an empty string."""
     chosen = {key: value}
     return next((rule.reason for rule in SHAPES if rule.setting.holds(chosen) and rule.excludes(shape)), "")

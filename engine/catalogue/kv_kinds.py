@@ -8,7 +8,7 @@ from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP
 
 
-def _kivi_bits(key: str, title: str, explains: str, four: str, two: str) -> Option:
+def _kivi_bits(key: str, title: str, explains: str) -> Option:
     return Option(
         key=key,
         title=title,
@@ -24,7 +24,10 @@ def _kivi_bits(key: str, title: str, explains: str, four: str, two: str) -> Opti
         costs="The text may change: fewer bits, more change.",
         source=("engine/cache/stores/kinds.py",),
         reference="Liu et al. 2024, KIVI (arXiv 2402.02750)",
-        choices=(Choice("4", "4", explains=four), Choice("2", "2", explains=two)),
+        choices=(
+            Choice("4", "4", explains="The smaller change of the two."),
+            Choice("2", "2", explains="The least memory."),
+        ),
         needs=("packed cache",),
         of=(keys.KV_KIND, ("kivi",)),
     )
@@ -77,15 +80,11 @@ KV_KINDS = (
         "How many bits an element of a key takes, and one more for its share of scale and minimum. "
         "Keys decide which tokens attention looks at and suffer first: models with few KV heads are better served by "
         "4.",
-        "The smaller change of the two.",
-        "The least memory.",
     ),
     _kivi_bits(
         keys.KV_VALUE_BITS,
         "KIVI: value bits",
         "How many bits an element of a value takes, and one more for its share of scale and minimum. "
         "Errors of values are averaged over the tokens that attention looks at, so 2 bits do less harm here.",
-        "The smaller change of the two.",
-        "The least memory.",
     ),
 )

@@ -23,6 +23,16 @@ Capability = Literal[
     "shared reads",
 ]
 """What a switch may need before it can apply."""
+_SWITCH_WORDS = {
+    "true": True,
+    "on": True,
+    "yes": True,
+    "1": True,
+    "false": False,
+    "off": False,
+    "no": False,
+    "0": False,
+}
 
 
 class OptionError(ValueError):
@@ -95,45 +105,26 @@ class Option:
 
     def exactness_of(self, value: Value) -> Exactness:
         """How exact the option is at a value."""
-        own = next((choice.exactness for choice in self.choices if choice.key == value), None)
-        return own or self.exactness
+        return next((choice.exactness for choice in self.choices if choice.key == value), None) or self.exactness
 
     def metric_of(self, value: Value) -> Metric:
         """What shows the option at a value."""
-        own = next((choice.metric for choice in self.choices if choice.key == value), None)
-        return own or self.metric
+        return next((choice.metric for choice in self.choices if choice.key == value), None) or self.metric
 
     def parse(self, value: Value) -> Value:
         """``value`` as this option's own type. Raises :class:`OptionError` with a sentence otherwise."""
         match self.kind:
             case "bool":
-                return self._parse_bool(value)
+                parsed = value if isinstance(value, bool) else _SWITCH_WORDS.get(str(value).lower())
+                if parsed is None:
+                    raise OptionError(f"{self.key} is a switch: set it to on or off, not {value!r:.60}.")
+                return parsed
             case "choice":
-                return self._parse_choice(value)
-            case _:
-                return self._parse_number(value)
-
-    def _parse_bool(self, value: Value) -> bool:
-        words = {
-            "true": True,
-            "on": True,
-            "yes": True,
-            "1": True,
-            "false": False,
-            "off": False,
-            "no": False,
-            "0": False,
-        }
-        parsed = value if isinstance(value, bool) else words.get(str(value).lower())
-        if parsed is None:
-            raise OptionError(f"{self.key} is a switch: set it to on or off, not {value!r:.60}.")
-        return parsed
-
-    def _parse_choice(self, value: Value) -> str:
-        keys = [choice.key for choice in self.choices]
-        if value not in keys:
-            raise OptionError(f"{self.key} knows no value {value!r:.60}: choose one of {', '.join(keys)}.")
-        return str(value)
+                known = [choice.key for choice in self.choices]
+                if value not in known:
+                    raise OptionError(f"{self.key} knows no value {value!r:.60}: choose one of {', '.join(known)}.")
+                return str(value)
+        return self._parse_number(value)
 
     def _parse_number(self, value: Value) -> int | float:
         try:
@@ -143,11 +134,8 @@ class Option:
         except OverflowError:  # an integer may be larger than any float
             number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
         whole = self.kind == "int"
-        if (
-            isinstance(value, bool)
-            or not number == number
-            or (whole and math.isfinite(number) and not number.is_integer())
-        ):
+        odd = whole and math.isfinite(number) and not number.is_integer()
+        if isinstance(value, bool) or math.isnan(number) or odd:
             raise OptionError(f"{self.key} is a {'whole ' if whole else ''}number: {value!r:.60} is not.")
         low, high = self.minimum, self.maximum
         if (low is not None and number < low) or (high is not None and number > high):

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.catalogue import keys
 from engine.catalogue.metrics import BYTES_READ, CACHE_BYTES
 from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP
 
+_attention = partial(Option, group=CACHE_GROUP, scope="engine", exactness="approximate")
+"""What the switches of which pages are seen share."""
+
 PAGE_POLICIES = (
-    Option(
+    _attention(
         key=keys.PAGE_POLICY,
         title="Attention",
-        group=CACHE_GROUP,
         default="keep_all",
-        scope="engine",
         metric=CACHE_BYTES,
         applies="cache",
-        exactness="approximate",
         explains="Decides which earlier tokens a new token may look at: all of them, the last ones and the first four "
         "(StreamingLLM), or the pages that matter most (QUEST). "
         "The window keeps memory constant; QUEST keeps everything and reads less of it.",
@@ -49,17 +51,14 @@ PAGE_POLICIES = (
         ),
         compare=("keep_all", "window_sinks"),
     ),
-    Option(
+    _attention(
         key=keys.WINDOW_TOKENS,
         title="Window size (tokens)",
-        group=CACHE_GROUP,
         default=1024,
         minimum=64,
         maximum=1_048_576,
-        scope="engine",
         metric=CACHE_BYTES,
         applies="next request",
-        exactness="approximate",
         explains="How many of the last tokens the sliding window keeps. "
         "Whole pages are kept, so it may be up to fifteen more.",
         of=(keys.PAGE_POLICY, ("window_sinks",)),
@@ -69,17 +68,14 @@ PAGE_POLICIES = (
         source=("engine/cache/policies.py",),
         reference="Xiao et al. 2023, StreamingLLM (arXiv 2309.17453)",
     ),
-    Option(
+    _attention(
         key=keys.QUEST_TOKENS,
         title="QUEST budget (tokens)",
-        group=CACHE_GROUP,
         default=1024,
         minimum=16,
         maximum=1_048_576,
-        scope="engine",
         metric=BYTES_READ,
         applies="next request",
-        exactness="approximate",
         explains="How many tokens each head of a new token reads, in whole pages of sixteen, one of which is the page "
         "that is being written. "
         "The first two layers read everything, and so do the tokens of the prompt.",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.catalogue import keys
 from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT
 from engine.catalogue.option import Choice, Option
 
+_scheduling = partial(Option, group="Scheduling", scope="engine", applies="live", exactness="lossless")
+"""What the switches of scheduling share."""
+
 SCHEDULING = (
-    Option(
+    _scheduling(
         key=keys.CHUNKED_PREFILL,
         title="Chunked prefill",
-        group="Scheduling",
         default=True,
-        scope="engine",
         metric=OTHERS_WAIT,
-        applies="live",
-        exactness="lossless",
         explains="Computes a long prompt in chunks, between which running answers go on. "
         "Without it every answer waits until the whole prompt has been computed.",
         shows="inter-token latency of other answers during a long prefill",
@@ -26,17 +27,13 @@ SCHEDULING = (
         reference="Agrawal et al. 2024, Sarathi-Serve (arXiv 2403.02310)",
         compare=(False, True),
     ),
-    Option(
+    _scheduling(
         key=keys.TOKEN_BUDGET,
         title="Max batched tokens",
-        group="Scheduling",
         default=512,
         minimum=16,
         maximum=8192,
-        scope="engine",
         metric=FIRST_TOKEN,
-        applies="live",
-        exactness="lossless",
         explains="The most tokens that one step computes, over all answers. "
         "A larger number computes prompts faster; a smaller one keeps running answers smooth.",
         shows="time to first token against inter-token latency",
@@ -47,15 +44,11 @@ SCHEDULING = (
         reference="Agrawal et al. 2024, Sarathi-Serve (arXiv 2403.02310)",
         compare=(64, 512),
     ),
-    Option(
+    _scheduling(
         key=keys.ADMISSION,
         title="Scheduling order",
-        group="Scheduling",
         default="longest_prefix",
-        scope="engine",
         metric=MANY_CHATS,
-        applies="live",
-        exactness="lossless",
         explains="Decides which waiting request starts first. "
         "Cache-aware order takes the one with the longest beginning in the cache, and lets a request wait while "
         "another computes the same beginning.",

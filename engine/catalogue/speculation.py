@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.catalogue import keys
 from engine.catalogue.metrics import PER_STEP
 from engine.catalogue.option import Choice, Option
@@ -14,16 +16,16 @@ METHODS = ("auto", "ngram", *_MODELS)
 MOST_NODES = 63
 """Draft tokens in one tree: with the token that they follow, as many rows as a batch has ancestor bits."""
 
+_drafting = partial(
+    Option, group=SPECULATION_GROUP, scope="request", metric=PER_STEP, applies="next request", exactness="lossless"
+)
+"""What the switches of speculation share."""
+
 SPECULATION = (
-    Option(
+    _drafting(
         key=keys.SPECULATION,
         title="Speculation",
-        group=SPECULATION_GROUP,
         default="auto",
-        scope="request",
-        metric=PER_STEP,
-        applies="next request",
-        exactness="lossless",
         explains="A cheap method drafts the next few tokens and the model checks them all in one pass, "
         "keeping exactly those it would have written itself. "
         "Auto uses whichever method has paid best so far, and none while drafts cost more than they save.",
@@ -97,15 +99,10 @@ SPECULATION = (
         ),
         compare=("off", "auto"),
     ),
-    Option(
+    _drafting(
         key=keys.NGRAM_FIRST,
         title="Try n-gram lookup first",
-        group=SPECULATION_GROUP,
         default=True,
-        scope="request",
-        metric=PER_STEP,
-        applies="next request",
-        exactness="lossless",
         explains="Where the last few tokens occurred earlier in the chat, what followed them is drafted, "
         "which costs nothing. Elsewhere, and where such drafts held too seldom, the chosen method drafts.",
         shows="tokens per step on edits, quotations and code",
@@ -117,15 +114,10 @@ SPECULATION = (
         of=(keys.SPECULATION, ("auto", *_MODELS)),
         compare=(False, True),
     ),
-    Option(
+    _drafting(
         key=keys.NGRAM_CHATS,
         title="N-gram lookup in other chats",
-        group=SPECULATION_GROUP,
         default=False,
-        scope="request",
-        metric=PER_STEP,
-        applies="next request",
-        exactness="lossless",
         explains="N-gram lookup also searches your other chats, "
         "those answered with this switch on since the engine started; deleting any chat empties that memory. "
         "Only drafts come from there: the text stays the same.",
@@ -139,18 +131,13 @@ SPECULATION = (
         pointless_with=((keys.SPECULATION, _MODELS), (keys.NGRAM_FIRST, (False,))),
         compare=(False, True),
     ),
-    Option(
+    _drafting(
         key=keys.DRAFT_LENGTH,
         title="Draft length",
-        group=SPECULATION_GROUP,
         default=0,
         minimum=0,
         maximum=16,
         zero_means="auto",
-        scope="request",
-        metric=PER_STEP,
-        applies="next request",
-        exactness="lossless",
         explains="How many tokens are drafted ahead in each step. "
         "Auto follows the measured acceptance rate and the measured cost of checking.",
         shows="acceptance rate by draft position",
@@ -162,18 +149,13 @@ SPECULATION = (
         of=(keys.SPECULATION, METHODS),
         compare=(4, 0),
     ),
-    Option(
+    _drafting(
         key=keys.TREE_NODES,
         title="Draft tree size",
-        group=SPECULATION_GROUP,
         default=0,
         minimum=0,
         maximum=MOST_NODES,
         zero_means="auto",
-        scope="request",
-        metric=PER_STEP,
-        applies="next request",
-        exactness="lossless",
         explains="How many tokens Medusa heads, an EAGLE head and MTP layers draft in one step, many of them "
         "alternatives to each other. A size no larger than the draft length gives a single chain, as does QUEST.",
         shows="tokens per step against the rows checked",
@@ -185,18 +167,13 @@ SPECULATION = (
         of=(keys.SPECULATION, ("auto", "medusa", "eagle", "mtp")),
         compare=(4, 0),
     ),
-    Option(
+    _drafting(
         key=keys.EXIT_LAYER,
         title="Exit after layer",
-        group=SPECULATION_GROUP,
         default=0,
         minimum=0,
         maximum=200,
         zero_means="auto",
-        scope="request",
-        metric=PER_STEP,
-        applies="next request",
-        exactness="lossless",
         explains="How many of the model's layers draft under early exit. "
         "More layers draft better and cost more; auto takes what was found for this model, or a quarter of them.",
         shows="acceptance rate by draft position",
@@ -207,15 +184,10 @@ SPECULATION = (
         of=(keys.SPECULATION, ("exit",)),
         compare=(1, 0),
     ),
-    Option(
+    _drafting(
         key=keys.ACCEPTANCE,
         title="Acceptance rule",
-        group=SPECULATION_GROUP,
         default="keyed",
-        scope="request",
-        metric=PER_STEP,
-        applies="next request",
-        exactness="lossless",
         explains="Decides which draft tokens are accepted. "
         "The lossless rule keeps a token only if it is the one that would have been drawn without speculation.",
         shows="share of draft tokens accepted",

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from engine.catalogue import keys
 from engine.catalogue.metrics import SPEED, WEIGHT_BYTES
 from engine.catalogue.option import Choice, Option
 
+_weights = partial(Option, group="Weights", scope="engine", applies="reload", exactness="lossless")
+"""What the switches of weights share."""
+
 WEIGHTS = (
-    Option(
+    _weights(
         key=keys.WEIGHTS,
         title="Weights",
-        group="Weights",
         default="packed",
-        scope="engine",
         metric=WEIGHT_BYTES,
-        applies="reload",
-        exactness="lossless",
         explains="Keeps quantised weights of 2 to 8 bits packed and unpacks them inside the multiplication, "
         "so that far fewer bytes are read for each token. "
         "16-bit holds the same weights unpacked: the same numbers, more memory.",
@@ -37,15 +38,11 @@ WEIGHTS = (
         needs=("packed weights",),
         compare=("16bit", "packed"),
     ),
-    Option(
+    _weights(
         key=keys.PACKED_KERNEL,
         title="4-bit matmul kernel",
-        group="Weights",
         default="native",
-        scope="engine",
         metric=SPEED,
-        applies="reload",
-        exactness="lossless",
         explains="Chooses the code that multiplies with packed weights. "
         "Kvasir's own, in C for processors and in Triton for GPUs, turns codes into numbers in a register, so that "
         "memory is read at nearly its full speed.",

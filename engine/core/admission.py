@@ -15,6 +15,7 @@ from engine.request import Request
 from engine.sampling.params import resolve
 
 MAX_ANSWERS = 64
+NO_MODEL = "No model is loaded. Load one first."
 ENDLESS = 1 << 40
 """The context, in tokens, of a chat with a sliding window."""
 
@@ -32,12 +33,8 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         stream = model.open_stream(params.stop, command.continues, command.prompt_ids)
         first = made[0].cache if made else None
         cache = stepper.cache.new((command.id, answer), list(command.prompt_ids), chosen, command.chat, first)
-        made.append(Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.now))
+        made.append(Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock()))
     return made
-
-
-def no_model(id: str) -> Error:
-    return Error(code="no_model", message="No model is loaded. Load one first.", id=id)
 
 
 def _window(model: LoadedModel, window: int) -> WindowWithSinks:
@@ -54,7 +51,7 @@ def _window(model: LoadedModel, window: int) -> WindowWithSinks:
 def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
     """The reason why the request cannot be served, None if it can; nothing is created for it."""
     if stepper is None:
-        return no_model(command.id)
+        return Error(code="no_model", message=NO_MODEL, id=command.id)
     card = stepper.model.card
     prompt = len(command.prompt_ids)
     if any(owner[0] == command.id for owner in stepper.requests):

@@ -5,20 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
-import msgspec
+from msgspec import structs
 
-from engine.protocol import Channel, Delta, FinishReason, Source, TokenInfo
+from engine.protocol import Channel, Delta, FinishReason, TokenInfo
 from engine.request import Request
-from engine.sampling.sampler import LogProbs
 from engine.text.stream import Piece
-
-
-class Drawn(NamedTuple):
-    """One token that the target drew, with its source and, if asked for, its log-probabilities."""
-
-    token: int
-    source: Source
-    logprobs: LogProbs | None = None
 
 
 class AppendResult(NamedTuple):
@@ -29,8 +20,8 @@ class AppendResult(NamedTuple):
     reason: FinishReason | None
 
 
-def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> AppendResult:
-    """Append the tokens one by one until the answer ends; what follows the end is dropped.
+def extend(request: Request, run: Sequence[TokenInfo], eos_ids: Collection[int]) -> AppendResult:
+    """Append the drawn tokens one by one until the answer ends; what follows the end is dropped.
 
     An end-of-text token counts as generated and has no text. A token that completes a stop string counts, and text from
     the stop string on is not released. Reasons are tried in the order stop, length, context. Each token is in one of
@@ -43,7 +34,7 @@ def extend(request: Request, run: Sequence[Drawn], eos_ids: Collection[int]) -> 
     kept = 0
     reason: FinishReason | None = None
     for drawn in run[:most]:
-        token = drawn.token
+        token = drawn.id
         tokens.append(token)
         kept += 1
         if token in eos_ids and not ignore_eos:
@@ -75,9 +66,9 @@ class _Runs:
         self._request = request
         self.events: list[Delta] = []
 
-    def add(self, piece: Piece, drawn: Drawn | None = None) -> None:
+    def add(self, piece: Piece, drawn: TokenInfo | None = None) -> None:
         """Append the text that a token released, or without a token the text that was held back."""
-        infos = [_info(drawn, piece.chars)] if drawn is not None else []
+        infos = [structs.replace(drawn, chars=piece.chars)] if drawn is not None else []
         thinks = piece.channel == "thinking"
         self._request.thinking_tokens += len(infos) if thinks else 0
         if piece.thinking or (infos and thinks):
@@ -92,11 +83,4 @@ class _Runs:
                 Delta(id=self._request.id, answer=self._request.answer, text=text, tokens=infos, channel=channel)
             )
         else:
-            self.events[-1] = msgspec.structs.replace(last, text=last.text + text, tokens=last.tokens + infos)
-
-
-def _info(drawn: Drawn, chars: int) -> TokenInfo:
-    logprobs = drawn.logprobs
-    if logprobs is None:
-        return TokenInfo(id=drawn.token, source=drawn.source, chars=chars)
-    return TokenInfo(id=drawn.token, source=drawn.source, chars=chars, logprob=logprobs.chosen, top=logprobs.top)
+            self.events[-1] = structs.replace(last, text=last.text + text, tokens=last.tokens + infos)

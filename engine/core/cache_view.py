@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from msgspec import structs
 
 from engine.cache.pool import PAGE_SIZE
 from engine.protocol import PAGE_STATES, PageDescribed, PageMap, PageOwner, PageState, RadixTree, TreeNode
@@ -36,7 +37,6 @@ class PagesSnapshot(NamedTuple):
     ``saved`` those in files.
     """
 
-    version: int
     states: np.ndarray
     owners: np.ndarray
     legend: tuple[PageOwner, ...] = ()
@@ -45,35 +45,17 @@ class PagesSnapshot(NamedTuple):
 
 
 class PageView(NamedTuple):
-    """One page: ``first`` is the index of its first token in the sequence, ``tokens`` are those that it holds."""
+    """One page, still without its text and the id of the question; ``tokens`` are those that it holds."""
 
-    page: int
-    state: PageState
-    chats: tuple[str, ...] = ()
-    first: int = 0
+    described: PageDescribed
     tokens: tuple[int, ...] = ()
 
 
-class NodeView(NamedTuple):
-    """A node of the prefix tree. ``head`` are its first tokens, of ``length``; ``parent`` -1 is the root."""
-
-    id: int
-    parent: int
-    length: int
-    head: tuple[int, ...]
-    last_used: float
-    locks: int = 0
-    hits: int = 0
-    place: Literal["device", "host", "disk"] = "device"
-    chat: str = ""
-
-
 class TreeSnapshot(NamedTuple):
-    """Nodes in any order; ``now`` is the time on the clock of their ``last_used``, seconds."""
+    """Nodes in any order, still without their texts; ``heads`` are the first tokens of each by its id."""
 
-    version: int
-    now: float
-    nodes: tuple[NodeView, ...]
+    nodes: tuple[TreeNode, ...]
+    heads: Mapping[int, Sequence[int]]
 
 
 class Holding(NamedTuple):
@@ -85,7 +67,6 @@ class Holding(NamedTuple):
 
 
 def view(
-    version: int,
     refs: Sequence[int],
     holdings: Sequence[Holding],
     kept: Sequence[Holding] = (),
@@ -120,7 +101,7 @@ def view(
     for owner, pages, state in kept:
         place = np.asarray(pages, dtype=np.int64)
         states[place], owners[place] = STATE[state], number(owner)
-    return PagesSnapshot(version, states[1:], owners[1:], tuple(legend), **more)
+    return PagesSnapshot(states[1:], owners[1:], tuple(legend), **more)
 
 
 def page_map(seen: PagesSnapshot, name: Callable[[str], str] = str) -> PageMap:
@@ -143,54 +124,40 @@ def radix_tree(seen: TreeSnapshot, reads: Reads, most: int = MOST_NODES) -> Radi
     does not change its place in the list, so that a person who looks at the tree finds it again.
     """
     by_id = {node.id: node for node in seen.nodes}
-    shown: dict[int, NodeView] = {}
-    for node in sorted(seen.nodes, key=lambda node: (-node.last_used, node.id)):
+    shown: dict[int, TreeNode] = {}
+    for node in sorted(seen.nodes, key=lambda node: (node.idle_seconds, node.id)):
         path = _path(node, by_id, shown)
         if len(shown) + len(path) <= most:
             shown.update((step.id, step) for step in path)
-    ordered: dict[int, NodeView] = {}
+    ordered: dict[int, TreeNode] = {}
     for node in seen.nodes:
         if node.id in shown:
             ordered.update((step.id, step) for step in _path(node, by_id, ordered))
     return RadixTree(
-        nodes=[_tree_node(node, seen.now, reads, node.parent in by_id) for node in ordered.values()],
+        nodes=[
+            structs.replace(
+                node,
+                parent=node.parent if node.parent in by_id else -1,
+                text=reads(seen.heads[node.id][:SHOWN_TOKENS]),
+            )
+            for node in ordered.values()
+        ],
         total_nodes=len(seen.nodes),
-        total_tokens=sum(node.length for node in seen.nodes),
+        total_tokens=sum(node.tokens for node in seen.nodes),
     )
 
 
-def _path(node: NodeView, by_id: Mapping[int, NodeView], known: Mapping[int, NodeView]) -> list[NodeView]:
+def _path(node: TreeNode, by_id: Mapping[int, TreeNode], known: Mapping[int, TreeNode]) -> list[TreeNode]:
     """The node and its ancestors that are not in ``known``, from the top down."""
-    path: list[NodeView] = []
-    above: NodeView | None = node
+    path: list[TreeNode] = []
+    above: TreeNode | None = node
     while above is not None and above.id not in known:
         path.append(above)
         above = by_id.get(above.parent)
     return path[::-1]
 
 
-def page_described(id: str, page: int, seen: PageView, reads: Reads) -> PageDescribed:
-    """The answer to :class:`engine.protocol.DescribePage` ``id``, whose ``page`` counts from 0."""
-    return PageDescribed(
-        id=id,
-        page=page,
-        state=seen.state,
-        chats=list(seen.chats),
-        first=seen.first,
-        last=seen.first + max(0, len(seen.tokens) - 1),
-        text=reads(seen.tokens),
-    )
-
-
-def _tree_node(node: NodeView, now: float, reads: Reads, inner: bool) -> TreeNode:
-    return TreeNode(
-        id=node.id,
-        parent=node.parent if inner else -1,
-        tokens=node.length,
-        place=node.place,
-        locks=node.locks,
-        hits=node.hits,
-        idle_seconds=max(0.0, now - node.last_used),
-        text=reads(node.head[:SHOWN_TOKENS]),
-        chat=node.chat,
-    )
+def page_described(id: str, seen: PageView, reads: Reads) -> PageDescribed:
+    """The answer to :class:`engine.protocol.DescribePage` ``id``."""
+    last = seen.described.first + max(0, len(seen.tokens) - 1)
+    return structs.replace(seen.described, id=id, last=last, text=reads(seen.tokens))

@@ -154,7 +154,7 @@ class Engine:
 
     def _step(self, stepper: Stepper) -> bool:
         """Run one step; an error in the loop itself ends all answers, and a new stepper serves the model."""
-        self._version += stepper.busy
+        self._version += bool(stepper.requests)
         try:
             return stepper.step()
         except Exception as error:
@@ -181,18 +181,18 @@ class Engine:
             self._stepper.cache.check(idle=True)
         except AssertionError as error:
             _log.exception("the page pool does not add up")
-            self._emit(
-                Error(code="internal", message=f"The page ledger does not add up ({error}). Load the model again.")
-            )
+            text = f"The page ledger does not add up ({error}). Load the model again."
+            self._emit(Error(code="internal", message=text))
 
     def _obey(self, command: Command) -> None:
+        id = command.id if isinstance(command, AddRequest) else ""
         try:
             match command:
                 case AddRequest():
                     self._add(command)
-                case Cancel(id=id):
+                case Cancel():
                     if self._stepper is not None:
-                        self._stepper.cancel(id)
+                        self._stepper.cancel(command.id)
                         self._version += 1
                 case Set(key=key, value=value):
                     self._set(key, value)
@@ -203,7 +203,7 @@ class Engine:
                 case Unload():
                     self._unload("")
                 case Inspect():
-                    command.reply(inspected(self._stepper, command, self._version))
+                    command.reply(inspected(self._stepper, command))
                 case MeasureText():
                     model = self.loaded
                     self._measuring.add(model, self._readers(model), command)
@@ -216,30 +216,21 @@ class Engine:
                 case Shutdown():
                     self._stopping = True
         except (OptionError, SamplingError, LoadFailed) as refused:
-            self._emit(
-                Error(
-                    code=_code(refused), message=str(refused), id=command.id if isinstance(command, AddRequest) else ""
-                )
-            )
+            self._emit(Error(code=_code(refused), message=str(refused), id=id))
         except Exception as error:
             _log.exception("a command failed: %s", type(command).__name__)
-            id = command.id if isinstance(command, AddRequest) else ""
-            self._emit(
-                Error(
-                    code="internal", message=f"That failed inside the engine ({error}). The log has the details.", id=id
-                )
-            )
+            text = f"That failed inside the engine ({error}). The log has the details."
+            self._emit(Error(code="internal", message=text, id=id))
 
     # --- requests ------------------------------------------------------------------------------------------------
 
     def _add(self, command: AddRequest) -> None:
-        stepper = self._stepper
-        refusal = admission.refusal(command, stepper)
-        if refusal is not None or stepper is None:
-            self._emit(refusal or admission.no_model(command.id))
+        if (refusal := admission.refusal(command, self._stepper)) is not None:
+            self._emit(refusal)
             return
-        for request in admission.requests(command, stepper, self._options, self._arrivals):
-            stepper.add(request)
+        assert self._stepper is not None
+        for request in admission.requests(command, self._stepper, self._options, self._arrivals):
+            self._stepper.add(request)
         self._arrivals += command.n
 
     def _readers(self, model: LoadedModel | None) -> Readers | None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Generator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import tokens_of
-from engine.core.cache_view import SHOWN_TOKENS, Holding, NodeView, PagesSnapshot, PageView, TreeSnapshot, view
+from engine.core.admission import NO_MODEL
+from engine.core.cache_view import SHOWN_TOKENS, Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.core.commands import Inspect, MeasureText
-from engine.protocol import PageOwner, PageState
+from engine.protocol import PageDescribed, PageOwner, PageState, TreeNode
 from engine.runner.perplexity import LEAST_TOKENS, TOO_SHORT, Readers, Scores, score
 
 if TYPE_CHECKING:
@@ -21,21 +23,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
-def inspected(
-    stepper: Stepper | None, command: Inspect, version: int
-) -> PagesSnapshot | TreeSnapshot | PageView | None:
+def inspected(stepper: Stepper | None, command: Inspect) -> PagesSnapshot | TreeSnapshot | PageView | None:
     """The reply to an :class:`Inspect` command."""
     if stepper is None:
         return None
     match command.kind:
         case "tree":
-            return _tree(stepper, version)
+            return _tree(stepper)
         case "page":
             return _page(stepper, command.page)
-    return _pages(stepper, version)
+    return _pages(stepper)
 
 
-def _pages(stepper: Stepper, version: int) -> PagesSnapshot:
+def _pages(stepper: Stepper) -> PagesSnapshot:
     cache = stepper.cache
     held = [
         Holding(PageOwner(chat=request.chat, id=request.id), [page for page in request.pages if page], cache.used_state)
@@ -50,46 +50,52 @@ def _pages(stepper: Stepper, version: int) -> PagesSnapshot:
     gone = cache.tree.gone
     gone -= {page for page in gone if refs[page]}
     saved = cache.stats.disk_bytes // max(1, cache.page_bytes)
-    return view(version, refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
+    return view(refs, held, kept, gone=sorted(gone), swapped=cache.space.counts.pages, saved=saved)
 
 
-def _tree(stepper: Stepper, version: int) -> TreeSnapshot:
+def _tree(stepper: Stepper) -> TreeSnapshot:
+    tree, now = list(stepper.cache.tree.nodes()), stepper.clock()
     nodes = tuple(
-        NodeView(
+        TreeNode(
             id=node.id,
             parent=node.parent.id if node.parent is not None and node.parent.parent is not None else -1,
-            length=len(node.keys) * PAGE_SIZE,
-            head=tuple(token for key in node.keys[: SHOWN_TOKENS // PAGE_SIZE] for token in tokens_of(key)),
-            last_used=node.used_at,
+            tokens=len(node.keys) * PAGE_SIZE,
+            idle_seconds=max(0.0, now - node.used_at),
             locks=node.locks,
             hits=node.hits,
             place="device" if node.held is None else "disk" if node.held.place == "disk" else "host",
             chat=node.chat,
         )
-        for node in stepper.cache.tree.nodes()
+        for node in tree
     )
-    return TreeSnapshot(version, stepper.now, nodes)
+    heads = {
+        node.id: [token for key in node.keys[: SHOWN_TOKENS // PAGE_SIZE] for token in tokens_of(key)] for node in tree
+    }
+    return TreeSnapshot(nodes, heads)
 
 
 def _page(stepper: Stepper, page: int) -> PageView | None:
     cache = stepper.cache
     if not 1 <= page <= cache.pool.total:
         return None
+    described = partial(PageDescribed, id="", page=page - 1)
     if not cache.pool.refs(page):
-        return PageView(page, "evicted" if page in cache.tree.gone else "free")
+        return PageView(described(state="evicted" if page in cache.tree.gone else "free"))
+    state: PageState
     readers = [request for request in stepper.requests.values() if page in request.pages]
     node = next((node for node in cache.tree.nodes() if page in node.pages), None)
-    chats = dict.fromkeys(chat for chat in [node.chat if node else "", *(r.chat for r in readers)] if chat)
+    chats = list(dict.fromkeys(chat for chat in [node.chat if node else "", *(r.chat for r in readers)] if chat))
     if node is not None:
         at = node.pages.index(page)
         first = node.depth - (len(node.keys) - at) * PAGE_SIZE
-        state: PageState = "locked" if node.locks else "cached"
-        return PageView(page, state, tuple(chats), first, tuple(tokens_of(node.keys[at])))
+        state = "locked" if node.locks else "cached"
+        return PageView(described(state=state, chats=chats, first=first), tuple(tokens_of(node.keys[at])))
     if not readers:
-        return PageView(page, "private")
+        return PageView(described(state="private"))
     first = readers[0].pages.index(page) * PAGE_SIZE
     tokens = readers[0].tokens[: readers[0].num_computed][first : first + PAGE_SIZE]
-    return PageView(page, "shared" if len(readers) > 1 else cache.used_state, tuple(chats), first, tuple(tokens))
+    state = "shared" if len(readers) > 1 else cache.used_state
+    return PageView(described(state=state, chats=chats, first=first), tuple(tokens))
 
 
 class Measuring:
@@ -101,7 +107,7 @@ class Measuring:
     def add(self, model: LoadedModel | None, readers: Readers | None, command: MeasureText) -> None:
         """Queue a text. ``readers`` None: the model cannot score texts while it serves requests."""
         if model is None:
-            command.reply("No model is loaded. Load one first.")
+            command.reply(NO_MODEL)
         elif readers is None:
             command.reply(f"{model.card.name} cannot be scored: it runs over arenas of its own.")
         elif len(command.token_ids) < LEAST_TOKENS:

@@ -10,8 +10,8 @@ from torch import Tensor
 from engine.batch import SequenceRows
 from engine.cache.policies import SparseReads, keys_read
 from engine.cache.pool import PAGE_SIZE
-from engine.core.answers import AppendResult, Drawn
-from engine.protocol import Source
+from engine.core.answers import AppendResult
+from engine.protocol import Source, TokenInfo
 from engine.request import Request
 from engine.sampling.sampler import Draw, LogProbs
 from engine.scheduling.scheduler import Plan, Slice
@@ -34,14 +34,6 @@ class Facts:
             keys_read(piece.sequence.options.policy, piece.sequence.num_computed + piece.rows, sparse)
             for piece in plan.slices
         )
-
-    @property
-    def rows(self) -> int:
-        return self.decode_rows + self.prefill_rows + self.verify_rows
-
-    @property
-    def decoding_only(self) -> bool:
-        return self.prefill_rows == 0
 
 
 def rows_of(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
@@ -108,18 +100,22 @@ def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:
     for each in taken:
         begin, rows = each.first_row, each.piece.rows
         if all(node == place for place, node in enumerate(each.nodes)):
-            mine = {layer: states[begin : begin + rows + len(each.nodes)] for layer, states in hidden.items()}
+            mine: slice | list[int] = slice(begin, begin + rows + len(each.nodes))
         else:
-            chosen = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
-            mine = {layer: states[chosen] for layer, states in hidden.items()}
-        found.append(Seen(each.piece.sequence, each.start, mine))
+            mine = [*range(begin, begin + rows), *(begin + rows + node for node in each.nodes)]
+        found.append(Seen(each.piece.sequence, each.start, {layer: states[mine] for layer, states in hidden.items()}))
     return found
 
 
-def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None]) -> list[Drawn]:
-    """The tokens of a verdict in order; the row that drew node i's token is its parent's."""
+def run_of(verdict: Verdict, tree: DraftTree, logprobs: Sequence[LogProbs | None]) -> list[TokenInfo]:
+    """The tokens of a verdict in order, still without their text; the row that drew node i's token is its parent's."""
     source = cast(Source, tree.proposer)
-    rows = (-1, *verdict.nodes)
-    run = [Drawn(tree.tokens[node], source, logprobs[rows[i] + 1]) for i, node in enumerate(verdict.nodes)]
-    run.append(Drawn(verdict.token, verdict.source, logprobs[rows[-1] + 1]))
+    drawn = [*((tree.tokens[node], source) for node in verdict.nodes), (verdict.token, verdict.source)]
+    run = []
+    for row, (token, origin) in zip((-1, *verdict.nodes), drawn, strict=True):
+        asked = logprobs[row + 1]
+        if asked is None:
+            run.append(TokenInfo(id=token, source=origin))
+        else:
+            run.append(TokenInfo(id=token, source=origin, logprob=asked.chosen, top=asked.top))
     return run

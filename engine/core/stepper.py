@@ -66,18 +66,14 @@ class Stepper:
         clock: Callable[[], float],
         saved: SavedChats | None = None,
     ) -> None:
-        self.model, self._options, self._emit, self._clock = model, options, emit, clock
+        self.model, self.clock = model, clock
+        self._options, self._emit = options, emit
         self.cache = ModelCache(model, options, clock, saved)
         self.scheduler: Scheduler[Request] = Scheduler(self.cache.manager, LongestPrefixFirst())
         self.controller = Controller(model.proposers)
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
         self._ttfts: list[float] = []
-
-    @property
-    def now(self) -> float:
-        """The time on the engine's clock."""
-        return self._clock()
 
     @property
     def page_counts(self) -> PageCounts:
@@ -89,10 +85,6 @@ class Stepper:
             live_tokens=cache.live_tokens(list(self.scheduler.running)),
             cached=cache.tree.evictable,
         )
-
-    @property
-    def busy(self) -> bool:
-        return bool(self.requests)
 
     def add(self, request: Request) -> None:
         """Queue the request. Its prompt fits the context: that was checked before it was made."""
@@ -124,16 +116,16 @@ class Stepper:
         if outcome is None:
             for event in flushed(request):
                 self._emit(event)
-        timings = request.timings(self._clock())
-        self._emit(
-            Finished(
-                id=request.id,
-                answer=request.answer,
-                reason=reason,
-                usage=request.usage(),
-                timings=timings,
-                detail=detail,
-            )
+        self._emit(self._finished(request, reason, detail))
+
+    def _finished(self, request: Request, reason: FinishReason, detail: str) -> Finished:
+        return Finished(
+            id=request.id,
+            answer=request.answer,
+            reason=reason,
+            usage=request.usage(),
+            timings=request.timings(self.clock()),
+            detail=detail,
         )
 
     def forget(self, chat: str) -> None:
@@ -151,17 +143,7 @@ class Stepper:
     def abandon(self, detail: str) -> None:
         """End every answer without touching ledgers that may be wrong; the stepper is not used after this."""
         for request in self.requests.values():
-            timings = request.timings(self._clock())
-            self._emit(
-                Finished(
-                    id=request.id,
-                    answer=request.answer,
-                    reason="error",
-                    usage=request.usage(),
-                    timings=timings,
-                    detail=detail,
-                )
-            )
+            self._emit(self._finished(request, "error", detail))
         for request in self.requests.values():
             try:
                 self.controller.release(request)  # the proposers are the model's, and go on
@@ -173,9 +155,11 @@ class Stepper:
         if not self.requests:
             return False
         began = time.perf_counter()
-        limits = self._limits()
+        options = self._options
+        self.scheduler.policy = POLICIES[options.admission]
+        limits = Limits(options.token_budget, options.chunked_prefill, options.whole_context)
         plan = self.scheduler.plan(limits, self.controller.plan(self.scheduler.running))
-        now = self._clock()
+        now = self.clock()
         for request in plan.admitted:
             if request.progress.admitted_at is None:
                 request.progress.admitted_at, request.progress.cached_tokens = now, request.num_computed
@@ -199,7 +183,7 @@ class Stepper:
         facts = Facts(plan, trees, work, forwarded.seconds, self.model.sparse)
         self.cache.read(facts.prefill_rows, forwarded.seconds)
         self._ttfts.clear()
-        taken, drafts = self._accept(plan, trees, forwarded, facts.decoding_only)
+        taken, drafts = self._accept(plan, trees, forwarded, facts.prefill_rows == 0)
         for each in taken:
             self._settle(each, limits)
         generated = sum(each.outcome.kept for each in taken if each.outcome is not None)
@@ -207,11 +191,6 @@ class Stepper:
         return True
 
     # --- inside a step -------------------------------------------------------------------------------------------
-
-    def _limits(self) -> Limits:
-        options = self._options
-        self.scheduler.policy = POLICIES[options.admission]
-        return Limits(options.token_budget, options.chunked_prefill, options.whole_context)
 
     def _forward(
         self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree], wanted: frozenset[int]
@@ -310,7 +289,7 @@ class Stepper:
         progress.proposed += len(tree.tokens)
         progress.accepted += accepted
         if progress.first_token_at is None:
-            progress.first_token_at = self._clock()
+            progress.first_token_at = self.clock()
             self._ttfts.append(progress.first_token_at - progress.arrived_at)
 
     def _fail(self, plan: Plan[Request], error: Exception) -> None:
@@ -351,7 +330,7 @@ class Stepper:
         bytes_read = self.model.weight_bytes + int(self.model.kv_bytes_per_token * facts.kv_tokens)
         self._emit(
             StepRecord(
-                time=self._clock(),
+                time=self.clock(),
                 duration=duration,
                 host_seconds=host,
                 decode_rows=facts.decode_rows,

@@ -61,9 +61,5 @@ class PackResult(Message, frozen=True):
 
 
 PackReport = PackStatus | PackProgress | PackResult
-_DECODER = msgspec.json.Decoder(PackReport)
-
-
-def decode_pack_report(line: str) -> PackReport:
-    """One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""
-    return _DECODER.decode(line)
+decode_pack_report = msgspec.json.Decoder(PackReport).decode
+"""One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""

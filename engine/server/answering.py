@@ -9,31 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import structs
 
+from engine.core.admission import NO_MODEL
 from engine.core.events import RequestEvent
-from engine.protocol import (
-    ChatMessage,
-    ContextCut,
-    Finished,
-    Message,
-    ModelCard,
-    Overflow,
-    Prefill,
-    Thinking,
-    Timings,
-    Usage,
-)
+from engine.protocol import ChatMessage, ContextCut, Finished, Message, Overflow, Prefill, Thinking, Timings, Usage
 from engine.server.continuing import Continued, continued
 from engine.server.hub import EngineHub
-from engine.server.overflow import (
-    SINKS,
-    DroppedMessages,
-    TooLong,
-    check_length,
-    chosen_cut,
-    reserve,
-    too_long,
-    window_of,
-)
+from engine.server.overflow import SINKS, DroppedMessages, check_length, chosen_cut, reserve, too_long, window_of
+from engine.server.refused import Refused
 from engine.server.turns import Turn
 from engine.text.prompt import PromptText, rendered
 from engine.text.tokenizer import Tokenizer
@@ -44,16 +26,6 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 LONG = 1 << 16
 """Characters of a long prompt: some hundredths of a second to tokenise."""
-NO_MODEL = "No model is loaded. Load one first."
-NO_TIMINGS = Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tokens_per_step=0, steps=0)
-
-
-class Refused(Exception):  # noqa: N818 - an outcome that a person is told about
-    """A message of a client cannot be served. ``code`` is for programs, the text for people."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class Asked(NamedTuple):
@@ -122,20 +94,10 @@ async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Seq
 
 
 async def in_thread(hub: EngineHub, prompt: Sequence[ChatMessage] | str, read: Callable[[], _T]) -> _T:
-    """Long prompts are read one at a time, so that they take one thread and the memory of one, and others none.
-
-    Raises :class:`Refused` for :class:`TooLong`.
-    """
-    size = (
-        len(prompt)
-        if isinstance(prompt, str)
-        else sum(len(message.content) + len(message.thinking) for message in prompt)
-    )
+    """Long prompts are read one at a time, so that they take one thread and the memory of one, and others none."""
+    size = len(prompt) if isinstance(prompt, str) else sum(len(turn.content) + len(turn.thinking) for turn in prompt)
     executor = hub.long_prompts if size >= LONG else None
-    try:
-        return await asyncio.get_running_loop().run_in_executor(executor, read)
-    except TooLong as error:
-        raise Refused(error.code, str(error)) from error
+    return await asyncio.get_running_loop().run_in_executor(executor, read)
 
 
 def _fitted(
@@ -166,16 +128,12 @@ def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[Tokenizer, ChatTemp
     loaded = hub.loaded
     if loaded is None or loaded.tokenizer is None or loaded.chat_template is None:
         raise Refused("no_model", NO_MODEL)
-    _check_effort(loaded.card, thinking.effort)
-    return loaded.tokenizer, loaded.chat_template
-
-
-def _check_effort(card: ModelCard, effort: str) -> None:
-    """Templates write any word into the prompt. One that knows no efforts leaves the word out."""
-    known = card.thinking.efforts
+    # Templates write any word into the prompt. One that knows no efforts leaves the word out.
+    name, effort, known = loaded.card.name, thinking.effort, loaded.card.thinking.efforts
     if effort and known and effort not in known:
-        text = f"{card.name} knows no reasoning effort {effort!r}. Use {', '.join(known[:-1])} or {known[-1]}."
+        text = f"{name} knows no reasoning effort {effort!r}. Use {', '.join(known[:-1])} or {known[-1]}."
         raise Refused("bad_effort", text)
+    return loaded.tokenizer, loaded.chat_template
 
 
 def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:
@@ -188,4 +146,5 @@ def request_message(event: RequestEvent, id: str, told: Continued = Continued([]
 def cancelled_before_start(id: str, answer: int) -> Finished:
     """The end of an answer that was cancelled before the engine heard of it."""
     usage = Usage(prompt_tokens=0, cached_tokens=0, generated_tokens=0, seed=0)
-    return Finished(id=id, answer=answer, reason="cancelled", usage=usage, timings=NO_TIMINGS)
+    timings = Timings(queued_ms=0, ttft_ms=0, total_ms=0, tokens_per_second=0, tokens_per_step=0, steps=0)
+    return Finished(id=id, answer=answer, reason="cancelled", usage=usage, timings=timings)

@@ -15,7 +15,6 @@ IDLE_SECONDS = 30
 class PatientHttp(H11Protocol):
     """Uvicorn's protocol, which alone waits for ever for a request that has begun or never does."""
 
-    head_seconds = HEAD_SECONDS
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -38,14 +37,9 @@ class PatientHttp(H11Protocol):
     def _wait(self) -> None:
         """Whatever comes meanwhile does not begin it anew: a byte now and then is no request."""
         if self._waiting is None and not self.transport.is_closing():
-            self._waiting = self.loop.call_later(self.head_seconds, self.transport.close)
+            self._waiting = self.loop.call_later(HEAD_SECONDS, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
-
-
-def patient(head_seconds: float) -> type[PatientHttp]:
-    """The protocol with another patience."""
-    return type("PatientHttp", (PatientHttp,), {"head_seconds": head_seconds})

@@ -13,41 +13,26 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import msgspec
 
 from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import Event, RequestEvent
-from engine.protocol import (
-    CacheStats,
-    Cancel,
-    Delta,
-    Device,
-    Error,
-    Finished,
-    Loaded,
-    LoadOptions,
-    MemoryByOwner,
-    OptionSpec,
-    PageCounts,
-    Prefill,
-    Telemetry,
-    Unloaded,
-    Value,
-)
-from engine.server.memory_reading import MemoryReading
+from engine.protocol import Cancel, Delta, Error, Finished, Loaded, MemoryByOwner, Prefill, Telemetry, Unloaded
 from engine.telemetry.records import StepRecord
 from engine.telemetry.window import TelemetryWindow
 
 if TYPE_CHECKING:
     from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
+    from engine.core.engine import Engine
     from engine.loading.model import LoadedModel
-    from engine.protocol import Fit
     from engine.runner.perplexity import Scores
+    from engine.server.probes import MachineProbes
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +41,8 @@ MOST_IDS = 4096
 REST_SECONDS = 1.0
 """The pause between two looks at an engine that does nothing and whose last steps have left the figures."""
 
+MEMORY_SECONDS = 0.5
+"""How long a measurement of memory serves all windows before it is taken again."""
 INSPECT_SECONDS = 10.0
 """How long a look into the cache may take: a step in progress is finished first."""
 MEASURE_SECONDS = 600.0
@@ -64,56 +51,18 @@ _T = TypeVar("_T")
 Emit = Callable[[Event], None]
 
 
-class EngineLike(Protocol):
-    """What the server needs of :class:`engine.core.engine.Engine`."""
-
-    def submit(self, command: Command) -> None: ...
-    def cancel_load(self) -> None: ...
-    def run(self) -> None: ...
-    def catalogue_state(self) -> list[OptionSpec]: ...
-    def cache_version(self) -> int:
-        """Another number whenever a page or the prefix tree changed; cheap, and for any thread."""
-
-    def cache_stats(self) -> CacheStats:
-        """A snapshot of the counters, for any thread."""
-
-    def cache_pages(self) -> PageCounts:
-        """Pages and what they hold now; a snapshot for any thread."""
-
-    @property
-    def loaded(self) -> LoadedModel | None: ...
-
-
-class FitEstimate(NamedTuple):
-    fits: bool
-    fit: Fit | None
-    sentence: str
-
-
-class Probes(Protocol):
-    """What the server measures of the machine; every call may block for a while."""
-
-    def device(self) -> Device: ...
-    def bandwidth(self) -> float | None: ...
-    def memory(self, loaded: LoadedModel | None, used_share: float) -> MemoryByOwner: ...
-    def estimate(
-        self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
-    ) -> FitEstimate: ...
-
-
+@dataclass(slots=True)
 class _Running:
     """A request in progress: who hears of it, and how many of its answers are still to end."""
 
-    __slots__ = ("left", "listener")
-
-    def __init__(self, listener: Callable[[RequestEvent], None], answers: int) -> None:
-        self.listener, self.left = listener, answers
+    listener: Callable[[RequestEvent], None]
+    left: int
 
 
 class EngineHub:
     """One engine for all sessions. Everything but ``_emit`` is called in the event loop's thread."""
 
-    def __init__(self, make_engine: Callable[[Emit], EngineLike], probes: Probes, died: Callable[[], None]) -> None:
+    def __init__(self, make_engine: Callable[[Emit], Engine], probes: MachineProbes, died: Callable[[], None]) -> None:
         """``died`` is called in the loop when the engine's thread ended without being asked to."""
         self.probes = probes
         self.engine = make_engine(self._emit)
@@ -132,7 +81,9 @@ class EngineHub:
         self._listeners: list[Callable[[Event], None]] = []
         self._watchers: list[Callable[[StepRecord], None]] = []
         self._numbers = itertools.count(1)
-        self._memory = MemoryReading()
+        self._memory: MemoryByOwner | None = None
+        self._memory_taken_at = 0.0
+        self._memory_lock = asyncio.Lock()
         self._measuring: asyncio.Future[None] | None = None
         self._stirred = asyncio.Event()
 
@@ -198,7 +149,7 @@ class EngineHub:
 
     async def frame(self, since: float = 0.0) -> Telemetry:
         """A telemetry frame as of now."""
-        memory = await self._memory.get(self._measure_memory)
+        memory = await self._memory_by_owner()
         frame = self.window.frame(
             time.monotonic(), memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
         )
@@ -254,10 +205,15 @@ class EngineHub:
         if self.bandwidth is None and not self._running:
             self.bandwidth = await asyncio.to_thread(self.probes.bandwidth)
 
-    def _measure_memory(self) -> Callable[[], MemoryByOwner]:
-        """What is to be called in another thread, with the pages in use as of now."""
-        pages = self.engine.cache_pages()
-        return partial(self.probes.memory, self.loaded, pages.used / pages.total if pages.total else 0.0)
+    async def _memory_by_owner(self) -> MemoryByOwner:
+        """The last measurement, or a new one, taken in another thread with the pages in use as of now."""
+        async with self._memory_lock:
+            if self._memory is None or time.monotonic() - self._memory_taken_at > MEMORY_SECONDS:
+                pages = self.engine.cache_pages()
+                used_share = pages.used / pages.total if pages.total else 0.0
+                memory = await asyncio.to_thread(self.probes.memory, self.loaded, used_share)
+                self._memory, self._memory_taken_at = memory, time.monotonic()
+            return self._memory
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 
@@ -315,13 +271,11 @@ class EngineHub:
                     listener(event)
 
     def _note(self, event: Event) -> None:
+        if isinstance(event, Loaded | Unloaded):
+            self._memory = None
+            self.window.model_changed()
         if isinstance(event, Loaded):
-            self._memory.forget()
-            self.window.model_changed()
             self._measuring = asyncio.ensure_future(self._measure_bandwidth())
-        elif isinstance(event, Unloaded):
-            self._memory.forget()
-            self.window.model_changed()
 
     def _ended(self, name: str, event: Finished | Error) -> None:
         running = self._running.get(name)

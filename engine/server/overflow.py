@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
 from engine.protocol import ChatMessage
+from engine.server.refused import Refused
 from engine.text.tokenizer import Tokenizer
 
 MOST_TEXT = 8 << 20
@@ -26,14 +27,6 @@ LEAST_RESERVE = 256
 """Tokens kept free for an answer whose length nobody limits, where the context allows it."""
 _OVERHEAD = 5
 """Tokens that a template writes around a message, about."""
-
-
-class TooLong(Exception):  # noqa: N818 - an outcome that a person is told about
-    """Even the shortest form of the conversation does not fit; the message is a sentence for a person."""
-
-    def __init__(self, message: str, code: str = "prompt_too_long") -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class DroppedMessages(NamedTuple):
@@ -84,39 +77,42 @@ def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context:
     yield DroppedMessages(first, newest)
 
 
-def too_long(tokens: int, context: int, shortened: bool) -> TooLong:
+def too_long(tokens: int, context: int, shortened: bool) -> Refused:
     """Why a prompt of ``tokens`` tokens is refused."""
     what = "Even without the middle of the conversation the prompt has" if shortened else "The prompt has"
-    return TooLong(
+    return Refused(
+        "prompt_too_long",
         f"{what} {tokens:,} tokens and the context holds {context:,}, the answer included. "
-        "Shorten the newest message, or load the model with a longer context."
+        "Shorten the newest message, or load the model with a longer context.",
     )
 
 
 def check_length(text: str, tokenizer: Tokenizer, context: int | None = None) -> None:
-    """Refuse a prompt that has too many bytes before it is tokenised. Raises :class:`TooLong`.
+    """Refuse a prompt that has too many bytes before it is tokenised. Raises :class:`Refused`.
 
     With a ``context``, in tokens, also what cannot fit it: text of more bytes than that many of the longest tokens.
     """
     size = len(text.encode(errors="surrogatepass"))
     # The longest token is looked for only where a text has more bytes than the context has tokens.
     if context is not None and size > context and (longest := tokenizer.longest) and size > context * longest:
-        raise TooLong(
+        raise Refused(
+            "prompt_too_long",
             f"The prompt has {size:,} bytes, and the context of {context:,} tokens holds {context * longest:,} at "
-            "most, the answer included. Shorten the conversation, or load the model with a longer context."
+            "most, the answer included. Shorten the conversation, or load the model with a longer context.",
         )
     if size > MOST_TEXT:
-        reason = f"The prompt has {size:,} bytes, and at most {MOST_TEXT:,} are read at once. Send a shorter one."
-        raise TooLong(reason, "too_large")
+        text = f"The prompt has {size:,} bytes, and at most {MOST_TEXT:,} are read at once. Send a shorter one."
+        raise Refused("too_large", text)
 
 
 def window_of(context: int) -> int:
     """Tokens of the sliding window, whole pages: with the sinks and a window that begins within a page no row sees a
     distance beyond the context, and a quarter of it is left for what is being read before the window moves on.
-    Raises :class:`TooLong` where there is no room for one."""
+    Raises :class:`Refused` where there is no room for one."""
     window = min(context - SINKS - PAGE_SIZE, context * 3 // 4) // PAGE_SIZE * PAGE_SIZE
     if window < PAGE_SIZE:
-        raise TooLong(
+        text = (
             f"A context of {context:,} tokens has no room for a sliding window. Load the model with a longer context."
         )
+        raise Refused("prompt_too_long", text)
     return window

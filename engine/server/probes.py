@@ -14,8 +14,7 @@ from engine.memory.estimate import OutOfMemory, size
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import choose_device, probe
 from engine.options import EngineOptions
-from engine.protocol import Device, LoadOptions, MemoryByOwner, Value
-from engine.server.hub import FitEstimate
+from engine.protocol import Device, Estimated, LoadOptions, MemoryByOwner, Value
 
 DeviceKind = Literal["auto", "cpu", "cuda"]
 
@@ -56,7 +55,7 @@ class MachineProbes:
 
     def estimate(
         self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
-    ) -> FitEstimate:
+    ) -> Estimated:
         """Whether a model would fit in the place of the one that is loaded, with these values of the catalogue."""
         engine_options = EngineOptions()
         engine_options.values.update(switches)
@@ -64,10 +63,11 @@ class MachineProbes:
             opened = CheckpointLoader(self._kind).open(LoadModel(path, draft, options), engine_options, loaded)
         except LoadFailed as error:
             cause = error.__cause__
-            return FitEstimate(False, cause.fit if isinstance(cause, OutOfMemory) else None, str(error))
+            known = cause.fit if isinstance(cause, OutOfMemory) else None
+            return Estimated(id="", fits=False, fit=known, sentence=str(error))
         fit = opened.fit
         needed = fit.weights + fit.draft_weights + fit.kv + fit.activations
         sentence = (
             f"Fits: {size(needed)} of the {size(fit.free)} that are free, with room for {fit.kv_tokens:,} tokens."
         )
-        return FitEstimate(True, fit, f"{sentence} {opened.companions.refused}".strip())
+        return Estimated(id="", fits=True, fit=fit, sentence=f"{sentence} {opened.companions.refused}".strip())

@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvicorn
 
@@ -22,10 +23,14 @@ from engine.core.events import Event
 from engine.loading.model import LoadModel
 from engine.protocol import MAX_FRAME, PROTOCOL, Error, Loaded, Loading, LoadOptions, Ready, encode
 from engine.server.app import make_app
-from engine.server.connections import HEAD_SECONDS, IDLE_SECONDS, patient
-from engine.server.hub import Emit, EngineHub, EngineLike, Probes
+from engine.server.connections import IDLE_SECONDS, PatientHttp
+from engine.server.hub import Emit, EngineHub
 from engine.server.openai.routes import OpenAIRoutes
 from engine.server.security import Gate
+
+if TYPE_CHECKING:
+    from engine.core.engine import Engine
+    from engine.server.probes import MachineProbes
 
 log = logging.getLogger(__name__)
 
@@ -94,13 +99,7 @@ class Server:
     """One engine behind one port. ``on_exit`` tells how it ended: the process's exit code."""
 
     def __init__(
-        self,
-        listener: socket.socket,
-        token: str,
-        make_engine: Callable[[Emit], EngineLike],
-        probes: Probes,
-        head_seconds: float = HEAD_SECONDS,
-        idle_seconds: int = IDLE_SECONDS,
+        self, listener: socket.socket, token: str, make_engine: Callable[[Emit], Engine], probes: MachineProbes
     ) -> None:
         self.listener = listener
         self.port: int = listener.getsockname()[1]
@@ -108,12 +107,12 @@ class Server:
         self.failure = ""
         """Why it stopped serving, as a sentence; empty where it was asked to."""
         self.hub = EngineHub(make_engine, probes, self._engine_died)
-        gate = Gate(self.port, open_host=not _loopback(listener.getsockname()[0]))
+        gate = Gate(self.port, open_host=not ipaddress.ip_address(listener.getsockname()[0]).is_loopback)
         openai = OpenAIRoutes(self.hub, token)
         settings = uvicorn.Config(
             make_app(self.hub, token, gate, openai),
-            http=patient(head_seconds),
-            timeout_keep_alive=idle_seconds,
+            http=PatientHttp,
+            timeout_keep_alive=IDLE_SECONDS,
             log_config=None,
             access_log=False,
             ws="websockets-sansio",
@@ -209,7 +208,3 @@ def _report_load(event: Event) -> None:
             log.info("%s is loaded: %s, context %d tokens.", card.name, card.quantisation, card.context)
         case Error(message=message):
             log.error("%s", message)
-
-
-def _loopback(host: str) -> bool:
-    return ipaddress.ip_address(host).is_loopback

@@ -54,36 +54,28 @@ class AnswerCollector:
         parent: str = "",
         chat: str = "",
     ) -> None:
-        self._prompt, self._prompt_ids = prompt, array("i", prompt_ids)
-        self._messages = None if isinstance(messages, str) else tuple(messages)
-        self._parent, self._chat = parent, chat
+        said = None if isinstance(messages, str) else tuple(messages)
+        self._turn = Turn(prompt, array("i", prompt_ids), "", array("i"), False, said, parent, chat)
         self._parts: list[str] = []
-        self._ids = array("i")
-        self._thinks = False
 
     def take(self, event: Delta) -> None:
         if event.channel == "thinking":
-            self._thinks = True
+            self._turn = self._turn._replace(thinks=True)
         else:
             self._parts.append(event.text)
-        self._ids.extend(token.id for token in event.tokens)
+        self._turn.ids.extend(token.id for token in event.tokens)
 
     def finished(self) -> Turn:
-        text, said = "".join(self._parts), (self._messages, self._parent, self._chat)
-        return Turn(self._prompt, self._prompt_ids, text, self._ids, self._thinks, *said)
+        return self._turn._replace(text="".join(self._parts))
 
 
 class Turns:
     """The last finished answers by name; they belong to the tokenizer that made them."""
 
-    def __init__(self, most: int = MOST_TURNS) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._turns: OrderedDict[str, Turn] = OrderedDict()
         self._tokenizer: Callable[[], Tokenizer | None] = lambda: None
         """Weak: turns outlive their model, which is to go when it is unloaded."""
-
-    def __len__(self) -> int:
-        return len(self._turns)
 
     def remember(self, name: str, turn: Turn, tokenizer: Tokenizer) -> None:
         """Keep the turn, and forget those of another model and the one that was used longest ago."""
@@ -92,15 +84,8 @@ class Turns:
             self._tokenizer = weakref.ref(tokenizer)
         self._turns[name] = turn
         self._turns.move_to_end(name)
-        while len(self._turns) > self._most:
+        while len(self._turns) > MOST_TURNS:
             self._turns.popitem(last=False)
-
-    def find(self, name: str, tokenizer: Tokenizer) -> Turn | None:
-        """The turn of that name, if this tokenizer made it."""
-        if tokenizer is not self._tokenizer() or name not in self._turns:
-            return None
-        self._turns.move_to_end(name)
-        return self._turns[name]
 
     def line(self, name: str, tokenizer: Tokenizer) -> list[Turn]:
         """The turn of that name, the one that it went on from, and so on, as far as they are remembered."""

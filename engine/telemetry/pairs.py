@@ -12,9 +12,10 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
 
-from engine.protocol import Outcome
+from msgspec import structs
+
+from engine.protocol import Effect, Metric, Outcome
 
 ALPHA = 0.0125
 """Chance of a false verdict on one figure. A comparison states up to three figures: under 4 % together."""
@@ -24,46 +25,37 @@ NARROW = 1.03
 """An interval within this factor of 1 has settled: more pairs would show nothing worth having."""
 
 
-class PairedEstimate(NamedTuple):
-    """Medians of both sides; ``ratio`` is the median gain, above 1 where the second side is better.
-
-    ``low`` and ``high`` bound the interval for it. ``ratio`` is None where there is nothing to divide.
-    """
-
-    before: float
-    after: float
-    ratio: float | None
-    low: float
-    high: float
-    pairs: int
-    verdict: Outcome
-
-    @property
-    def settled(self) -> bool:
-        """Whether further pairs can be spared."""
-        if self.verdict == "none":
-            return self.ratio is None or (self.low > 1 / NARROW and self.high < NARROW)
-        return self.verdict != "few"
-
-
-def estimate(
-    before: Sequence[float], after: Sequence[float], *, lower_is_better: bool = False, counted: bool = False
-) -> PairedEstimate:
-    """Compare pair by pair; ``counted``: figures without noise, of which one pair tells everything.
+def estimate(before: Sequence[float], after: Sequence[float], metric: Metric = Metric()) -> Effect:
+    """Compare pair by pair; of a metric that is ``counted``, which has no noise, one pair tells everything.
 
     Raises ValueError for sides of unlike lengths, or none at all.
     """
-    medians = statistics.median(before), statistics.median(after)
-    pairs = [(b, a) if lower_is_better else (a, b) for b, a in zip(before, after, strict=True)]
-    if any(
-        over <= 0 or under <= 0 for over, under in pairs
-    ):  # no ratios: whether they differ can be said, not how much
-        return PairedEstimate(*medians, None, 0.0, 0.0, len(pairs), "none" if medians[0] == medians[1] else "few")
+    pairs = [(b, a) if metric.lower_is_better else (a, b) for b, a in zip(before, after, strict=True)]
+    found = Effect(
+        metric=metric,
+        before=statistics.median(before),
+        after=statistics.median(after),
+        ratio=None,
+        low=0.0,
+        high=0.0,
+        pairs=len(pairs),
+        verdict="few",
+    )
+    if any(over <= 0 or under <= 0 for over, under in pairs):  # whether they differ can be said, not by what ratio
+        return structs.replace(found, verdict="none" if found.before == found.after else "few")
     ratios = sorted(over / under for over, under in pairs)
-    outside = 0 if counted else limit(len(ratios))
+    outside = 0 if metric.counted else limit(len(ratios))
     kept = max(0, outside)
     low, high = ratios[kept], ratios[len(ratios) - 1 - kept]
-    return PairedEstimate(*medians, statistics.median(ratios), low, high, len(ratios), _verdict(low, high, outside))
+    verdict = _verdict(low, high, outside)
+    return structs.replace(found, ratio=statistics.median(ratios), low=low, high=high, verdict=verdict)
+
+
+def settled(effect: Effect) -> bool:
+    """Whether further pairs can be spared."""
+    if effect.verdict == "none":
+        return effect.ratio is None or (effect.low > 1 / NARROW and effect.high < NARROW)
+    return effect.verdict != "few"
 
 
 def _verdict(low: float, high: float, outside: int) -> Outcome:

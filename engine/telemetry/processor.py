@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import psutil
 
 _LEAST_S = 0.2
 """Seconds of processor time below which the counters' ticks are too coarse."""
-
-
-class _Times(NamedTuple):
-    """Seconds since the start: of all cores, of it idle, and of this process."""
-
-    total: float
-    idle: float
-    own: float
 
 
 class OtherPrograms:
@@ -30,9 +20,10 @@ class OtherPrograms:
         return max(0.0, total - idle - own) / total if total > _LEAST_S else 0.0
 
 
-def _times() -> _Times:
+def _times() -> tuple[float, float, float]:
+    """Seconds since the start: of all cores, of it idle, and of this process."""
     all_cores = psutil.cpu_times()._asdict()
     for counted in ("guest", "guest_nice"):  # within user and nice already
         all_cores.pop(counted, None)
     own = psutil.Process().cpu_times()
-    return _Times(sum(all_cores.values()), all_cores["idle"] + all_cores.get("iowait", 0.0), own.user + own.system)
+    return sum(all_cores.values()), all_cores["idle"] + all_cores.get("iowait", 0.0), own.user + own.system

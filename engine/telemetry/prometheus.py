@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from engine.protocol import Telemetry
-from engine.telemetry.window import Totals
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -28,14 +27,14 @@ _CACHE = (
 )
 
 
-def metrics(totals: Totals, frame: Telemetry) -> str:
+def metrics(totals: Mapping[str, int], frame: Telemetry) -> str:
     """The text of one scrape."""
     return "".join(_lines(totals, frame))
 
 
-def _lines(totals: Totals, frame: Telemetry) -> Iterator[str]:
+def _lines(totals: Mapping[str, int], frame: Telemetry) -> Iterator[str]:
     for name, explains in _COUNTERS:
-        yield from _metric(f"{name}_total", "counter", explains, [("", getattr(totals, name))])
+        yield from _metric(f"{name}_total", "counter", explains, [("", totals[name])])
     cache = frame.cache
     for name, explains in _CACHE:
         yield from _metric(f"cache_{name}_total", "counter", explains, [("", getattr(cache, name))])
@@ -43,9 +42,8 @@ def _lines(totals: Totals, frame: Telemetry) -> Iterator[str]:
     yield from _metric("cache_swapped_bytes", "gauge", "Keys and values kept outside the device.", places)
     yield from _metric("generated_per_second", "gauge", "Tokens a second.", [("", frame.generated_per_second)])
     yield from _metric("prefilled_per_second", "gauge", "Prompt tokens a second.", [("", frame.prefilled_per_second)])
-    memory = frame.memory
+    memory, scope = frame.memory, frame.memory.scope
     owners = ("weights", "kv_used", "kv_reserved", "other_kvasir", "other_programs", "total")
-    scope = memory.scope
     values = [(f'{{owner="{owner}",scope="{scope}"}}', getattr(memory, owner)) for owner in owners]
     yield from _metric("memory_bytes", "gauge", "Memory by owner.", values)
     pages = [(f'{{state="{state}"}}', getattr(frame.pages, state)) for state in ("total", "used")]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from itertools import zip_longest
 
 from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
 from engine.telemetry.records import DraftRecord, StepRecord
@@ -13,19 +13,6 @@ RATE_SECONDS = 1.0
 """Rates are over this long."""
 KEPT_SECONDS = 10.0
 """Percentiles, medians and acceptance are over this long."""
-
-
-class Totals(NamedTuple):
-    """Counters since the start of the engine."""
-
-    steps: int = 0
-    generated: int = 0
-    prefilled: int = 0
-    proposed: int = 0
-    accepted: int = 0
-    preemptions: int = 0
-    bytes_read: int = 0
-    answers_started: int = 0
 
 
 class TelemetryWindow:
@@ -38,7 +25,8 @@ class TelemetryWindow:
         self._records: deque[StepRecord] = deque()
         self._last: StepRecord | None = None
         self._latencies: deque[tuple[float, float, int]] = deque()  # (time, seconds between tokens, tokens)
-        self.totals = Totals()
+        self.totals: Counter[str] = Counter()
+        """Counted since the start of the engine, by the names of engine/telemetry/prometheus.py."""
 
     def add(self, record: StepRecord) -> None:
         seconds = inter_token_seconds(self._last, record)
@@ -46,7 +34,16 @@ class TelemetryWindow:
             self._latencies.append((record.time, seconds, record.generated))
         self._records.append(record)
         self._last = record
-        self.totals = _counted(self.totals, record)
+        self.totals.update(
+            steps=1,
+            generated=record.generated,
+            prefilled=record.prefill_rows,
+            proposed=sum(draft.draft_tokens for draft in record.drafts),
+            accepted=sum(sum(draft.accepted) for draft in record.drafts),
+            preemptions=record.preemptions,
+            bytes_read=record.bytes_read,
+            answers_started=len(record.ttfts),
+        )
         self._forget(record.time)
 
     def quiet(self, now: float) -> bool:
@@ -71,6 +68,11 @@ class TelemetryWindow:
         ``since`` (the receiver's previous frame). ``idle``: nothing runs, so the last record's queue is out of date."""
         self._forget(now)
         records = self._records
+        last = self._last
+        queue = QueueCounts(waiting=0, running=0, prefilling=0)
+        if last is not None and not idle:
+            queue = QueueCounts(waiting=last.waiting, running=last.running, prefilling=last.prefilling)
+        latencies = [(1e3 * seconds, tokens) for _, seconds, tokens in self._latencies]
         decoding = [r for r in records if r.time > now - RATE_SECONDS and _only_decodes(r)]
         return Telemetry(
             time=now,
@@ -78,23 +80,17 @@ class TelemetryWindow:
             prefilled_per_second=rate(((r.prefill_rows, r) for r in records), now),
             memory=memory,
             pages=pages,
-            queue=self._queue(idle),
+            queue=queue,
             acceptance=acceptance(records),
-            ttft_ms=milliseconds(quantile([(t, 1) for r in records for t in r.ttfts], 0.5)),
-            itl_p50_ms=milliseconds(quantile([(s, n) for _, s, n in self._latencies], 0.5)),
-            itl_p95_ms=milliseconds(quantile([(s, n) for _, s, n in self._latencies], 0.95)),
-            step_ms=milliseconds(quantile([(r.duration, 1) for r in records], 0.5)),
-            host_ms=milliseconds(quantile([(r.host_seconds, 1) for r in records], 0.5)),
+            ttft_ms=quantile([(1e3 * t, 1) for r in records for t in r.ttfts], 0.5),
+            itl_p50_ms=quantile(latencies, 0.5),
+            itl_p95_ms=quantile(latencies, 0.95),
+            step_ms=quantile([(1e3 * r.duration, 1) for r in records], 0.5),
+            host_ms=quantile([(1e3 * r.host_seconds, 1) for r in records], 0.5),
             bytes_per_token=bytes_per_token(decoding),
             bandwidth_share=bandwidth_share(decoding, bandwidth),
             preemptions=sum(r.preemptions for r in records if r.time > since),
         )
-
-    def _queue(self, idle: bool) -> QueueCounts:
-        last = self._last
-        if last is None or idle:
-            return QueueCounts(waiting=0, running=0, prefilling=0)
-        return QueueCounts(waiting=last.waiting, running=last.running, prefilling=last.prefilling)
 
     def _forget(self, now: float) -> None:
         while self._records and self._records[0].time < now - KEPT_SECONDS:
@@ -142,42 +138,34 @@ def quantile(samples: Sequence[tuple[float, int]], share: float) -> float | None
     return None
 
 
-def milliseconds(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds * 1e3
-
-
 def acceptance(records: Iterable[StepRecord]) -> list[Acceptance]:
     """Per proposer, over all records; length, reason and reasoning are the latest.
 
     An answer that is drafted for has a draft token at depth 1, so that those counted there are the rounds.
     """
-    proposed: dict[str, list[int]] = {}
-    accepted: dict[str, list[int]] = {}
-    draft_tokens: dict[str, int] = {}
-    nodes: dict[str, int] = {}
-    latest: dict[str, DraftRecord] = {}
+    by_proposer: defaultdict[str, list[DraftRecord]] = defaultdict(list)
     for record in records:
         for draft in record.drafts:
-            name = draft.proposer
-            _add(proposed.setdefault(name, []), draft.proposed)
-            _add(accepted.setdefault(name, []), draft.accepted)
-            draft_tokens[name] = draft_tokens.get(name, 0) + draft.draft_tokens
-            nodes[name] = max(nodes.get(name, 0), draft.tree_nodes)
-            latest[name] = draft
-    return [
-        Acceptance(
-            proposer=name,
-            proposed=draft_tokens[name],
-            accepted=sum(accepted[name]),
-            by_depth=[a / p if p else 0.0 for p, a in zip(counts, _padded(accepted[name], len(counts)), strict=True)],
-            draft_length=latest[name].draft_length,
-            off_reason=latest[name].off_reason,
-            tree_nodes=nodes[name],
-            tokens_per_step=1.0 + sum(accepted[name]) / counts[0] if counts and counts[0] else 1.0,
-            reasoning=latest[name].reasoning,
+            by_proposer[draft.proposer].append(draft)
+    found = []
+    for name, drafts in by_proposer.items():
+        proposed = _added(draft.proposed for draft in drafts)
+        accepted = _added(draft.accepted for draft in drafts)
+        shares = (a / p if p else 0.0 for p, a in zip_longest(proposed, accepted[: len(proposed)], fillvalue=0))
+        found.append(
+            Acceptance(
+                proposer=name,
+                proposed=sum(draft.draft_tokens for draft in drafts),
+                accepted=sum(accepted),
+                by_depth=list(shares),
+                draft_length=drafts[-1].draft_length,
+                off_reason=drafts[-1].off_reason,
+                tree_nodes=max(draft.tree_nodes for draft in drafts),
+                tokens_per_step=1.0 + sum(accepted) / proposed[0] if proposed and proposed[0] else 1.0,
+                reasoning=drafts[-1].reasoning,
+            )
         )
-        for name, counts in proposed.items()
-    ]
+    return found
 
 
 def bytes_per_token(decoding: Sequence[StepRecord]) -> float | None:
@@ -199,24 +187,6 @@ def _only_decodes(record: StepRecord) -> bool:
     return record.generated > len(record.ttfts) and not (record.prefill_rows and record.decode_rows)
 
 
-def _counted(totals: Totals, record: StepRecord) -> Totals:
-    return Totals(
-        steps=totals.steps + 1,
-        generated=totals.generated + record.generated,
-        prefilled=totals.prefilled + record.prefill_rows,
-        proposed=totals.proposed + sum(draft.draft_tokens for draft in record.drafts),
-        accepted=totals.accepted + sum(sum(draft.accepted) for draft in record.drafts),
-        preemptions=totals.preemptions + record.preemptions,
-        bytes_read=totals.bytes_read + record.bytes_read,
-        answers_started=totals.answers_started + len(record.ttfts),
-    )
-
-
-def _add(counts: list[int], more: Sequence[int]) -> None:
-    counts += [0] * (len(more) - len(counts))
-    for depth, n in enumerate(more):
-        counts[depth] += n
-
-
-def _padded(counts: list[int], length: int) -> list[int]:
-    return [*counts, *[0] * (length - len(counts))][:length]
+def _added(counts: Iterable[Sequence[int]]) -> list[int]:
+    """The counts of each depth, added up; those that do not reach it count 0."""
+    return [sum(depth) for depth in zip_longest(*counts, fillvalue=0)]

@@ -7,8 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from engine.protocol import WHOLE, Finished
-from engine.server.answering import Refused
 from engine.server.openai.fields import BadField
+from engine.server.refused import Refused
 from engine.server.security import Refusal, error_response
 from engine.text.template import PromptError
 

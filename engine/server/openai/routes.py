@@ -13,8 +13,9 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from engine.core.admission import NO_MODEL
 from engine.protocol import ContextCut, Thinking
-from engine.server.answering import NO_MODEL, Asked, Refused
+from engine.server.answering import Asked
 from engine.server.hub import EngineHub
 from engine.server.openai.errors import FAILURES, refusal_of
 from engine.server.openai.fields import decoded
@@ -22,7 +23,8 @@ from engine.server.openai.stream import EventResponse, Stream, while_there, whol
 from engine.server.openai.turns import Conversations
 from engine.server.openai.types import ChatIn, CompletionIn, ModelList, ModelOut
 from engine.server.openai.writers import ChatWriter, TextWriter, Writer
-from engine.server.overflow import TooLong, too_long, window_of
+from engine.server.overflow import too_long, window_of
+from engine.server.refused import Refused
 from engine.server.security import MAX_BODY, error_response, refuse_stranger
 
 if TYPE_CHECKING:
@@ -126,9 +128,8 @@ class OpenAIRoutes:
         else:
             thinking = wanted.thinking() if isinstance(wanted, ChatIn) else Thinking()
             asked = Asked(prompt, thinking, overflow, sampling.max_tokens)
-            found = await self._conversations.prepared(self._hub, asked)
-            ids, window, heard = found.prompt.ids, found.prompt.window, found.listener
-            told = found.prompt.context_cut("")
+            found, heard = await self._conversations.prepared(self._hub, asked)
+            ids, window, told = found.ids, found.window, found.context_cut("")
         if self._stopping:
             raise Refused("stopping", STOPPED)
         stream = Stream(self._hub, ids, sampling, wanted.n or 1, not chat, window, heard)
@@ -138,12 +139,9 @@ class OpenAIRoutes:
 
 def _window(tokens: int, slides: bool, context: int) -> int | None:
     """The window that slides over a prompt of ``tokens`` tokens, if one does. Raises :class:`Refused`."""
-    try:
-        if not slides and tokens >= context:
-            raise too_long(tokens, context, False)
-        return window_of(context) if slides else None
-    except TooLong as error:
-        raise Refused(error.code, str(error)) from error
+    if not slides and tokens >= context:
+        raise too_long(tokens, context, False)
+    return window_of(context) if slides else None
 
 
 def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel) -> Writer:

@@ -14,11 +14,12 @@ from starlette.types import Receive, Scope, Send
 from engine.core.commands import AddRequest
 from engine.core.events import RequestEvent
 from engine.protocol import Delta, Error, Finished, Message, Sampling
-from engine.server.answering import Refused, request_message
+from engine.server.answering import request_message
 from engine.server.hub import EngineHub
 from engine.server.openai.errors import cut_off, refusal_of
 from engine.server.openai.types import CompletionDetails, UsageDetails, UsageOut
 from engine.server.openai.writers import Writer
+from engine.server.refused import Refused
 from engine.server.security import error_body
 from engine.server.session.outbox import Outbox
 

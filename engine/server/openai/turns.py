@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 from engine.core.events import RequestEvent
 from engine.protocol import Delta, Finished
@@ -14,21 +13,15 @@ from engine.server.turns import AnswerCollector, Turn, Turns, named
 from engine.text.tokenizer import Tokenizer
 
 
-class PreparedTurn(NamedTuple):
-    """A prepared prompt, and who is to hear of its answers so that they are known next time."""
-
-    prompt: Prepared
-    listener: Callable[[RequestEvent], None]
-
-
 class Conversations:
     """The last answers given over HTTP, whoever asked: all who may ask have the same token."""
 
     def __init__(self) -> None:
         self._turns = Turns()
 
-    async def prepared(self, hub: EngineHub, asked: Asked) -> PreparedTurn:
-        """As :func:`engine.server.answering.prepared`, beginning with the ids of the answer that it goes on from."""
+    async def prepared(self, hub: EngineHub, asked: Asked) -> tuple[Prepared, Callable[[RequestEvent], None]]:
+        """As :func:`engine.server.answering.prepared`, beginning with the ids of the answer that it goes on from; and
+        who is to hear of its answers, so that they are known next time."""
         parent = ""
 
         def line(tokenizer: Tokenizer) -> Sequence[Turn]:
@@ -37,7 +30,7 @@ class Conversations:
             return self._turns.line(parent, tokenizer)
 
         prompt = await prepared(hub, asked, line)
-        return PreparedTurn(prompt, self._listener(asked, prompt, parent))
+        return prompt, self._listener(asked, prompt, parent)
 
     def _listener(self, asked: Asked, prompt: Prepared, parent: str) -> Callable[[RequestEvent], None]:
         answers: defaultdict[int, AnswerCollector] = defaultdict(
@@ -49,9 +42,8 @@ class Conversations:
                 case Delta():
                     answers[event.answer].take(event)
                 case Finished():
-                    turn = answers.pop(
-                        event.answer, AnswerCollector(prompt.text, prompt.ids, asked.prompt, parent)
-                    ).finished()
+                    turn = answers[event.answer].finished()
+                    del answers[event.answer]
                     self._turns.remember(named(asked.prompt, turn.text), turn, prompt.tokenizer)
 
         return hear

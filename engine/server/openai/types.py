@@ -88,22 +88,11 @@ class _RequestIn(msgspec.Struct, kw_only=True):
             raise BadField("logit_bias", text)
 
     def base_sampling(self, max_tokens: int | None, logprobs: int | None) -> Sampling:
-        stop = [self.stop] if isinstance(self.stop, str) else self.stop or []
-        return Sampling(
-            temperature=self.temperature,
-            top_k=self.top_k,
-            top_p=self.top_p,
-            min_p=self.min_p,
-            repetition_penalty=self.repetition_penalty,
-            presence_penalty=self.presence_penalty or 0.0,
-            frequency_penalty=self.frequency_penalty or 0.0,
-            logit_bias=self.logit_bias or {},
-            seed=self.seed,
-            max_tokens=max_tokens,
-            stop=stop,
-            ignore_eos=bool(self.ignore_eos),
-            logprobs=logprobs,
-        )
+        """The fields that are called as they are here; what is not given keeps its default."""
+        given = {name: getattr(self, name, None) for name in Sampling.__struct_fields__}
+        given["stop"] = [self.stop] if isinstance(self.stop, str) else self.stop
+        given |= {"max_tokens": max_tokens, "logprobs": logprobs}
+        return Sampling(**{name: value for name, value in given.items() if value is not None})
 
 
 class TemplateKwargs(msgspec.Struct, forbid_unknown_fields=True, frozen=True):
@@ -209,10 +198,7 @@ class TopLogprob(msgspec.Struct):
     bytes: list[int]
 
 
-class TokenLogprob(msgspec.Struct):
-    token: str
-    logprob: float
-    bytes: list[int]
+class TokenLogprob(TopLogprob):
     top_logprobs: list[TopLogprob] = []
 
 

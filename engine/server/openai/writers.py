@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from engine.protocol import Delta, Finished, TokenInfo
 from engine.server.openai.types import (
@@ -23,17 +23,12 @@ from engine.server.openai.types import (
 from engine.text.tokenizer import Tokenizer
 
 
-class Writer(Protocol):
-    """Turns one request's messages into response bodies."""
+class Writer:
+    """Turns one request's messages into response bodies. Its two kinds make the choices that these hold."""
 
-    def add(self, delta: Delta) -> None: ...
-    def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion: ...
-    def chunk(self, delta: Delta) -> Completion: ...
-    def last_chunk(self, finished: Finished) -> Completion: ...
-    def usage_chunk(self, usage: UsageOut) -> Completion: ...
+    whole_name: str
+    chunk_name: str
 
-
-class _Base:
     def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
         self._id, self._created, self._model, self._tokenizer = id, created, model, tokenizer
         self._text: defaultdict[int, list[str]] = defaultdict(list)
@@ -48,86 +43,83 @@ class _Base:
         self._text[delta.answer].append(delta.text)
         self._tokens[delta.answer] += delta.tokens
 
-    def _completion(self, kind: str, choices: Any, usage: UsageOut | None = None) -> Completion:
+    def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
+        return self._completion(self.whole_name, [self._choice(end) for end in finished], usage)
+
+    def chunk(self, delta: Delta) -> Completion:
+        return self._completion(self.chunk_name, [self._part(delta)])
+
+    def last_chunk(self, finished: Finished) -> Completion:
+        return self._completion(self.chunk_name, [self._end(finished)])
+
+    def usage_chunk(self, usage: UsageOut) -> Completion:
+        return self._completion(self.chunk_name, [], usage)
+
+    def _completion(self, kind: str, choices: list[Any], usage: UsageOut | None = None) -> Completion:
         return Completion(self._id, kind, self._created, self._model, choices, usage)
 
+    def _choice(self, end: Finished) -> Any:
+        """A whole answer."""
+        raise NotImplementedError
 
-class ChatWriter(_Base):
+    def _part(self, delta: Delta) -> Any:
+        raise NotImplementedError
+
+    def _end(self, end: Finished) -> Any:
+        """What follows the last part."""
+        raise NotImplementedError
+
+
+class ChatWriter(Writer):
+    whole_name, chunk_name = "chat.completion", "chat.completion.chunk"
+
     def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
         super().__init__(id, created, model, tokenizer)
         self._begun: set[int] = set()
 
-    def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
-        choices = [
-            ChatChoice(
-                end.answer,
-                TurnOut("assistant", "".join(self._text[end.answer]), "".join(self._thinking[end.answer]) or None),
-                finish_reason(end.reason),
-                self._logprobs(self._tokens[end.answer]),
-            )
-            for end in finished
-        ]
-        return self._completion("chat.completion", choices, usage)
+    def _choice(self, end: Finished) -> ChatChoice:
+        text, thinking = ("".join(parts[end.answer]) for parts in (self._text, self._thinking))
+        logprobs = self._logprobs(self._tokens[end.answer])
+        return ChatChoice(end.answer, TurnOut("assistant", text, thinking or None), finish_reason(end.reason), logprobs)
 
-    def chunk(self, delta: Delta) -> Completion:
+    def _part(self, delta: Delta) -> ChatChunkChoice:
         role = "" if delta.answer in self._begun else "assistant"
         self._begun.add(delta.answer)
         if delta.channel == "thinking":
-            choice = ChatChunkChoice(delta.answer, TurnOut(role, None, delta.text))
-        else:
-            choice = ChatChunkChoice(delta.answer, TurnOut(role, delta.text), None, self._logprobs(delta.tokens))
-        return self._completion("chat.completion.chunk", [choice])
+            return ChatChunkChoice(delta.answer, TurnOut(role, None, delta.text))
+        return ChatChunkChoice(delta.answer, TurnOut(role, delta.text), None, self._logprobs(delta.tokens))
 
-    def last_chunk(self, finished: Finished) -> Completion:
-        choice = ChatChunkChoice(finished.answer, TurnOut(), finish_reason(finished.reason))
-        return self._completion("chat.completion.chunk", [choice])
-
-    def usage_chunk(self, usage: UsageOut) -> Completion:
-        return self._completion("chat.completion.chunk", [], usage)
+    def _end(self, end: Finished) -> ChatChunkChoice:
+        return ChatChunkChoice(end.answer, TurnOut(), finish_reason(end.reason))
 
     def _logprobs(self, tokens: Sequence[TokenInfo]) -> ChatLogprobs | None:
         content = [self._logprob(token) for token in tokens if token.logprob is not None]
         return ChatLogprobs(content) if content else None
 
     def _logprob(self, token: TokenInfo) -> TokenLogprob:
-        piece, data = self._named(token.id)
-        top = [TopLogprob(*self._named_with(id, value)) for id, value in token.top]
-        return TokenLogprob(piece, token.logprob or 0.0, data, top)
+        top = [TopLogprob(*self._named(id, value)) for id, value in token.top]
+        return TokenLogprob(*self._named(token.id, token.logprob or 0.0), top)
 
-    def _named(self, token_id: int) -> tuple[str, list[int]]:
-        return self._tokenizer.piece(token_id), list(self._tokenizer.id_to_bytes(token_id))
-
-    def _named_with(self, token_id: int, value: float) -> tuple[str, float, list[int]]:
-        piece, data = self._named(token_id)
-        return piece, value, data
+    def _named(self, token_id: int, logprob: float) -> tuple[str, float, list[int]]:
+        return self._tokenizer.piece(token_id), logprob, list(self._tokenizer.id_to_bytes(token_id))
 
 
-class TextWriter(_Base):
+class TextWriter(Writer):
+    whole_name = chunk_name = "text_completion"
+
     def __init__(self, id: str, created: int, model: str, tokenizer: Tokenizer) -> None:
         super().__init__(id, created, model, tokenizer)
         self._offset: defaultdict[int, int] = defaultdict(int)
 
-    def whole(self, finished: Sequence[Finished], usage: UsageOut) -> Completion:
-        choices = [
-            TextChoice(
-                end.answer,
-                "".join(self._text[end.answer]),
-                finish_reason(end.reason),
-                self._logprobs(end.answer, self._tokens[end.answer]),
-            )
-            for end in finished
-        ]
-        return self._completion("text_completion", choices, usage)
+    def _choice(self, end: Finished) -> TextChoice:
+        text, logprobs = "".join(self._text[end.answer]), self._logprobs(end.answer, self._tokens[end.answer])
+        return TextChoice(end.answer, text, finish_reason(end.reason), logprobs)
 
-    def chunk(self, delta: Delta) -> Completion:
-        choice = TextChoice(delta.answer, delta.text, None, self._logprobs(delta.answer, delta.tokens))
-        return self._completion("text_completion", [choice])
+    def _part(self, delta: Delta) -> TextChoice:
+        return TextChoice(delta.answer, delta.text, None, self._logprobs(delta.answer, delta.tokens))
 
-    def last_chunk(self, finished: Finished) -> Completion:
-        return self._completion("text_completion", [TextChoice(finished.answer, "", finish_reason(finished.reason))])
-
-    def usage_chunk(self, usage: UsageOut) -> Completion:
-        return self._completion("text_completion", [], usage)
+    def _end(self, end: Finished) -> TextChoice:
+        return TextChoice(end.answer, "", finish_reason(end.reason))
 
     def _logprobs(self, answer: int, tokens: Sequence[TokenInfo]) -> TextLogprobs | None:
         known = [token for token in tokens if token.logprob is not None]

@@ -8,11 +8,13 @@ import zlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Literal, TypeVar
 
+from engine.core.admission import NO_MODEL
 from engine.core.cache_view import PagesSnapshot, PageView, Reads, TreeSnapshot, page_described, page_map, radix_tree
 from engine.protocol import Cost, DescribePage, MeasureCost, Message, PageMap, RadixTree
-from engine.server.answering import NO_MODEL, Refused, in_thread
+from engine.server.answering import in_thread
 from engine.server.hub import EngineHub
 from engine.server.overflow import check_length
+from engine.server.refused import Refused
 from engine.server.turns import Turns
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ class CacheMessages:
         seen = await _in_time(self._hub.inspect("page", message.page + 1)) if message.page >= 0 else None
         if not isinstance(seen, PageView):
             raise Refused("bad_page", f"The cache has no page {message.page}. Choose one of the page map.")
-        self._put(page_described(message.id, message.page, seen, reads))
+        self._put(page_described(message.id, seen, reads))
 
     async def measure(self, message: MeasureCost, turns: Turns) -> None:
         """Raises :class:`Refused` where there is nothing to measure on."""
@@ -62,17 +64,7 @@ class CacheMessages:
         scores = await _in_time(self._hub.measure(await self._text(message, turns, tokenizer)))
         if isinstance(scores, str):
             raise Refused("cost_failed", scores)
-        self._put(
-            Cost(
-                id=message.id,
-                tokens=scores.tokens,
-                exact=scores.exact,
-                present=scores.present,
-                divergence=scores.divergence,
-                setting=scores.setting,
-                error=scores.error,
-            )
-        )
+        self._put(Cost(id=message.id, **scores._asdict()))
 
     async def _text(self, message: MeasureCost, turns: Turns, tokenizer: Tokenizer) -> Sequence[int]:
         """Token ids of the text to measure on."""

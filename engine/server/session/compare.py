@@ -17,6 +17,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.catalogue import Option, OptionError, keys
 from engine.catalogue.metrics import FIRST_TOKEN, SPEED
 from engine.catalogue.replay import replayed
+from engine.core.admission import NO_MODEL
 from engine.core.commands import AddRequest
 from engine.core.events import Event, RequestEvent
 from engine.protocol import (
@@ -37,8 +38,9 @@ from engine.protocol import (
     Set,
     Value,
 )
-from engine.server.answering import NO_MODEL, Refused, tokenised
+from engine.server.answering import tokenised
 from engine.server.hub import EngineHub
+from engine.server.refused import Refused
 from engine.telemetry import pairs
 from engine.telemetry.processor import OtherPrograms
 from engine.telemetry.records import StepRecord
@@ -154,7 +156,7 @@ def _enough(metric: Metric, measured: Sequence[Pair], rounds: int, seconds: floa
     count = len(measured)
     if rounds or count < pairs.LEAST:
         return count >= (rounds or pairs.LEAST) or (count > 0 and seconds > MOST_SECONDS)
-    return count >= pairs.MOST or seconds > SECONDS or _estimate(metric, measured).settled
+    return count >= pairs.MOST or seconds > SECONDS or pairs.settled(_estimate(metric, measured))
 
 
 def _about_runs(disturbed: bool, others: float, cut: int) -> Iterator[str]:
@@ -180,7 +182,9 @@ def _about_answers(option: Option, values: Sequence[Value], measured: Sequence[P
 def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence[Pair], note: str = "") -> Compared:
     """What the pairs show, figure by figure; a ratio of speeds only if all runs gave the same tokens."""
     difference = first_difference([run.ids for pair in measured for run in pair])
-    speed, first = _estimate(SPEED, measured), _estimate(FIRST_TOKEN, measured)
+    speed, first, own = _estimate(SPEED, measured), _estimate(FIRST_TOKEN, measured), option.metric_of(values[1])
+    # The switch's own figure, then what is worth knowing of any.
+    metrics = dict.fromkeys([own, SPEED, FIRST_TOKEN] if own.figure else [SPEED, FIRST_TOKEN])
     return Compared(
         id=id,
         key=option.key,
@@ -194,23 +198,14 @@ def summary(id: str, option: Option, values: Sequence[Value], measured: Sequence
         ttft_after=first.after,
         first_difference=difference,
         note=note,
-        effects=[_effect(metric, measured) for metric in _metrics(option.metric_of(values[1]))],
+        effects=[_estimate(metric, measured) for metric in metrics],
         texts=_unlike(measured) if difference is not None else [],
     )
 
 
-def _metrics(own: Metric) -> list[Metric]:
-    """The switch's own figure, then what is worth knowing of any."""
-    return [own, *(metric for metric in (SPEED, FIRST_TOKEN) if metric != own)] if own.figure else [SPEED, FIRST_TOKEN]
-
-
-def _effect(metric: Metric, measured: Sequence[Pair]) -> Effect:
-    return Effect(metric=metric, **_estimate(metric, measured)._asdict())
-
-
-def _estimate(metric: Metric, measured: Sequence[Pair]) -> pairs.PairedEstimate:
+def _estimate(metric: Metric, measured: Sequence[Pair]) -> Effect:
     before, after = ([getattr(pair[side].run, metric.figure) for pair in measured] for side in (0, 1))
-    return pairs.estimate(before, after, lower_is_better=metric.lower_is_better, counted=metric.counted)
+    return pairs.estimate(before, after, metric)
 
 
 def _unlike(measured: Sequence[Pair]) -> list[str]:
@@ -259,7 +254,9 @@ class _Runner:
 
     async def run(self, value: Value, sampling: Sampling) -> MeasuredRun:
         """One answer with the switch at ``value``; after a reload a short one goes before it, which does not count."""
-        if self._option.scope == "engine" and not _same(self._now(), value):
+        if self._option.scope == "engine" and not _same(
+            _present(self._hub.engine.catalogue_state(), self._option.key), value
+        ):
             await self._set(value)
             if self._option.applies == "reload":
                 await self._answer(value, msgspec.structs.replace(sampling, max_tokens=RELOADED_TOKENS))
@@ -333,9 +330,6 @@ class _Runner:
         """
         if self._changed:  # what it is now says nothing: a change may still be waiting
             self._hub.submit(Set(key=self._option.key, value=self._before))
-
-    def _now(self) -> Value:
-        return _present(self._hub.engine.catalogue_state(), self._option.key)
 
     async def _set(self, value: Value) -> None:
         """Set the switch and wait until it holds (a reload included)."""

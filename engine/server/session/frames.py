@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from engine.protocol import MAX_FRAME, PROTOCOL, Error, Hello, decode_to_engine
+from engine.protocol import MAX_FRAME, PROTOCOL, Error, Hello, Message, decode_to_engine
 from engine.server.security import token_matches
 
 UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
@@ -48,25 +48,25 @@ def refused_greeting(frame: str | bytes, token: str) -> Error | None:
     return None
 
 
-def unreadable(frame: str | bytes) -> Error | None:
-    """Why a frame is not even decoded."""
+def decoded(frame: str | bytes) -> Message:
+    """The message of a frame, or an error that says what is wrong with it."""
     if isinstance(frame, bytes):
         return Error(code="malformed", message="A binary frame came. Send JSON in text frames.")
     size = len(frame) if len(frame) * 4 <= MAX_FRAME else len(frame.encode(errors="surrogatepass"))
     if size > MAX_FRAME:
         text = f"The message has {size:,} bytes and at most {MAX_FRAME:,} are taken. Send a shorter conversation."
         return Error(code="too_large", message=text, id=_kind(frame).id)  # or who waits for an answer waits for ever
-    return None
-
-
-def explained(frame: str | bytes, problem: Exception) -> Error:
-    """What is wrong with a frame that could not be decoded."""
+    try:
+        message: Message = decode_to_engine(frame)
+        return message
+    except UNREADABLE as error:
+        problem = str(error)
     kind = _kind(frame)
     if kind is _NOTHING:
         return Error(
             code="malformed", message="A message was not understood: it is no JSON object. Send one per frame."
         )
-    if "`$.type`" in str(problem) or not kind.type:
+    if "`$.type`" in problem or not kind.type:
         text = f"A message of type {kind.type!r} is unknown here. Update the older of the window and the engine."
         return Error(code="unknown_message", message=text, id=kind.id)
     text = f"A message of type {kind.type!r} was not understood ({problem}). Correct that field."

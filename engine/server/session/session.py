@@ -29,7 +29,6 @@ from engine.protocol import (
     DescribePage,
     Error,
     Estimate,
-    Estimated,
     Finished,
     ForgetChat,
     Generate,
@@ -41,21 +40,14 @@ from engine.protocol import (
     Subscribe,
     Unload,
     Welcome,
-    decode_to_engine,
     encode,
 )
-from engine.server.answering import (
-    Asked,
-    Refused,
-    cancelled_before_start,
-    prepared,
-    request_message,
-    tokenised,
-)
+from engine.server.answering import Asked, cancelled_before_start, prepared, request_message, tokenised
 from engine.server.hub import EngineHub
+from engine.server.refused import Refused
 from engine.server.session.cache_messages import CacheMessages
 from engine.server.session.compare import compare
-from engine.server.session.frames import UNREADABLE, explained, refused_greeting, unreadable
+from engine.server.session.frames import decoded, refused_greeting
 from engine.server.session.outbox import Outbox
 from engine.server.session.subscriptions import Subscriptions
 from engine.server.turns import AnswerCollector, Turns
@@ -148,11 +140,12 @@ class Session:
     async def _receive(self) -> None:
         while True:
             await self._outbox.room()
-            frame = await self._frame()
+            message = decoded(await self._frame())
+            if isinstance(message, Error):
+                self._outbox.put(message)
+                continue
             try:
-                message = self._decoded(frame)
-                if message is not None:
-                    self._handle(message)
+                self._handle(message)
             except Refused as refused:
                 self._outbox.put(Error(code=refused.code, message=str(refused), id=getattr(message, "id", "")))
 
@@ -163,18 +156,6 @@ class Session:
             raise WebSocketDisconnect(event.get("code", 1000))
         text = event.get("text")
         return text if text is not None else event.get("bytes") or b""
-
-    def _decoded(self, frame: str | bytes) -> Message | None:
-        """The message of a frame; None after an error was sent, and the connection stays."""
-        error = unreadable(frame)
-        if error is None:
-            try:
-                message: Message = decode_to_engine(frame)
-                return message
-            except UNREADABLE as problem:
-                error = explained(frame, problem)
-        self._outbox.put(error)
-        return None
 
     def _handle(self, message: Message) -> None:
         """Start what the message asks for. Raises :class:`Refused`."""
@@ -187,14 +168,12 @@ class Session:
             case Cancel(id=id):
                 if (active := self._active.get(id)) is not None:
                     active.cancel(hub)
-            case Set():
+            case Set() | Unload():
                 hub.submit(message)
             case Load():
                 self._begin("", self._load(message))
             case CancelLoad():
                 hub.engine.cancel_load()
-            case Unload():
-                hub.submit(message)
             case CountTokens():
                 self._begin(message.id, self._count(message))
             case Estimate():
@@ -310,10 +289,10 @@ class Session:
     async def _estimate(self, message: Estimate) -> None:
         path, draft = await asyncio.to_thread(config.resolve, message.model, message.draft)
         switches = {spec.key: spec.value for spec in self._hub.engine.catalogue_state()}
-        fits, fit, sentence = await asyncio.to_thread(
+        estimated = await asyncio.to_thread(
             self._hub.probes.estimate, path, draft, message.options, self._hub.loaded, switches
         )
-        self._outbox.put(Estimated(id=message.id, fits=fits, fit=fit, sentence=sentence))
+        self._outbox.put(msgspec.structs.replace(estimated, id=message.id))
 
     def _on_broadcast(self, event: Event) -> None:
         if isinstance(event, Message):

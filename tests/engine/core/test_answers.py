@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from requests_support import new_request
 
-from engine.core.answers import Drawn, extend, flushed
+from engine.core.answers import extend, flushed
 from engine.options import RequestOptions
-from engine.protocol import Sampling
+from engine.protocol import Sampling, TokenInfo
 from engine.request import Request
 from engine.sampling.params import resolve
 from engine.text.channels import channel_style
@@ -33,7 +33,7 @@ def test_every_token_is_in_one_event_of_its_channel(size: int) -> None:
     ids = tagged(False).encode("<think>\nThe END of it</think>\n\nA page END")
     events = []
     for start in range(0, len(ids), size):
-        outcome = extend(request, [Drawn(token, "target") for token in ids[start : start + size]], {EOS})
+        outcome = extend(request, [TokenInfo(id=token) for token in ids[start : start + size]], {EOS})
         assert outcome.kept == sum(len(event.tokens) for event in outcome.events)
         events += outcome.events
         assert all(sum(info.chars for info in event.tokens) <= len(event.text) for event in outcome.events)
@@ -51,6 +51,6 @@ def test_every_token_is_in_one_event_of_its_channel(size: int) -> None:
 
 def test_thinking_that_is_cut_off_comes_out_at_the_end() -> None:
     request = asked()
-    extend(request, [Drawn(token, "target") for token in tagged(False).encode("<think>a </thi")], {EOS})
+    extend(request, [TokenInfo(id=token) for token in tagged(False).encode("<think>a </thi")], {EOS})
     rest = flushed(request)
     assert [(event.channel, event.text, event.tokens) for event in rest] == [("thinking", " </thi", [])]

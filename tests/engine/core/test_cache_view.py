@@ -9,7 +9,6 @@ import pytest
 
 from engine.core.cache_view import (
     Holding,
-    NodeView,
     PagesSnapshot,
     PageView,
     TreeSnapshot,
@@ -19,7 +18,7 @@ from engine.core.cache_view import (
     view,
 )
 from engine.core.commands import Inspect
-from engine.protocol import PAGE_STATES, PageMap, PageOwner, decode_from_engine, encode
+from engine.protocol import PAGE_STATES, PageDescribed, PageMap, PageOwner, TreeNode, decode_from_engine, encode
 from tests.engine.core.toy_engine import ToyEngine
 
 ANNA, BEN = PageOwner(chat="a", id="r1"), PageOwner(chat="b", id="r2")
@@ -39,7 +38,7 @@ def test_states_and_owners() -> None:
     refs = [0, 1, 2, 2, 1, 1, 0]
     held = [Holding(ANNA, [1, 2, 3]), Holding(BEN, [2, 3])]
     kept = [Holding(ANNA, [3], "locked"), Holding(PageOwner(chat="a", id=""), [4], "cached")]
-    message = page_map(view(7, refs, held, kept, swapped=3, saved=1), {"r1": "one", "r2": "two", "": ""}.__getitem__)
+    message = page_map(view(refs, held, kept, swapped=3, saved=1), {"r1": "one", "r2": "two", "": ""}.__getitem__)
     states, owners = shown(message)
     assert states == ["private", "shared", "locked", "cached", "private", "free"]
     assert [message.legend[owner - 1].id if owner else None for owner in owners] == [
@@ -56,7 +55,7 @@ def test_states_and_owners() -> None:
 
 
 def test_one_answer_that_reads_a_page_twice_does_not_share_it() -> None:
-    states, _ = shown(page_map(view(1, [0, 2], [Holding(ANNA, [1, 1])])))
+    states, _ = shown(page_map(view([0, 2], [Holding(ANNA, [1, 1])])))
     assert states == ["private"]
 
 
@@ -64,18 +63,23 @@ def test_a_large_map_is_small_on_the_wire() -> None:
     pages = 65_536
     held = [Holding(PageOwner(chat=f"c{i}", id=f"r{i}"), range(1 + i * 512, 1 + (i + 1) * 512)) for i in range(100)]
     refs = [0] + [1] * (100 * 512) + [0] * (pages - 100 * 512)
-    seen = view(1, refs, held)
+    seen = view(refs, held)
     assert (seen.states.dtype, seen.owners.dtype, len(seen.states)) == (np.uint8, np.uint16, pages)
     assert len(encode(page_map(seen))) < 20_000
 
 
-def node(id: int, parent: int, used: float) -> NodeView:
-    return NodeView(id, parent, 32, tuple(range(3)), used, locks=id % 2, hits=id, chat="c")
+def tree(now: float, *used: tuple[int, int, float]) -> TreeSnapshot:
+    """Of nodes by id, parent and when they were used."""
+    nodes = tuple(
+        TreeNode(id=id, parent=parent, tokens=32, locks=id % 2, hits=id, idle_seconds=now - at, chat="c")
+        for id, parent, at in used
+    )
+    return TreeSnapshot(nodes, {node.id: range(3) for node in nodes})
 
 
 def test_the_tree_shows_what_was_used_last_with_all_above_it() -> None:
-    nodes = [node(5, 4, 9.0), node(4, -1, 9.0), node(3, 2, 5.0), node(2, -1, 8.0), node(1, -1, 7.0)]
-    message = radix_tree(TreeSnapshot(1, 10.0, tuple(nodes)), reads, most=4)
+    seen = tree(10.0, (5, 4, 9.0), (4, -1, 9.0), (3, 2, 5.0), (2, -1, 8.0), (1, -1, 7.0))
+    message = radix_tree(seen, reads, most=4)
     assert [found.id for found in message.nodes] == [4, 5, 2, 1]
     assert (message.total_nodes, message.total_tokens) == (5, 160)
     first = message.nodes[0]
@@ -85,12 +89,13 @@ def test_the_tree_shows_what_was_used_last_with_all_above_it() -> None:
 
 
 def test_a_node_without_its_parent_hangs_from_the_root() -> None:
-    message = radix_tree(TreeSnapshot(1, 1.0, (node(3, 77, 1.0),)), reads)
+    message = radix_tree(tree(1.0, (3, 77, 1.0)), reads)
     assert message.nodes[0].parent == -1
 
 
 def test_a_page_is_described() -> None:
-    message = page_described("d", 4, PageView(5, "shared", ("a", "b"), 64, (0, 1, 2)), reads)
+    described = PageDescribed(id="", page=4, state="shared", chats=["a", "b"], first=64)
+    message = page_described("d", PageView(described, (0, 1, 2)), reads)
     assert (message.page, message.state, message.chats) == (4, "shared", ["a", "b"])
     assert (message.first, message.last, message.text) == (64, 66, "abc")
 
@@ -118,7 +123,8 @@ def test_the_engine_shows_its_pages() -> None:
     assert {owner.id for owner in seen.legend} == {"r1"}
     second = looked(toy, "page", states.index("locked") + 2)
     assert isinstance(second, PageView)
-    assert (second.state, second.first, second.tokens) == ("locked", 16, (*[1, 2, 3] * 12,)[16:32])
+    assert (second.described.state, second.described.first) == ("locked", 16)
+    assert second.tokens == (*[1, 2, 3] * 12,)[16:32]
     assert looked(toy, "page", toy.stepper.cache.pool.total + 1) is None
     assert looked(toy, "page", 0) is None
 

@@ -246,7 +246,7 @@ class ToyEngine:
 
     def check(self) -> None:
         """The books of pages and of the prefix tree agree."""
-        self.stepper.cache.check(idle=not self.stepper.busy)
+        self.stepper.cache.check(idle=not self.stepper.requests)
 
     @property
     def owned(self) -> int:

@@ -20,10 +20,10 @@ TOKEN = "a token of this test"
 class Running:
     """A server in a thread, with its fake engine."""
 
-    def __init__(self, loaded: bool = True, **patience: Any) -> None:
+    def __init__(self, loaded: bool = True) -> None:
         self.engines: list[FakeEngine] = []
         listener = open_socket("127.0.0.1", 0)
-        self.server = Server(listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes(), **patience)
+        self.server = Server(listener, TOKEN, lambda emit: self._make(emit, loaded), FakeProbes())
         ready = threading.Event()
         self.thread = threading.Thread(target=self.server.run, args=(ready.set,))
         self.thread.start()

@@ -12,7 +12,7 @@ from typing import Any
 import tokenizers
 
 from engine import catalogue
-from engine.core.cache_view import Holding, NodeView, PagesSnapshot, PageView, TreeSnapshot, view
+from engine.core.cache_view import Holding, PagesSnapshot, PageView, TreeSnapshot, view
 from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import Event
 from engine.loading.model import LoadModel
@@ -22,6 +22,7 @@ from engine.protocol import (
     Delta,
     Device,
     Error,
+    Estimated,
     Finished,
     Fit,
     ForgetChat,
@@ -33,18 +34,19 @@ from engine.protocol import (
     Options,
     OptionSpec,
     PageCounts,
+    PageDescribed,
     PageOwner,
     Prefill,
     Sampling,
     Set,
     Timings,
     TokenInfo,
+    TreeNode,
     Unload,
     Unloaded,
     Usage,
 )
 from engine.runner.perplexity import Scores
-from engine.server.hub import FitEstimate
 from engine.telemetry.records import StepRecord
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
@@ -182,10 +184,13 @@ class FakeEngine:
             command.reply(self._view())
         elif command.kind == "tree":
             nodes = tuple(
-                NodeView(number, -1, len(text), tuple(text[:8]), last_used=number, hits=1, chat=self.chats[name])
+                TreeNode(
+                    id=number, parent=-1, tokens=len(text), idle_seconds=10.0 - number, hits=1, chat=self.chats[name]
+                )
                 for number, (name, text) in enumerate(self.texts.items())
             )
-            command.reply(TreeSnapshot(self.version, 10.0, nodes))
+            heads = {number: text[:8] for number, text in enumerate(self.texts.values())}
+            command.reply(TreeSnapshot(nodes, heads))
         else:
             command.reply(self._page(command.page))
 
@@ -195,16 +200,15 @@ class FakeEngine:
         for pages in self.pages.values():
             for page in pages:
                 refs[page] += 1
-        return view(self.version, refs, held, swapped=2)
+        return view(refs, held, swapped=2)
 
     def _page(self, page: int) -> PageView | None:
         for name, pages in self.pages.items():
             if page in pages:
                 first = 16 * pages.index(page)
-                return PageView(
-                    page, "private", (self.chats[name],), first, tuple(self.texts[name][first : first + 16])
-                )
-        return PageView(page, "free") if 1 <= page <= 6 else None
+                described = PageDescribed(id="", page=page - 1, state="private", chats=[self.chats[name]], first=first)
+                return PageView(described, tuple(self.texts[name][first : first + 16]))
+        return PageView(PageDescribed(id="", page=page - 1, state="free")) if 1 <= page <= 6 else None
 
     # --- scripts -------------------------------------------------------------------------------------------------
 
@@ -323,7 +327,7 @@ class FakeProbes:
             total=9,
         )
 
-    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> FitEstimate:
+    def estimate(self, path: str, draft: str, options: LoadOptions, loaded: Any, switches: Any) -> Estimated:
         if "huge" in path:
-            return FitEstimate(False, None, "It does not fit. Choose a smaller one.")
-        return FitEstimate(True, FIT, f"Fits {switches['weights']}.")
+            return Estimated(id="", fits=False, sentence="It does not fit. Choose a smaller one.")
+        return Estimated(id="", fits=True, fit=FIT, sentence=f"Fits {switches['weights']}.")

@@ -234,11 +234,11 @@ def test_a_conversation_is_found_by_what_was_said(tokenizer: Tokenizer) -> None:
         assert turn.messages is not None
         turns.remember(named(turn.messages, turn.text), turn, tokenizer)
     found = turns.match(chat.messages, tokenizer)
-    assert turns.find(found, tokenizer) is second
+    assert turns.line(found, tokenizer)[0] is second
     sent = [ChatMessage(role=m.role, content=f" {m.content}\n") for m in chat.messages]
     assert turns.match(sent, tokenizer) == found, "spaces do not count"
     other = [*chat.messages[:3], ChatMessage(role="assistant", content="another"), chat.messages[4]]
-    assert turns.find(turns.match(other, tokenizer), tokenizer) is first
+    assert turns.line(turns.match(other, tokenizer), tokenizer)[0] is first
     assert turns.match([SYSTEM, *chat.messages], tokenizer) == ""
     assert turns.match(chat.messages[:1], tokenizer) == ""
     assert turns.match(chat.messages, FAMILIES["chatml"].tokenizer()) == "", "another model's"
@@ -250,8 +250,7 @@ def test_plain_text_is_found_by_its_beginning(tokenizer: Tokenizer) -> None:
         prompt = PromptText(text, special=True, continues=True)
         turn = answered(tokenizer, prompt, spelled(tokenizer, answer)).finished()
         turns.remember(named(text, turn.text), turn, tokenizer)
-    found = turns.find(turns.match("The cache keeps values", tokenizer), tokenizer)
-    assert found is not None
+    (found,) = turns.line(turns.match("The cache keeps values", tokenizer), tokenizer)
     assert found.text == " cache keeps"
     assert turns.match("Another", tokenizer) == ""
 
@@ -267,7 +266,7 @@ def test_the_line_of_a_turn_and_the_last_of_a_chat(tokenizer: Tokenizer) -> None
     last = turns.last_of("one", tokenizer)
     assert last is not None
     assert last.text == "b"
-    turns.find("a", tokenizer)
+    turns.line("a", tokenizer)
     last = turns.last_of("one", tokenizer)
     assert last is not None
     assert last.text == "a"

@@ -21,13 +21,13 @@ from engine.server.overflow import (
     MOST_TEXT,
     SINKS,
     DroppedMessages,
-    TooLong,
     check_length,
     chosen_cut,
     cuts,
     reserve,
     window_of,
 )
+from engine.server.refused import Refused
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 from tests.engine.server.conftest import Client, Running
@@ -147,11 +147,11 @@ def test_prompts_have_a_length_in_bytes() -> None:
     longest = TOKENIZER.longest
     assert longest is not None
     check_length("x" * 10 * longest, TOKENIZER, context=10)
-    with pytest.raises(TooLong, match=r"context of 10 tokens holds .* at most") as refused:
+    with pytest.raises(Refused, match=r"context of 10 tokens holds .* at most") as refused:
         check_length("x" * (10 * longest + 1), TOKENIZER, context=10)
     assert refused.value.code == "prompt_too_long"
     check_length("é" * 1000, TOKENIZER)
-    with pytest.raises(TooLong, match="read at once") as refused:
+    with pytest.raises(Refused, match="read at once") as refused:
         check_length("é" * (MOST_TEXT // 2 + 1), TOKENIZER)
     assert refused.value.code == "too_large"
     unbounded = Tokenizer(tokenizers.Tokenizer.from_str(trained("wordpiece")))
@@ -179,7 +179,7 @@ def test_the_window_leaves_no_distance_beyond_the_context() -> None:
         assert SINKS + window + 15 < context
         # A quarter of the context is left for what is being read, and no more than a page besides.
         assert min(context - SINKS - 16, context * 3 // 4) - 16 < window <= context * 3 // 4
-    with pytest.raises(TooLong, match="no room"):
+    with pytest.raises(Refused, match="no room"):
         window_of(35)
 
 

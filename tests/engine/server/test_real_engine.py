@@ -26,7 +26,6 @@ from engine.catalogue import BY_KEY
 from engine.core.commands import Inspect
 from engine.core.engine import Engine
 from engine.loading import parts as runners
-from engine.server.hub import EngineLike
 from engine.server.probes import MachineProbes
 from engine.server.serve import Server, open_socket
 from engine.server.session.compare import CHANCE
@@ -44,7 +43,7 @@ class Serving:
     def __init__(self, folder: Path) -> None:
         self.engine: Engine
 
-        def make(emit: Any) -> EngineLike:
+        def make(emit: Any) -> Engine:
             self.engine = Engine(emit, "cpu")
             return self.engine
 

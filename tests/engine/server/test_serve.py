@@ -45,8 +45,10 @@ def test_small_replies_are_sent_at_once(running: Running) -> None:
 
 
 @pytest.fixture
-def hasty(home: object) -> Iterator[Running]:
-    made = Running(head_seconds=0.3, idle_seconds=1)
+def hasty(home: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    monkeypatch.setattr("engine.server.connections.HEAD_SECONDS", 0.3)
+    monkeypatch.setattr("engine.server.serve.IDLE_SECONDS", 1)
+    made = Running()
     yield made
     made.stop()
 

@@ -190,19 +190,22 @@ def test_harmony_is_gone_on_from_where_nothing_was_dropped() -> None:
     assert continued_ids(tokenizer, prompt, thought) == tokenizer.encode(prompt.text, special=False)
 
 
-def test_turns_are_forgotten_with_their_model_and_when_there_are_many(chatml: Tokenizer) -> None:
-    turns = Turns(most=3)
+def test_turns_are_forgotten_with_their_model_and_when_there_are_many(
+    chatml: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.server.turns.MOST_TURNS", 3)
+    turns = Turns()
     turn = answered(chatml, PromptText("x", special=True, continues=True), []).finished()
     for name in "abc":
         turns.remember(name, turn, chatml)
-    assert turns.find("a", chatml) is turn
+    assert turns.line("a", chatml) == [turn]
     turns.remember("d", turn, chatml)
-    assert [name for name in "abcd" if turns.find(name, chatml)] == ["a", "c", "d"]
+    assert [name for name in "abcd" if turns.line(name, chatml)] == ["a", "c", "d"]
     another = Tokenizer(tokenizers.Tokenizer.from_str(trained("llama3")))
-    assert turns.find("a", another) is None
+    assert turns.line("a", another) == []
     turns.remember("e", turn, another)
-    assert len(turns) == 1
-    assert turns.find("a", chatml) is None
+    assert len(turns._turns) == 1
+    assert turns.line("a", chatml) == []
 
 
 def test_over_the_wire(client: Client, running: Running) -> None:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from engine.protocol import Effect, Metric
 from engine.telemetry import pairs
-from engine.telemetry.pairs import ALPHA, LEAST, MOST, PairedEstimate, estimate
+from engine.telemetry.pairs import ALPHA, LEAST, MOST, estimate, settled
 
 TRIES = 2000
 Noise = Callable[[random.Random], Iterator[float]]
@@ -50,14 +51,14 @@ def alternating(lot: random.Random) -> Iterator[float]:
         yield 1.5 * math.exp(lot.gauss(0, 0.02))
 
 
-def settled(noise: Noise, lot: random.Random, gain: float = 1.0) -> PairedEstimate:
+def run_until_settled(noise: Noise, lot: random.Random, gain: float = 1.0) -> Effect:
     """As the engine does it: pairs in random order until the figure is settled."""
     seconds, before, after = noise(lot), [], []
     while True:
         for side in lot.sample((before, after), 2):
             side.append(next(seconds) / (gain if side is after else 1))
-        found = estimate(before, after, lower_is_better=True)
-        if len(before) == MOST or (len(before) >= LEAST and found.settled):
+        found = estimate(before, after, Metric(lower_is_better=True))
+        if len(before) == MOST or (len(before) >= LEAST and settled(found)):
             return found
 
 
@@ -67,7 +68,7 @@ NOISES = [calm, heavy_tailed, drifting, autocorrelated, alternating]
 @pytest.mark.parametrize("noise", NOISES)
 def test_a_setting_compared_with_itself_is_hardly_ever_better_or_worse(noise: Noise) -> None:
     lot = random.Random(11)
-    false = sum(settled(noise, lot).verdict != "none" for _ in range(TRIES))
+    false = sum(run_until_settled(noise, lot).verdict != "none" for _ in range(TRIES))
     assert false <= 0.05 / 2 * TRIES
     assert false / TRIES <= ALPHA + 3 * math.sqrt(ALPHA / TRIES)
 
@@ -76,7 +77,7 @@ def test_a_setting_compared_with_itself_is_hardly_ever_better_or_worse(noise: No
 @pytest.mark.parametrize(("gain", "verdict"), [(1.3, "better"), (1 / 1.3, "worse")])
 def test_a_real_effect_is_found(noise: Noise, gain: float, verdict: str) -> None:
     lot = random.Random(12)
-    found = [settled(noise, lot, gain) for _ in range(300)]
+    found = [run_until_settled(noise, lot, gain) for _ in range(300)]
     assert sum(one.verdict == verdict for one in found) >= 0.9 * len(found)
     inside = sum(one.low <= gain <= one.high for one in found)
     assert inside >= 0.95 * len(found)
@@ -89,7 +90,7 @@ def test_turns_in_a_fixed_order_would_be_fooled() -> None:
     for _ in range(50):
         seconds = alternating(lot)
         runs = [next(seconds) for _ in range(2 * LEAST)]
-        fooled += estimate(runs[::2], runs[1::2], lower_is_better=True).verdict == "worse"
+        fooled += estimate(runs[::2], runs[1::2], Metric(lower_is_better=True)).verdict == "worse"
     assert fooled == 50
 
 
@@ -108,24 +109,24 @@ def test_the_chance_of_any_false_verdict_over_all_looks_is_what_is_promised() ->
 
 def test_too_few_pairs_say_so_and_counted_figures_need_one() -> None:
     assert estimate([1.0] * 7, [2.0] * 7).verdict == "few"
-    assert not estimate([1.0] * 7, [2.0] * 7).settled
+    assert not settled(estimate([1.0] * 7, [2.0] * 7))
     assert estimate([1.0] * 8, [2.0] * 8).verdict == "better"
-    assert estimate([1.0], [2.0], counted=True).verdict == "better"
-    assert estimate([1.0], [2.0], counted=True, lower_is_better=True).verdict == "worse"
+    assert estimate([1.0], [2.0], Metric(counted=True)).verdict == "better"
+    assert estimate([1.0], [2.0], Metric(counted=True, lower_is_better=True)).verdict == "worse"
 
 
 def test_the_interval_leaves_outliers_out_and_is_read_as_it_is_shown() -> None:
     found = estimate([10.0] * 20, [20.0] * 18 + [1.0, 900.0])
     assert (found.ratio, found.low, found.high, found.verdict) == (2.0, 2.0, 2.0, "better")
     assert estimate([1000.0] * 9, [1004.0] * 9).verdict == "none"  # 1.00 times as fast
-    assert estimate([1000.0] * 9, [1004.0] * 9).settled
+    assert settled(estimate([1000.0] * 9, [1004.0] * 9))
 
 
 def test_nothing_is_divided_by_nothing() -> None:
     found = estimate([0.0] * 9, [5.0] * 9)
     assert (found.ratio, found.verdict, found.before, found.after) == (None, "few", 0.0, 5.0)
-    assert not found.settled
-    assert estimate([0.4] * 9, [0.0] * 9, lower_is_better=True).verdict == "few"
-    assert estimate([0.0] * 9, [0.0] * 9).settled
+    assert not settled(found)
+    assert estimate([0.4] * 9, [0.0] * 9, Metric(lower_is_better=True)).verdict == "few"
+    assert settled(estimate([0.0] * 9, [0.0] * 9))
     with pytest.raises(ValueError, match="zip"):
         estimate([1.0], [1.0, 2.0])

@@ -101,7 +101,7 @@ def test_old_records_are_forgotten() -> None:
     assert late.generated_per_second == 0
     assert late.itl_p50_ms is None
     assert late.queue.running == 0
-    assert window.totals.generated == 10_000
+    assert window.totals["generated"] == 10_000
 
 
 def test_time_between_tokens() -> None:
