@@ -240,7 +240,7 @@ def train_heads(
             kind=cast("Kind", kind),
             text=tuple(text),
             out=out,
-            minutes=minutes,
+            minutes=10.0 if minutes is None and steps is None else minutes,
             steps=steps,
             heads=heads,
             rows=rows,

@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,16 +24,14 @@ from engine.recipes.heads import Heads
 from engine.recipes.medusa import TrainableMedusaHeads
 from engine.recipes.places import place_for, rounded, unfinished_folder, write_heads
 from engine.recipes.rows import Recipe, TrainingRow, block, block_rows, chosen, from_tensors, held_out, to_tensors
-from engine.recipes.target import DEFAULT_OPENING, Opening, TargetModel
+from engine.recipes.target import Opening, TargetModel
 from engine.recipes.text import Passage, passages, text_files
 from engine.recipes.training import Show, Training, TrainingBudget, TrainingProgress, read_tensors, write_tensors
 
 Kind = Literal["medusa", "eagle"]
-KINDS: tuple[Kind, ...] = ("medusa", "eagle")
 ROWS_SHARE = 0.4
 """The largest share of the minutes that goes into making rows."""
 _SAVE_SECONDS = 60.0
-_NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - a default
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class TrainingPlan:
     distil: bool = True
     seed: int = 0
     resume: bool | None = None
-    opening: Opening = DEFAULT_OPENING
+    opening: Opening = field(default_factory=Opening)
 
 
 class TrainingResult(NamedTuple):
@@ -73,7 +71,7 @@ class TrainingResult(NamedTuple):
 
 
 def train_heads(
-    plan: TrainingPlan, show: Show = lambda report: None, cancelled: Callable[[], bool] = _NEVER
+    plan: TrainingPlan, show: Show = lambda report: None, cancelled: Callable[[], bool] = lambda: False
 ) -> TrainingResult:
     """Run the plan to its end, or until ``cancelled()``. ``show`` is called every second or so.
 
@@ -211,10 +209,4 @@ class _TrainingRun:
         shape = self.target.config
         if self.plan.kind == "medusa":
             return TrainableMedusaHeads(shape.hidden_size, self.plan.heads).to(self.target.device)
-        generator = torch.Generator().manual_seed(self.plan.seed)
-        return EagleHead(shape, generator).to(self.target.device)
-
-
-def with_default_budget(plan: TrainingPlan) -> TrainingPlan:
-    """Ten minutes, if nothing else is said."""
-    return plan if plan.minutes is not None or plan.steps is not None else replace(plan, minutes=10.0)
+        return EagleHead(shape, torch.Generator().manual_seed(self.plan.seed)).to(self.target.device)
