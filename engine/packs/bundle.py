@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.packs.fetching.download import CHUNK, Progress, hash_of
+from engine.packs.fetching.download import CHUNK, INCOMPLETE, Progress, hash_of
 from engine.packs.lists import PackFailed, PackList, Wheel, parse
 
 MANIFEST = "kvasir-pack.json"
@@ -30,7 +30,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def write(out: Path, pack: PackList, files: Path, progress: Progress) -> None:
     """``out`` with the wheels that lie in ``files``; it appears when it is whole."""
-    part = out.with_name(out.name + ".incomplete")
+    part = out.with_name(out.name + INCOMPLETE)
     try:
         with tarfile.open(part, "w", format=tarfile.PAX_FORMAT) as archive:
             manifest = msgspec.json.encode(Manifest(list=pack.text))
@@ -82,7 +82,7 @@ def unpack(file: Path, wheels: Iterable[Wheel], folder: Path, progress: Progress
 
 def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, wheel: Wheel, folder: Path, progress: Progress) -> None:
     content = archive.extractfile(member)
-    part = folder / (wheel.filename + ".incomplete")
+    part = folder / (wheel.filename + INCOMPLETE)
     digest, copied = hashlib.sha256(), 0
     progress(-min(part.stat().st_size, wheel.bytes) if part.is_file() else 0)
     with part.open("wb") as out:
