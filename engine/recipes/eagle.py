@@ -85,7 +85,7 @@ class _Layer(nn.Module):
 class EagleHead(Heads):
     """The parameters are named as in the hub. The token table is the target's and not among them."""
 
-    kind, file, depths = "eagle", "model.safetensors", 5
+    file, depths = "model.safetensors", 5
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()

@@ -20,7 +20,6 @@ LOGITS = 1 << 24
 class Heads(nn.Module, ABC):
     """Heads of one kind for one target, in float32 while they learn."""
 
-    kind: str
     file: str
     """The weights' name in the hub's layout."""
     rate: float

@@ -43,7 +43,7 @@ class ResBlock(nn.Module):
 class TrainableMedusaHeads(Heads):
     """``count`` heads of :data:`BLOCKS` blocks; named as in the hub: ``{head}.{block}.linear.weight``."""
 
-    kind, file, trees = "medusa", "medusa_lm_head.safetensors", TREES
+    file, trees = "medusa_lm_head.safetensors", TREES
 
     def __init__(self, hidden_size: int, count: int) -> None:
         super().__init__()

@@ -127,8 +127,7 @@ class _TrainingRun:
         saved = began = time.monotonic()
         size = block_rows(self.target)
         blocks = -(-len(wanted) // size)
-        number = 0
-        while number < blocks:
+        for number in range(blocks):
             fresh = number * size >= len(made)
             if fresh and (complete or (limit is not None and number and self.seconds > limit)):
                 break
@@ -137,10 +136,9 @@ class _TrainingRun:
                 return False
             rows = block(self.target, wanted, number, self.recipe) if fresh else made[number * size :][:size]
             self.cache.append(rows, self.target.features([row.tokens for row in rows]))
-            number += 1
             self.seconds += (time.monotonic() - began) if fresh else 0.0
             began = time.monotonic()
-            self.show(TrainingProgress("reading and writing rows", number / blocks))
+            self.show(TrainingProgress("reading and writing rows", (number + 1) / blocks))
             if began - saved > _SAVE_SECONDS:
                 self._keep_rows(False)
                 saved = began

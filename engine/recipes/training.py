@@ -68,9 +68,8 @@ class Training:
         self.step, self.seconds = 0, 0.0
         self.loss: float | None = None
         self.accuracy: float | None = None
-        self.optimiser = torch.optim.AdamW(
-            heads.parameters(), heads.rate, betas=BETAS, weight_decay=DECAY, foreach=False
-        )
+        parameters = heads.parameters()
+        self.optimiser = torch.optim.AdamW(parameters, heads.rate, betas=BETAS, weight_decay=DECAY, foreach=False)
         self._count = len(cache.rows) - first
         length = sum(len(row.tokens) for row in cache.rows[first:]) / self._count
         self._rows = max(1, min(self._count, round(batch_tokens / length)))
