@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.packs.fetching.download import CHUNK, INCOMPLETE, Progress, hash_of
+from engine.packs.fetching.download import CHUNK, INCOMPLETE, Progress, hash_of, stored
 from engine.packs.lists import PackFailed, PackList, Wheel, parse
 
 MANIFEST = "kvasir-pack.json"
@@ -71,10 +71,9 @@ def unpack(file: Path, wheels: Iterable[Wheel], folder: Path, progress: Progress
             if wheel is None or not member.isfile():
                 continue
             del wanted[member.name]
-            if (folder / wheel.filename).is_file():
-                if hash_of(folder / wheel.filename) == wheel.sha256:
-                    continue
-                progress(-wheel.bytes)
+            if (folder / wheel.filename).is_file() and hash_of(folder / wheel.filename) == wheel.sha256:
+                continue
+            progress(-stored(wheel, folder))
             _copy(archive, member, wheel, folder, progress)
     if wanted:
         raise PackFailed(f"{file} is not whole: {min(wanted)} is missing. Copy it again, or make it again.")
@@ -84,7 +83,6 @@ def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, wheel: Wheel, folde
     content = archive.extractfile(member)
     part = folder / (wheel.filename + INCOMPLETE)
     digest, copied = hashlib.sha256(), 0
-    progress(-min(part.stat().st_size, wheel.bytes) if part.is_file() else 0)
     with part.open("wb") as out:
         while content and copied <= wheel.bytes and (block := content.read(CHUNK)):
             out.write(block)

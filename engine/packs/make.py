@@ -78,7 +78,9 @@ def _run_uv(arguments: Sequence[str], home: Path, lock: int) -> None:
     if process.returncode:
         if b"No space left" in complaint or b"os error 28" in complaint:
             raise OSError(28, os.strerror(28), str(home))
-        raise PackFailed(f"uv could not make the pack: {_end(complaint)}. Start again; what was fetched is kept.")
+        last_lines = complaint.decode("utf-8", "replace").strip().splitlines()[-4:]
+        reason = " ".join(line.strip() for line in last_lines).rstrip(".")
+        raise PackFailed(f"uv could not make the pack: {reason}. Start again; what was fetched is kept.")
 
 
 def _environment(home: Path) -> dict[str, str]:
@@ -96,9 +98,3 @@ def _environment(home: Path) -> dict[str, str]:
         "UV_PYTHON_DOWNLOADS": "never",
         "UV_NO_PROGRESS": "1",
     }
-
-
-def _end(output: bytes) -> str:
-    """The last lines of what a program said, as one."""
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    return " ".join(line.strip() for line in lines[-4:]).rstrip(".")
