@@ -8,12 +8,12 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from engine.cli.errors import handled
 from engine.recipes.acceptance import AcceptanceFigures
 from engine.recipes.layers import choose_layers
 from engine.recipes.target import Opening
@@ -37,7 +37,7 @@ def run_train_heads(plan: TrainingPlan) -> int:
     return 0
 
 
-def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> int:
+def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> None:
     """Search for the layers by which the model drafts for itself. Ctrl-C ends it; nothing is kept then."""
     console = Console(highlight=False, soft_wrap=True)
     with _shown(console) as show:
@@ -55,27 +55,19 @@ def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path |
         f"time. Expected gain {found.skip_gain:.2f}."
     )
     console.print(f"Written to {file}")
-    return 0
 
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[threading.Event]:
     """An event that Ctrl-C sets, once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = signal.getsignal(signal.SIGINT)
+    stop, before = threading.Event(), signal.getsignal(signal.SIGINT)
 
-    def interrupted(number: int, frame: FrameType | None) -> None:
+    def interrupted(number: int, frame: object) -> None:
         stop.set()
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, interrupted)
-    try:
+    with handled(signal.SIGINT, interrupted):
         yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 @contextlib.contextmanager
