@@ -133,7 +133,6 @@ class TerminalChat:
     ) -> None:
         self._engine, self._settings, self._console, self._notices = engine, settings, console, notices
         self._optimisations = dict(optimisations)
-        self._messages: list[ChatMessage] = []
         self._thinking = settings.thinking
         self.reset()
 
@@ -237,14 +236,12 @@ class TerminalChat:
                     if thoughts and not parts:
                         self._show_thought("\n\n")
                     parts.append(event.text)
-                    sys.stdout.write(harmless(event.text) if sys.stdout.isatty() else event.text)
-                    sys.stdout.flush()
+                    print(harmless(event.text) if sys.stdout.isatty() else event.text, end="", flush=True)
         except KeyboardInterrupt:
             getattr(events, "close", lambda: None)()
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+        print(flush=True)
         if finished is not None and self._settings.stats:
-            sys.stderr.write(self._stats_line(finished) + "\n")
+            print(self._stats_line(finished), file=sys.stderr)
         return FinishedAnswer("".join(parts), "".join(thoughts), finished)
 
     def _say_notices(self) -> None:

@@ -200,5 +200,4 @@ def _show(told: PackStatus) -> None:
 def _line(told: PackReport) -> None:
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
-    sys.stdout.flush()
+    print(msgspec.json.encode(told).decode(), flush=True)

@@ -123,16 +123,13 @@ def _ask_program(choice: UninstallPlan, found: Installation) -> None:
 
 
 def _in_words(choice: UninstallPlan) -> str:
-    parts = []
-    if choice.entries:
-        parts.append(f"delete {human(sum(entry.size for entry in choice.entries))} of what Kvasir kept")
-    if choice.menu:
-        parts.append("take Kvasir out of your menu")
-    if choice.folder is not None:
-        parts.append(f"delete the program in {choice.folder}")
-    if choice.command is not None:
-        parts.append("remove the program for everybody here")
-    return " and ".join(parts)
+    parts = {
+        f"delete {human(sum(entry.size for entry in choice.entries))} of what Kvasir kept": choice.entries,
+        "take Kvasir out of your menu": choice.menu,
+        f"delete the program in {choice.folder}": choice.folder,
+        "remove the program for everybody here": choice.command,
+    }
+    return " and ".join(words for words, chosen in parts.items() if chosen)
 
 
 def _yes(question: str) -> bool:
