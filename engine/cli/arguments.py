@@ -11,10 +11,10 @@ import typer
 
 if TYPE_CHECKING:
     from engine.bench.shapes import Shape
-    from engine.cli.models import Dtype
     from engine.protocol import Quantise
 
     Device = Literal["auto", "cpu", "cuda"]
+    Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 DRAFT_HELP = (
@@ -45,11 +45,13 @@ def formats_of(names: str | None) -> tuple[str, ...]:
 
 def _listed(names: str, known: Collection[str], option: str) -> list[str]:
     """Names between commas; "none" is none of them."""
-    found = [name.strip() for name in names.split(",") if name.strip() not in ("", "none")]
-    for name in found:
-        if name not in known:
-            raise typer.BadParameter(f"{name!r} is not one of {', '.join(known)}.", param_hint=option)
-    return found
+    return [_known(name.strip(), known, option) for name in names.split(",") if name.strip() not in ("", "none")]
+
+
+def _known(value: str, known: Collection[str], option: str) -> str:
+    if value not in known:
+        raise typer.BadParameter(f"{value!r} is not one of {', '.join(known)}.", param_hint=option)
+    return value
 
 
 def switches_of(texts: list[str]) -> dict[str, str]:
@@ -75,9 +77,7 @@ def draft_of(draft: str | None) -> str | None:
 
 
 def device_of(device: str) -> Device:
-    if device not in ("auto", "cpu", "cuda"):
-        raise typer.BadParameter(f"{device!r} is not one of auto, cpu, cuda.", param_hint="--device")
-    return cast("Device", device)
+    return cast("Device", _known(device, ("auto", "cpu", "cuda"), "--device"))
 
 
 def dtype_of(dtype: str) -> Dtype:
@@ -89,6 +89,4 @@ def dtype_of(dtype: str) -> Dtype:
 def quantise_of(method: str) -> Quantise:
     from engine.protocol import Quantise
 
-    if method not in get_args(Quantise):
-        raise typer.BadParameter(f"{method!r} is not one of none, nf4, int4, int8.", param_hint="--quantise")
-    return cast("Quantise", method)
+    return cast("Quantise", _known(method, get_args(Quantise), "--quantise"))

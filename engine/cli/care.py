@@ -11,18 +11,13 @@ from engine.cli.errors import report_errors
 desktop = typer.Typer(help="The menu entry of a Kvasir that was unpacked anywhere.", rich_markup_mode=None)
 
 
-@desktop.callback()
-def _desktop() -> None:
-    """The menu entry of a Kvasir that was unpacked anywhere."""
-
-
 @desktop.command("install")
 def desktop_install() -> None:
     """Put Kvasir into your menu, with its icons and the file type of models. Again after its folder was moved."""
     with report_errors():
         from engine.cli.installation.desktop import run_install
 
-        raise typer.Exit(run_install())
+        run_install()
 
 
 @desktop.command("remove")
@@ -31,7 +26,7 @@ def desktop_remove() -> None:
     with report_errors():
         from engine.cli.installation.desktop import run_remove
 
-        raise typer.Exit(run_remove())
+        run_remove()
 
 
 def uninstall(

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import unicodedata
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from rich.console import Console
-from rich.status import Status
 
 from engine import catalogue
 from engine import paths as config
@@ -25,11 +24,8 @@ from engine.protocol import (
     Finished,
     LoadOptions,
     ModelCard,
-    Quantise,
     Sampling,
     Thinking,
-    Timings,
-    Usage,
     Value,
 )
 
@@ -47,35 +43,13 @@ class ChatArguments:
     model: str = ""
     draft: str | None = None
     system: str = ""
-    seed: int | None = None
-    temperature: float | None = None
-    max_tokens: int | None = None
+    sampling: Sampling = field(default_factory=Sampling)
     switches: Mapping[str, str] = field(default_factory=dict)
     device: str = "auto"
     stats: bool = False
     raw: bool = False
-    quantise: Quantise = "none"
     thinking: Thinking = field(default_factory=Thinking)
-    context: int | None = None
-
-    @property
-    def sampling(self) -> Sampling:
-        return Sampling(temperature=self.temperature, seed=self.seed, max_tokens=self.max_tokens)
-
-    @property
-    def load_options(self) -> LoadOptions:
-        return LoadOptions(quantise=self.quantise, context=self.context)
-
-
-class Stats(msgspec.Struct, frozen=True):
-    """The line of --stats."""
-
-    model: str
-    reason: str
-    usage: Usage
-    timings: Timings
-    options: dict[str, Value]
-    draft: str = ""
+    load_options: LoadOptions = field(default_factory=LoadOptions)
 
 
 class FinishedAnswer(msgspec.Struct, frozen=True):
@@ -97,7 +71,9 @@ def run_chat(settings: ChatArguments, prompt: str | None) -> int:
         for key in [key for key in for_engine if catalogue.option(key).applies == "reload"]:
             engine.set(key, for_engine.pop(key))  # before the load, so that there is only one
         with console.status("loading") as status:
-            card = engine.load(path, draft, _show_stage(status), settings.load_options)
+            card = engine.load(
+                path, draft, lambda stage, done: status.update(f"{stage} {100 * done:.0f} %"), settings.load_options
+            )
         for key, value in for_engine.items():
             engine.set(key, value)
         notices = [card.computing, *card.notices, card.draft_refused, _about_thinking(card, settings.thinking)]
@@ -157,7 +133,6 @@ class TerminalChat:
     ) -> None:
         self._engine, self._settings, self._console, self._notices = engine, settings, console, notices
         self._optimisations = dict(optimisations)
-        self._messages: list[ChatMessage] = []
         self._thinking = settings.thinking
         self.reset()
 
@@ -261,14 +236,12 @@ class TerminalChat:
                     if thoughts and not parts:
                         self._show_thought("\n\n")
                     parts.append(event.text)
-                    sys.stdout.write(harmless(event.text) if sys.stdout.isatty() else event.text)
-                    sys.stdout.flush()
+                    print(harmless(event.text) if sys.stdout.isatty() else event.text, end="", flush=True)
         except KeyboardInterrupt:
             getattr(events, "close", lambda: None)()
-        sys.stdout.write("\n")
-        sys.stdout.flush()
+        print(flush=True)
         if finished is not None and self._settings.stats:
-            sys.stderr.write(self._stats_line(finished) + "\n")
+            print(self._stats_line(finished), file=sys.stderr)
         return FinishedAnswer("".join(parts), "".join(thoughts), finished)
 
     def _say_notices(self) -> None:
@@ -295,17 +268,17 @@ class TerminalChat:
             self._console.print(end.detail, style="red", markup=False)
 
     def _stats_line(self, end: Finished) -> str:
+        """The line of --stats."""
         card = self._engine.loaded.card
-        options = {spec.key: spec.value for spec in self._engine.options()} | self._optimisations
-        stats = Stats(card.name, end.reason, end.usage, end.timings, options, card.draft)
+        stats = {
+            "model": card.name,
+            "reason": end.reason,
+            "usage": end.usage,
+            "timings": end.timings,
+            "options": {spec.key: spec.value for spec in self._engine.options()} | self._optimisations,
+            "draft": card.draft,
+        }
         return msgspec.json.encode(stats).decode()
-
-
-def _show_stage(status: Status) -> Callable[[str, float], None]:
-    def show(stage: str, fraction: float) -> None:
-        status.update(f"{stage} {100 * fraction:.0f} %")
-
-    return show
 
 
 def _about_thinking(card: ModelCard, asked: Thinking) -> str:

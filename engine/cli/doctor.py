@@ -30,7 +30,7 @@ from engine.native import triton_compiler
 from engine.native.instructions import VARIABLE, wanted
 from engine.native.library import find as native_library
 from engine.packs.start import REASON
-from engine.protocol import LoadOptions, Quantise
+from engine.protocol import LoadOptions
 
 LIBRARIES = (
     "torch",
@@ -53,7 +53,8 @@ class Kernel(NamedTuple):
     declined: tuple[str, ...]
 
 
-def run_doctor(model: str, device: str, quantise: Quantise = "none", context: int | None = None) -> int:
+def run_doctor(model: str, device: str, options: LoadOptions) -> None:
+    """Print it all. Raises errors whose message is a sentence."""
     logging.basicConfig(level=logging.ERROR)
     console = Console(highlight=False)
     path, draft = config.resolve(model, None)
@@ -63,27 +64,21 @@ def run_doctor(model: str, device: str, quantise: Quantise = "none", context: in
         console.print(_facts("Versions", version_facts()))
         console.print(_facts("Compilers", compiler_facts()))
         console.print(_facts("Folders", folder_facts()))
-        options = LoadOptions(quantise=quantise, context=context)
         card = engine.load(path, draft, lambda stage, fraction: None, options)
         loaded = engine.loaded
-        console.print(
-            _facts(
-                f"Model {card.name}",
-                [
-                    ("weights", f"{card.quantisation}, {size(loaded.fit.weights)}"),
-                    ("load", load_times(card.load_seconds)),
-                    ("context", f"{card.context:,} tokens; room for {loaded.fit.kv_tokens:,} in all"),
-                    ("draft", card.draft or card.draft_refused or "none"),
-                ],
-            )
-        )
+        facts = [
+            ("weights", f"{card.quantisation}, {size(loaded.fit.weights)}"),
+            ("load", load_times(card.load_seconds)),
+            ("context", f"{card.context:,} tokens; room for {loaded.fit.kv_tokens:,} in all"),
+            ("draft", card.draft or card.draft_refused or "none"),
+        ]
+        console.print(_facts(f"Model {card.name}", facts))
         console.print(_facts("Draft methods available", list(loaded.drafting)))
         console.print(_kernel_table(loaded))
         for notice in filter(None, [card.computing, *card.notices]):
             console.print(notice, style="yellow", markup=False)
     finally:
         engine.close()
-    return 0
 
 
 def load_times(seconds: Mapping[str, float]) -> str:
@@ -204,8 +199,7 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
 
 def _kernel_table(loaded: LoadedModel) -> Table:
     table = Table("part", "layers", "kernel", "declined, and why", title="Kernels", title_justify="left", expand=False)
-    models = [("", loaded.model), ("draft: ", loaded.draft_model)]
-    for prefix, model in models:
+    for prefix, model in (("", loaded.model), ("draft: ", loaded.draft_model)):
         if model is not None:
             for kernel in [*kernels(model), *attention_kernels(model)]:
                 declined = "\n".join(kernel.declined) or "nothing"

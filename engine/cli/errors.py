@@ -7,7 +7,8 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import typer
 
@@ -36,14 +37,21 @@ def report_errors() -> Iterator[None]:
 def importing() -> Iterator[None]:
     """Let Ctrl-C end the process at once: raised inside an import, KeyboardInterrupt may be swallowed on its way."""
     ours = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    if ours and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-        try:
-            yield
-        finally:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-    else:
+    with handled(signal.SIGINT, signal.SIG_DFL) if ours else contextlib.nullcontext():
         yield
+
+
+@contextlib.contextmanager
+def handled(number: signal.Signals, handler: Callable[[int, Any], object] | signal.Handlers) -> Iterator[None]:
+    """Have ``handler`` answer a signal within the block; in the main thread, as Python answers them in no other."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def sentence_of(error: Exception) -> str:

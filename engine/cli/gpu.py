@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from engine.cli.errors import report_errors, sentence_of
+from engine.cli.errors import handled, report_errors, sentence_of
 from engine.sizes import human
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
 gpu = typer.Typer(help="The GPU pack: what makes Kvasir fast on this machine's GPU, kept apart from the program.")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")]
-KIND_HELP = "cuda13, cuda12 or rocm; the one that fits this machine if left out."
+Kind = Annotated[
+    str, typer.Option(help="cuda13, cuda12 or rocm; the one that fits this machine if left out.", show_default=False)
+]
 Report = Callable[["PackProgress"], None]
 
 
@@ -43,7 +46,7 @@ def install(
     source: Annotated[
         Path | None, typer.Option("--from", help="A file made by `kvasir gpu bundle`; no network is needed then.")
     ] = None,
-    kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "",
+    kind: Kind = "",
     json: Json = False,
 ) -> None:
     """Fetch, make and test the pack. Ctrl-C stops; the same command goes on."""
@@ -54,7 +57,7 @@ def install(
 
 
 @gpu.command()
-def repair(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "", json: Json = False) -> None:
+def repair(kind: Kind = "", json: Json = False) -> None:
     """Look at every file of the pack, fetch again what is damaged, and test it."""
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager, standing
@@ -63,7 +66,7 @@ def repair(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)
 
 
 @gpu.command()
-def check(kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "", json: Json = False) -> None:
+def check(kind: Kind = "", json: Json = False) -> None:
     """Look at every file of the pack and test it; from then on it is used if it passes."""
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager, standing
@@ -86,11 +89,7 @@ def remove(
 
 
 @gpu.command()
-def bundle(
-    out: Annotated[Path, typer.Option(help="The file to write.")],
-    kind: Annotated[str, typer.Option(help=KIND_HELP, show_default=False)] = "",
-    json: Json = False,
-) -> None:
+def bundle(out: Annotated[Path, typer.Option(help="The file to write.")], kind: Kind = "", json: Json = False) -> None:
     """Put all that a pack needs into one file, for a machine without a network."""
     with _changing(json) as (report, done):
         from engine.packs import gpus, manager, standing
@@ -110,33 +109,25 @@ def _changing(json: bool) -> Iterator[tuple[Report, Callable[[str], None]]]:
     def stop(signum: int, frame: object) -> None:
         raise KeyboardInterrupt
 
-    def done(sentence: str) -> None:
+    def tell(ok: bool, sentence: str) -> None:
         if json:
-            _line(PackResult(True, sentence))
+            _line(PackResult(ok, sentence))
         else:
-            print(sentence)
+            print(sentence if ok else f"kvasir: {sentence}", file=sys.stdout if ok else sys.stderr)
 
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        with report_errors(), _reporting(json) as report:
-            try:
-                yield report, done
-            except KeyboardInterrupt:
-                said = "Stopped. What was fetched is kept: the same command goes on from there."
-                if json:
-                    _line(PackResult(False, said))
-                else:
-                    print(f"kvasir: {said}", file=sys.stderr)
-                raise typer.Exit(130) from None
-            except Exception as error:
-                if not json or isinstance(error, (typer.Exit, BrokenPipeError)):
-                    raise
-                _line(PackResult(False, sentence_of(error)))
-                if os.environ.get("KVASIR_DEBUG"):
-                    raise
-                raise typer.Exit(1) from None
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with handled(signal.SIGTERM, stop), report_errors(), _reporting(json) as report:
+        try:
+            yield report, functools.partial(tell, True)
+        except KeyboardInterrupt:
+            tell(False, "Stopped. What was fetched is kept: the same command goes on from there.")
+            raise typer.Exit(130) from None
+        except Exception as error:
+            if not json or isinstance(error, (typer.Exit, BrokenPipeError)):
+                raise
+            tell(False, sentence_of(error))
+            if os.environ.get("KVASIR_DEBUG"):
+                raise
+            raise typer.Exit(1) from None
 
 
 @contextlib.contextmanager
@@ -209,5 +200,4 @@ def _show(told: PackStatus) -> None:
 def _line(told: PackReport) -> None:
     import msgspec
 
-    sys.stdout.write(msgspec.json.encode(told).decode() + "\n")
-    sys.stdout.flush()
+    print(msgspec.json.encode(told).decode(), flush=True)

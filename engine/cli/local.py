@@ -42,7 +42,7 @@ class LocalEngine:
     def __init__(self, device: str = "auto", make_engine: Callable[..., Engine] = Engine) -> None:
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._engine = make_engine(self._events.put, device)
-        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread = threading.Thread(target=self._engine.run, name="engine", daemon=True)
         self._names = (f"answer-{number}" for number in itertools.count(1))
         self._thread.start()
 
@@ -139,6 +139,3 @@ class LocalEngine:
             except queue.Empty:
                 if not self._thread.is_alive():
                     raise CommandFailed("The engine stopped. Start kvasir again.") from None
-
-    def _run(self) -> None:
-        self._engine.run()

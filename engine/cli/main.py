@@ -36,6 +36,7 @@ app = typer.Typer(
 )
 
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
+THINKING_HELP = "Let the model think first, where its template has that setting."
 CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
 
 
@@ -73,34 +74,26 @@ def chat(
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
     thinking: Annotated[
-        bool | None,
-        typer.Option(
-            "--thinking/--no-thinking",
-            help="Let the model think first, where its template has that setting.",
-            show_default=False,
-        ),
+        bool | None, typer.Option("--thinking/--no-thinking", help=THINKING_HELP, show_default=False)
     ] = None,
     effort: Annotated[str, typer.Option(help="Reasoning effort, where the model knows one: low, medium or high.")] = "",
 ) -> None:
     """Chat in the terminal. Ctrl-C stops the answer, /help lists the commands."""
     with importing():
         from engine.cli.chat import ChatArguments, run_chat
-        from engine.protocol import Thinking
+        from engine.protocol import LoadOptions, Sampling, Thinking
 
     settings = ChatArguments(
         model=path_or_name_of(model),
         draft=draft_of(draft),
         system=system,
-        seed=seed,
-        temperature=temperature,
-        max_tokens=max_tokens,
+        sampling=Sampling(temperature=temperature, seed=seed, max_tokens=max_tokens),
         switches=switches_of(set_ or []),
         device=device_of(device),
         stats=stats,
         raw=raw,
-        quantise=quantise_of(quantise),
         thinking=Thinking(on=thinking, effort=effort),
-        context=context,
+        load_options=LoadOptions(quantise=quantise_of(quantise), context=context),
     )
     if raw and prompt is None:
         raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")
@@ -141,19 +134,16 @@ def doctor(
 ) -> None:
     """Show devices, free memory, versions, and which kernels are chosen and why others declined."""
     from engine.cli.doctor import run_doctor
+    from engine.protocol import LoadOptions
 
     with report_errors():
-        raise typer.Exit(run_doctor(path_or_name_of(model), device_of(device), quantise_of(quantise), context))
+        kind = device_of(device)
+        run_doctor(path_or_name_of(model), kind, LoadOptions(quantise=quantise_of(quantise), context=context))
 
 
 models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
-
-
-@models.callback()
-def _models() -> None:
-    """What can be done with model files."""
 
 
 @models.command()
@@ -168,12 +158,13 @@ def check(
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
 ) -> None:
     """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
+    from engine.protocol import LoadOptions
+
     with report_errors():
-        dtype_of(dtype)
+        options = LoadOptions(dtype=dtype_of(dtype), quantise=quantise_of(quantise), context=context)
         with importing():
             from engine.cli.models import run_check
-        kind, packing = device_of(device), quantise_of(quantise)
-        raise typer.Exit(run_check(path_or_name_of(model), tokens, dump, new_tokens, dtype, kind, packing, context))
+        run_check(path_or_name_of(model), tokens, dump, new_tokens, device_of(device), options)
 
 
 @models.command()
@@ -184,7 +175,7 @@ def cache(
     with report_errors():
         from engine.cli.models import run_cache
 
-        raise typer.Exit(run_cache(clear))
+        run_cache(clear)
 
 
 @app.command("train-heads")
@@ -224,7 +215,7 @@ def train_heads(
     """Train Medusa or EAGLE heads for a model, on your own text. Ctrl-C saves; the same command goes on."""
     if kind not in ("medusa", "eagle", "layers"):
         raise typer.BadParameter(f"{kind!r} is none of medusa, eagle, layers.", param_hint="--kind")
-    opening = (device_of(device), dtype_of(dtype), quantise_of(quantise))
+    chosen = (device_of(device), dtype_of(dtype), quantise_of(quantise))
     with report_errors():
         with importing():
             from engine.cli.train import run_choose_layers, run_train_heads
@@ -232,15 +223,17 @@ def train_heads(
             from engine.recipes.target import Opening
             from engine.recipes.train_heads import Kind, TrainingPlan
 
+        opening = Opening(*chosen)
         path, _ = resolve(path_or_name_of(model), "")
         if kind == "layers":
-            raise typer.Exit(run_choose_layers(path, text, length, out, Opening(*opening)))
+            run_choose_layers(path, text, length, out, opening)
+            return
         plan = TrainingPlan(
             model=path,
             kind=cast("Kind", kind),
             text=tuple(text),
             out=out,
-            minutes=minutes,
+            minutes=10.0 if minutes is None and steps is None else minutes,
             steps=steps,
             heads=heads,
             rows=rows,
@@ -249,7 +242,7 @@ def train_heads(
             distil=distil,
             seed=seed,
             resume=resume,
-            opening=Opening(*opening),
+            opening=opening,
         )
         raise typer.Exit(run_train_heads(plan))
 

@@ -11,17 +11,18 @@ from engine.cli.arguments import DRAFT_HELP, QUANTISE_HELP, draft_of, formats_of
 from engine.cli.errors import report_errors
 
 SOAK_SECONDS = 1800.0
+ROUNDS_HELP = "Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation."
+CACHE_HELP = "Measure the parts of the cache on chats and prompts that share text, and no more."
+SPECULATION_HELP = "Measure only speculation: every draft method, compared with plain decoding."
+NULL_HELP = "Compare settings with themselves this many times, and no more: about 4 % at most find a difference."
+SOAK_HELP = (
+    "Use the engine at random for SECONDS (1800 if left out), and no more: nothing may grow or be lost. "
+    "The exit status says whether that held."
+)
 
 
 def bench(
-    rounds: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            help="Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation.",
-            show_default=False,
-        ),
-    ] = None,
+    rounds: Annotated[int | None, typer.Option(min=1, help=ROUNDS_HELP, show_default=False)] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads of every program measured.")] = None,
     model: Annotated[Path | None, typer.Option(help="Measure the switches on this model folder instead.")] = None,
     switches: Annotated[bool, typer.Option(help="Measure each switch on and off.")] = True,
@@ -38,38 +39,15 @@ def bench(
         typer.Option(help="Measure the shapes in these formats instead: all, or such as gptq,nf4,q4_k,bf16-nf4."),
     ] = None,
     quantise: Annotated[str, typer.Option(help=f"For --model. {QUANTISE_HELP}")] = "none",
-    cache: Annotated[
-        bool,
-        typer.Option(
-            "--cache", help="Measure the parts of the cache on chats and prompts that share text, and no more."
-        ),
-    ] = False,
+    cache: Annotated[bool, typer.Option("--cache", help=CACHE_HELP)] = False,
     cost: Annotated[
         bool,
         typer.Option("--cost", help="Measure what approximations of the cache cost in quality, and no more."),
     ] = False,
-    speculation: Annotated[
-        bool,
-        typer.Option(
-            "--speculation", help="Measure only speculation: every draft method, compared with plain decoding."
-        ),
-    ] = False,
+    speculation: Annotated[bool, typer.Option("--speculation", help=SPECULATION_HELP)] = False,
     draft: Annotated[str | None, typer.Option(help=f"For --speculation. {DRAFT_HELP}", show_default=False)] = None,
-    null: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Compare settings with themselves this many times, and no more: about 4 % at most find a difference.",
-        ),
-    ] = 0,
-    soak: Annotated[
-        bool,
-        typer.Option(
-            "--soak",
-            help="Use the engine at random for SECONDS (1800 if left out), and no more: nothing may grow or be lost. "
-            "The exit status says whether that held.",
-        ),
-    ] = False,
+    null: Annotated[int, typer.Option(min=0, help=NULL_HELP)] = 0,
+    soak: Annotated[bool, typer.Option("--soak", help=SOAK_HELP)] = False,
     seconds: Annotated[float | None, typer.Argument(min=1, help="For --soak.", show_default=False)] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:

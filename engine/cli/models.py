@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Literal, cast
 
 import numpy as np
 import torch
@@ -20,31 +19,20 @@ from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
 from engine.memory.estimate import size
 from engine.options import EngineOptions
-from engine.protocol import LoadOptions, Quantise
+from engine.protocol import LoadOptions
 
 CHUNK = 256
 MOST_NUMBERS = 1 << 30
 """Logits that are kept in memory before they are written: 4 GB."""
 
-Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
-
-def run_check(
-    model: str,
-    tokens: Path,
-    dump: Path,
-    new_tokens: int,
-    dtype: str,
-    device: str,
-    quantise: Quantise = "none",
-    context: int | None = None,
-) -> int:
+def run_check(model: str, tokens: Path, dump: Path, new_tokens: int, device: str, options: LoadOptions) -> None:
     """Write ``dump`` (npz): ``tokens [n]`` int64, ``logits [n, V]`` float32 of every position, ``continuation`` int64.
 
     The continuation is greedy, ``new_tokens`` long or up to the end of the context, through the paged cache.
     """
     ids = read_ids(tokens)
-    loaded = _load(model, device, LoadOptions(dtype=cast(Dtype, dtype), quantise=quantise, context=context))
+    loaded = _load(model, device, options)
     card = loaded.card
     if max(ids) >= card.vocabulary or min(ids) < 0:
         raise CommandFailed(f"{tokens} holds ids outside 0 to {card.vocabulary - 1}. Use the model's own tokenizer.")
@@ -59,21 +47,19 @@ def run_check(
     runner = str(loaded.model.dtype).removeprefix("torch.") if loaded.model is not None else "unknown"
     sys.stdout.write(f"{card.name}, {card.quantisation}, {runner} on {loaded.device.type}: {len(ids)} ids, ")
     sys.stdout.write(f"{len(continuation)} more, written to {dump}\n")
-    return 0
 
 
-def run_cache(clear: bool) -> int:
+def run_cache(clear: bool) -> None:
     """List or delete what :mod:`engine.checkpoints.quantised.repacked` keeps."""
     folder = config.quantised_folder()
     if clear:
         print(f"{size(repacked.clear(folder))} deleted from {folder}.")
-        return 0
+        return
     kept = repacked.kept_files(folder)
     for file in reversed(kept):
         used = time.strftime("%Y-%m-%d %H:%M", time.localtime(file.used))
         print(f"{size(file.size):>10}  last used {used}  {repacked.title_of(file)}")
     print(f"{len(kept)} models, {size(sum(file.size for file in kept))}, in {folder}.")
-    return 0
 
 
 def read_ids(path: Path) -> list[int]:

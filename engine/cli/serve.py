@@ -27,7 +27,7 @@ Chosen = tuple[str, str | None] | None
 def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
     """Serve the window. The token is the first line of standard input, at whose end we stop; a ready line tells the
     port."""
-    _log_to_stderr(logging.INFO)
+    _log_to_stderr()
     token = sys.stdin.buffer.readline().decode(errors="replace").strip()
     if not token:
         raise CommandFailed("No token came on standard input. Use `kvasir serve` without --child by hand.")
@@ -47,28 +47,24 @@ def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions())
 
 def run_server(host: str, port: int, chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
     """Serve by hand: load the bundled model if no other is chosen, say where it listens and where the token lies."""
-    _log_to_stderr(logging.INFO)
+    _log_to_stderr()
     folders = config.resolve(*(chosen or ("", None)))
     token = secrets.token_urlsafe(32)
     server = _server(host, port, token, device)
     with contextlib.closing(server.listener):
-        return _serve(server, token, host, folders, options)
+        file = config.token_file(server.port)
+        write_token(file, token)
+        server.load(*folders, options, needed=True)
 
+        def started() -> None:
+            shown = f"[{host}]" if ":" in host else host
+            print(f"Kvasir {config.version()} listens on http://{shown}:{server.port} (websocket: /ws, OpenAI: /v1).")
+            print(f"The token is in {file}", flush=True)
 
-def _serve(server: Server, token: str, host: str, folders: tuple[str, str], options: LoadOptions) -> int:
-    file = config.token_file(server.port)
-    write_token(file, token)
-    server.load(*folders, options, needed=True)
-
-    def started() -> None:
-        shown = f"[{host}]" if ":" in host else host
-        print(f"Kvasir {config.version()} listens on http://{shown}:{server.port} (websocket: /ws, OpenAI: /v1).")
-        print(f"The token is in {file}", flush=True)
-
-    try:
-        code = _run(server, started)
-    finally:
-        file.unlink(missing_ok=True)
+        try:
+            code = _run(server, started)
+        finally:
+            file.unlink(missing_ok=True)
     if server.failure:
         raise CommandFailed(server.failure)
     return code
@@ -104,6 +100,6 @@ def _leave_a_core_free() -> None:
         torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
-def _log_to_stderr(level: int) -> None:
-    logging.basicConfig(level=level, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+def _log_to_stderr() -> None:
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s", stream=sys.stderr)
     logging.getLogger("uvicorn").setLevel(logging.WARNING)

@@ -8,16 +8,16 @@ import sys
 import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from types import FrameType
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 
+from engine.cli.errors import handled
 from engine.recipes.acceptance import AcceptanceFigures
 from engine.recipes.layers import choose_layers
 from engine.recipes.target import Opening
-from engine.recipes.train_heads import TrainingPlan, TrainingResult, train_heads, with_default_budget
+from engine.recipes.train_heads import TrainingPlan, TrainingResult, train_heads
 from engine.recipes.training import Show, TrainingProgress
 
 STOPPED = 130
@@ -29,7 +29,7 @@ def run_train_heads(plan: TrainingPlan) -> int:
     """Train as planned. Ctrl-C saves what was trained so far; a second one ends at once."""
     console = Console(highlight=False, soft_wrap=True)
     with _stopping() as stop, _shown(console) as show:
-        outcome = train_heads(with_default_budget(plan), show, stop.is_set)
+        outcome = train_heads(plan, show, stop.is_set)
     if outcome.after is None or outcome.before is None:
         console.print(f"Stopped after {outcome.steps} steps. The same command goes on from there.")
         return STOPPED
@@ -37,17 +37,16 @@ def run_train_heads(plan: TrainingPlan) -> int:
     return 0
 
 
-def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> int:
+def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path | None, opening: Opening) -> None:
     """Search for the layers by which the model drafts for itself. Ctrl-C ends it; nothing is kept then."""
     console = Console(highlight=False, soft_wrap=True)
     with _shown(console) as show:
-        chosen = choose_layers(
+        found, file = choose_layers(
             model, text, length, out, opening, lambda stage, done: show(TrainingProgress(stage, done))
         )
-    found, layers = chosen.found, chosen.layers
     agreement = found.exits[found.choice.exit_layer - 1]
     console.print(
-        f"Early exit: the first {found.choice.exit_layer} of {layers} layers say what all of them say "
+        f"Early exit: the first {found.choice.exit_layer} of {len(found.exits) + 1} layers say what all of them say "
         f"{agreement:.1%} of the time. Expected gain {found.exit_gain:.2f}."
     )
     skipped = ", ".join(str(layer) for layer in sorted(found.choice.skip)) or "none"
@@ -55,54 +54,38 @@ def run_choose_layers(model: str, text: Sequence[Path], length: int, out: Path |
         f"Layer skipping: without the layers {skipped} (counted from 0) it does {found.skip_agreement:.1%} of the "
         f"time. Expected gain {found.skip_gain:.2f}."
     )
-    console.print(f"Written to {chosen.file}")
-    return 0
+    console.print(f"Written to {file}")
 
 
 @contextlib.contextmanager
 def _stopping() -> Iterator[threading.Event]:
     """An event that Ctrl-C sets, once."""
-    stop = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stop
-        return
-    before = signal.getsignal(signal.SIGINT)
+    stop, before = threading.Event(), signal.getsignal(signal.SIGINT)
 
-    def interrupted(number: int, frame: FrameType | None) -> None:
+    def interrupted(number: int, frame: object) -> None:
         stop.set()
         signal.signal(signal.SIGINT, before)
 
-    signal.signal(signal.SIGINT, interrupted)
-    try:
+    with handled(signal.SIGINT, interrupted):
         yield stop
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-class _Bar:
-    """A bar on a terminal, a line now and then elsewhere."""
-
-    def __init__(self, progress: Progress, console: Console) -> None:
-        self._progress, self._console = progress, console
-        self._task = progress.add_task("", total=1.0, facts="")
-        self._last = -_LINE_SECONDS
-
-    def show(self, report: TrainingProgress) -> None:
-        facts = _facts(report)
-        if self._console.is_terminal:
-            self._progress.update(self._task, description=report.stage, completed=report.share, facts=facts)
-            return
-        now = self._progress.get_time()
-        if now - self._last >= _LINE_SECONDS or report.share >= 1:
-            self._last = now
-            self._console.print(f"{report.stage} {report.share:.0%} {facts}".rstrip())
 
 
 @contextlib.contextmanager
 def _shown(console: Console) -> Iterator[Show]:
+    """A bar on a terminal, a line now and then elsewhere."""
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TextColumn("{task.fields[facts]}"))
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        yield _Bar(progress, console).show
+        task, last = progress.add_task("", total=1.0, facts=""), -_LINE_SECONDS
+
+        def show(report: TrainingProgress) -> None:
+            nonlocal last
+            if console.is_terminal:
+                progress.update(task, description=report.stage, completed=report.share, facts=_facts(report))
+            elif (now := progress.get_time()) - last >= _LINE_SECONDS or report.share >= 1:
+                last = now
+                console.print(f"{report.stage} {report.share:.0%} {_facts(report)}".rstrip())
+
+        yield show
 
 
 def _facts(report: TrainingProgress) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.packs.fetching.download import CHUNK, Progress, hash_of
+from engine.packs.fetching.download import CHUNK, INCOMPLETE, Progress, hash_of, stored
 from engine.packs.lists import PackFailed, PackList, Wheel, parse
 
 MANIFEST = "kvasir-pack.json"
@@ -30,7 +30,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
 def write(out: Path, pack: PackList, files: Path, progress: Progress) -> None:
     """``out`` with the wheels that lie in ``files``; it appears when it is whole."""
-    part = out.with_name(out.name + ".incomplete")
+    part = out.with_name(out.name + INCOMPLETE)
     try:
         with tarfile.open(part, "w", format=tarfile.PAX_FORMAT) as archive:
             manifest = msgspec.json.encode(Manifest(list=pack.text))
@@ -71,10 +71,9 @@ def unpack(file: Path, wheels: Iterable[Wheel], folder: Path, progress: Progress
             if wheel is None or not member.isfile():
                 continue
             del wanted[member.name]
-            if (folder / wheel.filename).is_file():
-                if hash_of(folder / wheel.filename) == wheel.sha256:
-                    continue
-                progress(-wheel.bytes)
+            if (folder / wheel.filename).is_file() and hash_of(folder / wheel.filename) == wheel.sha256:
+                continue
+            progress(-stored(wheel, folder))
             _copy(archive, member, wheel, folder, progress)
     if wanted:
         raise PackFailed(f"{file} is not whole: {min(wanted)} is missing. Copy it again, or make it again.")
@@ -82,9 +81,8 @@ def unpack(file: Path, wheels: Iterable[Wheel], folder: Path, progress: Progress
 
 def _copy(archive: tarfile.TarFile, member: tarfile.TarInfo, wheel: Wheel, folder: Path, progress: Progress) -> None:
     content = archive.extractfile(member)
-    part = folder / (wheel.filename + ".incomplete")
+    part = folder / (wheel.filename + INCOMPLETE)
     digest, copied = hashlib.sha256(), 0
-    progress(-min(part.stat().st_size, wheel.bytes) if part.is_file() else 0)
     with part.open("wb") as out:
         while content and copied <= wheel.bytes and (block := content.read(CHUNK)):
             out.write(block)

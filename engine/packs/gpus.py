@@ -103,15 +103,11 @@ def _none_for(name: str, wanted: str) -> str:
 
 def probe() -> list[Gpu]:
     """The GPUs of this machine; a driver that cannot be asked adds none."""
-    return [*nvidia_gpus(_nvml(), PCI), *amd_gpus(TOPOLOGY)]
-
-
-def _nvml() -> Any:
     try:
         import pynvml
     except ImportError:
-        return None
-    return pynvml
+        pynvml = None
+    return [*nvidia_gpus(pynvml, PCI), *amd_gpus(TOPOLOGY)]
 
 
 def nvidia_gpus(nvml: Any, pci: Path) -> list[Gpu]:

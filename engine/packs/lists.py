@@ -17,8 +17,6 @@ from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 KINDS = ("cuda13", "cuda12", "rocm")
-PROCESSOR = "cpu"
-"""What the header ``device`` of a list says whose pack computes on the processor. Kvasir comes with none."""
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 _HEADER = re.compile(r"# ([a-z-]+): (.*)")
 _WHEEL = re.compile(r"\S+ @ (?P<url>\S+) --hash=sha256:(?P<sha256>[0-9a-f]{64})  # (?P<bytes>\d+) bytes")
@@ -44,6 +42,10 @@ class Wheel(NamedTuple):
     @property
     def version(self) -> str:
         return self.filename.split("-")[1]
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.url).hostname or ""
 
 
 @dataclass(frozen=True)
@@ -73,8 +75,8 @@ class PackList:
 
     @property
     def for_processor(self) -> bool:
-        """Whether it needs no GPU: a trial of packs, where there is none."""
-        return self.header.get("device") == PROCESSOR
+        """Whether it needs no GPU: a trial of packs, where there is none. Kvasir comes with none such."""
+        return self.header.get("device") == "cpu"
 
     @property
     def driver(self) -> int:
@@ -92,19 +94,11 @@ class PackList:
         return frozenset(self.header.get("targets", "").split())
 
 
-def lists_folder() -> Path:
-    other = os.environ.get("KVASIR_GPU_LISTS", "")
-    return Path(other) if other else Path(__file__).resolve().parent / "lists"
-
-
 def available() -> dict[str, PackList]:
     """The lists that are there, by kind. Raises :class:`PackFailed` for one that cannot be understood."""
-    found = {}
-    for kind in KINDS:
-        file = lists_folder() / f"{kind}.txt"
-        if file.is_file():
-            found[kind] = parse(file.read_text("utf-8"), str(file))
-    return found
+    folder = Path(os.environ.get("KVASIR_GPU_LISTS") or Path(__file__).resolve().parent / "lists")
+    files = {kind: folder / f"{kind}.txt" for kind in KINDS}
+    return {kind: parse(file.read_text("utf-8"), str(file)) for kind, file in files.items() if file.is_file()}
 
 
 def parse(text: str, origin: str) -> PackList:

@@ -1,4 +1,4 @@
-"""Making a pack's environment of its wheels, with uv."""
+"""Making a pack's environment of its wheels, with uv; nothing of the user's Python settings leaks in."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from engine import installation
-from engine.packs import environment
 from engine.packs.lists import PackFailed, Wheel
+
+KEPT_BY_WINDOWS = ("SYSTEMROOT", "SYSTEMDRIVE", "TEMP", "TMP")
 
 
 def find_uv() -> Path:
@@ -41,8 +42,7 @@ def new_environment(folder: Path, home: Path, lock: int) -> None:
     which may have moved. ``home``: where uv may write. Raises :class:`PackFailed`.
     """
     arguments = ["venv", "--no-project", "--relocatable", "--allow-existing", "--python", str(find_python())]
-    arguments.append(str(folder))
-    _run_uv(arguments, home, lock)
+    _run_uv([*arguments, str(folder)], home, lock)
 
 
 def install(folder: Path, wheels: Iterable[Wheel], files: Path, home: Path, lock: int) -> None:
@@ -62,7 +62,7 @@ def _run_uv(arguments: Sequence[str], home: Path, lock: int) -> None:
     held = () if sys.platform == "win32" else (lock,)
     process = subprocess.Popen(
         [str(find_uv()), "--no-config", *arguments],
-        env=environment.for_tools(home),
+        env=_environment(home),
         cwd=home,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
@@ -78,10 +78,23 @@ def _run_uv(arguments: Sequence[str], home: Path, lock: int) -> None:
     if process.returncode:
         if b"No space left" in complaint or b"os error 28" in complaint:
             raise OSError(28, os.strerror(28), str(home))
-        raise PackFailed(f"uv could not make the pack: {_end(complaint)}. Start again; what was fetched is kept.")
+        last_lines = complaint.decode("utf-8", "replace").strip().splitlines()[-4:]
+        reason = " ".join(line.strip() for line in last_lines).rstrip(".")
+        raise PackFailed(f"uv could not make the pack: {reason}. Start again; what was fetched is kept.")
 
 
-def _end(output: bytes) -> str:
-    """The last lines of what a program said, as one."""
-    lines = output.decode("utf-8", "replace").strip().splitlines()
-    return " ".join(line.strip() for line in lines[-4:]).rstrip(".")
+def _environment(home: Path) -> dict[str, str]:
+    """The environment of uv, made from nothing: it writes to ``home`` alone, offline, and reads no settings."""
+    return {
+        **{name: os.environ[name] for name in KEPT_BY_WINDOWS if name in os.environ},
+        "PATH": os.defpath,
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "UV_NO_CONFIG": "1",
+        "UV_OFFLINE": "1",
+        "UV_CACHE_DIR": str(home / "cache"),
+        # Unpacked once, in the cache, and linked from there: the disk holds it once.
+        "UV_LINK_MODE": "hardlink",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "UV_NO_PROGRESS": "1",
+    }

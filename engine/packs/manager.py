@@ -63,7 +63,7 @@ def check(pack: PackList, report: Report) -> str:
         receipt = store.read_receipt(folder)
         if receipt is None:
             raise PackFailed("The pack is not installed. `kvasir gpu install` installs it.")
-        wrong = verify.damaged(folder, pack, receipt, _steps(report, "checking", len(pack.wheels)))
+        wrong = verify.damaged(folder, pack, receipt, report)
         if wrong:
             names = ", ".join(wheel.name for wheel in wrong)
             store.write_receipt(folder, msgspec.structs.replace(receipt, broken=f"Files of {names} are damaged."))
@@ -163,13 +163,8 @@ def _clear(part: Path) -> None:
 
 
 def _receipt(folder: Path, pack: PackList) -> store.Receipt:
-    return store.Receipt(
-        pack.kind,
-        pack.python,
-        verify.records(folder, pack),
-        device=pack.header.get("device", ""),
-        libraries=verify.libraries(folder),
-    )
+    records, device = verify.records(folder, pack), pack.header.get("device", "")
+    return store.Receipt(pack.kind, pack.python, records, device=device, libraries=verify.libraries(folder))
 
 
 def _replace_damaged(
@@ -177,14 +172,15 @@ def _replace_damaged(
 ) -> list[Wheel]:
     """Fetch and unpack again the parts of an installed pack of which a file is missing or differs."""
     folder, part = store.folder_of(pack), store.part_of(pack)
-    wrong = verify.damaged(folder, pack, receipt, _steps(report, "checking", len(pack.wheels)))
+    wrong = verify.damaged(folder, pack, receipt, report)
     if wrong:
         store.write_receipt(folder, msgspec.structs.replace(receipt, broken="Its repair was not finished."))
         wheels = _wheels(pack, wrong, part, report, sum(3 * wheel.bytes for wheel in wrong), source)
         report(PackProgress("installing", sentence=f"Replacing {len(wrong)} of {len(pack.wheels)} parts."))
+        installed = verify.record_files(folder, pack)
         for wheel in wrong:
             # Half a part cannot be uninstalled; without its list of files it is written over.
-            if record := verify.record_of(folder, pack, wheel):
+            if record := installed.get(wheel.filename):
                 shutil.rmtree(record.parent)
         make.new_environment(folder, part / "uv", lock)
         make.install(folder, wrong, wheels, part / "uv", lock)
@@ -206,10 +202,6 @@ def _test(pack: PackList, report: Report) -> str:
     refusal = {"refused": start.fingerprint(), "reason": told.sentence}
     start.write_active(packs, {"folder": pack.hash, "kind": pack.kind, **({} if told.timed_out else refusal)})
     raise PackFailed(f"The GPU pack is installed but not used, and the processor goes on. {told.sentence}")
-
-
-def _steps(report: Report, stage: PackStage, total: int) -> Callable[[int], None]:
-    return lambda done: report(PackProgress(stage, done, total, "Looking at every file."))
 
 
 @contextlib.contextmanager

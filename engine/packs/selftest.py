@@ -11,6 +11,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.packs.lists import PackFailed
+
 if TYPE_CHECKING:
     import torch
 
@@ -20,16 +22,12 @@ FAR = 0.02
 """Share of the largest value by which a bfloat16 or float16 product may differ from the processor's in float64."""
 
 
-class Failed(Exception):  # noqa: N818 - an outcome that a person is told about
-    """The message is a sentence for a person."""
-
-
 def run_self_test(pack: Path) -> int:
     """The exit code: 0 where the pack can be used."""
     facts: dict[str, str] = {}
     try:
         _test(_device_asked_for(pack), facts)
-    except Failed as failure:
+    except PackFailed as failure:
         ok, sentence = False, str(failure)
     except Exception as error:  # drivers and libraries raise as they please
         words = (str(error).strip() or type(error).__name__).splitlines()[0][:300]
@@ -46,7 +44,7 @@ def _device_asked_for(pack: Path) -> str:
     try:
         return "cpu" if json.loads((pack / "pack.json").read_text("utf-8")).get("device") == "cpu" else "cuda"
     except (OSError, ValueError, AttributeError) as error:
-        raise Failed(f"The GPU pack is incomplete ({error}). `kvasir gpu repair` completes it.") from error
+        raise PackFailed(f"The GPU pack is incomplete ({error}). `kvasir gpu repair` completes it.") from error
 
 
 def _test(kind: str, facts: dict[str, str]) -> None:
@@ -56,7 +54,7 @@ def _test(kind: str, facts: dict[str, str]) -> None:
         for part in PARTS:
             importlib.import_module(part)
     except (ImportError, OSError) as error:
-        raise Failed(
+        raise PackFailed(
             f"A library of the GPU pack cannot be loaded ({error}). `kvasir gpu repair` fetches it again."
         ) from error
     facts["torch"] = torch.__version__
@@ -75,9 +73,9 @@ def _device(kind: str, facts: dict[str, str]) -> torch.device:
         facts["device"] = "the processor"
         return torch.device("cpu")
     if torch.version.cuda is None and torch.version.hip is None:
-        raise Failed("The GPU pack's PyTorch is built without GPUs. `kvasir gpu repair` fetches the right one.")
+        raise PackFailed("The GPU pack's PyTorch is built without GPUs. `kvasir gpu repair` fetches the right one.")
     if not torch.cuda.is_available():
-        raise Failed(f"The GPU pack sees no GPU{_why_none()}. Check the driver, then run `kvasir gpu check`.")
+        raise PackFailed(f"The GPU pack sees no GPU{_why_none()}. Check the driver, then run `kvasir gpu check`.")
     device = choose_device("cuda")
     facts["device"] = torch.cuda.get_device_name(device)
     return device
@@ -110,12 +108,12 @@ def _multiply(device: torch.device) -> torch.dtype:
     found = (left.to(device) @ right.to(device)).double().cpu()
     # Said this way round, a NaN is far too.
     if not bool((found - expected).abs().max() <= FAR * expected.abs().max()):
-        raise Failed("The GPU multiplies wrongly: a product differs from the processor's. Update the GPU's driver.")
+        raise PackFailed("The GPU multiplies wrongly: a product differs from the processor's. Update the GPU's driver.")
     return dtype
 
 
 def _kernels(dtype: torch.dtype, device: torch.device) -> str:
-    """Raises :class:`Failed` where a kernel computes wrongly; one that cannot be made is left to torch."""
+    """Raises :class:`PackFailed` where a kernel computes wrongly; one that cannot be made is left to torch."""
     from engine.layers.linear.triton.int4 import try_kernels
     from engine.layers.linear.triton.runtime import computed_wrongly
 
@@ -123,5 +121,5 @@ def _kernels(dtype: torch.dtype, device: torch.device) -> str:
     if reason is None:
         return "a 4-bit product by a Triton kernel agrees with its definition"
     if computed_wrongly(reason):
-        raise Failed(f"Kvasir's kernels compute wrongly on this GPU: {reason}. Update the GPU's driver.")
+        raise PackFailed(f"Kvasir's kernels compute wrongly on this GPU: {reason}. Update the GPU's driver.")
     return f"kernels fall back to torch because {reason}"

@@ -107,7 +107,7 @@ def remove(folder: Path) -> None:
     bare = folder.name.split(".")[0]
     if folder.name == bare:
         deactivate(bare)
-    leaving = folder if folder.suffix == ".removing" else folder.with_name(f"{bare}.removing")
+    leaving = folder.with_name(f"{bare}.removing")
     try:
         if leaving != folder:
             _delete(leaving)
@@ -135,16 +135,16 @@ def clear_removed() -> None:
 
 
 @contextlib.contextmanager
-def lock(wait: float | None = None) -> Iterator[int]:
+def lock() -> Iterator[int]:
     """Hold the lock; yields its descriptor, for children that go on if this process is killed.
 
-    Raises :class:`PackFailed` if another process holds it for more than ``wait`` seconds.
+    Raises :class:`PackFailed` if another process holds it for more than :data:`LOCK_WAIT` seconds.
     """
     config.data_folder()  # made for the user alone: chats come to lie there
     folder = config.packs_folder()
     folder.mkdir(exist_ok=True, mode=0o700)
     with (folder / "lock").open("a+b") as file:
-        deadline = time.monotonic() + (LOCK_WAIT if wait is None else wait)
+        deadline = time.monotonic() + LOCK_WAIT
         while not _try_lock(file.fileno()):
             if time.monotonic() >= deadline:
                 raise PackFailed(

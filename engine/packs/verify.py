@@ -10,16 +10,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.packs import store
-from engine.packs.fetching.download import CHUNK
 from engine.packs.launch import site_packages
 from engine.packs.lists import PackFailed, PackList, Wheel
+from engine.protocol.gpu import PackProgress
 
 _LIBRARY = re.compile(r"\.(so|dylib|dll|pyd)(\.\d+)*$")
 
 
 def records(folder: Path, pack: PackList) -> dict[str, str]:
     """sha256 of each wheel's RECORD, by the wheel's file name. Raises :class:`PackFailed` if one is not installed."""
-    installed = _installed(folder, pack)
+    installed = record_files(folder, pack)
     missing = [wheel.filename for wheel in pack.wheels if wheel.filename not in installed]
     if missing:
         raise PackFailed(f"{', '.join(missing)} was not installed, and uv did not say why. Start again.")
@@ -32,24 +32,22 @@ def libraries(folder: Path) -> dict[str, int]:
     return {path.relative_to(folder).as_posix(): path.stat().st_size for path in sorted(found)}
 
 
-def damaged(folder: Path, pack: PackList, receipt: store.Receipt, step: Callable[[int], None]) -> list[Wheel]:
-    """The wheels of which a file is missing or differs. ``step`` is told how many wheels were looked at."""
-    installed = _installed(folder, pack)
+def damaged(
+    folder: Path, pack: PackList, receipt: store.Receipt, report: Callable[[PackProgress], None]
+) -> list[Wheel]:
+    """The wheels of which a file is missing or differs."""
+    installed = record_files(folder, pack)
     found = []
     for done, wheel in enumerate(pack.wheels):
-        step(done)
+        report(PackProgress("checking", done, len(pack.wheels), "Looking at every file."))
         record = installed.get(wheel.filename)
         if record is None or not _whole(record, receipt.records.get(wheel.filename, "")):
             found.append(wheel)
     return found
 
 
-def record_of(folder: Path, pack: PackList, wheel: Wheel) -> Path | None:
-    """The list of a wheel's files in an environment."""
-    return _installed(folder, pack).get(wheel.filename)
-
-
-def _installed(folder: Path, pack: PackList) -> dict[str, Path]:
+def record_files(folder: Path, pack: PackList) -> dict[str, Path]:
+    """The RECORD of each wheel that is installed, by the wheel's file name."""
     modules = site_packages(folder)
     by_name = {_normal(path.parent.name.split("-")[0]): path for path in modules.glob("*.dist-info/RECORD")}
     return {wheel.filename: by_name[_normal(wheel.name)] for wheel in pack.wheels if _normal(wheel.name) in by_name}
@@ -64,19 +62,14 @@ def _whole(record: Path, sha256: str) -> bool:
         for name, wanted, *_ in csv.reader(text.decode("utf-8").splitlines()):
             kind, _, value = wanted.partition("=")
             # RECORD itself has no hash; what has another kind than sha256 is not made any more.
-            if kind == "sha256" and _sha256(record.parent.parent / name) != value:
-                return False
+            if kind == "sha256":
+                with (record.parent.parent / name).open("rb") as file:
+                    digest = hashlib.file_digest(file, "sha256").digest()
+                if base64.urlsafe_b64encode(digest).decode().rstrip("=") != value:
+                    return False
     except (OSError, ValueError):
         return False
     return True
-
-
-def _sha256(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(CHUNK):
-            digest.update(block)
-    return base64.urlsafe_b64encode(digest.digest()).decode().rstrip("=")
 
 
 def _normal(name: str) -> str:

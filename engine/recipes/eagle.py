@@ -10,7 +10,7 @@ own path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -19,14 +19,12 @@ from torch.nn import functional as F
 
 from engine.layers.rotary import inverse_frequencies
 from engine.model_config.model import ModelConfig, RopeConfig
-from engine.recipes.acceptance import AcceptanceFigures, measured, ranks
+from engine.recipes.acceptance import AcceptanceFigures
 from engine.recipes.features import FeatureBatch
-from engine.recipes.heads import LOGITS, Heads, some
+from engine.recipes.heads import Heads, some
 from engine.recipes.target import TargetModel
 
 PASSES = 3
-DEPTHS = 5
-"""The number of depths that are measured."""
 NOISE = 0.1
 """Uniform noise of up to this much in either direction is added to the states."""
 DECAY, SAYS = 0.8, 0.1
@@ -77,26 +75,17 @@ class _MLP(nn.Module):
         return out
 
 
-class _Norm(nn.Module):
-    def __init__(self, size: int, eps: float) -> None:
-        super().__init__()
-        self.weight, self.eps = nn.Parameter(torch.ones(size)), eps
-
-    def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x.float(), self.weight.shape, self.weight, self.eps)
-
-
 class _Layer(nn.Module):
     def __init__(self, shape: EagleShape, eps: float) -> None:
         super().__init__()
         self.self_attn, self.mlp = _Attention(shape), _MLP(shape)
-        self.post_attention_layernorm = _Norm(shape.hidden, eps)
+        self.post_attention_layernorm = nn.RMSNorm(shape.hidden, eps)
 
 
 class EagleHead(Heads):
     """The parameters are named as in the hub. The token table is the target's and not among them."""
 
-    kind, file = "eagle", "model.safetensors"
+    file, depths = "model.safetensors", 5
 
     def __init__(self, config: ModelConfig, generator: torch.Generator) -> None:
         super().__init__()
@@ -113,33 +102,31 @@ class EagleHead(Heads):
     @torch.no_grad()
     def _begin(self, generator: torch.Generator) -> None:
         """Small random weights; fc hands the state on as it is, which predicts the next one better than noise."""
-        for name, parameter in self.named_parameters():
+        for parameter in self.parameters():
             if parameter.dim() == 2:
                 parameter.copy_(0.02 * torch.randn(parameter.shape, generator=generator))
-            elif name == "fc.bias":
-                parameter.zero_()
+        self.fc.bias.zero_()
         self.fc.weight[:, self.shape.hidden :] += torch.eye(self.shape.hidden)
 
     def passes(self, features: Tensor, embedded: Tensor, count: int) -> list[Tensor]:
         """States predicted by chains: ``features`` and ``embedded [B, n, hidden]`` of each token and its next one.
 
         Row t of result j, ``[B, n, hidden]``, is what the chain whose last true state is f_{t-j} predicts for
-        f_{t+1};
-        rows t < j mean nothing.
+        f_{t+1}; rows t < j mean nothing.
         """
         layer = cast(_Layer, self.layers[0])
         angle = torch.arange(features.shape[1], device=features.device)[:, None] * self.frequencies
         rotation = torch.cat((angle, angle), -1).cos(), torch.cat((-angle, angle), -1).sin()
-        draft_tokens: list[Tensor] = []
+        states: list[Tensor] = []
         past: list[tuple[Tensor, Tensor]] = []
         state = features
         for _ in range(count):
             x = self.fc(torch.cat((embedded, state), -1)).float()  # the stream stays in float32 where products do not
             x = x + self._attend(layer.self_attn, x, rotation, past)
             x = x + layer.mlp(layer.post_attention_layernorm(x))
-            draft_tokens.append(x)
+            states.append(x)
             state = torch.cat((features[:, :1], x[:, :-1]), 1)
-        return draft_tokens
+        return states
 
     def _attend(
         self, part: _Attention, x: Tensor, rotation: tuple[Tensor, Tensor], past: list[tuple[Tensor, Tensor]]
@@ -185,27 +172,10 @@ class EagleHead(Heads):
             total = total + DECAY**depth * (states + SAYS * F.cross_entropy(logits, said[heard]))
         return total
 
-    @torch.no_grad()
-    def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
-        """A chain's root counts if the model wrote all tokens that the chain predicts.
-
-        Deeper predictions follow the tokens that came, as a draft does while it is right.
-        """
-        found = [torch.empty(0, DEPTHS, dtype=torch.int64)]
-        chunk = max(1, LOGITS // target.config.vocab_size)
-        for batch in batches:
-            n = batch.tokens.shape[1] - 1
-            root = torch.arange(n, device=batch.tokens.device)
-            counts = (root + 2 >= batch.counted[:, None]) & (root + 1 + DEPTHS < batch.lengths[:, None])
-            rows, at = counts.nonzero(as_tuple=True)
-            draft_tokens = self.passes(batch.features[:, :-1], target.embed(batch.tokens[:, 1:]), DEPTHS)
-            for row, place in zip(rows.split(chunk), at.split(chunk), strict=True):
-                mine = [
-                    ranks(target.logits(draft[row, place + d]), batch.tokens[row, place + d + 2])
-                    for d, draft in enumerate(draft_tokens)
-                ]
-                found.append(torch.stack(mine, 1).cpu())
-        return measured(torch.cat(found))
+    def drafting(self, batch: FeatureBatch, target: TargetModel) -> Callable[[Tensor, Tensor], list[Tensor]]:
+        """Deeper predictions follow the tokens that came, as a draft does while it is right."""
+        states = self.passes(batch.features[:, :-1], target.embed(batch.tokens[:, 1:]), self.depths)
+        return lambda row, place: [state[row, place + depth] for depth, state in enumerate(states)]
 
     def config(self, target: TargetModel, found: AcceptanceFigures) -> dict[str, Any]:
         """A Llama of one layer, as the hub's repositories have it; ``acceptance`` is Kvasir's own."""

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from engine.recipes.errors import RecipeError
 from engine.recipes.rows import TrainingRow
@@ -53,43 +54,36 @@ class FeatureCache:
         for row in rows:
             self.rows.append(row)
             self._starts.append(self._starts[-1] + len(row.tokens))
-        self._flat = None
-        self._dtype = features.dtype
-        if features.dtype == torch.bfloat16:
-            features = features.view(torch.int16)  # numpy knows no bfloat16
+        self._flat, self._dtype = None, features.dtype
         # A copy outside of inference mode is a tensor that gradients may be taken through.
-        part = torch.empty(features.shape, dtype=features.dtype)
-        part.copy_(features)
-        self._parts.append(part)
-        if self._bytes() > self._limit or self.on_disk:
+        self._parts.append(features.to("cpu", copy=True))
+        if sum(part.nbytes for part in self._parts) > self._limit or self.on_disk:
             self._spill()
 
     def batch(self, places: Sequence[int], device: torch.device) -> FeatureBatch:
         """The rows at these places."""
         flat = self._whole()
-        lengths = [len(self.rows[place].tokens) for place in places]
-        features = torch.zeros(len(places), max(lengths), self._hidden, device=device)
-        tokens = torch.zeros(len(places), max(lengths), dtype=torch.int64)
-        for i, (place, n) in enumerate(zip(places, lengths, strict=True)):
-            part = flat[self._starts[place] : self._starts[place] + n]
-            features[i, :n] = (part.view(torch.bfloat16) if self._dtype == torch.bfloat16 else part).to(device)
-            tokens[i, :n] = torch.tensor(self.rows[place].tokens)
-        counted = torch.tensor([self.rows[place].counted for place in places])
-        return FeatureBatch(features, tokens.to(device), torch.tensor(lengths, device=device), counted.to(device))
+        features = [flat[self._starts[place] : self._starts[place + 1]].to(device).float() for place in places]
+        tokens = [torch.tensor(self.rows[place].tokens) for place in places]
+        lengths = torch.tensor([len(row) for row in tokens], device=device)
+        counted = torch.tensor([self.rows[place].counted for place in places], device=device)
+        return FeatureBatch(
+            pad_sequence(features, batch_first=True),
+            pad_sequence(tokens, batch_first=True).to(device),
+            lengths,
+            counted,
+        )
 
     def close(self) -> None:
         """Let go of the features and their file."""
         self._flat, self._parts = None, []
         self._file.unlink(missing_ok=True)
 
-    def _bytes(self) -> int:
-        return sum(part.numel() * part.element_size() for part in self._parts)
-
     def _spill(self) -> None:
         try:
             with self._file.open("ab") as stream:
                 for part in self._parts:
-                    stream.write(part.numpy().tobytes())
+                    stream.write(part.view(torch.uint8).numpy().tobytes())  # numpy knows no bfloat16
         except OSError as error:
             raise disk_error(self._file, error) from error
         self._parts = []
@@ -97,10 +91,9 @@ class FeatureCache:
     def _whole(self) -> Tensor:
         if self._flat is None:
             if self.on_disk:
-                kind = torch.int16 if self._dtype == torch.bfloat16 else self._dtype
                 size = self.tokens * self._hidden
                 # A private map: written to by nobody, and the system may drop its pages.
-                whole = torch.from_file(str(self._file), shared=False, size=size, dtype=kind)
+                whole = torch.from_file(str(self._file), shared=False, size=size, dtype=self._dtype)
                 self._flat = whole.view(-1, self._hidden)
             else:
                 self._flat = torch.cat(self._parts)

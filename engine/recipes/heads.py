@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from engine.recipes.acceptance import AcceptanceFigures
+from engine.recipes.acceptance import AcceptanceFigures, measured, ranks
 from engine.recipes.features import FeatureBatch
 from engine.recipes.target import TargetModel
 
@@ -20,23 +20,47 @@ LOGITS = 1 << 24
 class Heads(nn.Module, ABC):
     """Heads of one kind for one target, in float32 while they learn."""
 
-    kind: str
     file: str
     """The weights' name in the hub's layout."""
     rate: float
     """The highest learning rate."""
+    depths: int
+    """How many tokens ahead are predicted."""
+    trees: tuple[int, ...] = ()
+    """The sizes of the trees that are measured."""
 
     @abstractmethod
     def loss(self, batch: FeatureBatch, target: TargetModel, generator: torch.Generator) -> Tensor:
         """A scalar with gradients; ``generator`` (of the CPU) gives noise and the choice of positions."""
 
     @abstractmethod
-    def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
-        """How well the counted tokens of the rows are predicted."""
+    def drafting(self, batch: FeatureBatch, target: TargetModel) -> Callable[[Tensor, Tensor], list[Tensor]]:
+        """Rows and indices ``[n]`` of the batch -> for each depth what the output layer is given, ``[n, hidden]``."""
 
     @abstractmethod
     def config(self, target: TargetModel, found: AcceptanceFigures) -> dict[str, Any]:
         """config.json of the hub's layout."""
+
+    @torch.no_grad()
+    def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
+        """How well the counted tokens of the rows are predicted.
+
+        A position counts if the model wrote all tokens that are predicted from there.
+        """
+        found = [torch.empty(0, self.depths, dtype=torch.int64)]
+        chunk = max(1, LOGITS // target.config.vocab_size)
+        for batch in batches:
+            index = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
+            counts = (index + 2 >= batch.counted[:, None]) & (index + 1 + self.depths < batch.lengths[:, None])
+            rows, at = counts.nonzero(as_tuple=True)
+            drafts = self.drafting(batch, target)
+            for row, place in zip(rows.split(chunk), at.split(chunk), strict=True):
+                mine = [
+                    ranks(target.logits(draft), batch.tokens[row, place + 2 + depth])
+                    for depth, draft in enumerate(drafts(row, place))
+                ]
+                found.append(torch.stack(mine, 1).cpu())
+        return measured(torch.cat(found), self.trees)
 
 
 def some(exists: Tensor, vocabulary: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

@@ -139,11 +139,8 @@ class _Search:
     def _neighbours(self, skip: frozenset[int]) -> Iterable[frozenset[int]]:
         """Sets with one layer more, one less, or one exchanged; as many as may still be tried."""
         one_less = [skip - {layer} for layer in sorted(skip)]
-        for near in (
-            *one_less,
-            *self._with_one_more(skip),
-            *(s for less in one_less for s in self._with_one_more(less)),
-        ):
+        exchanged = [near for less in one_less for near in self._with_one_more(less)]
+        for near in (*one_less, *self._with_one_more(skip), *exchanged):
             if self.exhausted:
                 return
             if near != skip and len(near) < self._model.num_layers:
@@ -169,9 +166,8 @@ def find_layers(
     if layers < 2:
         raise ValueError("A model of one layer has none to leave out.")
     progress("reading the texts", 0.0)
-    pieces = (
-        [pieces[at * len(pieces) // MOST_TEXTS] for at in range(MOST_TEXTS)] if len(pieces) > MOST_TEXTS else pieces
-    )
+    if len(pieces) > MOST_TEXTS:
+        pieces = [pieces[at * len(pieces) // MOST_TEXTS] for at in range(MOST_TEXTS)]
     pages = sum(pages_for(len(piece)) for piece in pieces) + SAMPLES + len(pieces) + 1
     samples = _Samples(new_runner(model, pages, model.device), pieces)
     gains = [

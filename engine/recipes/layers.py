@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from engine.recipes.errors import RecipeError
 from engine.recipes.features import disk_error
 from engine.recipes.layer_search import LayerSearchResult, find_layers
 from engine.recipes.places import place_for
-from engine.recipes.target import DEFAULT_OPENING, Opening, TargetModel
+from engine.recipes.target import Opening, TargetModel
 from engine.recipes.text import passages, text_files
 from engine.speculation.proposers.layer_choice import save_choice
-
-
-class Chosen(NamedTuple):
-    """The choice that was found, the number of the model's layers, and the file that the choice was written to."""
-
-    found: LayerSearchResult
-    layers: int
-    file: Path
 
 
 def choose_layers(
@@ -28,12 +19,12 @@ def choose_layers(
     text: Sequence[Path],
     length: int,
     out: Path | None = None,
-    opening: Opening = DEFAULT_OPENING,
+    opening: Opening = Opening(),
     show: Callable[[str, float], None] = lambda stage, done: None,
-) -> Chosen:
+) -> tuple[LayerSearchResult, Path]:
     """Search, and write ``speculation.json`` to ``out``, else to the model's ``heads`` or the user's own folder.
 
-    Raises :class:`RecipeError` and :class:`CheckpointError` with sentences.
+    Returns what was found, and the file. Raises :class:`RecipeError` and :class:`CheckpointError` with sentences.
     """
     files = text_files(text)
     target = TargetModel.open(model, length, opening, show)
@@ -43,12 +34,11 @@ def choose_layers(
     except ValueError as error:
         raise RecipeError(str(error)) from error
     folder = out or place_for(target)
-    layers = target.config.num_layers
     measured = {
         "exit_agreement": [round(share, 4) for share in found.exits],
         "skip_agreement": round(found.skip_agreement, 4),
     }
     try:
-        return Chosen(found, layers, save_choice(found.choice, folder, layers, **measured))
+        return found, save_choice(found.choice, folder, target.config.num_layers, **measured)
     except OSError as error:
         raise disk_error(folder, error) from error

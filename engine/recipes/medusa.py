@@ -8,16 +8,16 @@ blocks in a row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from engine.recipes.acceptance import TREES, AcceptanceFigures, measured, ranks
+from engine.recipes.acceptance import TREES, AcceptanceFigures
 from engine.recipes.features import FeatureBatch
-from engine.recipes.heads import LOGITS, Heads, some
+from engine.recipes.heads import Heads, some
 from engine.recipes.target import TargetModel
 
 DECAY = 0.8
@@ -43,14 +43,14 @@ class ResBlock(nn.Module):
 class TrainableMedusaHeads(Heads):
     """``count`` heads of :data:`BLOCKS` blocks; named as in the hub: ``{head}.{block}.linear.weight``."""
 
-    kind, file = "medusa", "medusa_lm_head.safetensors"
+    file, trees = "medusa_lm_head.safetensors", TREES
 
     def __init__(self, hidden_size: int, count: int) -> None:
         super().__init__()
         self.rate = 8e-3 * (256 / hidden_size) ** 0.75  # 1e-3, as in the paper, at 4096
         for head in range(count):
             self.add_module(str(head), nn.Sequential(*(ResBlock(hidden_size) for _ in range(BLOCKS))))
-        self.count = count
+        self.depths = count
 
     def forward(self, x: Tensor, head: int) -> Tensor:
         """What ``head`` gives the output layer: ``x [n, hidden_size]`` -> the same shape."""
@@ -65,39 +65,30 @@ class TrainableMedusaHeads(Heads):
         width = batch.tokens.shape[1]
         flat = batch.features.flatten(0, 1)
         # The model's distribution of token t + 2 + i is what it computes at token t + 1 + i. Heads share these rows.
-        ahead = torch.stack([(rows * width + torch.minimum(at + 1 + i, last[rows])) for i in range(self.count)])
+        ahead = torch.stack([(rows * width + torch.minimum(at + 1 + i, last[rows])) for i in range(self.depths)])
         needed, where = ahead.unique(return_inverse=True)
         with torch.no_grad():
             said = torch.softmax(target.logits(flat[needed]), -1)
         x = flat[rows * width + at]
         total = x.new_zeros(())
-        for head in range(self.count):
+        for head in range(self.depths):
             exists = at + 1 + head <= last[rows]
             if bool(exists.any()):
                 logits = target.logits(self(x[exists], head))
                 total = total + DECAY**head * F.cross_entropy(logits, said[where[head][exists]])
         return total
 
-    @torch.no_grad()
-    def measure(self, batches: Iterable[FeatureBatch], target: TargetModel) -> AcceptanceFigures:
-        """A position counts if the model wrote all tokens that the heads are asked for."""
-        found = [torch.empty(0, self.count, dtype=torch.int64)]
-        chunk = max(1, LOGITS // target.config.vocab_size)
-        for batch in batches:
-            index = torch.arange(batch.tokens.shape[1], device=batch.tokens.device)
-            counts = (index + 2 >= batch.counted[:, None]) & (index + 1 + self.count < batch.lengths[:, None])
-            rows, at = counts.nonzero(as_tuple=True)
-            for row, place in zip(rows.split(chunk), at.split(chunk), strict=True):
-                x = batch.features[row, place]
-                came = [batch.tokens[row, place + 2 + head] for head in range(self.count)]
-                mine = [ranks(target.logits(self(x, head)), came[head]) for head in range(self.count)]
-                found.append(torch.stack(mine, 1).cpu())
-        return measured(torch.cat(found), TREES)
+    def drafting(self, batch: FeatureBatch, target: TargetModel) -> Callable[[Tensor, Tensor], list[Tensor]]:
+        def drafts(row: Tensor, place: Tensor) -> list[Tensor]:
+            x = batch.features[row, place]
+            return [self(x, head) for head in range(self.depths)]
+
+        return drafts
 
     def config(self, target: TargetModel, found: AcceptanceFigures) -> dict[str, Any]:
         """The keys of the hub's repositories, and two of Kvasir's own: ``shares_head`` and ``accuracies``."""
         return {
-            "medusa_num_heads": self.count,
+            "medusa_num_heads": self.depths,
             "medusa_num_layers": BLOCKS,
             "base_model_name_or_path": target.name,
             "hidden_size": target.config.hidden_size,

@@ -85,12 +85,10 @@ def to_tensors(rows: Sequence[TrainingRow]) -> dict[str, Tensor]:
 
 
 def from_tensors(tensors: dict[str, Tensor]) -> list[TrainingRow]:
-    rows, at = [], 0
-    tokens = tensors["tokens"].tolist()
-    for length, counted in zip(tensors["lengths"].tolist(), tensors["counted"].tolist(), strict=True):
-        rows.append(TrainingRow(tokens[at : at + length], counted))
-        at += length
-    return rows
+    texts = tensors["tokens"].split(tensors["lengths"].tolist())
+    return [
+        TrainingRow(text.tolist(), counted) for text, counted in zip(texts, tensors["counted"].tolist(), strict=True)
+    ]
 
 
 def _generator(seed: int, number: int) -> torch.Generator:

@@ -22,7 +22,6 @@ from engine.models.base import CausalLM
 from engine.protocol import Quantise
 from engine.recipes.errors import RecipeError
 from engine.recipes.text import TextEncoder
-from engine.runner.runner import Runner
 
 _MOST_TOGETHER, _LEAST_TOGETHER, _ARENAS = 128, 8, 300_000_000
 """Most and fewest sequences that the model writes at once, and the bytes that their keys and values may take."""
@@ -36,9 +35,6 @@ class Opening(NamedTuple):
     device: Literal["auto", "cpu", "cuda"] = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     quantise: Quantise = "none"
-
-
-DEFAULT_OPENING = Opening()
 
 
 class TargetModel:
@@ -56,7 +52,7 @@ class TargetModel:
         self._pages = pages_for(self.length)
         each = self._pages * PAGE_SIZE * kv_bytes_per_token(model.config, model.dtype)
         self.together = max(_LEAST_TOGETHER, min(_MOST_TOGETHER, int(_ARENAS / each)))
-        self._runner: Runner = new_runner(model, self.together * self._pages + 1, model.device)
+        self._runner = new_runner(model, self.together * self._pages + 1, model.device)
         self._last = frozenset({model.config.num_layers})
         self.head = self._head()
 
@@ -69,8 +65,7 @@ class TargetModel:
             device = choose_device(opening.device)
         except NoSuchDevice as error:
             raise RecipeError(str(error)) from error
-        checkpoint = open_checkpoint(path)
-        opened = checkpoint
+        opened = checkpoint = open_checkpoint(path)
         if opening.quantise != "none" and not checkpoint.packed:
             opened = checkpoint.quantised(opening.quantise)
         try:

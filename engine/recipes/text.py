@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 from engine.protocol import ChatMessage
 from engine.recipes.errors import RecipeError
@@ -19,13 +19,7 @@ _SHORTEST = 8
 """Tokens of a passage that something can be learned from."""
 _AT_ONCE = 1 << 18
 """Characters of a text that are turned into tokens in one piece."""
-_ROLES: dict[str, Role] = {
-    "human": "user",
-    "gpt": "assistant",
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
+_ROLES: dict[str, Role] = {role: role for role in get_args(Role)} | {"human": "user", "gpt": "assistant"}
 
 
 class Passage(NamedTuple):

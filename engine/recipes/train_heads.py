@@ -10,7 +10,7 @@ import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -24,16 +24,14 @@ from engine.recipes.heads import Heads
 from engine.recipes.medusa import TrainableMedusaHeads
 from engine.recipes.places import place_for, rounded, unfinished_folder, write_heads
 from engine.recipes.rows import Recipe, TrainingRow, block, block_rows, chosen, from_tensors, held_out, to_tensors
-from engine.recipes.target import DEFAULT_OPENING, Opening, TargetModel
+from engine.recipes.target import Opening, TargetModel
 from engine.recipes.text import Passage, passages, text_files
 from engine.recipes.training import Show, Training, TrainingBudget, TrainingProgress, read_tensors, write_tensors
 
 Kind = Literal["medusa", "eagle"]
-KINDS: tuple[Kind, ...] = ("medusa", "eagle")
 ROWS_SHARE = 0.4
 """The largest share of the minutes that goes into making rows."""
 _SAVE_SECONDS = 60.0
-_NEVER: Callable[[], bool] = lambda: False  # noqa: E731 - a default
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class TrainingPlan:
     distil: bool = True
     seed: int = 0
     resume: bool | None = None
-    opening: Opening = DEFAULT_OPENING
+    opening: Opening = field(default_factory=Opening)
 
 
 class TrainingResult(NamedTuple):
@@ -73,7 +71,7 @@ class TrainingResult(NamedTuple):
 
 
 def train_heads(
-    plan: TrainingPlan, show: Show = lambda report: None, cancelled: Callable[[], bool] = _NEVER
+    plan: TrainingPlan, show: Show = lambda report: None, cancelled: Callable[[], bool] = lambda: False
 ) -> TrainingResult:
     """Run the plan to its end, or until ``cancelled()``. ``show`` is called every second or so.
 
@@ -129,8 +127,7 @@ class _TrainingRun:
         saved = began = time.monotonic()
         size = block_rows(self.target)
         blocks = -(-len(wanted) // size)
-        number = 0
-        while number < blocks:
+        for number in range(blocks):
             fresh = number * size >= len(made)
             if fresh and (complete or (limit is not None and number and self.seconds > limit)):
                 break
@@ -139,10 +136,9 @@ class _TrainingRun:
                 return False
             rows = block(self.target, wanted, number, self.recipe) if fresh else made[number * size :][:size]
             self.cache.append(rows, self.target.features([row.tokens for row in rows]))
-            number += 1
             self.seconds += (time.monotonic() - began) if fresh else 0.0
             began = time.monotonic()
-            self.show(TrainingProgress("reading and writing rows", number / blocks))
+            self.show(TrainingProgress("reading and writing rows", (number + 1) / blocks))
             if began - saved > _SAVE_SECONDS:
                 self._keep_rows(False)
                 saved = began
@@ -211,10 +207,4 @@ class _TrainingRun:
         shape = self.target.config
         if self.plan.kind == "medusa":
             return TrainableMedusaHeads(shape.hidden_size, self.plan.heads).to(self.target.device)
-        generator = torch.Generator().manual_seed(self.plan.seed)
-        return EagleHead(shape, generator).to(self.target.device)
-
-
-def with_default_budget(plan: TrainingPlan) -> TrainingPlan:
-    """Ten minutes, if nothing else is said."""
-    return plan if plan.minutes is not None or plan.steps is not None else replace(plan, minutes=10.0)
+        return EagleHead(shape, torch.Generator().manual_seed(self.plan.seed)).to(self.target.device)

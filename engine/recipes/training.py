@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -68,13 +68,11 @@ class Training:
         self.step, self.seconds = 0, 0.0
         self.loss: float | None = None
         self.accuracy: float | None = None
-        self.names = [name for name, _ in heads.named_parameters()]
-        parameters = list(heads.parameters())
+        parameters = heads.parameters()
         self.optimiser = torch.optim.AdamW(parameters, heads.rate, betas=BETAS, weight_decay=DECAY, foreach=False)
-        count = len(cache.rows) - first
-        self._count = count
-        length = sum(len(row.tokens) for row in cache.rows[first:]) / count
-        self._rows = max(1, min(count, round(batch_tokens / length)))
+        self._count = len(cache.rows) - first
+        length = sum(len(row.tokens) for row in cache.rows[first:]) / self._count
+        self._rows = max(1, min(self._count, round(batch_tokens / length)))
 
     def run(self, budget: TrainingBudget, state: Path, show: Show, cancelled: Callable[[], bool]) -> bool:
         """Train to the end of the budget (True), or until ``cancelled()`` (False). Either way the state is saved."""
@@ -106,8 +104,7 @@ class Training:
 
     def look(self) -> float:
         """How often the first draft token is right on a few held-out rows."""
-        found = self.heads.measure(self.held_out(LOOK_ROWS), self.target)
-        return found.accuracies[0][0]
+        return self.heads.measure(self.held_out(LOOK_ROWS), self.target).accuracies[0][0]
 
     def save(self, path: Path) -> None:
         """Weights, both moments of AdamW, and how far the run is. Raises :class:`RecipeError` for a full disk."""
@@ -118,8 +115,7 @@ class Training:
             for kind in ("exp_avg", "exp_avg_sq"):
                 if kind in moments:
                     tensors[f"{kind}.{name}"] = moments[kind].cpu()
-        about = {"key": self.key, "step": self.step, "seconds": self.seconds}
-        write_tensors(path, tensors, about)
+        write_tensors(path, tensors, {"key": self.key, "step": self.step, "seconds": self.seconds})
 
     def resume(self, path: Path) -> None:
         """Go on from a saved state. Raises :class:`RecipeError` for one that is damaged or of another run."""
@@ -186,9 +182,7 @@ def write_tensors(path: Path, tensors: dict[str, Tensor], about: dict[str, Any])
         unfinished.replace(path)
     except OSError as error:
         raise disk_error(path, error) from error
-    except Exception as error:  # the library wraps what the system says in an error of its own
-        if type(error).__name__ != "SafetensorError":
-            raise
+    except SafetensorError as error:  # the library wraps what the system says in an error of its own
         raise disk_error(path, OSError(0, str(error))) from error
     finally:
         unfinished.unlink(missing_ok=True)

@@ -27,18 +27,16 @@ _GENERATED = (
 """What update-mime-database writes next to ``packages``."""
 
 
-def run_install() -> int:
+def run_install() -> None:
     """Put Kvasir into the user's menu. Raises :class:`CommandFailed`."""
     written = install(_folder(), data_home())
     print(f"Kvasir is in your menu now ({written}). `kvasir desktop remove` takes it out again.")
-    return 0
 
 
-def run_remove() -> int:
+def run_remove() -> None:
     """Take it out again."""
     removed = remove(data_home())
     print("Kvasir is no longer in your menu." if removed else "Kvasir has put nothing into your menu.")
-    return 0
 
 
 def data_home() -> Path:
@@ -117,18 +115,15 @@ def entry(template: str, program: Path, files: list[str]) -> str:
             continue
         if key == "Exec":
             name, _, rest = value.partition(" ")
-            line = f"Exec={_starter(str(program / name))} {rest}".rstrip()
+            start = quote(str(program / name))
+            # GLib looks for the program before it reads %% as %, so such a path must not come first.
+            line = f"Exec={'env ' if '%' in start else ''}{start} {rest}".rstrip()
         lines.append(line)
         if line == "[Desktop Entry]":
             lines += [f"{FILES}={''.join(name + ';' for name in files)}", f"{FOLDER}={escape(str(program))}"]
             # Menus leave out an entry whose program is gone: its folder was deleted, or moved.
             lines.append(f"TryExec={escape(str(program / 'kvasir'))}")
     return "\n".join(lines) + "\n"
-
-
-def _starter(path: str) -> str:
-    # GLib looks for the program before it reads %% as %, so such a path must not come first.
-    return f"env {quote(path)}" if "%" in path else quote(path)
 
 
 def quote(argument: str) -> str:

@@ -12,13 +12,13 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 from engine import paths as config
 from engine.checkpoints.gguf.find import is_gguf
 
+_SETTINGS = r"settings(\.version-\d+)?\.json(\.new|\.broken)?"
 _CHATS = (
     r"history\.db(\.(before|unread)-\d+(\.unfinished)?)?(-(wal|shm|journal))?"
     r"|history\.damaged-\d+\.db|version\.json(\.new)?"
@@ -43,7 +43,7 @@ class Item(NamedTuple):
     question: str
     folder: Path
     entries: list[Entry]
-    others: list[Entry]
+    others: list[Entry] = []
     """What lies among them and is not Kvasir's."""
     also: list[Entry] = []
     """What goes with them and is listed, and counted, with another item."""
@@ -63,35 +63,20 @@ def inventory() -> list[Item]:
     data, cache = places.data, places.cache
     models, others = _models(data / "models")
     return [
-        Item(
-            "settings",
-            "settings",
-            "Delete the settings?",
-            places.config,
-            _matching(places.config, r"settings(\.version-\d+)?\.json(\.new|\.broken)?"),
-            [],
-        ),
+        Item("settings", "settings", "Delete the settings?", places.config, _matching(places.config, _SETTINGS)),
         Item(
             "chats",
             "chats",
             "Delete all chats, with their copies from before upgrades and what is saved to go on with them?",
             data,
             _matching(data, _CHATS),
-            [],
-            _saved_chats(cache),  # they tell what was said
+            also=_saved_chats(cache),  # they tell what was said
         ),
         Item("models", "models", "Delete the models in Kvasir's folder?", data / "models", models, others),
-        Item("heads", "trained heads", "Delete the trained heads?", data / "heads", _whole(data / "heads"), []),
-        Item("gpu", "GPU packs", "Delete the GPU packs?", data / "gpu", _whole(data / "gpu"), []),
-        Item(
-            "caches",
-            "caches",
-            "Delete the caches (quantised weights, saved chats)?",
-            cache,
-            _caches(cache),
-            [],
-        ),
-        Item("logs", "logs", "Delete the logs?", places.log, _matching(places.log, r"kvasir\.log(\.\d+)?"), []),
+        Item("heads", "trained heads", "Delete the trained heads?", data / "heads", _whole(data / "heads")),
+        Item("gpu", "GPU packs", "Delete the GPU packs?", data / "gpu", _whole(data / "gpu")),
+        Item("caches", "caches", "Delete the caches (quantised weights, saved chats)?", cache, _caches(cache)),
+        Item("logs", "logs", "Delete the logs?", places.log, _matching(places.log, r"kvasir\.log(\.\d+)?")),
     ]
 
 
@@ -106,20 +91,14 @@ def left_in_folders() -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-def delete(entries: list[Entry]) -> list[str]:
-    """Delete all of them; a sentence for each that cannot be."""
+def remove(path: Path) -> list[str]:
+    """Delete a file, a link, or a folder with what is in it; a sentence for each that stays."""
     failed: list[str] = []
-    for entry in entries:
-        remove(entry.path, lambda path, error: failed.append(f"{path} cannot be deleted ({error.strerror or error})."))
-    return failed
-
-
-def remove(path: Path, failed: Callable[[Path, OSError], object]) -> None:
-    """Delete a file, a link, or a folder with what is in it; ``failed`` hears of what stays."""
 
     def note(_: object, where: str, found: tuple[type[BaseException], BaseException, object]) -> None:
-        if isinstance(found[1], OSError) and not isinstance(found[1], FileNotFoundError):
-            failed(Path(where), found[1])
+        error = found[1]
+        if isinstance(error, OSError) and not isinstance(error, FileNotFoundError):
+            failed.append(f"{where} cannot be deleted ({error.strerror or error}).")
 
     try:
         if _is_folder(path):
@@ -127,7 +106,8 @@ def remove(path: Path, failed: Callable[[Path, OSError], object]) -> None:
         else:
             path.unlink(missing_ok=True)
     except OSError as error:
-        failed(path, error)
+        failed.append(f"{path} cannot be deleted ({error.strerror or error}).")
+    return failed
 
 
 def remove_empty_folders() -> None:
@@ -141,18 +121,13 @@ def remove_empty_folders() -> None:
 
 def size_of(path: Path) -> int:
     """Bytes of a file, or of all files in a folder; links count nothing, nor does what cannot be read."""
-    total = 0
-    with contextlib.suppress(OSError):
-        status = path.lstat()
-        if stat.S_ISREG(status.st_mode):
-            return status.st_size
-        if not stat.S_ISDIR(status.st_mode):
-            return 0
-    for folder, _, files in os.walk(path):
-        for name in files:
-            with contextlib.suppress(OSError):
-                status = os.lstat(os.path.join(folder, name))
-                total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    total, files = 0, [str(path)]
+    if _is_folder(path):
+        files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
+    for file in files:
+        with contextlib.suppress(OSError):
+            status = os.lstat(file)
+            total += status.st_size if stat.S_ISREG(status.st_mode) else 0
     return total
 
 
@@ -193,12 +168,9 @@ def _matching(folder: Path, name: str) -> list[Entry]:
 
 
 def _listed(folder: Path) -> list[Path]:
-    return sorted(_children(folder))
-
-
-def _children(folder: Path) -> Iterator[Path]:
     with contextlib.suppress(OSError):
-        yield from folder.iterdir()
+        return sorted(folder.iterdir())
+    return []
 
 
 def _is_folder(path: Path) -> bool:

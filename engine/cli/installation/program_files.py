@@ -14,14 +14,13 @@ from engine.cli.installation import desktop
 from engine.cli.installation.inventory import remove, size_of
 from engine.installation import WINDOWS, program_folder, without_own_libraries
 
-Kind = Literal["portable", "debian", "installer", "environment"]
 PARTS = ("kvasir", "kvasir-window", "kvasir-engine", "_internal", "python", "tools", "share", "README")
 """What a portable folder holds; what else lies there was put there by its user."""
 APT = ("apt-get", "remove", "kvasir")
 
 
 class Installation(NamedTuple):
-    kind: Kind
+    kind: Literal["portable", "debian", "installer", "environment"]
     folder: Path | None
     """The program's folder, None in a Python environment."""
     says: str
@@ -68,9 +67,7 @@ def remove_folder(folder: Path) -> list[str]:
 
     Nothing may be imported after this: modules lie in it.
     """
-    failed: list[str] = []
-    for path in _parts(folder):
-        remove(path, lambda where, error: failed.append(f"{where} cannot be deleted ({error.strerror or error})."))
+    failed = [sentence for path in _parts(folder) for sentence in remove(path)]
     with contextlib.suppress(OSError):
         folder.rmdir()
     return failed

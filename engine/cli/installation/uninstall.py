@@ -16,7 +16,7 @@ from typing import Any
 from engine import paths as config
 from engine.cli.errors import CommandFailed
 from engine.cli.installation import desktop, program_files
-from engine.cli.installation.inventory import Entry, Item, delete, inventory, left_in_folders, remove_empty_folders
+from engine.cli.installation.inventory import Entry, Item, inventory, left_in_folders, remove, remove_empty_folders
 from engine.cli.installation.program_files import Installation
 from engine.cli.installation.running import running, token_files, window_socket
 from engine.sizes import human
@@ -50,19 +50,20 @@ def run_uninstall(purge: Collection[str], yes: bool, as_json: bool, dry_run: boo
     """
     items, found = inventory(), program_files.installation()
     if dry_run or (as_json and not yes):
-        _show(items, found, purge, as_json)
+        if as_json:
+            print(json.dumps({"done": False, **_listing(items, found, purge)}, indent=1))
+        else:
+            _show(items, found)
         return 0
-    reason = running()
-    if reason:
+    if reason := running():
         raise CommandFailed(reason)
     if not as_json:
-        _show(items, found, purge, as_json=False)
+        _show(items, found)
     choice = _named(items, found, purge) if yes else _asked(items, found, purge)
     if choice is None:
         print(f"Nothing was deleted. {found.says}")
         return 0
-    reason = running()  # it may have been started while the questions were read
-    if reason:
+    if reason := running():  # it may have been started while the questions were read
         raise CommandFailed(reason)
     failed = _delete(choice)
     _report(choice, found, failed, as_json)
@@ -122,16 +123,13 @@ def _ask_program(choice: UninstallPlan, found: Installation) -> None:
 
 
 def _in_words(choice: UninstallPlan) -> str:
-    parts = []
-    if choice.entries:
-        parts.append(f"delete {human(sum(entry.size for entry in choice.entries))} of what Kvasir kept")
-    if choice.menu:
-        parts.append("take Kvasir out of your menu")
-    if choice.folder is not None:
-        parts.append(f"delete the program in {choice.folder}")
-    if choice.command is not None:
-        parts.append("remove the program for everybody here")
-    return " and ".join(parts)
+    parts = {
+        f"delete {human(sum(entry.size for entry in choice.entries))} of what Kvasir kept": choice.entries,
+        "take Kvasir out of your menu": choice.menu,
+        f"delete the program in {choice.folder}": choice.folder,
+        "remove the program for everybody here": choice.command,
+    }
+    return " and ".join(words for words, chosen in parts.items() if chosen)
 
 
 def _yes(question: str) -> bool:
@@ -143,7 +141,7 @@ def _yes(question: str) -> bool:
 
 
 def _delete(choice: UninstallPlan) -> list[str]:
-    failed = delete(choice.entries)
+    failed = [sentence for entry in choice.entries for sentence in remove(entry.path)]
     for file in (*token_files(), window_socket()):  # of a server or a window that was killed
         with contextlib.suppress(OSError):
             file.unlink()
@@ -170,10 +168,7 @@ def _remove_program(folder: Path, as_json: bool) -> list[str]:
 # --- showing -------------------------------------------------------------------------------------------------------
 
 
-def _show(items: list[Item], found: Installation, purge: Collection[str], as_json: bool) -> None:
-    if as_json:
-        print(json.dumps({"done": False, **_listing(items, found, purge)}, indent=1))
-        return
+def _show(items: list[Item], found: Installation) -> None:
     print("What Kvasir keeps on this computer:")
     for item in items:
         nothing = "" if item.entries else "  (nothing)"

@@ -11,7 +11,6 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
-from urllib.parse import urlsplit
 
 from engine.packs.fetching import trust
 from engine.packs.lists import PackFailed, Wheel
@@ -65,7 +64,10 @@ def fetch(wheel: Wheel, folder: Path, progress: Progress) -> Path:
         progress(-min(part.stat().st_size, wheel.bytes))
         part.unlink()
         if not resumed:
-            raise PackFailed(_wrong(wheel, how))
+            raise PackFailed(
+                f"{wheel.filename} from {wheel.host} is not the file that this Kvasir knows: {how}. It was deleted and "
+                "nothing was installed. Try again; if it happens again, something between here and there changes files."
+            )
         resumed = False  # the part may have been damaged where it lay
 
 
@@ -79,9 +81,7 @@ def _download(wheel: Wheel, part: Path, progress: Progress) -> str:
     failures = 0
     with part.open("a+b") as file:
         file.seek(0)
-        digest = hashlib.sha256()
-        while had := file.read(CHUNK):
-            digest.update(had)
+        digest = hashlib.file_digest(file, "sha256")
         if file.tell() > wheel.bytes:
             digest = _restart(file, wheel, progress)
         most = file.tell()
@@ -99,8 +99,8 @@ def _download(wheel: Wheel, part: Path, progress: Progress) -> str:
             except _Cut as cut:
                 if failures == len(PAUSES):
                     raise PackFailed(
-                        f"{urlsplit(wheel.url).hostname} cannot be reached ({cut}). What was fetched is kept: "
-                        "check the network and start again."
+                        f"{wheel.host} cannot be reached ({cut}). What was fetched is kept: check the network and "
+                        "start again."
                     ) from None
                 time.sleep(PAUSES[failures])
                 failures += 1
@@ -123,7 +123,9 @@ def _blocks(wheel: Wheel, start: int) -> Iterator[bytes | None]:
     try:
         with trust.opener().open(request, timeout=TIMEOUT) as response:
             if start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
-                _must_be_whole(response, wheel)
+                length = response.headers.get("Content-Length") or ""
+                if length.isdecimal() and int(length) != wheel.bytes:  # another page, of a proxy say: keep what is here
+                    raise _Cut(f"it sends {length} bytes that are not of {wheel.filename}")
                 at = 0
                 yield None
             while block := response.read1(CHUNK):
@@ -137,29 +139,14 @@ def _blocks(wheel: Wheel, start: int) -> Iterator[bytes | None]:
             raise _Wrong("it is shorter") from None
         if error.code not in (408, 425, 429, 500, 502, 503, 504):
             raise PackFailed(
-                f"{urlsplit(wheel.url).hostname} does not give {wheel.filename} (HTTP {error.code} {error.reason}). "
-                "Try again later, or take a newer Kvasir."
+                f"{wheel.host} does not give {wheel.filename} (HTTP {error.code} {error.reason}). Try again later, or "
+                "take a newer Kvasir."
             ) from None
         raise _Cut(f"HTTP {error.code} {error.reason}") from None
     except (http.client.HTTPException, OSError) as error:  # nothing here touches the disk
         reason = getattr(error, "reason", None) or error
         if isinstance(reason, ssl.SSLCertVerificationError):
-            raise PackFailed(trust.refusal(urlsplit(wheel.url).hostname or "", reason)) from None
+            raise PackFailed(trust.refusal(wheel.host, reason)) from None
         raise _Cut(str(reason) or type(error).__name__) from None
     if at < wheel.bytes:
         raise _Cut("the connection was closed too early")
-
-
-def _must_be_whole(response: http.client.HTTPResponse, wheel: Wheel) -> None:
-    """Raises _Cut for another page (of a proxy, say) than the wheel; what was fetched so far is kept."""
-    length = response.headers.get("Content-Length") or ""
-    if length.isdecimal() and int(length) != wheel.bytes:
-        raise _Cut(f"it sends {length} bytes that are not of {wheel.filename}")
-
-
-def _wrong(wheel: Wheel, how: str) -> str:
-    return (
-        f"{wheel.filename} from {urlsplit(wheel.url).hostname} is not the file that this Kvasir knows: {how}. "
-        "It was deleted and nothing was installed. Try again; if it happens again, something between here and there "
-        "changes files."
-    )

@@ -31,11 +31,11 @@ def opener() -> urllib.request.OpenerDirector:
 def trusted() -> ssl.SSLContext:
     """The system's certificates, also where the interpreter was built for another system."""
     context = ssl.create_default_context()
-    if not context.cert_store_stats()["x509_ca"] and not _folder_of_certificates():
-        for path in CERTIFICATES:
-            if Path(path).is_file():
-                context.load_verify_locations(path)
-                break
+    folder = ssl.get_default_verify_paths().capath  # which it looks into by itself, a certificate at a time
+    in_folder = folder is not None and any(Path(folder).glob("*.[0-9]"))
+    place = next((path for path in CERTIFICATES if Path(path).is_file()), None)
+    if place is not None and not in_folder and not context.cert_store_stats()["x509_ca"]:
+        context.load_verify_locations(place)
     return context
 
 
@@ -46,12 +46,6 @@ def refusal(host: str, error: ssl.SSLCertVerificationError) -> str:
         "taken from it. Check this computer's date, and that its certificates are installed (the package "
         "ca-certificates). Where a network puts its own certificate in between, SSL_CERT_FILE names the file with it."
     )
-
-
-def _folder_of_certificates() -> bool:
-    """Whether there is one that the interpreter looks into by itself, a certificate at a time."""
-    folder = ssl.get_default_verify_paths().capath
-    return folder is not None and any(Path(folder).glob("*.[0-9]"))
 
 
 class _Encrypted(urllib.request.HTTPRedirectHandler):

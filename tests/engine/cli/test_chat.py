@@ -21,7 +21,7 @@ from engine.cli.local import LocalEngine
 from engine.cli.main import app
 from engine.core.commands import AddRequest, Command
 from engine.core.events import Event
-from engine.protocol import Cancel, Delta, LoadOptions, Thinking, ThinkingModes, TokenInfo
+from engine.protocol import Cancel, Delta, LoadOptions, Sampling, Thinking, ThinkingModes, TokenInfo
 from engine.text.template import ChatTemplate
 from tests.engine.server.fake import FakeEngine, card
 
@@ -52,7 +52,7 @@ def backwards(engine: LocalEngine, text: str) -> str:
 
 
 def test_one_answer_goes_to_standard_output(engine: LocalEngine, capsys: pytest.CaptureFixture[str]) -> None:
-    talk, errors = chat(engine, raw=True, stats=True, seed=4, max_tokens=100)
+    talk, errors = chat(engine, raw=True, stats=True, sampling=Sampling(seed=4, max_tokens=100))
     assert talk.once("abc def") == 0
     captured = capsys.readouterr()
     assert captured.out == backwards(engine, "abc def") + "\n"
@@ -150,7 +150,7 @@ def test_a_dead_engine_is_said(engine: LocalEngine, monkeypatch: pytest.MonkeyPa
     fake(engine).fail_step = True
     monkeypatch.setattr("threading.excepthook", lambda args: None)
     with pytest.raises(CommandFailed, match="The engine stopped"):
-        list(engine.answer("abc", ChatArguments().sampling))
+        list(engine.answer("abc", Sampling()))
 
 
 def test_ctrl_c_is_heard_while_the_engine_is_silent(

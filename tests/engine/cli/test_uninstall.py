@@ -265,10 +265,9 @@ def test_a_failure_within_a_folder_is_told_and_the_rest_goes(tmp_path: Path, mon
         real(path, **where)
 
     monkeypatch.setattr(os, "unlink", refuse)
-    failed: list[Path] = []
-    remove(tmp_path / "tree", lambda path, error: failed.append(path))
+    failed = remove(tmp_path / "tree")
     assert there(tmp_path) == {"tree/keep/a"}
-    assert failed[0] == tmp_path / "tree/keep/a"
+    assert failed[0] == f"{tmp_path / 'tree/keep/a'} cannot be deleted (Permission denied)."
 
 
 def test_it_waits_for_a_server_to_end(home: Path) -> None:

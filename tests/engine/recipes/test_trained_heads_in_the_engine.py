@@ -78,7 +78,7 @@ def test_eagle(folder: Path) -> None:
 
 def test_layers(folder: Path) -> None:
     """The choice is written where a load looks for it."""
-    chosen = choose_layers(str(folder / "tiny"), [folder / "text.txt"], LENGTH, None, Opening("cpu", "float32"))
-    assert chosen.file.parent == folder / "tiny" / "heads"
-    assert read_choice([folder / "tiny" / "heads"], 2) == chosen.found.choice
-    assert chosen.found.choice.exit_layer == 1
+    found, file = choose_layers(str(folder / "tiny"), [folder / "text.txt"], LENGTH, None, Opening("cpu", "float32"))
+    assert file.parent == folder / "tiny" / "heads"
+    assert read_choice([folder / "tiny" / "heads"], 2) == found.choice
+    assert found.choice.exit_layer == 1
