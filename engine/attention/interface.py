@@ -45,9 +45,14 @@ class KeyRange(NamedTuple):
 
     def of_rows(self, rows: slice) -> KeyRange:
         """The ranges of some rows."""
-        return KeyRange(
-            None if self.first is None else self.first[rows], None if self.stop is None else self.stop[rows]
-        )
+        return KeyRange(*(None if bound is None else bound[rows] for bound in self))
+
+    def of_chain(self, index: np.ndarray, window: int | None) -> tuple[np.ndarray, np.ndarray]:
+        """`first` and `stop` of the keys that chained rows with these indices [T] see in it, in a window if any."""
+        first = np.zeros_like(index) if window is None else np.maximum(0, index + 1 - window)
+        stop = index + 1
+        first = first if self.first is None else np.maximum(first, self.first)
+        return first, stop if self.stop is None else np.minimum(stop, self.stop)
 
 
 def _one_of(choose: np.ufunc, a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:

@@ -24,26 +24,20 @@ class AttentionPart(NamedTuple):
 
 def parts_of(views: RowViews | None, keys: KeyRange | None, packed: bool) -> list[AttentionPart]:
     """The parts that have any key, at least one. `packed`: the arenas hold only what is before `packed_until`."""
-    views = views or RowViews()
-    every = keys or KeyRange()
+    views, every = views or RowViews(), keys or KeyRange()
     seen = [(False, KeyRange(views.first).within(every))]
     if views.sinks is not None:
         seen.append((True, KeyRange(None, views.sinks).within(every)))
-    found = [AttentionPart(False, sinks, range_) for sinks, range_ in seen]
+    stored = [(False, KeyRange())]
     if packed:
         assert views.packed_until is not None, "whoever packs says how far"
-        before, after = KeyRange(None, views.packed_until), KeyRange(views.packed_until)
-        found = [
-            AttentionPart(late, sinks, range_.within(part))
-            for sinks, range_ in seen
-            for late, part in ((False, before), (True, after))
-        ]
-    some = [part for part in found if part.keys is None or not _empty(part.keys)]
-    return [part._replace(keys=None) if _open(part.keys) else part for part in some] or found[:1]
-
-
-def _open(keys: KeyRange | None) -> bool:
-    return keys is None or (keys.first is None and keys.stop is None)
+        stored = [(False, KeyRange(None, views.packed_until)), (True, KeyRange(views.packed_until))]
+    found = [(recent, sinks, range_.within(part)) for sinks, range_ in seen for recent, part in stored]
+    some = [part for part in found if not _empty(part[2])] or found[:1]
+    return [
+        AttentionPart(recent, sinks, None if range_.first is None and range_.stop is None else range_)
+        for recent, sinks, range_ in some
+    ]
 
 
 def _empty(keys: KeyRange) -> bool:

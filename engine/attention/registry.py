@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
@@ -56,8 +57,6 @@ def choose(problem: AttnProblem, candidates: Sequence[AttentionBackend] | None =
 class AttentionDispatcher:
     """The attention of one model: gives each call to the backend chosen for its problem, remembered by its traits."""
 
-    name = "attention"
-
     def __init__(
         self, numerics: NumericMode | None = None, candidates: Sequence[AttentionBackend] | None = None
     ) -> None:
@@ -70,14 +69,6 @@ class AttentionDispatcher:
         self.quest = QuestAttention()
         self.keys_saved = 0
         """Readings of a key that cascades have saved so far, counted in each layer."""
-
-    def declines(self, problem: AttnProblem) -> str | None:
-        """It serves what any of its backends serves."""
-        try:
-            choose(problem, self._candidates)
-        except ValueError as error:
-            return str(error)
-        return None
 
     def attend(
         self,
@@ -93,35 +84,14 @@ class AttentionDispatcher:
         """See `ModelAttention.attend`."""
         if kv.bounds is not None and batch.views is not None and batch.views.sparse is not None:
             assert keys is None, "pages are chosen of all that is before a row"
-            return self.quest.attend_parts(
-                lambda left: self._attend_parts(q, kv, spec, batch, group, need_lse, left, sink_q),
-                q,
-                kv,
-                spec,
-                batch,
-                batch.views.sparse,
-                group,
-                need_lse,
-                self._invariant,
-            )
+            others = functools.partial(self._attend_parts, q, kv, spec, batch, group, need_lse, sink_q=sink_q)
+            budgets, invariant = batch.views.sparse, self._invariant
+            return self.quest.attend_parts(others, q, kv, spec, batch, budgets, group, need_lse, invariant)
         if batch.views is not None or kv.recent is not None:
             return self._attend_parts(q, kv, spec, batch, group, need_lse, keys, sink_q)
         shared = self._find_shared(q, kv, spec, batch, group) if keys is None else None
         if shared is not None:
             return self._attend_shared(q, kv, spec, batch, group, need_lse, shared)
-        return self._attend(q, kv, spec, batch, group, need_lse, keys)
-
-    def _attend(
-        self,
-        q: Tensor,
-        kv: PackedKV,
-        spec: AttnSpec,
-        batch: Batch,
-        group: int,
-        need_lse: bool,
-        keys: KeyRange | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """One part, by the backend chosen for it."""
         return self._backend(q, kv, spec, batch).attend(q, kv, spec, batch, group, need_lse, keys)
 
     def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
@@ -157,7 +127,8 @@ class AttentionDispatcher:
             own_kv, own_group = (kv.recent, 1) if part.recent else (kv, group)
             assert own_q is not None, "the layer gives the sinks' queries where there are sinks"
             assert own_kv is not None, "only where there are recent tokens"
-            found = self._attend(own_q, own_kv, spec, batch, own_group, need_lse or len(parts) > 1, part.keys)
+            backend, lse = self._backend(own_q, own_kv, spec, batch), need_lse or len(parts) > 1
+            found = backend.attend(own_q, own_kv, spec, batch, own_group, lse, part.keys)
             result = found if result is None else self._merged(result, found)
         assert result is not None, "there is a part at least"
         return result[0], result[1] if need_lse else None
@@ -167,10 +138,11 @@ class AttentionDispatcher:
     ) -> tuple[Tensor, Tensor | None]:
         """Every row's own keys, merged with those that it shares."""
         self.keys_saved += shared.saved
-        out, lse = self._attend(q, kv, spec, batch, group, True, shared.own)
+        out, lse = self._backend(q, kv, spec, batch).attend(q, kv, spec, batch, group, True, shared.own)
         assert lse is not None, "asked for"
         mine, rows = q.index_select(0, shared.rows), shared.rows
-        far = self._attend(mine, kv, spec._replace(window=None), shared.batch, 0, True, shared.keys)
+        spec = spec._replace(window=None)
+        far = self._backend(mine, kv, spec, shared.batch).attend(mine, kv, spec, shared.batch, 0, True, shared.keys)
         o, merged = self._merged(far, (out.index_select(0, rows), lse.index_select(0, rows)))
         assert merged is not None, "both parts have it"
         return out.index_copy_(0, rows, o), lse.index_copy_(0, rows, merged) if need_lse else None

@@ -69,6 +69,12 @@ class PagePolicy:
     branches = True
     """Whether draft tokens may be trees."""
 
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and vars(other) == vars(self)
+
+    def __hash__(self) -> int:
+        return hash(tuple(vars(self).values()))
+
     def refuses(self, config: ModelConfig) -> str:
         """Why a model cannot be served with it, a sentence for a person; empty if it can."""
         return excluded(config, keys.PAGE_POLICY, self.name)
@@ -104,12 +110,6 @@ class KeepAll(PagePolicy):
     name = "keep_all"
     title = "all pages"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, KeepAll)
-
-    def __hash__(self) -> int:
-        return hash(self.name)
-
 
 KEEP_ALL = KeepAll()
 
@@ -132,12 +132,6 @@ class WindowWithSinks(PagePolicy):
         self.window, self.sinks = window, sinks
         self.title = f"the first {sinks} and the last {window:,} tokens"
         self.longest_chunk = max(PAGE_SIZE, window // 4)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, WindowWithSinks) and (other.window, other.sinks) == (self.window, self.sinks)
-
-    def __hash__(self) -> int:
-        return hash((self.window, self.sinks))
 
     def first(self, index: np.ndarray) -> np.ndarray:
         """L(t) of each index [T]."""
@@ -184,12 +178,6 @@ class QuestPolicy(PagePolicy):
         self.pages, self.prompt_length = budget // PAGE_SIZE, prompt_length
         self.title = f"{self.pages * PAGE_SIZE:,} tokens a head (QUEST)"
 
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, QuestPolicy) and (other.pages, other.prompt_length) == (self.pages, self.prompt_length)
-
-    def __hash__(self) -> int:
-        return hash((self.pages, self.prompt_length))
-
     def restricts(self, stop: int) -> bool:
         """See `PagePolicy.restricts`."""
         return stop > max(self.prompt_length, self.pages * PAGE_SIZE)
@@ -205,7 +193,7 @@ class QuestPolicy(PagePolicy):
 
 def companion_policy(policy: PagePolicy) -> PagePolicy:
     """The policy for the arena of a draft model or head: it keeps no page bounds, so QUEST becomes `KeepAll`."""
-    return KeepAll() if isinstance(policy, QuestPolicy) else policy
+    return KEEP_ALL if isinstance(policy, QuestPolicy) else policy
 
 
 class PolicySettings(NamedTuple):

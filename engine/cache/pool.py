@@ -97,7 +97,8 @@ class PagePool:
         for done, page in enumerate(pages):
             count = held.get(page, 0)
             if count == 0:
-                self._undo_release(pages[:done], owner)
+                for undone in pages[:done]:
+                    held[undone] = held.get(undone, 0) + 1
                 raise ValueError(f"{owner!r} does not hold page {page}")
             if count == 1:
                 del held[page]
@@ -169,10 +170,3 @@ class PagePool:
             if refs[page] == 0:
                 refs[page] = 1
                 return page
-
-    def _undo_release(self, pages: Sequence[int], owner: Hashable) -> None:
-        held = self._owned.setdefault(owner, {})
-        for page in pages:
-            held[page] = held.get(page, 0) + 1
-        if not held:
-            del self._owned[owner]

@@ -28,17 +28,6 @@ class Content(Protocol):
         """Copy one page."""
 
 
-class Room(NamedTuple):
-    """Pages: free now, and those that the tree would give up."""
-
-    free: int
-    evictable: int
-
-    @property
-    def pages(self) -> int:
-        return self.free + self.evictable
-
-
 class NewSequence(NamedTuple):
     """A sequence that asks for a cache. ``tokens`` is its prompt, and the list that grows with its output.
 
@@ -79,8 +68,9 @@ class KVCacheManager:
         return SequenceCache(self, sequence)
 
     @property
-    def room(self) -> Room:
-        return Room(self.pool.free_count, self.tree.evictable)
+    def room(self) -> int:
+        """Pages that are free now or that the tree would give up."""
+        return self.pool.free_count + self.tree.evictable
 
     @property
     def version(self) -> int:
@@ -319,7 +309,7 @@ class SequenceCache:
         tokens, pages, at = self.num_computed + rows, self.pages, self.num_computed // PAGE_SIZE
         if tokens <= len(pages) * PAGE_SIZE and self.manager.pool.refs(pages[at]) == 1:
             return True  # the usual case: neither new pages nor a copy
-        return max(0, pages_for(tokens) - len(pages)) + self._must_copy() <= self.manager.room.pages
+        return max(0, pages_for(tokens) - len(pages)) + self._must_copy() <= self.manager.room
 
     def allocate(self, rows: int) -> None:
         """Hold pages of its own for ``rows`` more rows: what others refer to is copied. There is room."""
@@ -363,12 +353,9 @@ class SequenceCache:
 
     def shrink(self, keep: int) -> None:
         """Give back all pages but the first ``keep``."""
-        if len(self.pages) <= keep:
-            return
-        surplus = [page for page in self.pages[keep:] if page]
-        if surplus:
-            self.manager.pool.release(surplus, self.owner)
-        del self.pages[keep:]
+        if len(self.pages) > keep:
+            self.manager.pool.release([page for page in self.pages[keep:] if page], self.owner)
+            del self.pages[keep:]
 
     def advance(self, tokens: int) -> None:
         """Count ``tokens`` more as computed and stored in its pages."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeVar
 
 from engine.cache.pool import PAGE_SIZE
 
 TREE = "prefix tree"
 """The tree's name in the ledger."""
+T = TypeVar("T")
 Key = bytes
 """The tokens of one page. Bytes remember their hash, so that a second look-up costs no second hashing."""
 
@@ -69,6 +71,7 @@ class DraftKVLengths(NamedTuple):
         return (self.model >= tokens) | (self.head >= tokens) << 1
 
 
+@dataclass(eq=False, slots=True, repr=False)
 class Node:
     """A run of pages after those of its parent: in the device's ``pages``, or ``held`` by a tier below.
 
@@ -76,28 +79,18 @@ class Node:
     :meth:`DraftKVLengths.flags`: which other arenas hold page i too.
     """
 
-    __slots__ = (
-        "chat",
-        "children",
-        "drafted",
-        "held",
-        "hits",
-        "id",
-        "keys",
-        "locks",
-        "order",
-        "pages",
-        "parent",
-        "used_at",
-    )
-
-    def __init__(self, id: int, parent: Node | None, keys: list[Key], pages: list[int], drafted: bytearray) -> None:
-        self.id, self.parent, self.keys, self.pages, self.drafted = id, parent, keys, pages, drafted
-        self.children: dict[Key, Node] = {}
-        self.held: OffloadedPages | None = None
-        self.locks = self.hits = self.order = 0
-        self.used_at = 0.0
-        self.chat = ""
+    id: int
+    parent: Node | None
+    keys: list[Key]
+    pages: list[int]
+    drafted: bytearray
+    children: dict[Key, Node] = field(default_factory=dict)
+    held: OffloadedPages | None = None
+    locks: int = 0
+    hits: int = 0
+    order: int = 0
+    used_at: float = 0.0
+    chat: str = ""
 
     def path(self) -> Iterator[Node]:
         """This node and those above it, without the root."""
@@ -134,8 +127,8 @@ class Inserted(NamedTuple):
     pages: list[int]
 
 
-def common(keys: Sequence[Key], text: Sequence[Key], at: int) -> int:
-    """How many keys agree with the text from page ``at`` on; the first does."""
+def common(keys: Sequence[T], text: Sequence[T], at: int = 0) -> int:
+    """How many first keys (or tokens) agree with the text from its place ``at`` on."""
     n = min(len(keys), len(text) - at)
     if keys[:n] == text[at : at + n]:
         return n

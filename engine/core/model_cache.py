@@ -22,7 +22,7 @@ from engine.loading.model import LoadedModel
 from engine.options import EngineOptions, RequestOptions
 from engine.protocol import CacheStats, PageState
 from engine.request import Request
-from engine.scheduling.preemption import Rates, SwapOrRecompute, Victim
+from engine.scheduling.preemption import Rates, Victim, swap_or_recompute
 
 _log = logging.getLogger(__name__)
 _FORGET = 0.8
@@ -123,14 +123,14 @@ class ModelCache:
             self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
 
     def _swaps(self, sequence: SequenceCache, pages: int, recent: int) -> bool:
-        """Whether a preempted answer's pages are copied to host memory; see :class:`SwapOrRecompute`."""
+        """Whether a preempted answer's pages are copied to host memory; see :func:`swap_or_recompute`."""
         size, recent_size, store = pages * self.page_bytes, 0, self._model.stores[0].recent if recent else None
         if store is not None:
             size, recent_size = size + recent * store.page_bytes, self.space.cost([store], recent)
         room = self.space.fits(self._model.stores, pages, recent_size)
         tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
         rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
-        decision = SwapOrRecompute(self._options.preemption).decide(Victim(tokens, size, room), rates)
+        decision = swap_or_recompute(self._options.preemption, Victim(tokens, size, room), rates)
         _log.info("%s gives way. %s", sequence.owner, decision.reason)
         return decision.swap
 

@@ -70,7 +70,7 @@ class Arenas(NamedTuple):
 
 def _sixteen_bits(arenas: Arenas) -> KVStore:
     if arenas.kind.bounds:
-        return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded_layers(arenas.config))
+        return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded=bounded_layers(arenas.config))
     return DenseKVStore(*arenas.shape, arenas.dtype, arenas.device)
 
 

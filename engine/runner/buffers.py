@@ -46,11 +46,6 @@ def powers_of_two(shape: Bucket) -> Bucket:
     return Bucket(power_of_two(rows), power_of_two(seqs), power_of_two(wanted), max(16, power_of_two(width)), tree)
 
 
-def policy_for(device: torch.device) -> BucketPolicy:
-    """The bucket policy of a device."""
-    return powers_of_two if device.type == "cuda" else exact
-
-
 class BatchInputs(NamedTuple, Generic[T]):
     """Views of one flat piece of memory: the tables of a batch, as the fields of :class:`engine.batch.Batch`."""
 
@@ -96,16 +91,8 @@ class BucketBuffers:
         )
         sizes = [seqs + 1, seqs, groups * seqs * width]
         row_start, kv_len, pages = flat[wide:].view(torch.int32)[: sum(sizes)].split(sizes)
-        return BatchInputs(
-            tokens,
-            positions,
-            slots.view(groups, rows),
-            want_logits,
-            ancestors,
-            row_start,
-            kv_len,
-            pages.view(groups, seqs, width),
-        )
+        narrow = row_start, kv_len, pages.view(groups, seqs, width)
+        return BatchInputs(tokens, positions, slots.view(groups, rows), want_logits, ancestors, *narrow)
 
     def begin(self) -> None:
         """Wait until the last transfer has read the host memory, before it is filled again."""
@@ -146,7 +133,7 @@ class Buffers:
 
     def __init__(self, groups: int, device: torch.device, policy: BucketPolicy | None = None) -> None:
         self._groups, self._target = groups, device
-        self._policy = policy or policy_for(device)
+        self._policy = policy or (powers_of_two if device.type == "cuda" else exact)
         self._buckets: OrderedDict[Bucket, BucketBuffers] = OrderedDict()
 
     def take(self, shape: Bucket) -> BucketBuffers:

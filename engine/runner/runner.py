@@ -77,7 +77,8 @@ class Runner:
         self.batch_seconds = time.perf_counter() - began
         options: dict[str, Any] = {} if layers is None else {"layers": layers}
         if hidden_in is not None:
-            options["hidden_in"] = _pad_rows(hidden_in, batch.tokens.shape[0])
+            padding = batch.tokens.shape[0] - hidden_in.shape[0]
+            options["hidden_in"] = torch.nn.functional.pad(hidden_in, (0, 0, 0, padding)) if padding else hidden_in
         if skip:
             options["skip"] = skip
         with torch.inference_mode():
@@ -257,10 +258,6 @@ def _fill_slots(
     if slots[-1] - slots[0] == count - 1 and (count == 1 or slots == list(range(slots[0], slots[0] + count))):
         return slots[0]
     return -1
-
-
-def _pad_rows(hidden: Tensor, rows: int) -> Tensor:
-    return hidden if hidden.shape[0] == rows else torch.nn.functional.pad(hidden, (0, 0, 0, rows - hidden.shape[0]))
 
 
 def _without_padding(out: ForwardOutput, rows: int, wanted: int) -> ForwardOutput:

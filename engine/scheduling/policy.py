@@ -19,14 +19,6 @@ class Schedulable(Protocol):
     """How often a sequence that arrived later was admitted first."""
 
     @property
-    def owner(self) -> tuple[str, int]:
-        """Its name."""
-
-    @property
-    def pending(self) -> int:
-        """Rows still to compute before the next token can be drawn."""
-
-    @property
     def cached(self) -> bool:
         """Whether keys and values outlive a step."""
 
@@ -42,26 +34,21 @@ class Schedulable(Protocol):
 S = TypeVar("S", bound=Schedulable)
 
 
-class Policy(Protocol):
-    """The order of admission and of preemption."""
+class FirstComeFirstServed:
+    """The order of admission and of preemption: oldest first in, newest first out; other orders extend it.
+
+    A preempted sequence keeps its place in the queue.
+    """
 
     def admission_order(self, waiting: Sequence[S], found: Callable[[S], int]) -> Sequence[S]:
         """The order in which sequences are tried; the first that does not fit ends the admissions of a step.
 
         ``found`` returns how many tokens of a sequence are cached and need not be computed.
         """
-
-    def victim(self, holders: Sequence[S]) -> S:
-        """The sequence that gives up its pages; ``holders`` is not empty."""
-
-
-class FirstComeFirstServed:
-    """Oldest first in, newest first out. A preempted sequence keeps its place in the queue."""
-
-    def admission_order(self, waiting: Sequence[S], found: Callable[[S], int]) -> Sequence[S]:
         return sorted(waiting, key=lambda sequence: sequence.arrival)
 
     def victim(self, holders: Sequence[S]) -> S:
+        """The sequence that gives up its pages; ``holders`` is not empty."""
         return max(holders, key=lambda sequence: sequence.arrival)
 
 
@@ -86,5 +73,8 @@ class LongestPrefixFirst(FirstComeFirstServed):
         return sorted(waiting, key=place)
 
 
-POLICIES: dict[str, Policy] = {"longest_prefix": LongestPrefixFirst(), "first_come": FirstComeFirstServed()}
+POLICIES: dict[str, FirstComeFirstServed] = {
+    "longest_prefix": LongestPrefixFirst(),
+    "first_come": FirstComeFirstServed(),
+}
 """By their names in the catalogue; a new one is added here."""

@@ -33,44 +33,29 @@ class Decision(NamedTuple):
     reason: str
 
 
-class SwapOrRecompute:
-    """Chooses what takes less time by the measured rates: moving the bytes and back, or reading the tokens again.
+def swap_or_recompute(mode: Mode, victim: Victim, rates: Rates) -> Decision:
+    """Choose what takes less time by the measured rates: moving the bytes and back, or reading the tokens again.
 
     In mode "auto" it swaps while a rate has not been measured yet, so that it will be. "swap" and "recompute" force the
     choice, except that nothing is swapped when host memory has no room.
     """
-
-    def __init__(self, mode: Mode = "auto") -> None:
-        self.mode: Mode = mode
-
-    def decide(self, victim: Victim, rates: Rates) -> Decision:
-        if victim.tokens <= 0:
-            return Decision(False, "Nothing is lost: the prefix cache keeps all that was computed.")
-        if self.mode == "recompute":
-            return Decision(False, f"{victim.tokens:,} tokens will be read again, as preemption is set.")
-        if not victim.room:
-            return Decision(
-                False, f"{victim.tokens:,} tokens will be read again: host memory has no room for {_size(victim.size)}."
-            )
-        if self.mode == "swap":
-            return Decision(True, f"{_size(victim.size)} go to host memory, as preemption is set.")
-        return _cheaper(victim, rates)
-
-
-def _cheaper(victim: Victim, rates: Rates) -> Decision:
-    out, back, prefill = (_known(rate) for rate in rates)
-    if out is None or back is None or prefill is None:
-        missing = "the link" if out is None or back is None else "reading"
-        return Decision(True, f"{_size(victim.size)} go to host memory: the speed of {missing} is not measured yet.")
+    tokens, size = f"{victim.tokens:,} tokens", _size(victim.size)
+    if victim.tokens <= 0:
+        return Decision(False, "Nothing is lost: the prefix cache keeps all that was computed.")
+    if mode == "recompute":
+        return Decision(False, f"{tokens} will be read again, as preemption is set.")
+    if not victim.room:
+        return Decision(False, f"{tokens} will be read again: host memory has no room for {size}.")
+    if mode == "swap":
+        return Decision(True, f"{size} go to host memory, as preemption is set.")
+    out, back, prefill = (rate or 0.0 for rate in rates)
+    if out <= 0 or back <= 0 or prefill <= 0:
+        missing = "the link" if out <= 0 or back <= 0 else "reading"
+        return Decision(True, f"{size} go to host memory: the speed of {missing} is not measured yet.")
     moving, reading = victim.size / out + victim.size / back, victim.tokens / prefill
-    both = f"moving {_size(victim.size)} and back takes {_time(moving)}, reading {victim.tokens:,} tokens again"
     swap = moving < reading
-    return Decision(swap, f"{'Swapped' if swap else 'Recomputed'}: {both} {_time(reading)}.")
-
-
-def _known(rate: float | None) -> float | None:
-    """The rate, None unless it is positive."""
-    return rate if rate is not None and rate > 0 else None
+    both = f"moving {size} and back takes {_time(moving)}, reading {tokens} again {_time(reading)}"
+    return Decision(swap, f"{'Swapped' if swap else 'Recomputed'}: {both}.")
 
 
 def _size(size: int) -> str:

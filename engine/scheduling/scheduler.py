@@ -17,7 +17,7 @@ from engine.cache.policies import NO_LIMIT
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.sequences import KVCacheManager
 from engine.cache.types import common
-from engine.scheduling.policy import Policy, S
+from engine.scheduling.policy import FirstComeFirstServed, S
 
 MAX_RUNNING = 256
 MAX_DRAFT_TOKENS = 256
@@ -58,7 +58,7 @@ class Plan(NamedTuple, Generic[S]):
 class Scheduler(Generic[S]):
     """Owns the queue and the running set."""
 
-    def __init__(self, manager: KVCacheManager, policy: Policy, max_running: int = MAX_RUNNING) -> None:
+    def __init__(self, manager: KVCacheManager, policy: FirstComeFirstServed, max_running: int = MAX_RUNNING) -> None:
         self.manager, self.policy, self.max_running = manager, policy, max_running
         self.waiting: list[S] = []
         self.running: list[S] = []
@@ -80,8 +80,8 @@ class Scheduler(Generic[S]):
         """The rows of one step, with pages allocated. ``wanted``: draft tokens that decodes ask for, by owner."""
         self._step += 1
         plan: Plan[S] = Plan([], [], [], [])
-        decodes = [sequence for sequence in self.running if sequence.pending == 1]
-        reading = [sequence for sequence in self.running if sequence.pending > 1]
+        decodes = [sequence for sequence in self.running if sequence.cache.pending == 1]
+        reading = [sequence for sequence in self.running if sequence.cache.pending > 1]
         if limits.chunked:
             self._plan_chunked(plan, limits, decodes, reading, wanted)
         else:
@@ -131,7 +131,7 @@ class Scheduler(Generic[S]):
         for sequence in reading:
             if left <= 0:
                 break
-            rows = min(sequence.pending, left, sequence.cache.longest_chunk)
+            rows = min(sequence.cache.pending, left, sequence.cache.longest_chunk)
             if self._grant(plan, sequence, rows):
                 left -= rows
         self._admit(plan, limits, left)
@@ -151,9 +151,9 @@ class Scheduler(Generic[S]):
         rows = min(rows, MAX_DRAFT_TOKENS)
         for piece in plan.slices:
             sequence = piece.sequence
-            count = min(wanted.get(sequence.owner, 0), rows, sequence.max_draft_tokens)
+            count = min(wanted.get(sequence.cache.owner, 0), rows, sequence.max_draft_tokens)
             if count > 0:
-                draft_tokens[sequence.owner] = count
+                draft_tokens[sequence.cache.owner] = count
                 rows -= count
         return draft_tokens
 
@@ -163,11 +163,10 @@ class Scheduler(Generic[S]):
             return
         for place, piece in enumerate(plan.slices):
             sequence = piece.sequence
-            count = draft_tokens.get(sequence.owner, 0)
+            count = draft_tokens.get(sequence.cache.owner, 0)
             if count and piece.rows == 1 and piece.last:
                 cache = sequence.cache
-                room = (len(cache.pages) + self.manager.room.pages) * PAGE_SIZE - len(cache.tokens)
-                count = min(count, room)
+                count = min(count, (len(cache.pages) + self.manager.room) * PAGE_SIZE - len(cache.tokens))
                 if cache.fits(1 + count):
                     cache.allocate(1 + count)
                     plan.slices[place] = piece._replace(drafts=count)
@@ -184,9 +183,9 @@ class Scheduler(Generic[S]):
         if not (self._read_last and decodes):
             left = limits.token_budget
             for sequence in reading:
-                if plan.slices and sequence.pending > left:
+                if plan.slices and sequence.cache.pending > left:
                     break
-                rows = min(sequence.pending, self.manager.most_rows)
+                rows = min(sequence.cache.pending, self.manager.most_rows)
                 if self._grant(plan, sequence, rows):
                     left -= rows
             self._admit(plan, limits, left)
@@ -224,7 +223,7 @@ class Scheduler(Generic[S]):
         cache = sequence.cache
         cache.open()
         fits = self._fits(sequence, limits) or (cache.take_less() and self._fits(sequence, limits))
-        if not fits or (not limits.chunked and plan.slices and sequence.pending > left):
+        if not fits or (not limits.chunked and plan.slices and sequence.cache.pending > left):
             if cache.held is None:  # what a tier below keeps stays there
                 cache.close()
             return None
@@ -237,9 +236,9 @@ class Scheduler(Generic[S]):
             if cache.policy.kept_pages(reserved) >= pages_for(reserved):  # else pages come back as others are needed
                 cache.reserve(reserved)
         if limits.chunked:
-            rows = min(sequence.pending, left, cache.longest_chunk)
+            rows = min(sequence.cache.pending, left, cache.longest_chunk)
         else:
-            rows = min(sequence.pending, self.manager.most_rows)
+            rows = min(sequence.cache.pending, self.manager.most_rows)
         self._grant(plan, sequence, rows)
         return rows
 
@@ -249,8 +248,10 @@ class Scheduler(Generic[S]):
         cache, chunk = sequence.cache, self._chunk(limits)
         if not self.manager.admits(cache, [running.cache for running in self.running], chunk):
             return False
+        # Pages that running sequences still need for the tokens they were admitted for.
+        promised = sum(running.cache.lacking(self._goal(running, limits), chunk) for running in self.running)
         # The watermark: one page for each running sequence, so that the next step does not undo an admission.
-        return cache.lacking(tokens, chunk) <= self.manager.room.pages - self._promised(limits) - len(self.running)
+        return cache.lacking(tokens, chunk) <= self.manager.room - promised - len(self.running)
 
     def _goal(self, sequence: S, limits: Limits) -> int:
         """The number of tokens that pages must suffice for at admission."""
@@ -264,7 +265,7 @@ class Scheduler(Generic[S]):
         cache = sequence.cache
         if cache.namespace is None:
             return False
-        reading = [running.cache for running in self.running if running.pending > 1]
+        reading = [running.cache for running in self.running if running.cache.pending > 1]
         if any(other is cache.fork_of for other in reading):
             return True
         found, keys = cache.found() // PAGE_SIZE, cache.keys(cache.reusable)
@@ -273,17 +274,11 @@ class Scheduler(Generic[S]):
         for other in reading:
             if other.namespace == cache.namespace:
                 theirs = other.keys(other.shareable)
-                alike = common(keys, theirs, 0) if theirs and keys[0] == theirs[0] else 0
-                if not self.manager.will_find(alike, other):
-                    continue
-                if alike - found >= HELD_BACK_PAGES and other.num_computed < alike * PAGE_SIZE:
+                alike = common(keys, theirs)
+                unread = alike - found >= HELD_BACK_PAGES and other.num_computed < alike * PAGE_SIZE
+                if unread and self.manager.will_find(alike, other):
                     return True
         return False
-
-    def _promised(self, limits: Limits) -> int:
-        """Pages that running sequences still need for the tokens they were admitted for."""
-        chunk = self._chunk(limits)
-        return sum(running.cache.lacking(self._goal(running, limits), chunk) for running in self.running)
 
     def _chunk(self, limits: Limits) -> int:
         """The most rows that a sequence reads before its dead pages are freed."""
@@ -299,14 +294,11 @@ class Scheduler(Generic[S]):
             if victim is sequence and self.lone(sequence):
                 plan.failed.append(sequence)
                 return False
-            self._evict(plan, victim)
+            self.preempt(victim)
+            plan.preempted.append(victim)
+            plan.slices[:] = [piece for piece in plan.slices if piece.sequence is not victim]
             if victim is sequence:
                 return False
         sequence.cache.allocate(rows)
-        plan.slices.append(Slice(sequence, rows, rows == sequence.pending))
+        plan.slices.append(Slice(sequence, rows, rows == sequence.cache.pending))
         return True
-
-    def _evict(self, plan: Plan[S], victim: S) -> None:
-        self.preempt(victim)
-        plan.preempted.append(victim)
-        plan.slices[:] = [piece for piece in plan.slices if piece.sequence is not victim]

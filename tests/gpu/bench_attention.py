@@ -32,9 +32,10 @@ from torch.nn import functional as F
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttnSpec
 from engine.attention.rotation import RotaryStep
-from engine.attention.triton import launch, pack, quest, reference, trial
+from engine.attention.triton import launch, pack, quest, trial
 from engine.batch import Batch
 from engine.cache.stores.packed import PackedKV
+from tests.engine.attention.triton import reference
 from tests.gpu.bench_kernels import read_ceiling
 
 KINDS = ("dense", "int8", "int4", "kivi 4", "kivi 2", "latent")
@@ -183,7 +184,7 @@ class Bench:
         found, _ = quest.attend_pages(q, kv, spec, batch, pages)
         one = trial.batch_on(trial.batch_of([(batch.host.max_kv - 1, 1)]), self.device)
         one.page_table[:] = batch.page_table[:, :1]
-        expected, _ = quest.reference_attend_pages(q[:1].float(), kv, spec, one, pages[:1])
+        expected, _ = reference.attend_pages(q[:1].float(), kv, spec, one, pages[:1])
         width = kv.k.element_size() * kv.kv_heads * kv.k_dim
         size = batch.host.S * (batch.host.max_kv // 16 * 2 * width + q.shape[1] // kv.kv_heads * count * 16 * 2 * width)
 
@@ -209,12 +210,12 @@ class Bench:
         rotary = RotaryStep(normal(1), normal(1))
         slots = torch.arange(rows, device=self.device) + 32
         theirs = copy_of(kv)
-        expected = pack.reference_write(q, k, v, rotary, slots, theirs)
+        expected = reference.write(q, k, v, rotary, slots, theirs)
         error = error_of(pack.write(q, k, v, rotary, slots, kv), expected)
         pairs = zip(tensors_of(kv), tensors_of(theirs), strict=True)
         error = max(error, *(error_of(a[slots], b[slots]) for a, b in pairs))
         size = sum(2 * x.numel() * x.element_size() for x in (q, k, v))
-        for name, run in (("write", pack.write), ("torch write", pack.reference_write)):
+        for name, run in (("write", pack.write), ("torch write", reference.write)):
             yield self.figure(f"{name} {kind}", batch, [partial(run, q, k, v, rotary, slots, kv)], size, error)
 
 

@@ -20,6 +20,7 @@ from engine.attention.rotation import RotaryStep
 from engine.attention.triton import pack, quest, trial
 from engine.attention.triton.backend import TritonAttention
 from engine.cache.stores.packed import Flush, PackedKV
+from tests.engine.attention.triton import reference
 
 HALVES = [torch.bfloat16, torch.float16]
 KINDS = ["dense", "wide", "int8", "int4", "kivi"]
@@ -79,7 +80,7 @@ def test_writing_is_exact(kind: str, width: int, dtype: torch.dtype) -> None:
     angle = torch.rand(9, 1, width, generator=generator())
     rotary = RotaryStep(angle.cos().to(dtype), angle.sin().to(dtype))
     slots = torch.tensor([3, 17, 40, 41, 5, 90, 91, 12, 64])
-    expected = pack.reference_write(q, k, v, rotary, slots, kv)
+    expected = reference.write(q, k, v, rotary, slots, kv)
     moved = RotaryStep(rotary.cos.to(DEVICE), rotary.sin.to(DEVICE))
     found = pack.write(q.to(DEVICE), k.to(DEVICE), v.to(DEVICE), moved, slots.to(DEVICE), there)
     assert torch.equal(found.cpu(), expected)
@@ -94,7 +95,7 @@ def test_packing_groups_is_exact(width: int, bits: tuple[int, int]) -> None:
     there = trial.on(kv, DEVICE)
     recent = recent_of(kv, torch.bfloat16)
     to = Flush(torch.randperm(len(kv.k), generator=generator())[:64], torch.tensor([3, 1, 2, 7]))
-    pack.reference_flush(kv._replace(recent=recent), to)
+    reference.flush(kv._replace(recent=recent), to)
     pack.flush(there._replace(recent=trial.on(recent, DEVICE)), Flush(to.recent_slots.to(DEVICE), to.pages.to(DEVICE)))
     assert same(there, kv)
 
@@ -108,12 +109,12 @@ def test_quest(width: int) -> None:
     q = torch.randn(5, 8, width, generator=generator()).to(torch.bfloat16)
     there, batch_there = trial.on(kv, DEVICE), trial.batch_on(batch, DEVICE)
     scores = quest.page_scores(q.to(DEVICE), bounds.to(DEVICE), batch_there).to(CPU)
-    expected = quest.reference_page_scores(q, bounds, batch)
+    expected = reference.page_scores(q, bounds, batch)
     assert torch.equal(scores.isinf(), expected.isinf())
     assert (scores - expected).nan_to_num(0.0).abs().max() < 0.01 * width
     chosen = quest.best(expected, 4)
     spec = AttnSpec(width**-0.5)
-    want, want_lse = quest.reference_attend_pages(q, kv, spec, batch, chosen, need_lse=True)
+    want, want_lse = reference.attend_pages(q, kv, spec, batch, chosen, need_lse=True)
     for splits in (1, 4):
         found, lse = quest.attend_pages(
             q.to(DEVICE), there, spec, batch_there, chosen.to(DEVICE), need_lse=True, splits=splits

@@ -10,17 +10,17 @@ laid out as the chain that it ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from engine.attention.backends.reference import slots_of
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
 from engine.batch import Batch
-from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import unpack_slots
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
 from engine.cache.stores.transfer import on_device
@@ -82,12 +82,8 @@ class _VisibleKeys:
 
     def __init__(self, chain: Chain, window: int | None, keys: KeyRange | None) -> None:
         self._begin = chain.first
-        index = np.arange(chain.first, chain.stop)
-        first, stop = (None, None) if keys is None else keys.of_rows(chain.rows)
-        self._stop = index + 1 if stop is None else np.minimum(index + 1, stop)
-        self._first = np.zeros_like(index) if window is None else np.maximum(0, index + 1 - window)
-        if first is not None:
-            self._first = np.maximum(self._first, first)
+        seen = (keys or KeyRange()).of_rows(chain.rows)
+        self._first, self._stop = seen.of_chain(np.arange(chain.first, chain.stop), window)
         seeing = self._first < self._stop
         self.first = int(self._first[seeing].min(initial=chain.stop))
         """Of all keys that any row sees; not below `stop` if there are none."""
@@ -116,7 +112,8 @@ def _attend_chain(
     kv_heads, v_dim = kv.kv_heads, kv.v_dim
     tiles = range(chain.first // QUERY_TILE, -(-chain.stop // QUERY_TILE))
     queries = [_query_tile(q, chain, tile, kv_heads) for tile in tiles]
-    done = [_empty(query, v_dim) for query in queries]
+    nothing = q.new_full(queries[0].shape[:2], -torch.inf, dtype=torch.float32)
+    done = [(q.new_zeros(*nothing.shape, v_dim, dtype=torch.float32), nothing) for _ in queries]
     for key_tile in range(sight.first // KEY_TILE, -(-sight.stop // KEY_TILE)):
         first = sight.first // kv.granule * kv.granule
         seen = slice(max(first, key_tile * KEY_TILE), min(sight.stop, (key_tile + 1) * KEY_TILE))
@@ -125,7 +122,11 @@ def _attend_chain(
         for i, tile in enumerate(tiles):
             hidden = sight.hidden(tile, key_tile)
             if hidden is not None:
-                mask = _additive(hidden, queries[i].shape[1] // QUERY_TILE, q.device) if hidden.any() else None
+                mask = None
+                if hidden.any():
+                    mask = torch.zeros(hidden.shape, dtype=torch.float32, device=q.device)
+                    mask.masked_fill_(on_device(q.device, hidden), -torch.inf)
+                    mask = mask.repeat_interleave(q.shape[1] // kv_heads, 0)
                 done[i] = merge(*done[i], *_part(queries[i], k, v, mask, spec))
     for tile, (o, lse) in zip(tiles, done, strict=True):
         _store(o, lse, chain, tile, out, lse_out)
@@ -184,40 +185,18 @@ def _rows(chain: Chain, tile: int) -> tuple[slice, int]:
     return slice(first + offset, stop + offset), first - tile * QUERY_TILE
 
 
-def _additive(hidden: np.ndarray, heads_per_kv: int, device: torch.device) -> Tensor:
-    """What is added to the scores of a pair of tiles [8 * G, 256]."""
-    mask = torch.zeros(hidden.shape, dtype=torch.float32, device=device)
-    return mask.masked_fill_(on_device(device, hidden), -torch.inf).repeat_interleave(heads_per_kv, 0)
-
-
-def _empty(query: Tensor, v_dim: int) -> tuple[Tensor, Tensor]:
-    lse = torch.full(query.shape[:2], -torch.inf, dtype=torch.float32, device=query.device)
-    return torch.zeros(*query.shape[:2], v_dim, dtype=torch.float32, device=query.device), lse
-
-
 def _chains(batch: Batch, group: int) -> Iterator[Chain]:
     """Every sequence as a chain; a tree as one chain for each row: the prefix, then the row's ancestors."""
     host = batch.host
     for s in range(host.S):
         begin, end, kv_len = host.row_start[s], host.row_start[s + 1], host.kv_len[s]
-        slots = _slots(batch, group, s, kv_len)
+        slots = slots_of(batch, group, s, kv_len)
         prefix = kv_len - (end - begin)
         if not (host.trees and host.trees[s]):
             yield Chain(slice(begin, end), prefix, slots)
             continue
         assert batch.ancestors is not None
         for row, bits in zip(range(begin, end), batch.ancestors[begin:end].tolist(), strict=True):
-            path = _path(bits, row - begin)
+            path = [j for j in range(row - begin + 1) if bits >> j & 1]  # new rows from the root to this row
             index = torch.tensor([prefix + j for j in path], dtype=torch.int64, device=slots.device)
             yield Chain(slice(row, row + 1), prefix + len(path) - 1, torch.cat([slots[:prefix], slots[index]]))
-
-
-def _path(bits: int, row: int) -> Sequence[int]:
-    """New rows from the root to this row."""
-    return [j for j in range(row + 1) if bits >> j & 1]
-
-
-def _slots(batch: Batch, group: int, sequence: int, kv_len: int) -> Tensor:
-    pages = batch.page_table[group, sequence, : -(-kv_len // PAGE_SIZE)].long()
-    offsets = torch.arange(PAGE_SIZE, device=pages.device)
-    return (pages[:, None] * PAGE_SIZE + offsets).reshape(-1)[:kv_len]

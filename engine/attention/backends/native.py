@@ -82,19 +82,10 @@ class NativeAttention:
         made, keys = self._rows.of(batch), keys or KeyRange()
         key = (window, id(keys.first), id(keys.stop))
         if key not in made:  # the ranges are kept, so that no others are given their ids
-            made[key] = torch.from_numpy(_rows_of(batch, window, keys)), keys
+            host = batch.host
+            starts = np.asarray(host.row_start[: host.S + 1], dtype=np.int64)
+            of_row = np.repeat(np.arange(host.S), np.diff(starts))
+            index = np.arange(host.T) - starts[of_row + 1] + np.asarray(host.kv_len, dtype=np.int64)[of_row]
+            seen = keys.of_chain(index, window)
+            made[key] = torch.from_numpy(np.stack([of_row * batch.page_table.stride(1), *seen], axis=1)), keys
         return made[key][0]
-
-
-def _rows_of(batch: Batch, window: int | None, keys: KeyRange) -> np.ndarray:
-    host = batch.host
-    starts = np.asarray(host.row_start[: host.S + 1], dtype=np.int64)
-    of_row = np.repeat(np.arange(host.S), np.diff(starts))
-    index = np.arange(host.T) - starts[of_row + 1] + np.asarray(host.kv_len, dtype=np.int64)[of_row]
-    first = np.zeros(host.T, dtype=np.int64) if window is None else np.maximum(0, index + 1 - window)
-    stop = index + 1
-    if keys.first is not None:
-        first = np.maximum(first, keys.first)
-    if keys.stop is not None:
-        stop = np.minimum(stop, keys.stop)
-    return np.stack([of_row * batch.page_table.stride(1), first, stop], axis=1)

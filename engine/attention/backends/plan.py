@@ -120,7 +120,7 @@ def _source(
     else:
         size = BLOCK_ROWS[batch.tokens.device.type]
         blocks = [
-            _causal_block(batch, begin, start, at, min(at + size, end), reach, base, heads_per_kv, dtype)
+            _causal_block(batch, start - begin, at, min(at + size, end), reach, base, heads_per_kv, dtype)
             for at in range(begin, end, size)
         ]
     return Source(first_slot, taken, kv_len - base, blocks)
@@ -139,18 +139,10 @@ def place(
 
 
 def _causal_block(
-    batch: Batch,
-    begin: int,
-    start: int,
-    row: int,
-    stop: int,
-    reach: int,
-    base: int,
-    heads_per_kv: int,
-    dtype: torch.dtype,
+    batch: Batch, offset: int, row: int, stop: int, reach: int, base: int, heads_per_kv: int, dtype: torch.dtype
 ) -> Block:
-    """Rows [row, stop) of a chain whose row `begin` has index `start`; `base` is the index of the first key read."""
-    rows, first = stop - row, start + row - begin
+    """Rows [row, stop) of a chain, whose indices are `offset` more; `base` is the index of the first key read."""
+    rows, first = stop - row, offset + row
     lo, hi = max(0, first + 1 - reach), first + rows
     if rows == 1:
         return Block(row, 1, lo - base, hi - base, hi - base, None)

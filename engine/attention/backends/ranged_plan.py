@@ -44,13 +44,7 @@ class _VisibleRange(NamedTuple):
 
 
 def make_ranged_plan(
-    batch: Batch,
-    spec: AttnSpec,
-    group: int,
-    heads_per_kv: int,
-    dtype: torch.dtype,
-    keys: KeyRange,
-    granule: int = 1,
+    batch: Batch, spec: AttnSpec, group: int, heads_per_kv: int, dtype: torch.dtype, keys: KeyRange, granule: int = 1
 ) -> AttentionPlan:
     """As `make_plan`, for ranges. Rows that see nothing may be in no block: their result is (0, -inf)."""
     trees = batch.host.trees
@@ -73,20 +67,14 @@ def _sight(batch: Batch, spec: AttnSpec, sequence: int, keys: KeyRange) -> _Visi
     rows, kv_len = slice(host.row_start[sequence], host.row_start[sequence + 1]), host.kv_len[sequence]
     start = kv_len - (rows.stop - rows.start)
     tree = bool(host.trees) and host.trees[sequence]
-    index = np.arange(start, kv_len)
-    lo = np.zeros_like(index)
-    if spec.window is not None:
-        lo = np.maximum(0, (np.full_like(index, start) if tree else index) + 1 - spec.window)
-    hi = np.full_like(index, kv_len) if tree else index + 1
-    first, stop = keys.of_rows(rows)
-    if tree and stop is not None:  # a new row at a low depth may come late in the order of rows
-        stop = np.where(stop > start, kv_len, stop)
-    return _VisibleRange(
-        sequence,
-        rows,
-        lo if first is None else np.maximum(lo, first),
-        hi if stop is None else np.minimum(hi, stop),
-    )
+    seen, index = keys.of_rows(rows), np.arange(start, kv_len)
+    if not tree:
+        return _VisibleRange(sequence, rows, *seen.of_chain(index, spec.window))
+    lo, _ = seen.of_chain(np.full_like(index, start), spec.window)
+    hi = np.full_like(index, kv_len)
+    if seen.stop is not None:  # a new row at a low depth may come late in the order of rows
+        hi = np.where(seen.stop > start, kv_len, seen.stop)
+    return _VisibleRange(sequence, rows, lo, hi)
 
 
 def _pad(batch: Batch, group: int, single: list[_VisibleRange], dtype: torch.dtype, granule: int) -> Padded:

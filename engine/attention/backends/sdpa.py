@@ -64,24 +64,11 @@ class SdpaAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        v_dim = kv.v_dim
-        out, lse = self._attend(q, _as_wide_as_keys(kv), spec, batch, group, need_lse, keys)
-        return (out if out.shape[2] == v_dim else out[..., :v_dim]), lse
-
-    def _attend(
-        self,
-        q: Tensor,
-        kv: PackedKV,
-        spec: AttnSpec,
-        batch: Batch,
-        group: int,
-        need_lse: bool,
-        keys: KeyRange | None,
-    ) -> tuple[Tensor, Tensor | None]:
-        """As `attend`, for values as wide as the keys."""
+        v_dim, kv = kv.v_dim, _as_wide_as_keys(kv)
         plan = self._plan(q, kv, spec, batch, group, keys)
         if len(plan.sources) == 1 and q.shape[0] == 1 and not need_lse and plan.sources[0].blocks[0].mask is None:
-            return self._decode_one(q, kv, plan.sources[0], spec.scale), None
+            out = self._decode_one(q, kv, plan.sources[0], spec.scale)
+            return (out if out.shape[2] == v_dim else out[..., :v_dim]), None
         untouched = q.shape[0] > batch.host.T or keys is not None
         out = torch.zeros_like(q) if untouched else torch.empty_like(q)
         lse = None
@@ -94,7 +81,7 @@ class SdpaAttention:
             k, v = self._read(kv, source, q.dtype)
             for block in source.blocks:
                 _attend_block(q, k, v, block, spec.scale, out, lse)
-        return out, lse
+        return (out if out.shape[2] == v_dim else out[..., :v_dim]), lse
 
     def _plan(
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, group: int, keys: KeyRange | None

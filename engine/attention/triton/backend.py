@@ -7,12 +7,13 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
+from engine.attention.memo import PerBatch
 from engine.attention.triton import launch, trial
 from engine.batch import Batch
-from engine.cache.stores.packed import PLAIN_KINDS, PackedKV
+from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
+from engine.cache.stores.transfer import on_device
 from engine.native.proof import machine_declines
 
-KINDS = (*PLAIN_KINDS, "int8", "int4", "kivi")
 WIDEST = {"latent": 1024}
 """Channels of a head; 256 for other kinds."""
 
@@ -23,8 +24,7 @@ class TritonAttention:
     name = "triton"
 
     def __init__(self) -> None:
-        self._batch: Batch | None = None
-        self._ranges: list[tuple[np.ndarray, Tensor]] = []
+        self._ranges: PerBatch[tuple[Tensor, np.ndarray]] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It needs a GPU on which it has proved itself, and rounds as keys are split."""
@@ -32,7 +32,7 @@ class TritonAttention:
             return "the model is not on a GPU"
         if problem.batch_invariant:
             return "its last bits depend on how keys are split"
-        if problem.kind not in KINDS:
+        if problem.kind not in (*PLAIN_KINDS, *PACKED_KINDS):
             return f"cannot read the KV kind {problem.kind}"
         k_dim, v_dim = problem.head_dims
         if max(k_dim, v_dim) > WIDEST.get(problem.kind, 256) or k_dim % 8 or v_dim % 8:
@@ -64,15 +64,8 @@ class TritonAttention:
         """Bounds of a range on the device, copied at the first layer of a step that has them."""
         if bounds is None:
             return None
-        if batch is not self._batch:
-            self._batch = batch
-            self._ranges.clear()
-        for known, tensor in self._ranges:
-            if known is bounds:
-                return tensor
-        tensor = torch.from_numpy(np.clip(bounds, 0, np.iinfo(np.int32).max).astype(np.int32))
-        device = batch.row_start.device
-        if device.type == "cuda":  # a copy from memory that is not pinned waits for the device
-            tensor = tensor.pin_memory().to(device, non_blocking=True)
-        self._ranges.append((bounds, tensor))
-        return tensor
+        made = self._ranges.of(batch)
+        if id(bounds) not in made:  # the bounds are kept, so that no others are given their id
+            short = np.clip(bounds, 0, np.iinfo(np.int32).max).astype(np.int32)
+            made[id(bounds)] = on_device(batch.row_start.device, short), bounds
+        return made[id(bounds)][0]

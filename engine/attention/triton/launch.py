@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
 from engine.batch import Batch, power_of_two
-from engine.cache.stores.packed import CHANNEL_GROUP, PackedKV, value_group
+from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
 
 MAX_SPLITS = 64
 LEAST_KEYS = 256
@@ -58,8 +58,7 @@ def columns(dim: int, bits: int) -> Columns:
 
 def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
     """Columns of keys and of values, and whether values are read as the first columns of the keys."""
-    whole = {"int8": (8, 8), "int4": (4, 4), "kivi": (kv.k_bits, kv.v_bits)}.get(kv.kind, (16, 16))
-    k, v = columns(kv.k_dim, whole[0]), columns(kv.v_dim, whole[1])
+    k, v = columns(kv.k_dim, kv.k_bits), columns(kv.v_dim, kv.v_bits)
     return k, v, kv.kind == "latent" and v.rest == 0 and v.lanes == v.dim == k.lanes
 
 
@@ -130,67 +129,22 @@ def attend(
         part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
     grid = (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits)
     tree = batch.ancestors is not None
+    k, v, table = kv.k, kv.v, batch.page_table
     kernels.attend[grid](
-        q,
-        kv.k,
-        kv.v,
-        meta(kv.k_meta, kv.kind == "int4"),
-        meta(kv.v_meta, kv.kind in ("int4", "kivi")),
-        batch.page_table[group],
-        batch.row_start,
-        batch.kv_len,
-        first,
-        stop,
-        batch.ancestors,
-        batch.positions if tree else None,
-        part,
-        part_lse,
-        spec.scale,
-        spec.softcap or 0.0,
-        spec.window or 0,
-        host.S,
-        host.T,
-        q.stride(0),
-        q.stride(1),
-        *kv.k.stride()[:2],
-        *kv.v.stride()[:2],
-        batch.page_table.stride(1),
-        **form(kv.kind, k_columns, v_columns, shared),
-        GROUP=per_kv,
-        WINDOW=spec.window is not None,
-        SOFTCAP=spec.softcap is not None,
-        TREE=tree,
-        FIRST=first is not None,
-        STOP=stop is not None,
-        SEARCH=search,
-        LSE=part_lse is not None,
-        SPLITS=cut.splits,
-        BM=cut.rows,
-        BN=cut.keys,
-        num_warps=cut.warps,
-        num_stages=cut.stages,
-    )
+        q, k, v, meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi")), table[group],
+        batch.row_start, batch.kv_len, first, stop, batch.ancestors, batch.positions if tree else None,
+        part, part_lse, spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T,
+        *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], table.stride(1),
+        KIND=kv.kind if kv.kind in PACKED_KINDS else "dense", GROUP=per_kv, K_DIM=kv.k_dim, V_DIM=kv.v_dim,
+        K_BITS=k_columns.bits, V_BITS=v_columns.bits, K_GROUP=value_group(kv.k_dim), V_GROUP=value_group(kv.v_dim),
+        K_LANES=k_columns.lanes, V_LANES=v_columns.lanes, K_REST=k_columns.rest, V_REST=v_columns.rest,
+        SHARED=shared, WINDOW=spec.window is not None, SOFTCAP=spec.softcap is not None, TREE=tree,
+        FIRST=first is not None, STOP=stop is not None, SEARCH=search, LSE=part_lse is not None, SPLITS=cut.splits,
+        BM=cut.rows, BN=cut.keys, num_warps=cut.warps, num_stages=cut.stages,
+    )  # fmt: skip
     if cut.splits > 1:
         merge_parts(part, part_lse, out, lse, host.T)
     return out, lse
-
-
-def form(kind: str, k: Columns, v: Columns, shared: bool) -> dict[str, Any]:
-    """The constants of the kernel that say what the arenas look like."""
-    return {
-        "KIND": kind if kind in ("int8", "int4", "kivi") else "dense",
-        "K_DIM": k.dim,
-        "V_DIM": v.dim,
-        "K_BITS": k.bits,
-        "V_BITS": v.bits,
-        "K_GROUP": value_group(k.dim),
-        "V_GROUP": value_group(v.dim),
-        "K_LANES": k.lanes,
-        "V_LANES": v.lanes,
-        "K_REST": k.rest,
-        "V_REST": v.rest,
-        "SHARED": shared,
-    }
 
 
 def meta(scales: Tensor | None, pairs: bool) -> Tensor | None:
@@ -204,14 +158,6 @@ def merge_parts(part: Tensor, part_lse: Tensor | None, out: Tensor, lse: Tensor 
 
     splits, _, heads, width = part.shape
     kernels.combine[(rows, heads)](
-        part,
-        part_lse,
-        out,
-        lse,
-        rows,
-        V_DIM=width,
-        COLUMNS=max(16, power_of_two(width)),
-        SPLITS=splits,
-        LSE=lse is not None,
-        num_warps=4,
-    )
+        part, part_lse, out, lse, rows, V_DIM=width, COLUMNS=max(16, power_of_two(width)), SPLITS=splits,
+        LSE=lse is not None, num_warps=4,
+    )  # fmt: skip

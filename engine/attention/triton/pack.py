@@ -6,13 +6,10 @@ first, and codes follow from the rounded ones.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from engine.attention.rotation import RotaryStep, rotate
+from engine.attention.rotation import RotaryStep
 from engine.batch import power_of_two
-from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_along_tokens
 from engine.cache.stores.packed import CHANNEL_GROUP, Flush, PackedKV, value_group
 
 
@@ -29,36 +26,16 @@ def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Ten
     four = kv.kind == "int4"
     out = q.new_empty(q.shape) if rotary is not None else q
     table = slots if rotary is None else rotary.cos  # not read where nothing rotates
+    k_group, v_group = value_group(k_dim), value_group(v_dim)
     pack_kernels.write[(rows, heads + kv_heads)](
-        q,
-        k,
-        v,
-        table,
-        table if rotary is None else rotary.sin,
-        slots,
-        out,
-        kv.k,
-        kv.v,
-        kv.k_meta,
-        kv.v_meta,
-        *q.stride()[:2],
-        *k.stride()[:2],
-        *v.stride()[:2],
-        table.stride(0),
-        HEADS=heads,
-        KIND=kv.kind,
-        K_DIM=k_dim,
-        V_DIM=v_dim,
-        ROTARY=0 if rotary is None else rotary.cos.shape[-1],
-        K_GROUP=value_group(k_dim),
-        V_GROUP=value_group(v_dim),
-        K_GROUPS=power_of_two(k_dim // value_group(k_dim)),
-        V_GROUPS=power_of_two(v_dim // value_group(v_dim)),
-        K_LANES=power_of_two(k_dim // 2 if four else k_dim),
-        V_LANES=power_of_two(v_dim // 2 if four else v_dim),
-        num_warps=1,
+        q, k, v, table, table if rotary is None else rotary.sin, slots, out, kv.k, kv.v, kv.k_meta, kv.v_meta,
+        *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], table.stride(0),
+        HEADS=heads, KIND=kv.kind, K_DIM=k_dim, V_DIM=v_dim, ROTARY=0 if rotary is None else rotary.cos.shape[-1],
+        K_GROUP=k_group, V_GROUP=v_group, K_GROUPS=power_of_two(k_dim // k_group),
+        V_GROUPS=power_of_two(v_dim // v_group), K_LANES=power_of_two(k_dim // 2 if four else k_dim),
+        V_LANES=power_of_two(v_dim // 2 if four else v_dim), num_warps=1,
         enable_fp_fusion=False,  # the reference rounds each product
-    )
+    )  # fmt: skip
     return out
 
 
@@ -73,52 +50,11 @@ def flush(kv: PackedKV, to: Flush) -> None:
     if not tokens:
         return
     pack_kernels.flush_keys[(tokens // CHANNEL_GROUP, kv.kv_heads)](
-        kv.recent.k,
-        to.recent_slots,
-        to.pages,
-        kv.k,
-        kv.k_meta,
-        kv.recent.k.stride(0),
-        WIDTH=k_dim,
-        BITS=kv.k_bits,
-        LANES=power_of_two(k_dim * kv.k_bits // 8),
-        num_warps=4,
-        enable_fp_fusion=False,
-    )
+        kv.recent.k, to.recent_slots, to.pages, kv.k, kv.k_meta, kv.recent.k.stride(0), WIDTH=k_dim, BITS=kv.k_bits,
+        LANES=power_of_two(k_dim * kv.k_bits // 8), num_warps=4, enable_fp_fusion=False,
+    )  # fmt: skip
     pack_kernels.flush_values[(tokens, kv.kv_heads)](
-        kv.recent.v,
-        to.recent_slots,
-        to.pages,
-        kv.v,
-        kv.v_meta,
-        kv.recent.v.stride(0),
-        WIDTH=v_dim,
-        BITS=kv.v_bits,
-        GROUP=value_group(v_dim),
-        GROUPS=power_of_two(v_dim // value_group(v_dim)),
-        LANES=power_of_two(v_dim * kv.v_bits // 8),
-        num_warps=1,
-        enable_fp_fusion=False,
-    )
-
-
-def reference_write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Tensor, kv: PackedKV) -> Tensor:
-    """As :func:`write`."""
-    if rotary is not None:
-        q, k = rotate(q, rotary), rotate(k, rotary)
-    for x, arena, meta in ((k, kv.k, kv.k_meta), (v, kv.v, kv.v_meta)):
-        if kv.kind == "dense" or meta is None:
-            arena[slots] = x
-        else:
-            arena[slots], meta[slots] = pack_absmax(x) if kv.kind == "int8" else pack_along_channels(x, 4)
-    return q
-
-
-def reference_flush(kv: PackedKV, to: Flush) -> None:
-    """As :func:`flush`."""
-    assert kv.recent is not None
-    assert kv.k_meta is not None
-    assert kv.v_meta is not None
-    slots = (to.pages[:, None] * PAGE_SIZE + torch.arange(PAGE_SIZE, device=to.pages.device)).flatten()
-    kv.k[slots], kv.k_meta[to.pages] = pack_along_tokens(kv.recent.k[to.recent_slots], kv.k_bits)
-    kv.v[slots], kv.v_meta[slots] = pack_along_channels(kv.recent.v[to.recent_slots], kv.v_bits)
+        kv.recent.v, to.recent_slots, to.pages, kv.v, kv.v_meta, kv.recent.v.stride(0), WIDTH=v_dim, BITS=kv.v_bits,
+        GROUP=value_group(v_dim), GROUPS=power_of_two(v_dim // value_group(v_dim)),
+        LANES=power_of_two(v_dim * kv.v_bits // 8), num_warps=1, enable_fp_fusion=False,
+    )  # fmt: skip

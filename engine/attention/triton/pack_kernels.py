@@ -1,6 +1,6 @@
 """Writing keys and values: rotated, quantised and stored in one pass; and KIVI's groups, packed from recent tokens.
 
-The roundings are those of engine/layers/rotary.py and of the definitions in pack.py, one by one.
+The roundings are those of engine/layers/rotary.py and of engine/cache/stores/codecs.py, one by one.
 
 Importing this needs Triton.
 """

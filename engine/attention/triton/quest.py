@@ -1,11 +1,10 @@
-"""QUEST's choice of pages and attention over them, by Triton kernels; and the same in torch."""
+"""QUEST's choice of pages and attention over them, by Triton kernels."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from engine.attention.backends.reference import attend_dense, slots_of
 from engine.attention.interface import AttnSpec
 from engine.attention.triton.launch import MAX_SPLITS, PROGRAMS, merge_parts, processors
 from engine.batch import Batch, power_of_two
@@ -39,24 +38,10 @@ def page_scores(q: Tensor, bounds: Tensor, batch: Batch, group: int = 0) -> Tens
     scores = q.new_full((*q.shape[:2], width), -torch.inf, dtype=torch.float32)
     grid = (host.T * per_kv // SCORED_ROWS + host.S, kv_heads, -(-width // SCORED_PAGES))
     quest_kernels.page_scores[grid](
-        q,
-        bounds,
-        batch.page_table[group],
-        batch.row_start,
-        batch.kv_len,
-        scores,
-        host.S,
-        width,
-        q.stride(0),
-        q.stride(1),
-        batch.page_table.stride(1),
-        GROUP=per_kv,
-        DIM=dim,
-        LANES=max(16, power_of_two(dim)),
-        BM=SCORED_ROWS,
-        BP=SCORED_PAGES,
-        num_warps=4,
-    )
+        q, bounds, batch.page_table[group], batch.row_start, batch.kv_len, scores, host.S, width,
+        *q.stride()[:2], batch.page_table.stride(1),
+        GROUP=per_kv, DIM=dim, LANES=max(16, power_of_two(dim)), BM=SCORED_ROWS, BP=SCORED_PAGES, num_warps=4,
+    )  # fmt: skip
     return scores
 
 
@@ -96,79 +81,15 @@ def attend_pages(
     if splits > 1:
         part = q.new_empty(splits, host.T, heads, kv.v_dim, dtype=torch.float32)
         part_lse = q.new_empty(splits, host.T, heads, dtype=torch.float32)
+    k, v, table = kv.k, kv.v, batch.page_table
     quest_kernels.attend_pages[(host.T, heads, splits)](
-        q,
-        kv.k,
-        kv.v,
-        batch.page_table[group],
-        batch.row_start,
-        batch.kv_len,
-        pages.contiguous(),
-        part,
-        part_lse,
-        spec.scale,
-        spec.softcap or 0.0,
-        host.S,
-        host.T,
-        chosen,
-        q.stride(0),
-        q.stride(1),
-        *kv.k.stride()[:2],
-        *kv.v.stride()[:2],
-        batch.page_table.stride(1),
-        GROUP=heads // kv.kv_heads,
-        K_DIM=kv.k_dim,
-        V_DIM=kv.v_dim,
-        K_LANES=power_of_two(kv.k_dim),
-        V_LANES=power_of_two(kv.v_dim),
-        SOFTCAP=spec.softcap is not None,
-        LSE=part_lse is not None,
-        SPLITS=splits,
-        BP=PAGES_AT_ONCE,
-        num_warps=4,
-    )
+        q, k, v, table[group], batch.row_start, batch.kv_len, pages.contiguous(), part, part_lse,
+        spec.scale, spec.softcap or 0.0, host.S, host.T, chosen,
+        *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], table.stride(1),
+        GROUP=heads // kv.kv_heads, K_DIM=kv.k_dim, V_DIM=kv.v_dim, K_LANES=power_of_two(kv.k_dim),
+        V_LANES=power_of_two(kv.v_dim), SOFTCAP=spec.softcap is not None, LSE=part_lse is not None, SPLITS=splits,
+        BP=PAGES_AT_ONCE, num_warps=4,
+    )  # fmt: skip
     if splits > 1:
         merge_parts(part, part_lse, out, lse, host.T)
     return out, lse
-
-
-def reference_page_scores(q: Tensor, bounds: Tensor, batch: Batch, group: int = 0) -> Tensor:
-    """As :func:`page_scores`, by the definition."""
-    host, dim = batch.host, q.shape[2]
-    scores = q.new_full((*q.shape[:2], -(-host.max_kv // PAGE_SIZE)), -torch.inf, dtype=torch.float32)
-    starts, lengths = batch.row_start.tolist(), batch.kv_len.tolist()
-    for s in range(host.S):
-        for row in range(starts[s], starts[s + 1]):
-            own = (lengths[s] - starts[s + 1] + row) // PAGE_SIZE
-            of_heads = bounds[batch.page_table[group, s, :own].long()].float()
-            of_heads = of_heads.repeat_interleave(q.shape[1] // bounds.shape[1], 1)
-            query = q[row].float()
-            products = torch.maximum(query * of_heads[..., :dim], query * of_heads[..., dim:])
-            scores[row, :, :own], scores[row, :, own] = products.sum(-1).t(), torch.inf
-    return scores
-
-
-def reference_attend_pages(
-    q: Tensor,
-    kv: PackedKV,
-    spec: AttnSpec,
-    batch: Batch,
-    pages: Tensor,
-    group: int = 0,
-    need_lse: bool = False,
-) -> tuple[Tensor, Tensor | None]:
-    """As :func:`attend_pages`, by the definition."""
-    out = q.new_zeros(*q.shape[:2], kv.v_dim)
-    lse = torch.full(q.shape[:2], -torch.inf, dtype=torch.float32, device=q.device)
-    starts, lengths = batch.row_start.tolist(), batch.kv_len.tolist()
-    for s in range(batch.host.S):
-        slots = slots_of(batch, group, s, lengths[s])
-        key, k, v = torch.arange(lengths[s], device=q.device), kv.k[slots], kv.v[slots]
-        for row in range(starts[s], starts[s + 1]):
-            causal = key <= lengths[s] - starts[s + 1] + row
-            for head in range(q.shape[1]):
-                seen = causal & (key[:, None] // PAGE_SIZE == pages[row, head]).any(1)
-                of_kv = slice(head // (q.shape[1] // kv.kv_heads), head // (q.shape[1] // kv.kv_heads) + 1)
-                o, found = attend_dense(q[row : row + 1, head : head + 1], k[:, of_kv], v[:, of_kv], spec, seen[None])
-                out[row, head], lse[row, head] = o[0, 0].to(q.dtype), found[0, 0]
-    return out, lse if need_lse else None

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
-from engine.attention.interface import AttnSpec
-from engine.attention.triton import launch, reference
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.interface import AttnSpec, KeyRange
+from engine.attention.triton import launch
 from engine.batch import Batch, HostShape
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import CHANNEL_GROUP, PackedKV, Placement, value_group
@@ -57,10 +59,12 @@ def compare(
         ]:
             batch = batch_of(sequences, is_tree)
             kv = arenas(kind, widths, bits, batch, dtype, generator)
+            exact = kv if kv.k_meta is not None else kv._replace(k=kv.k.float(), v=kv.v.float())
             heads = 16 if kind == "latent" else 4 * kv.kv_heads
             q = torch.randn(batch.host.T, heads, widths[0], generator=generator).to(dtype)
             for stop in [None, _packed_stop(batch)][kind == "kivi" :]:
-                expected, lse = reference.attend(q.float(), _floats(kv), spec, batch, 0, True, None, stop)
+                keys = None if stop is None else KeyRange(None, stop.numpy())
+                expected, lse = ReferenceAttention().attend(q.float(), exact, spec, batch, 0, True, keys)
                 there = None if stop is None else stop.to(device)
                 found, found_lse = launch.attend(
                     q.to(device), on(kv, device), spec, batch_on(batch, device), 0, True, None, there
@@ -72,19 +76,7 @@ def compare(
 
 def _packed_stop(batch: Batch) -> Tensor:
     """Whole groups of 32 before each row's last 32 tokens: a range that kivi's arenas have."""
-    stops = [CHANNEL_GROUP * (max(0, index - 32) // CHANNEL_GROUP) for index in _indices(batch)]
-    return torch.tensor(stops, dtype=torch.int32)
-
-
-def _indices(batch: Batch) -> Iterator[int]:
-    host = batch.host
-    for s in range(host.S):
-        yield from range(host.kv_len[s] - host.row_start[s + 1] + host.row_start[s], host.kv_len[s])
-
-
-def _floats(kv: PackedKV) -> PackedKV:
-    """Numbers as float32, codes as they are."""
-    return kv if kv.k_meta is not None else kv._replace(k=kv.k.float(), v=kv.v.float())
+    return ((batch.positions - 32).clamp(min=0) // CHANNEL_GROUP * CHANNEL_GROUP).int()
 
 
 def _far(found: Tensor | None, expected: Tensor | None, share: float) -> bool:
@@ -208,24 +200,18 @@ def on(kv: PackedKV, device: torch.device) -> PackedKV:
     if kv.kind == "latent":
         k = kv.k.to(device)
         return PackedKV(k, k[..., : kv.v_dim], kv.kind)
-    moved = [None if x is None else x.to(device) for x in (kv.k, kv.v, kv.k_meta, kv.v_meta)]
-    assert moved[0] is not None
-    assert moved[1] is not None
-    return PackedKV(moved[0], moved[1], kv.kind, moved[2], moved[3], kv.k_bits, kv.v_bits)
+    k_meta, v_meta = (None if meta is None else meta.to(device) for meta in (kv.k_meta, kv.v_meta))
+    return PackedKV(kv.k.to(device), kv.v.to(device), kv.kind, k_meta, v_meta, kv.k_bits, kv.v_bits)
 
 
 def batch_on(batch: Batch, device: torch.device) -> Batch:
     """What the kernels read of a batch, on a device."""
-    ancestors = None if batch.ancestors is None else batch.ancestors.to(device)
-    return Batch(
-        batch.tokens.to(device),
-        batch.positions.to(device),
-        batch.placement,
-        batch.row_start.to(device),
-        batch.kv_len.to(device),
-        batch.page_table.to(device),
-        ancestors,
-        batch.want_logits,
-        batch.want_hidden,
-        batch.host,
+    return replace(
+        batch,
+        tokens=batch.tokens.to(device),
+        positions=batch.positions.to(device),
+        row_start=batch.row_start.to(device),
+        kv_len=batch.kv_len.to(device),
+        page_table=batch.page_table.to(device),
+        ancestors=None if batch.ancestors is None else batch.ancestors.to(device),
     )

@@ -95,14 +95,7 @@ class SavedFolder:
             os.utime(self.files(name).index, (now, now))
 
     def write(
-        self,
-        name: str,
-        kind: Kind,
-        tokens: np.ndarray,
-        first: int,
-        pages: Tensor,
-        quota: int,
-        stay: Collection[str],
+        self, name: str, kind: Kind, tokens: np.ndarray, first: int, pages: Tensor, quota: int, stay: Collection[str]
     ) -> None:
         """Replace what follows the chat's first pages by `pages`. Raises `NoRoom` too.
 

@@ -10,28 +10,17 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Protocol
+from typing import ClassVar, Literal, NamedTuple
 
-import torch
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import host_buffer, host_cost, pages_per_stage
 
 _log = logging.getLogger(__name__)
 
 Owner = Literal["answer", "tree"]
-
-
-class PageStore(Protocol):
-    """What is swapped: see `KVStore`."""
-
-    def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor: ...
-    def import_pages(self, pages: Sequence[int], data: Tensor) -> None: ...
-    @property
-    def page_bytes(self) -> int: ...
-    @property
-    def device(self) -> torch.device: ...
 
 
 @dataclass(eq=False)
@@ -46,8 +35,10 @@ class Swapped:
     """Bytes of host memory."""
     used: float
     """When it was put, by the space's clock."""
-    blobs: list[list[Tensor]] = field(default_factory=list, repr=False)
+    blobs: list[list[Tensor]] = field(repr=False)
     """Of each store, in pieces: uint8 [pages, page_bytes]."""
+    place: ClassVar[str] = "host"
+    """See :class:`engine.cache.types.OffloadedPages`."""
 
     @property
     def pinned(self) -> bool:
@@ -122,7 +113,7 @@ class SwapSpace:
 
     # --- what owners do ------------------------------------------------------------------------------------------
 
-    def put(self, stores: Sequence[PageStore], pages: Sequence[int], tokens: int, owner: Owner) -> Swapped | None:
+    def put(self, stores: Sequence[KVStore], pages: Sequence[int], tokens: int, owner: Owner) -> Swapped | None:
         """Copy the pages of all stores (which share the page numbers) here; the pages can be freed when it returns.
 
         None, and nothing has changed but what was evicted for it, if there is no room. Raises ValueError for no pages.
@@ -130,7 +121,10 @@ class SwapSpace:
         if not pages:
             raise ValueError("there is nothing to swap")
         size = self.cost(stores, len(pages))
-        blobs = self._allocated(stores, len(pages)) if self._make_room(size) else None
+        blobs = None
+        if self.fits(stores, len(pages)):
+            self._evict(size)
+            blobs = self._allocated(stores, len(pages))
         if blobs is None:
             self._failed += 1
             return None
@@ -141,12 +135,12 @@ class SwapSpace:
         now = self._clock()
         self.out.add(len(pages) * sum(store.page_bytes for store in stores), now - start)
         self._swapped_out += len(pages)
-        handle = Swapped(owner, len(pages), tokens, size, now, blobs=blobs)
+        handle = Swapped(owner, len(pages), tokens, size, now, blobs)
         self._held[handle] = None
         self._count(handle, 1)
         return handle
 
-    def get(self, handles: Sequence[Swapped], stores: Sequence[PageStore], pages: Sequence[int]) -> None:
+    def get(self, handles: Sequence[Swapped], stores: Sequence[KVStore], pages: Sequence[int]) -> None:
         """Copy back what the handles hold, one after the other, to as many `pages`, and drop them.
 
         Raises ValueError, and does nothing, if the counts differ or a handle is not held or is of other stores.
@@ -188,7 +182,7 @@ class SwapSpace:
             blobs = [[_cut(pieces, first, stop, handle)] for pieces in handle.blobs]
             size = sum(host_cost(stop - first, pieces[0].shape[1], handle.pinned) for pieces in blobs)
             tokens = max(0, min(handle.tokens, stop * PAGE_SIZE) - first * PAGE_SIZE)
-            parts.append(Swapped(handle.owner, stop - first, tokens, size, handle.used, blobs=blobs))
+            parts.append(Swapped(handle.owner, stop - first, tokens, size, handle.used, blobs))
         held = list(self._held)
         place = held.index(handle)
         self._forget([handle])
@@ -201,13 +195,15 @@ class SwapSpace:
 
     # --- sizes and checks ----------------------------------------------------------------------------------------
 
-    def cost(self, stores: Sequence[PageStore], pages: int) -> int:
+    def cost(self, stores: Sequence[KVStore], pages: int) -> int:
         """Bytes of host memory that ``pages`` pages of the stores take here."""
         return sum(
-            host_cost(count, store.page_bytes, _pinned(store)) for store in stores for count in _pieces(store, pages)
+            host_cost(count, store.page_bytes, store.device.type == "cuda")
+            for store in stores
+            for count in _pieces(store, pages)
         )
 
-    def fits(self, stores: Sequence[PageStore], pages: int, more: int = 0) -> bool:
+    def fits(self, stores: Sequence[KVStore], pages: int, more: int = 0) -> bool:
         """Whether `put` would find room, and `more` bytes besides, if need be by eviction."""
         return self._size - self._evictable + self.cost(stores, pages) + more <= self.budget
 
@@ -218,16 +214,8 @@ class SwapSpace:
 
     @property
     def counts(self) -> SwapCounts:
-        return SwapCounts(
-            len(self._held),
-            self._pages,
-            self._size,
-            self._evictable,
-            self._swapped_out,
-            self._swapped_in,
-            self._evicted,
-            self._failed,
-        )
+        now = len(self._held), self._pages, self._size, self._evictable
+        return SwapCounts(*now, self._swapped_out, self._swapped_in, self._evicted, self._failed)
 
     def check(self) -> None:
         """Prove that the books agree with what is held. Raises AssertionError."""
@@ -245,14 +233,8 @@ class SwapSpace:
 
     # --- inside --------------------------------------------------------------------------------------------------
 
-    def _make_room(self, size: int) -> bool:
-        """Evict until ``size`` bytes fit; returns False, and evicts nothing, if they cannot."""
-        if self._size - self._evictable + size > self.budget:
-            return False
-        self._evict(size)
-        return True
-
     def _evict(self, size: int) -> None:
+        """Until ``size`` bytes more fit, or nothing is left that may go."""
         self._grown = 0
         while self._size + size > self.budget and self._evictable:
             handle = next(handle for handle in self._held if handle.evictable)
@@ -260,10 +242,10 @@ class SwapSpace:
             self._evicted += handle.pages
             self.on_evict(handle)
 
-    def _allocated(self, stores: Sequence[PageStore], pages: int) -> list[list[Tensor]] | None:
+    def _allocated(self, stores: Sequence[KVStore], pages: int) -> list[list[Tensor]] | None:
         try:
             return [
-                [host_buffer(count, store.page_bytes, _pinned(store)) for count in _pieces(store, pages)]
+                [host_buffer(count, store.page_bytes, store.device.type == "cuda") for count in _pieces(store, pages)]
                 for store in stores
             ]
         except (RuntimeError, MemoryError) as error:
@@ -287,10 +269,6 @@ class SwapSpace:
             self._evictable += sign * handle.size
 
 
-def _pinned(store: PageStore) -> bool:
-    return store.device.type == "cuda"
-
-
 def _cut(pieces: Sequence[Tensor], first: int, stop: int, handle: Swapped) -> Tensor:
     """The pages [first, stop) of what was put in pieces, in memory of their own."""
     part = host_buffer(stop - first, pieces[0].shape[1], handle.pinned)
@@ -303,7 +281,7 @@ def _cut(pieces: Sequence[Tensor], first: int, stop: int, handle: Swapped) -> Te
     return part
 
 
-def _pieces(store: PageStore, pages: int) -> list[int]:
+def _pieces(store: KVStore, pages: int) -> list[int]:
     """How many pages go into each buffer: few buffers, yet none so large that rounding it up wastes much."""
     step = pages_per_stage(store.page_bytes)
     return [min(step, pages - start) for start in range(0, pages, step)]

@@ -100,7 +100,7 @@ class PrefixTree:
         for _, child in zip(range(64), node.children.values(), strict=False):
             if child.held is not None or not wanted:
                 continue
-            n = _same(tokens_of(child.keys[0]), wanted)
+            n = common(tokens_of(child.keys[0]), wanted)
             if n and (best is None or n > best[1]):
                 best = child, n
         if best is not None:
@@ -219,31 +219,31 @@ class PrefixTree:
             if node.locks or node.children:  # it is theirs now, and goes with the last of them
                 node.chat = next((child.chat for child in node.children.values()), "")
                 continue
-            parent, pages = node.parent, node.pages
+            parent = node.parent
             assert parent is not None
-            self.pool.release(pages, TREE)
-            self.pages -= len(pages)
-            self.evictable -= len(pages)
-            node.pages = []
+            self._free(node)
             self._remove(node)
             self._offer(parent)
 
     def _give_up(self, node: Node) -> None:
         """A leaf of the device loses its pages; a tier below may keep what they held."""
-        parent, pages = node.parent, node.pages
+        parent = node.parent
         assert parent is not None
-        held = self.tier.put(pages) if self.tier is not None else None
-        node.pages = []
-        self.gone.update(pages)
-        self.pool.release(pages, TREE)
-        self.pages -= len(pages)
-        self.evictable -= len(pages)
+        held = self.tier.put(node.pages) if self.tier is not None else None
+        self.gone.update(node.pages)
+        self._free(node)
         self.version += 1
         if held is not None:
             self._hold(node, held)
         else:
             self._remove(node)
         self._offer(parent)
+
+    def _free(self, node: Node) -> None:
+        self.pool.release(node.pages, TREE)
+        self.pages -= len(node.pages)
+        self.evictable -= len(node.pages)
+        node.pages = []
 
     def _bring(self, node: Node, pages: list[int]) -> None:
         """A node is on the device from now on."""
@@ -296,8 +296,7 @@ class PrefixTree:
         parent = node.parent
         assert parent is not None
         assert 0 < pages < len(node.keys)
-        self._ids += 1
-        first = Node(self._ids, parent, node.keys[:pages], node.pages[:pages], node.drafted[:pages])
+        first = self._new(parent, node.keys[:pages], node.pages[:pages], node.drafted[:pages])
         first.locks, first.hits, first.chat = node.locks, node.hits, node.chat
         first.order, first.used_at = node.order, node.used_at
         held = self._let_go(node)
@@ -305,7 +304,6 @@ class PrefixTree:
             parts = self.tier.split(held, pages)
             self._hold(first, parts[0])
             self._hold(node, parts[1])
-        parent.children[first.keys[0]] = first
         node.parent = first
         node.keys, node.pages, node.drafted = node.keys[pages:], node.pages[pages:], node.drafted[pages:]
         first.children[node.keys[0]] = node
@@ -386,12 +384,3 @@ class PrefixTree:
         assert len(set(pages)) == len(pages), "a page is in two nodes"
         assert sorted(pages) == sorted(self.pool.owned_by(TREE)), "the tree and the ledger disagree"
         assert (len(pages), evictable) == (self.pages, self.evictable), "pages are counted wrongly"
-
-
-def _same(a: Sequence[int], b: Sequence[int]) -> int:
-    n = 0
-    for x, y in zip(a, b, strict=False):
-        if x != y:
-            break
-        n += 1
-    return n

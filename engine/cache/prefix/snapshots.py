@@ -14,7 +14,7 @@ from typing import NamedTuple
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.cache.stores.recent import packed_until
-from engine.cache.types import TREE, Key
+from engine.cache.types import TREE, Key, common
 
 _Place = tuple[Hashable, int, Key]
 
@@ -91,7 +91,7 @@ class Snapshots:
             for each in self._at.get((namespace, first, before[-1] if before else b""), ()):
                 if each.keys != before:
                     continue
-                tokens = first + _common(each.tokens, text[first : first + len(each.tokens)])
+                tokens = first + common(each.tokens, text[first : first + len(each.tokens)])
                 tokens = min(tokens, packed + self.residual + CHANNEL_GROUP - 1)  # rows there read no more packed
                 if tokens > (best.tokens if best else 0) and (not first or tokens >= first + self.residual):
                     best = self._hit(each, tokens)
@@ -112,7 +112,7 @@ class Snapshots:
         new = Snapshot(namespace, keys, tokens, pages)
         for other in list(self._at.get(new.place, ())):
             if other.keys == keys:
-                alike = _common(tokens, other.tokens)
+                alike = common(tokens, other.tokens)
                 if alike == len(tokens):
                     self.touch(other)
                     return
@@ -170,10 +170,3 @@ class Snapshots:
         firsts = Counter((each.namespace, each.first) for each in self._all)
         kept = {(namespace, first): n for namespace, some in self._firsts.items() for first, n in some.items()}
         assert firsts == kept, "the beginnings of snapshots are counted wrongly"
-
-
-def _common(a: Sequence[int], b: Sequence[int]) -> int:
-    n = min(len(a), len(b))
-    if a[:n] == b[:n]:
-        return n
-    return next(i for i in range(n) if a[i] != b[i])

@@ -14,11 +14,11 @@ from engine.cache.stores.codecs import PackedCodes, pack_absmax, pack_along_chan
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement, value_group
 from engine.cache.stores.recent import packed_until_rows, slots_of, to_pack
-from engine.cache.stores.store import ArenaStore, DenseKVStore, new_arena
+from engine.cache.stores.store import DenseKVStore, KVStore, new_arena
 from engine.cache.stores.transfer import on_device
 
 
-class TokenPackedStore(ArenaStore):
+class TokenPackedStore(KVStore):
     """Each token packed by itself as it is written, kinds "int8" and "int4" of `PackedKV`."""
 
     def __init__(
@@ -59,7 +59,7 @@ class TokenPackedStore(ArenaStore):
         return pack_absmax(x) if self._bits == 8 else pack_along_channels(x, self._bits)
 
 
-class KiviStore(ArenaStore):
+class KiviStore(KVStore):
     """Keys packed along tokens, values along channels, the last tokens as they are: kind "kivi" of `PackedKV`.
 
     Rows are written to `recent`, whose pages are those of the batch's group 1, and packed from there in whole groups

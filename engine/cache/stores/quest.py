@@ -35,12 +35,11 @@ class QuestStore(DenseKVStore):
         head_dim: int,
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
-        bounded: Sequence[bool] | None = None,
+        *,
+        bounded: Sequence[bool],
     ) -> None:
-        """`bounded[i]` says whether layer i keeps bounds; None: all but the first `DENSE_LAYERS` do."""
+        """`bounded[i]` says whether layer i keeps bounds."""
         super().__init__(layers, pages, kv_heads, head_dim, dtype, device)
-        if bounded is None:
-            bounded = [layer >= DENSE_LAYERS for layer in range(layers)]
         shape = (pages, kv_heads, 2 * head_dim)
         for layer, wanted in enumerate(bounded):
             if wanted:

@@ -7,7 +7,6 @@ import math
 import mmap
 import os
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -18,145 +17,88 @@ from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement
 from engine.cache.stores.transfer import PageTransfer
 
 
-class KVStore(Protocol):
+class KVStore:
     """Keys (rotated) and values of every layer, addressed by slot = page * 16 + index % 16.
 
     A sequence owns its length: there is nothing to truncate here, a stale slot is overwritten when it is written again.
+    In each arena a page is a run of memory, and mostly [pages * 16, H_kv, d]. The methods are about group 0, but for
+    `write` and for `move_slots`, which moves rows of the present step.
     """
 
-    num_groups: int
+    num_groups = 1
     """Layer groups of a batch that it addresses: 1, or 2 where recent tokens have pages of their own."""
-    residual: int
+    residual = 0
     """Tokens at the end of a sequence that are not packed yet (`engine.cache.stores.recent`); 0: every token is."""
-
-    ranks_pages: bool
+    ranks_pages = False
     """Whether rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
+    recent: KVStore | None = None
+    """Holds the tokens that are not packed yet, under the page numbers of group 1."""
 
-    @property
-    def recent(self) -> KVStore | None:
-        """Holds those tokens, under the page numbers of group 1.
-
-        The methods here are about group 0, but for `write` and for `move_slots`, which moves rows of the present step.
-        """
+    def __init__(self, pages: int, arenas: list[Tensor], views: list[PackedKV]) -> None:
+        self.layers, self.pages = len(views), pages
+        self._arenas, self._views = arenas, views
+        self._transfer = PageTransfer(arenas, pages)
+        self.device = self._transfer.device
+        """Where the arenas are."""
+        self.page_bytes = self._transfer.page_bytes
+        """Bytes of an exported page."""
+        self.page_layout = self._transfer.layout
+        """What they are, in words: pages travel between stores that agree in it, in kind and in model."""
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`)."""
+        raise NotImplementedError
 
     def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
         """What is packed in a step that writes `rows[s]` rows from index `starts[s]` on; None if nothing is.
 
-        `tables[g][s]` are the pages of sequence s in group g.
+        `tables[g][s]` are the pages of sequence s in group g. What most stores pack at all is packed as it is written.
         """
+        return None
 
     def packed_until(self, index: np.ndarray) -> np.ndarray | None:
         """[T] int64: how many tokens of its sequence a row of each index [T] reads packed; None: rows read one kind."""
+        return None
 
     def view(self, layer: int) -> PackedKV:
         """The arenas of one layer."""
+        return self._views[layer]
 
     def move_slots(self, src: Tensor, dst: Tensor) -> None:
         """Copy slot src[i] to dst[i] in every layer, as if all reads came before all writes (compacts a tree)."""
+        for arena in self._arenas:
+            arena.index_copy_(0, dst, arena.index_select(0, src))
 
     def copy_page(self, src: int, dst: int) -> None:
         """Copy one page in every layer."""
+        for arena in self._arenas:
+            rows = arena.shape[0] // self.pages
+            arena.narrow(0, dst * rows, rows).copy_(arena.narrow(0, src * rows, rows))
 
     def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
-        """The content of the pages, on the host: uint8 [n, page_bytes], in `out` if given. Ready when it returns."""
+        """The content of the pages, on the host: uint8 [n, page_bytes], in `out` if given. Ready when it returns.
+
+        Of each page each layer's keys, then values.
+        """
+        return self._transfer.export(pages, out)
 
     def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
         """Write what `export_pages` gave to the pages (other numbers, the same count).
 
         Raises ValueError if it is of another shape.
         """
-
-    @property
-    def page_bytes(self) -> int:
-        """Bytes of an exported page."""
-
-    @property
-    def page_layout(self) -> str:
-        """What they are, in words: pages travel between stores that agree in it, in kind and in model."""
-
-    @property
-    def device(self) -> torch.device:
-        """Where the arenas are."""
+        self._transfer.import_(pages, data)
 
     def bytes_per_token(self) -> float:
         """Bytes of one token in all layers, keys and values, scales included, `recent` not."""
-
-    def storage_size(self) -> int:
-        """Bytes that the arenas hold, those of `recent` included."""
-
-
-class ArenaStore:
-    """What all stores do: in each of their arenas a page is a run of memory, and mostly [pages * 16, H_kv, d]."""
-
-    num_groups = 1
-    residual = 0
-    ranks_pages = False
-    recent: KVStore | None = None
-
-    def __init__(self, pages: int, arenas: list[Tensor], views: list[PackedKV]) -> None:
-        self.layers, self.pages = len(views), pages
-        self._arenas, self._views = arenas, views
-        self._transfer = PageTransfer(arenas, pages)
-
-    def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
-        """See `KVStore.packs`: what is packed at all is packed as it is written."""
-        return None
-
-    def packed_until(self, index: np.ndarray) -> np.ndarray | None:
-        """See `KVStore.packed_until`."""
-        return None
-
-    def view(self, layer: int) -> PackedKV:
-        """See `KVStore.view`."""
-        return self._views[layer]
-
-    def move_slots(self, src: Tensor, dst: Tensor) -> None:
-        """See `KVStore.move_slots`."""
-        for arena in self._arenas:
-            arena.index_copy_(0, dst, arena.index_select(0, src))
-
-    def copy_page(self, src: int, dst: int) -> None:
-        """See `KVStore.copy_page`."""
-        for arena in self._arenas:
-            rows = arena.shape[0] // self.pages
-            arena.narrow(0, dst * rows, rows).copy_(arena.narrow(0, src * rows, rows))
-
-    def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
-        """See `KVStore.export_pages`: of each page each layer's keys, then values."""
-        return self._transfer.export(pages, out)
-
-    def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
-        """See `KVStore.import_pages`."""
-        self._transfer.import_(pages, data)
-
-    @property
-    def page_bytes(self) -> int:
-        """See `KVStore.page_bytes`."""
-        return self._transfer.page_bytes
-
-    @property
-    def page_layout(self) -> str:
-        """See `KVStore.page_layout`."""
-        return self._transfer.layout
-
-    @property
-    def device(self) -> torch.device:
-        """See `KVStore.device`."""
-        return self._transfer.device
-
-    def bytes_per_token(self) -> float:
-        """See `KVStore.bytes_per_token`."""
         return self.storage_size() / (self.pages * PAGE_SIZE)
 
     def storage_size(self) -> int:
-        """See `KVStore.storage_size`."""
+        """Bytes that the arenas hold, those of `recent` included."""
         return sum(arena.numel() * arena.element_size() for arena in self._arenas)
 
 
-class DenseKVStore(ArenaStore):
+class DenseKVStore(KVStore):
     """Arenas in the dtype of the model: one pair [pages * 16, H_kv, d] for each layer."""
 
     def __init__(
@@ -186,7 +128,7 @@ class DenseKVStore(ArenaStore):
         _store(arenas.v, v, to)
 
 
-class LatentKVStore(ArenaStore):
+class LatentKVStore(KVStore):
     """What multi-head latent attention keeps: one arena [pages * 16, 1, rank + rope] for each layer.
 
     A key is a token's latent, then the rotated key that all heads share; its value is the latent again, so there is
@@ -194,13 +136,7 @@ class LatentKVStore(ArenaStore):
     """
 
     def __init__(
-        self,
-        layers: int,
-        pages: int,
-        rank: int,
-        rope: int,
-        dtype: torch.dtype,
-        device: torch.device | str = "cpu",
+        self, layers: int, pages: int, rank: int, rope: int, dtype: torch.dtype, device: torch.device | str = "cpu"
     ) -> None:
         """`pages` counts page 0, as in `DenseKVStore`."""
         shape = (pages * PAGE_SIZE, 1, rank + rope)

@@ -8,7 +8,6 @@ from attention_cases import Case, place
 
 from engine.attention.backends.native import NativeAttention
 from engine.attention.backends.reference import ReferenceAttention
-from engine.attention.describe import describe
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import AttentionDispatcher, choose
 from engine.layers.numerics import Numerics
@@ -80,9 +79,8 @@ def test_a_given_list_of_backends_is_obeyed() -> None:
     assert (o - case.expected(AttnSpec(0.25))[0]).abs().max() < 1e-12
 
 
-def test_description_names_every_case() -> None:
-    cases = {item.case: item for item in describe("cpu", torch.bfloat16)}
-    assert cases["attention"].backend == FAST
-    assert cases["drafted trees"].backend == "sdpa"
-    assert cases["batch-invariant numerics"].backend == "batch_invariant"
-    assert cases["softcapped scores"].declined[2][0] == "sdpa"
+def test_every_case_has_its_backend() -> None:
+    assert choose(PLAIN).backend.name == FAST
+    assert choose(PLAIN._replace(tree=True)).backend.name == "sdpa"
+    assert choose(PLAIN._replace(batch_invariant=True)).backend.name == "batch_invariant"
+    assert choose(PLAIN._replace(spec=AttnSpec(0.125, softcap=50.0))).declined[2][0] == "sdpa"

@@ -101,10 +101,6 @@ class Asked:
         return self.cache.pages
 
     @property
-    def pending(self) -> int:
-        return self.cache.pending
-
-    @property
     def reach(self) -> int:
         return self.prompt_length + self.most
 

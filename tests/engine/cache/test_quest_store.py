@@ -8,10 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cache.stores.packed import PackedKV, Placement
-from engine.cache.stores.quest import QuestStore
+from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
 from engine.cache.stores.store import DenseKVStore
 
 PAGES, HEADS, WIDTH = 6, 2, 4
+BOUNDED = [layer >= DENSE_LAYERS for layer in range(4)]
 
 
 def rebuilt(kv: PackedKV) -> torch.Tensor:
@@ -27,13 +28,13 @@ def rebuilt(kv: PackedKV) -> torch.Tensor:
 
 
 def test_the_first_layers_keep_no_bounds() -> None:
-    store = QuestStore(4, PAGES, HEADS, WIDTH, torch.float32)
+    store = QuestStore(4, PAGES, HEADS, WIDTH, torch.float32, bounded=BOUNDED)
     assert [store.view(layer).bounds is None for layer in range(4)] == [True, True, False, False]
 
 
 def test_bounds_are_counted() -> None:
     plain = DenseKVStore(4, PAGES, HEADS, WIDTH, torch.bfloat16)
-    store = QuestStore(4, PAGES, HEADS, WIDTH, torch.bfloat16)
+    store = QuestStore(4, PAGES, HEADS, WIDTH, torch.bfloat16, bounded=BOUNDED)
     # Two of four layers have, for each page, as much as two keys.
     assert store.bytes_per_token() - plain.bytes_per_token() == 2 * (2 * HEADS * WIDTH * 2) / 16
     assert store.storage_size() == store.bytes_per_token() * PAGES * 16

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.scheduling.preemption import Rates, SwapOrRecompute, Victim
+from engine.scheduling.preemption import Rates, Victim, swap_or_recompute
 
 GPU = Rates(swap_out=20e9, swap_in=25e9, prefill=8_000)
 SLOW_LINK = Rates(swap_out=1e9, swap_in=1e9, prefill=100_000)
@@ -37,13 +37,13 @@ def victim(tokens: int, room: bool = True) -> Victim:
     ],
 )  # fmt: skip
 def test_the_cheaper_is_taken_and_the_reason_given(mode: str, rates: Rates, room: bool, swap: bool, says: str) -> None:
-    decision = SwapOrRecompute(mode).decide(victim(4096, room), rates)  # type: ignore[arg-type]
+    decision = swap_or_recompute(mode, victim(4096, room), rates)  # type: ignore[arg-type]
     assert decision == (swap, says.replace("SIZE", "134.2 MB"))
 
 
 def test_what_the_prefix_cache_keeps_costs_nothing_to_lose() -> None:
     for mode in ("auto", "swap", "recompute"):
-        decision = SwapOrRecompute(mode).decide(victim(0), GPU)  # type: ignore[arg-type]
+        decision = swap_or_recompute(mode, victim(0), GPU)  # type: ignore[arg-type]
         assert not decision.swap
         assert "prefix cache keeps" in decision.reason
 
@@ -55,7 +55,7 @@ rates = st.one_of(st.none(), st.floats(1e3, 1e12))
 def test_nobody_swaps_without_room_nor_at_a_loss(
     tokens: int, size: int, room: bool, out: float | None, back: float | None, prefill: float
 ) -> None:
-    decision = SwapOrRecompute("auto").decide(Victim(tokens, size, room), Rates(out, back, prefill))
+    decision = swap_or_recompute("auto", Victim(tokens, size, room), Rates(out, back, prefill))
     assert room or not decision.swap
     assert decision.reason.endswith(".")
     if out is not None and back is not None and tokens and room:

@@ -47,10 +47,6 @@ class Job:
         return self.cache.pages
 
     @property
-    def pending(self) -> int:
-        return self.cache.pending
-
-    @property
     def reach(self) -> int:
         return self.prompt + self.answer
 
@@ -96,7 +92,7 @@ class Simulation:
             job = piece.sequence
             assert len(job.pages) >= pages_for(job.num_computed + piece.rows + piece.drafts)
             assert job not in plan.preempted
-            assert 0 < piece.rows <= job.pending
+            assert 0 < piece.rows <= job.cache.pending
             assert piece.drafts == 0 or (piece.last and job.known + piece.drafts < job.reach)
         for job in self.scheduler.waiting:
             assert not job.pages

@@ -12,8 +12,9 @@ import torch
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
-from engine.attention.triton import kernels, reference, trial
+from engine.attention.triton import kernels, trial
 from engine.attention.triton.backend import TritonAttention
+from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.cases_interpreted import cases_of, placed
 from tests.gpu import bench_attention
 
@@ -68,10 +69,10 @@ def test_ranges_from_the_host() -> None:
         assert want_lse is not None
         assert (o - want)[:3].abs().max() < 5e-6
         assert torch.equal(lse[:3].isinf(), want_lse[:3].isinf())
-    assert len(backend._ranges) == 2
+    assert len(backend._ranges.of(batch)) == 2
     other, other_q, other_kv = placed(cases_of([(9, 1, False)]), "dense")
     backend.attend(other_q, other_kv, spec, other, keys=KeyRange(None, np.array([4])))
-    assert len(backend._ranges) == 1
+    assert len(backend._ranges.of(other)) == 1
 
 
 def test_reasons() -> None:

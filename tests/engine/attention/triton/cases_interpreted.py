@@ -16,12 +16,13 @@ from torch import Tensor
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.attention.interface import AttnSpec
-from engine.attention.triton import launch, reference
+from engine.attention.triton import launch
 from engine.attention.triton.launch import TileConfig
 from engine.batch import Batch
 from engine.cache.stores.packed import PackedKV
 from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
+from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.numpy_packers import KINDS, pack
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)

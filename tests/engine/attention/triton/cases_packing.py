@@ -13,6 +13,7 @@ from engine.cache.stores.codecs import pack_absmax, pack_along_channels
 from engine.cache.stores.packed import Flush, PackedKV, value_group
 from engine.layers.rotary import RotaryEmbedding
 from engine.model_config.model import RopeConfig
+from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.numpy_packers import absolute, by_channel, by_token
 
 SLOTS = 64
@@ -67,7 +68,7 @@ def test_rotated_and_stored(kind: str, width: int) -> None:
         rotary = rotation(width, partial) if partial else None
         found, expected = arenas(kind, width, v_width), arenas(kind, width, v_width)
         q_found, q_expected = (run(q, k, v, rotary, slots, to) for run, to in
-                               ((pack.write, found), (pack.reference_write, expected)))  # fmt: skip
+                               ((pack.write, found), (reference.write, expected)))  # fmt: skip
         assert torch.equal(q_found, q_expected)
         assert equal(found, expected)
         assert found.k.any(2).sum() >= 8, "all but the heads of equal numbers"
@@ -82,7 +83,7 @@ def test_groups_of_kivi(bits: tuple[int, int], width: int) -> None:
     found.recent.k[5, 0], found.recent.k[:, 1, 3] = 0.0, 1.5
     to = Flush(torch.randperm(SLOTS, generator=torch.Generator().manual_seed(1)), torch.tensor([3, 0, 1, 2]))
     pack.flush(found, to)
-    pack.reference_flush(expected, to)
+    reference.flush(expected, to)
     assert equal(found, expected)
     pack.flush(found, to)
     assert equal(found, expected), "packed again, the same bytes"
@@ -96,7 +97,7 @@ def test_the_definitions_are_those_of_the_layout() -> None:
         for a, b in zip(found, expected[:2], strict=True):
             assert torch.equal(a, torch.from_numpy(b))
     kv = arenas("kivi", 96, 96, (2, 4))
-    pack.reference_flush(kv._replace(recent=PackedKV(x, x)), Flush(torch.arange(64), torch.arange(4)))
+    reference.flush(kv._replace(recent=PackedKV(x, x)), Flush(torch.arange(64), torch.arange(4)))
     codes, meta, _ = by_channel(x.numpy(), 2)
     assert torch.equal(kv.k, torch.from_numpy(codes))
     assert kv.k_meta is not None

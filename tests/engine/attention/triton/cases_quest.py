@@ -9,6 +9,7 @@ import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.attention.interface import AttnSpec
 from engine.attention.triton import launch, quest
 from engine.cache.stores.packed import PackedKV
+from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.cases_interpreted import cases_of, placed
 
 SHAPES = [(150, 1, False), (94, 4, False), (0, 1, False), (31, 3, False)]
@@ -25,7 +26,7 @@ def test_scores_of_pages(heads: tuple[int, int], width: int) -> None:
     batch, q, kv = placed(cases, "dense")
     rows = batch.host.row_start[-1]
     found = quest.page_scores(q, bounds_of(kv), batch)[:rows]
-    expected = quest.reference_page_scores(q, bounds_of(kv), batch)[:rows]
+    expected = reference.page_scores(q, bounds_of(kv), batch)[:rows]
     assert torch.equal(found.isposinf(), expected.isposinf())
     assert torch.equal(found.isneginf(), expected.isneginf())
     assert (found - expected).nan_to_num(0.0).abs().max() < 1e-4  # of about 100
@@ -42,7 +43,7 @@ def test_the_choice() -> None:
     cases = cases_of(SHAPES)
     batch, q, kv = placed(cases, "dense")
     rows = batch.host.row_start[-1]
-    scores = quest.reference_page_scores(q, bounds_of(kv), batch)
+    scores = reference.page_scores(q, bounds_of(kv), batch)
     index = [case.start + i for case in cases for i in range(case.rows)]
     for count in (1, 3, 20):
         pages = quest.choose_pages(q, bounds_of(kv), batch, count)
@@ -70,7 +71,7 @@ def test_attention_over_chosen_pages(
         pages = quest.choose_pages(q, bounds_of(kv), batch, count)
         pages[1, 0], pages[3] = -1, -1
         found, lse = quest.attend_pages(q, kv, spec, batch, pages, need_lse=True, splits=splits)
-        expected, expected_lse = quest.reference_attend_pages(q, kv, spec, batch, pages, need_lse=True)
+        expected, expected_lse = reference.attend_pages(q, kv, spec, batch, pages, need_lse=True)
         assert lse is not None
         assert expected_lse is not None
         assert (found[:rows] - expected[:rows]).abs().max() < 5e-6
