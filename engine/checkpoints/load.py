@@ -21,7 +21,8 @@ from engine.checkpoints.quantised.quantisation import read_quantisation
 from engine.checkpoints.quantised.quantise import PACKERS, Fetch, Method, Quantiser
 from engine.checkpoints.quantised.repacked import Kept, content_key
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import CPU, MISMATCH, CheckpointSource, Packing, count_parameters
+from engine.checkpoints.source import CPU, CheckpointSource, Making, Packing, count_parameters
+from engine.checkpoints.tensors import MISMATCH
 from engine.checkpoints.times import LoadTimes
 from engine.errors import CheckpointError, LoadCancelled
 from engine.files import read_json, regular_size
@@ -33,8 +34,6 @@ from engine.models.base import CausalLM
 from engine.models.registry import family
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-
-__all__ = ["Checkpoint", "CheckpointError", "LoadCancelled", "load_model"]
 
 _log = logging.getLogger(__name__)
 _TRIM_EVERY = 64 << 20
@@ -151,15 +150,12 @@ class Checkpoint:
         fetch: Fetch = lambda module, shapes, make: make(),
         computing: torch.device = CPU,
     ) -> WeightSource:
-        """Where a family gets its weights; see :class:`CheckpointSource`."""
-        return CheckpointSource(
-            self.files, self.config.quantisation, device, dtype, weights, numerics, on_module,
-            self.quantiser(device, on_module, fetch), computing,
-        )  # fmt: skip
+        """Where a family gets its weights; see :class:`engine.checkpoints.source.Making`."""
+        quantiser = Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
+        return self._source(Making(device, dtype, weights, numerics, on_module, quantiser, computing))
 
-    def quantiser(self, device: torch.device, on_module: Callable[[int], None], fetch: Fetch) -> Quantiser | None:
-        """What packs modules while they are loaded, if anything is to."""
-        return Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
+    def _source(self, making: Making) -> WeightSource:
+        return CheckpointSource(self.files, self.config.quantisation, making)
 
     def kept(self, folder: Path, device: torch.device) -> Kept:
         """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""

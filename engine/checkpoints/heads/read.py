@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.checkpoints.heads.files import HeadFiles
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import CheckpointSource
+from engine.checkpoints.source import CheckpointSource, Making
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig
@@ -83,7 +83,7 @@ def _same_width(config: ModelConfig, target: CausalLM, where: str) -> None:
 
 def _source(files: TensorFiles, target: CausalLM) -> CheckpointSource:
     """The head runs as its target does, but for the batch-invariant arithmetic: draft tokens change no text."""
-    return CheckpointSource(files, None, target.device, target.dtype, "4bit", Numerics())
+    return CheckpointSource(files, None, Making(target.device, target.dtype, "4bit", Numerics()))
 
 
 def _ids(files: TensorFiles, said: int, target: CausalLM, where: str) -> Tensor | None:
