@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -241,17 +241,14 @@ def piece_bytes(token: str, rules: PieceRules) -> bytes:
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-_TABLE: dict[str, int] = {}
 
 
+@cache
 def _byte_of_character() -> dict[str, int]:
     """GPT-2's table (Radford et al. 2019): printable Latin-1 stands for itself, the other bytes for U+0100 onwards."""
-    if not _TABLE:
-        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-        others = [byte for byte in range(256) if byte not in set(printable)]
-        _TABLE.update({chr(byte): byte for byte in printable})
-        _TABLE.update({chr(0x100 + i): byte for i, byte in enumerate(others)})
-    return _TABLE
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
 
 
 def _one_line(error: Exception) -> str:
