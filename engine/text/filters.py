@@ -51,7 +51,14 @@ def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], RenderBudge
             raise SecurityError("it rounds to too many digits")
         return value, precision, method
 
-    asked = {"join": join, "replace": replace, "indent": indent, "list": to_list, "sum": total, "round": rounded}
+    asked: dict[str, Filter] = {
+        "join": join,
+        "replace": replace,
+        "indent": indent,
+        "list": to_list,
+        "sum": total,
+        "round": rounded,
+    }
     every = {**filters, **{name: asking(name, ask) for name, ask in asked.items()}, "tojson": tojson}
     return {name: _counting(inner, budget) for name, inner in every.items()}
 
