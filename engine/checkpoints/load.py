@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import logging
 import re
 import sys
@@ -220,34 +219,23 @@ def load_model(
         progress(stage, min(1.0, done / max(1, checkpoint.weight_bytes)))
 
     times = times or LoadTimes()
-    with times.whole(), contextlib.closing(checkpoint.files), kept or contextlib.nullcontext():
+    with times.of("copying"), contextlib.closing(checkpoint.files), kept or contextlib.nullcontext():
         fetch = times.fetching(kept)
         source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module, fetch)
         try:
             with torch.inference_mode():
-                timed = times.timed(source)
-                model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, timed)
+                model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, times.timed(source))
         finally:
             trim_heap()
     _log.info("loaded %s: %.1f MB resident, %s", checkpoint.path.name, model.storage_size() / 1e6, times)
     return model
 
 
-@functools.cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return None
-
-
 def trim_heap() -> None:
     """Give freed memory back to the system: glibc keeps it in its arenas otherwise, and it counts as the process's."""
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):  # another C library has no such function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _check_tokenizer(folder: Path) -> None:

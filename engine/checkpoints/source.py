@@ -194,25 +194,18 @@ class CheckpointSource(Source):
         if stacked.packed and self.weights != "16bit":
             part = stacked.planned() if self._planning else stacked.weights(expert)
             return ggml_layer([part], bias, self._target, self._planning)
-        made = self._quantised(stacked, expert)
-        if made is not None:
-            if self._planning:
-                return made.layout.planned(stacked.out_features, bias, self._target)
-            return made.layout.built([made.read()], bias, self._target)
+        if self._quantiser is not None and not stacked.packed and self.weights != "16bit":
+            view, sizes = functools.partial(stacked.dense, expert), (stacked.out_features, stacked.in_features)
+            module = Module(f"{stacked.name}.{expert}", *sizes, view)
+            quantised = self._quantiser.layer([module], bias, self._target, self._planning)
+            if quantised is not None:
+                return quantised
         weight = self._empty(stacked.out_features, stacked.in_features)
         if not self._planning and stacked.packed:
             ggml.write_dense(stacked.weights(expert), weight)
         elif not self._planning:
             weight.copy_(stacked.dense(expert))
         return Dense(weight, bias, self.numerics)
-
-    def _quantised(self, stacked: StackedExperts, expert: int) -> PackedModule | None:
-        """What the plain matrix of one expert is packed to while it is loaded; None where it stays as it is."""
-        if self._quantiser is None or stacked.packed or self.weights == "16bit":
-            return None
-        view = functools.partial(stacked.dense, expert)
-        name, sizes = f"{stacked.name}.{expert}", (stacked.out_features, stacked.in_features)
-        return self._quantiser.packed(Module(name, *sizes, view))
 
     def _apart(self, modules: list[_Module], in_features: int) -> Linear:
         layers = [self._layer([module], in_features) for module in modules]

@@ -16,7 +16,7 @@ from engine.layers.linear.base import Linear
 class LoadTimes:
     """Seconds by what they were for: ``seconds`` adds up to the whole. Reading a file's pages counts where it happens.
 
-    "copying" is all that is nothing else, such as dense weights, norms and the token table.
+    "copying" is around the load: all that is nothing else, such as dense weights, norms and the token table.
     """
 
     def __init__(self) -> None:
@@ -24,12 +24,6 @@ class LoadTimes:
 
     def __str__(self) -> str:
         return ", ".join(f"{what} {seconds:.2f} s" for what, seconds in self.seconds.items())
-
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """Around the load."""
-        with self.of("copying"):
-            yield
 
     def fetching(self, kept: Kept | None) -> Fetch:
         """What gives the quantised tensors, with its time counted; ``kept`` None keeps none."""

@@ -12,6 +12,7 @@ from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import NO_PARAMETERS
 from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.gguf.tokenizer import FileText
+from engine.checkpoints.gguf.types import TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.source import Making
@@ -35,7 +36,7 @@ class GGUFCheckpoint(Checkpoint):
 
     @property
     def packed(self) -> bool:
-        return self.quantise is not None or any(config.packed(entry) for entry in self.files.entries.values())
+        return self.quantise is not None or any(TYPES[entry.type].weights > 1 for entry in self.files.entries.values())
 
     def tokenizer(self) -> Tokenizer:
         return self._text().tokenizer()

@@ -135,18 +135,14 @@ class GGUFSource(Source):
         """One layer of modules that are all to be dense, or all packed."""
         bias = self._bias(modules)
         if self._unpacked(modules[0].type):
-            if (quantised := self._quantised(modules, in_features, bias)) is not None:
-                return quantised
+            if self._quantiser is not None and self.weights != "16bit":
+                to_quantise = [self._to_quantise(module, in_features) for module in modules]
+                quantised = self._quantiser.layer(to_quantise, bias, self._target, self._planning)
+                if quantised is not None:
+                    return quantised
             return Dense(self._dense(modules, in_features, self._quantiser), bias, self.numerics)
         parts = [self._packed(f"{module.name}.weight", module) for module in modules]
         return ggml_layer(parts, bias, self._target, self._planning)
-
-    def _quantised(self, modules: list[_GgufModule], in_features: int, bias: Tensor | None) -> Linear | None:
-        """One layer of modules that are packed while they are loaded; None where they stay as they are."""
-        if self._quantiser is None or self.weights == "16bit":
-            return None
-        parts = [self._to_quantise(module, in_features) for module in modules]
-        return self._quantiser.layer(parts, bias, self._target, self._planning)
 
     def _to_quantise(self, module: _GgufModule, in_features: int) -> Module:
         name = f"{module.name}.weight"
