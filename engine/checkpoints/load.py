@@ -20,7 +20,7 @@ from engine.checkpoints.quantised.quantisation import read_quantisation
 from engine.checkpoints.quantised.quantise import PACKERS, Fetch, Method, Quantiser
 from engine.checkpoints.quantised.repacked import Kept, content_key
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import CPU, CheckpointSource, Making, Packing, count_parameters
+from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing, count_parameters
 from engine.checkpoints.tensors import MISMATCH
 from engine.checkpoints.times import LoadTimes
 from engine.errors import CheckpointError, LoadCancelled
@@ -149,12 +149,12 @@ class Checkpoint:
         fetch: Fetch = lambda module, shapes, make: make(),
         computing: torch.device = CPU,
     ) -> WeightSource:
-        """Where a family gets its weights; see :class:`engine.checkpoints.source.Making`."""
+        """Where a family gets its weights; see :class:`engine.checkpoints.source.LoadSettings`."""
         quantiser = Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
-        return self._source(Making(device, dtype, weights, numerics, on_module, quantiser, computing))
+        return self._source(LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing))
 
-    def _source(self, making: Making) -> WeightSource:
-        return CheckpointSource(self.files, self.config.quantisation, making)
+    def _source(self, settings: LoadSettings) -> WeightSource:
+        return CheckpointSource(self.files, self.config.quantisation, settings)
 
     def kept(self, folder: Path, device: torch.device) -> Kept:
         """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""

@@ -61,7 +61,7 @@ class _Module(NamedTuple):
     bias: bool
 
 
-class Making(NamedTuple):
+class LoadSettings(NamedTuple):
     """How layers are made of a file. On device "meta" they are only planned, as they would be on ``computing``.
 
     ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise. ``quantiser``
@@ -80,9 +80,9 @@ class Making(NamedTuple):
 class Source(ABC):
     """What the :class:`engine.layers.interface.WeightSource` of every format shares."""
 
-    def __init__(self, entries: Mapping[str, StoredTensor], making: Making) -> None:
+    def __init__(self, entries: Mapping[str, StoredTensor], settings: LoadSettings) -> None:
         self._entries = entries
-        self.device, self.dtype, self.weights, self.numerics, self._on_module, self._quantiser, computing = making
+        self.device, self.dtype, self.weights, self.numerics, self._on_module, self._quantiser, computing = settings
         self._planning = self.device.type == "meta"
         device = computing if self._planning else self.device
         self._target = Target(self.dtype, device, self.numerics, native=self.weights == "4bit")
@@ -108,8 +108,8 @@ class Source(ABC):
 class CheckpointSource(Source):
     """The source of a folder of safetensors."""
 
-    def __init__(self, files: TensorFiles, quantisation: Quantisation | None, making: Making) -> None:
-        super().__init__(files.entries, making)
+    def __init__(self, files: TensorFiles, quantisation: Quantisation | None, settings: LoadSettings) -> None:
+        super().__init__(files.entries, settings)
         self.files, self.quantisation = files, quantisation
         self._tensors = Tensors(files, quantisation.method if quantisation is not None else "")
         self._names = sorted(files.entries)

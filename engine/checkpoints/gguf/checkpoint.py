@@ -15,7 +15,7 @@ from engine.checkpoints.gguf.tokenizer import FileText
 from engine.checkpoints.gguf.types import TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.source import Making
+from engine.checkpoints.source import LoadSettings
 from engine.errors import CheckpointError
 from engine.layers.interface import WeightSource
 from engine.text.template import ChatTemplate
@@ -51,8 +51,8 @@ class GGUFCheckpoint(Checkpoint):
             )
         return self.text
 
-    def _source(self, making: Making) -> WeightSource:
-        return GGUFSource(self.files, self.config, config.architecture(self.files), making)
+    def _source(self, settings: LoadSettings) -> WeightSource:
+        return GGUFSource(self.files, self.config, config.architecture(self.files), settings)
 
 
 def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:

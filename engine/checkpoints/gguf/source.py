@@ -15,7 +15,7 @@ from engine.checkpoints.gguf.names import K_UP, KV_UP, STACKED, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.quantised.layouts import ggml_layer
 from engine.checkpoints.quantised.quantise import Module, Quantiser
-from engine.checkpoints.source import Making, Source
+from engine.checkpoints.source import LoadSettings, Source
 from engine.errors import CheckpointError
 from engine.layers.embedding import TokenTable
 from engine.layers.linear import ggml
@@ -44,8 +44,10 @@ class _GgufModule(NamedTuple):
 class GGUFSource(Source):
     """The source of a GGUF file. Matrices that are not packed are left to the quantiser."""
 
-    def __init__(self, files: GGUFFile, config: ModelConfig, architecture: Architecture, making: Making) -> None:
-        super().__init__(files.entries, making)
+    def __init__(
+        self, files: GGUFFile, config: ModelConfig, architecture: Architecture, settings: LoadSettings
+    ) -> None:
+        super().__init__(files.entries, settings)
         self.files = files
         self._names, self._norm_offset = Names(architecture.names), architecture.norm_offset
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}

@@ -14,7 +14,7 @@ from torch import Tensor
 from engine.checkpoints.heads.files import HeadFiles
 from engine.checkpoints.heads.medusa_layout import check_vocabulary, check_width
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import CheckpointSource, Making
+from engine.checkpoints.source import CheckpointSource, LoadSettings
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig
@@ -72,7 +72,7 @@ def _config(raw: RawConfig, target: CausalLM) -> ModelConfig:
 
 def _source(files: TensorFiles, target: CausalLM) -> CheckpointSource:
     """The head runs as its target does, but for the batch-invariant arithmetic: draft tokens change no text."""
-    return CheckpointSource(files, None, Making(target.device, target.dtype, "4bit", Numerics()))
+    return CheckpointSource(files, None, LoadSettings(target.device, target.dtype, "4bit", Numerics()))
 
 
 def _ids(files: TensorFiles, said: int, target: CausalLM, where: str) -> Tensor | None:
