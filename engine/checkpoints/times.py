@@ -29,10 +29,7 @@ class LoadTimes:
         """What gives the quantised tensors, with its time counted; ``kept`` None keeps none."""
 
         def fetch(module: Module, shapes: Shapes, make: Callable[[], Tensors]) -> Tensors:
-            def making() -> Tensors:
-                with self.of("quantising"):
-                    return make()
-
+            making = self.of("quantising")(make)
             if kept is None:
                 return making()
             with self.of("reading kept weights" if kept.read else "keeping weights"):
