@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import functools
 import logging
 import re
 import sys
@@ -21,7 +20,8 @@ from engine.checkpoints.quantised.quantisation import read_quantisation
 from engine.checkpoints.quantised.quantise import PACKERS, Fetch, Method, Quantiser
 from engine.checkpoints.quantised.repacked import Kept, content_key
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import CPU, MISMATCH, CheckpointSource, Packing, count_parameters
+from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing, count_parameters
+from engine.checkpoints.tensors import MISMATCH
 from engine.checkpoints.times import LoadTimes
 from engine.errors import CheckpointError, LoadCancelled
 from engine.files import read_json, regular_size
@@ -33,8 +33,6 @@ from engine.models.base import CausalLM
 from engine.models.registry import family
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
-
-__all__ = ["Checkpoint", "CheckpointError", "LoadCancelled", "load_model"]
 
 _log = logging.getLogger(__name__)
 _TRIM_EVERY = 64 << 20
@@ -151,15 +149,12 @@ class Checkpoint:
         fetch: Fetch = lambda module, shapes, make: make(),
         computing: torch.device = CPU,
     ) -> WeightSource:
-        """Where a family gets its weights; see :class:`CheckpointSource`."""
-        return CheckpointSource(
-            self.files, self.config.quantisation, device, dtype, weights, numerics, on_module,
-            self.quantiser(device, on_module, fetch), computing,
-        )  # fmt: skip
+        """Where a family gets its weights; see :class:`engine.checkpoints.source.LoadSettings`."""
+        quantiser = Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
+        return self._source(LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing))
 
-    def quantiser(self, device: torch.device, on_module: Callable[[int], None], fetch: Fetch) -> Quantiser | None:
-        """What packs modules while they are loaded, if anything is to."""
-        return Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
+    def _source(self, settings: LoadSettings) -> WeightSource:
+        return CheckpointSource(self.files, self.config.quantisation, settings)
 
     def kept(self, folder: Path, device: torch.device) -> Kept:
         """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""
@@ -224,34 +219,23 @@ def load_model(
         progress(stage, min(1.0, done / max(1, checkpoint.weight_bytes)))
 
     times = times or LoadTimes()
-    with times.whole(), contextlib.closing(checkpoint.files), kept or contextlib.nullcontext():
+    with times.of("copying"), contextlib.closing(checkpoint.files), kept or contextlib.nullcontext():
         fetch = times.fetching(kept)
         source = checkpoint.source(device, dtype, weights, numerics or Numerics(), on_module, fetch)
         try:
             with torch.inference_mode():
-                timed = times.timed(source)
-                model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, timed)
+                model: CausalLM = family(checkpoint.config.architecture).Model(checkpoint.config, times.timed(source))
         finally:
             trim_heap()
     _log.info("loaded %s: %.1f MB resident, %s", checkpoint.path.name, model.storage_size() / 1e6, times)
     return model
 
 
-@functools.cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    if not sys.platform.startswith("linux"):
-        return None
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (OSError, AttributeError):
-        return None
-
-
 def trim_heap() -> None:
     """Give freed memory back to the system: glibc keeps it in its arenas otherwise, and it counts as the process's."""
-    trim = _malloc_trim()
-    if trim is not None:
-        trim(0)
+    if sys.platform.startswith("linux"):
+        with contextlib.suppress(OSError, AttributeError):  # another C library has no such function
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _check_tokenizer(folder: Path) -> None:

@@ -7,8 +7,9 @@ storage (which checks every name and shape, and gives the resident size), and lo
 from __future__ import annotations
 
 import functools
+from abc import ABC, abstractmethod
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 import torch
@@ -17,18 +18,17 @@ from torch import Tensor
 from engine.checkpoints.quantised import awq, bitsandbytes, compressed, gptq
 from engine.checkpoints.quantised.layouts import PackedModule, ggml_layer
 from engine.checkpoints.quantised.quantise import Module, Quantiser
+from engine.checkpoints.quantised.repacked import StoredTensor
 from engine.checkpoints.quantised.stacked import StackedExperts
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.tensors import FLOATING, MISMATCH, Tensors
+from engine.checkpoints.tensors import FLOATING, Tensors
 from engine.errors import CheckpointError
 from engine.layers.embedding import TokenTable
-from engine.layers.linear import ggml
+from engine.layers.linear import choose, ggml
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
 from engine.model_config.model import Quantisation
-
-__all__ = ["CPU", "MISMATCH", "CheckpointSource", "Packing", "count_parameters"]
 
 CPU = torch.device("cpu")
 Packing = Literal["4bit", "4bit_torch", "16bit"]
@@ -61,31 +61,56 @@ class _Module(NamedTuple):
     bias: bool
 
 
-class CheckpointSource:
-    """A :class:`engine.layers.interface.WeightSource`. On device "meta" it plans."""
+class LoadSettings(NamedTuple):
+    """How layers are made of a file. On device "meta" they are only planned, as they would be on ``computing``.
 
-    def __init__(
-        self,
-        files: TensorFiles,
-        quantisation: Quantisation | None,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: Packing,
-        numerics: Numerics,
-        on_module: Callable[[int], None] = lambda size: None,
-        quantiser: Quantiser | None = None,
-        computing: torch.device = CPU,
-    ) -> None:
-        """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
+    ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise. ``quantiser``
+    packs modules that are dense in a file without packed ones.
+    """
 
-        ``quantiser`` packs the modules that are dense in a file without packed ones. On device "meta" layers are those
-        that there would be on the device ``computing``.
-        """
-        self.files, self.quantisation, self.weights = files, quantisation, weights
-        self.numerics, self.device, self.dtype = numerics, device, dtype
-        self._on_module, self._quantiser = on_module, quantiser
-        self._planning = device.type == "meta"
-        self._target = Target(dtype, computing if self._planning else device, numerics, native=weights == "4bit")
+    device: torch.device
+    dtype: torch.dtype
+    weights: Packing
+    numerics: Numerics
+    on_module: Callable[[int], None] = lambda size: None
+    quantiser: Quantiser | None = None
+    computing: torch.device = CPU
+
+
+class Source(ABC):
+    """What the :class:`engine.layers.interface.WeightSource` of every format shares."""
+
+    def __init__(self, entries: Mapping[str, StoredTensor], settings: LoadSettings) -> None:
+        self._entries = entries
+        self.device, self.dtype, self.weights, self.numerics, self._on_module, self._quantiser, computing = settings
+        self._planning = self.device.type == "meta"
+        device = computing if self._planning else self.device
+        self._target = Target(self.dtype, device, self.numerics, native=self.weights == "4bit")
+
+    def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
+        if isinstance(table, ggml.GgmlEmbedding):
+            return choose.tied_head(table, self._target)
+        if isinstance(table, Tensor):
+            return Dense(table, None, self.numerics)
+        return self.linear("", ("lm_head",), [rows], columns, False)
+
+    @abstractmethod
+    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        """See :class:`engine.layers.interface.WeightSource`."""
+
+    def _empty(self, *shape: int) -> Tensor:
+        return torch.empty(shape, dtype=self.dtype, device=self.device)
+
+    def _used(self, *names: str) -> None:
+        self._on_module(sum(self._entries[name].size for name in names))
+
+
+class CheckpointSource(Source):
+    """The source of a folder of safetensors."""
+
+    def __init__(self, files: TensorFiles, quantisation: Quantisation | None, settings: LoadSettings) -> None:
+        super().__init__(files.entries, settings)
+        self.files, self.quantisation = files, quantisation
         self._tensors = Tensors(files, quantisation.method if quantisation is not None else "")
         self._names = sorted(files.entries)
 
@@ -100,12 +125,6 @@ class CheckpointSource:
         tensor = self._floating(name, (rows, columns)).to(self.device, self.dtype, copy=True)
         self._used(name)
         return tensor
-
-    def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
-        if table is not None:
-            assert isinstance(table, Tensor), "embedding() gives tensors"
-            return Dense(table, None, self.numerics)
-        return self.linear("", ("lm_head",), [rows], columns, False)
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
         return self._linear(self._modules(prefix, names, sizes, in_features, bias), in_features)
@@ -175,11 +194,12 @@ class CheckpointSource:
         if stacked.packed and self.weights != "16bit":
             part = stacked.planned() if self._planning else stacked.weights(expert)
             return ggml_layer([part], bias, self._target, self._planning)
-        made = self._quantised(stacked, expert)
-        if made is not None:
-            if self._planning:
-                return made.layout.planned(stacked.out_features, bias, self._target)
-            return made.layout.built([made.read()], bias, self._target)
+        if self._quantiser is not None and not stacked.packed and self.weights != "16bit":
+            view, sizes = functools.partial(stacked.dense, expert), (stacked.out_features, stacked.in_features)
+            module = Module(f"{stacked.name}.{expert}", *sizes, view)
+            quantised = self._quantiser.layer([module], bias, self._target, self._planning)
+            if quantised is not None:
+                return quantised
         weight = self._empty(stacked.out_features, stacked.in_features)
         if not self._planning and stacked.packed:
             ggml.write_dense(stacked.weights(expert), weight)
@@ -187,30 +207,19 @@ class CheckpointSource:
             weight.copy_(stacked.dense(expert))
         return Dense(weight, bias, self.numerics)
 
-    def _quantised(self, stacked: StackedExperts, expert: int) -> PackedModule | None:
-        """What the plain matrix of one expert is packed to while it is loaded; None where it stays as it is."""
-        if self._quantiser is None or stacked.packed or self.weights == "16bit":
-            return None
-        view = functools.partial(stacked.dense, expert)
-        name, sizes = f"{stacked.name}.{expert}", (stacked.out_features, stacked.in_features)
-        return self._quantiser.packed(Module(name, *sizes, view))
-
     def _apart(self, modules: list[_Module], in_features: int) -> Linear:
         layers = [self._layer([module], in_features) for module in modules]
         return layers[0] if len(layers) == 1 else Concatenated(layers)
 
     def _dense(self, modules: list[_Module], in_features: int) -> Tensor:
         weight = self._empty(sum(module.out_features for module in modules), in_features)
-        start = 0
-        for module in modules:
-            rows = weight[start : start + module.out_features]
-            if self._planning:
-                break
+        if self._planning:
+            return weight
+        for module, rows in zip(modules, weight.split([module.out_features for module in modules]), strict=True):
             if module.packed is not None:
                 module.packed.layout.write(module.packed.read(), rows)
             else:
                 rows.copy_(self.files.view(f"{module.name}.weight"))
-            start += module.out_features
         return weight
 
     def _bias(self, modules: list[_Module]) -> Tensor | None:
@@ -219,15 +228,10 @@ class CheckpointSource:
         if self._planning:
             return self._empty(total) if any(module.bias for module in modules) else None
         bias = torch.zeros(total, dtype=self.dtype, device=self.device)
-        start = 0
-        for module in modules:
+        for module, part in zip(modules, bias.split([module.out_features for module in modules]), strict=True):
             if module.bias:
-                bias[start : start + module.out_features] = self.files.view(f"{module.name}.bias")
-            start += module.out_features
+                part.copy_(self.files.view(f"{module.name}.bias"))
         return bias if bool(bias.any()) else None
-
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self.dtype, device=self.device)
 
     # --- checks ------------------------------------------------------------------------------------------------
 
@@ -271,9 +275,6 @@ class CheckpointSource:
     def _used_modules(self, modules: list[_Module]) -> None:
         if not self._planning:
             self._used(*(name for module in modules for name in self._tensors_of(module.name)))
-
-    def _used(self, *names: str) -> None:
-        self._on_module(sum(self.files.entries[name].size for name in names))
 
 
 def count_parameters(files: TensorFiles, quantisation: Quantisation | None) -> int:

@@ -16,7 +16,7 @@ from engine.layers.linear.base import Linear
 class LoadTimes:
     """Seconds by what they were for: ``seconds`` adds up to the whole. Reading a file's pages counts where it happens.
 
-    "copying" is all that is nothing else, such as dense weights, norms and the token table.
+    "copying" is around the load: all that is nothing else, such as dense weights, norms and the token table.
     """
 
     def __init__(self) -> None:
@@ -25,20 +25,11 @@ class LoadTimes:
     def __str__(self) -> str:
         return ", ".join(f"{what} {seconds:.2f} s" for what, seconds in self.seconds.items())
 
-    @contextmanager
-    def whole(self) -> Iterator[None]:
-        """Around the load."""
-        with self.of("copying"):
-            yield
-
     def fetching(self, kept: Kept | None) -> Fetch:
         """What gives the quantised tensors, with its time counted; ``kept`` None keeps none."""
 
         def fetch(module: Module, shapes: Shapes, make: Callable[[], Tensors]) -> Tensors:
-            def making() -> Tensors:
-                with self.of("quantising"):
-                    return make()
-
+            making = self.of("quantising")(make)
             if kept is None:
                 return making()
             with self.of("reading kept weights" if kept.read else "keeping weights"):

@@ -20,21 +20,20 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
     found: set[Capability] = {"model"}
     names = {proposer.name for proposer in model.proposers}
     found |= {need for method in option(keys.SPECULATION).choices if method.key in names for need in method.needs}
-    config = model.model.config if model.model is not None else None
-    if config is None or not excluded(config, keys.PAGE_POLICY, WindowWithSinks.name):
-        found.add("sliding window")
-    if config is None or not excluded(config, keys.PAGE_POLICY, QuestPolicy.name):
-        found.add("page bounds")
     if model.packed:
         found.add("packed weights")
-    if model.model is not None and not arenas.refuses(model.model.config, KVKind("kivi")):
-        found.add("packed cache")
+    lm = model.model
+    if lm is None:
+        return frozenset(found | {"sliding window", "page bounds", "shared reads"})
     own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
-    if model.model is not None and own_code_declines(model.model.dtype, model.device) is None:
-        found.add("native kernel")
-    if model.model is None or _reads_shared_keys_once(model.model, model.stores[0].view(0)):
-        found.add("shared reads")
-    return frozenset(found)
+    has: dict[Capability, bool] = {
+        "sliding window": not excluded(lm.config, keys.PAGE_POLICY, WindowWithSinks.name),
+        "page bounds": not excluded(lm.config, keys.PAGE_POLICY, QuestPolicy.name),
+        "packed cache": not arenas.refuses(lm.config, KVKind("kivi")),
+        "native kernel": own_code_declines(lm.dtype, model.device) is None,
+        "shared reads": _reads_shared_keys_once(lm, model.stores[0].view(0)),
+    }
+    return frozenset(found | {capability for capability, holds in has.items() if holds})
 
 
 def _reads_shared_keys_once(model: CausalLM, kv: PackedKV) -> bool:

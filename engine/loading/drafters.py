@@ -54,16 +54,6 @@ class Companions(NamedTuple):
     refused: str = ""
     notices: tuple[str, ...] = ()
 
-    def without_draft(self, reason: str) -> Companions:
-        return self._replace(draft=None, refused=reason)
-
-
-class Sizes(NamedTuple):
-    """Bytes of weights, and of keys and values for each token, in addition to the target's."""
-
-    weights: int = 0
-    kv_per_token: float = 0.0
-
 
 class Drafters(NamedTuple):
     """The draft model and heads that were read."""
@@ -119,8 +109,11 @@ def sizes(
     packing: Packing,
     draft_packing: Packing,
     device: torch.device,
-) -> Sizes:
-    """The memory that the drafters in ``companions`` take on ``device`` with a target of this dtype."""
+) -> tuple[int, float]:
+    """Bytes of weights, and of keys and values for each token, that the drafters in ``companions`` take on ``device``.
+
+    ``dtype`` is the target's.
+    """
     weights, kv = 0, 0.0
     if companions.draft is not None:
         weights += companions.draft.checkpoint.resident_bytes(dtype, draft_packing, device)
@@ -133,7 +126,7 @@ def sizes(
             feature = _feature(companions, target, model, packing, device)
             if feature is not None:
                 weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
-    return Sizes(weights, kv)
+    return weights, kv
 
 
 def read_heads(companions: Companions, target: ModelFiles, model: CausalLM, packing: Packing) -> Drafters:
@@ -206,7 +199,7 @@ def assemble(
     ``runner`` is the target's; ``pages`` counts page 0. Draft model and heads run one warm-up pass, because the
     controller measures costs and the first draft should cost as much as the later ones.
     """
-    target = ProposerInputs(model, runner, eos_ids, layers, _kv_bytes(model))
+    target = ProposerInputs(model, runner, eos_ids, layers, estimate.kv_bytes_per_token(model.config, model.dtype))
     proposers = [made for make in ALONE if (made := make(target)) is not None]
     stores: list[KVStore] = []
     draft = drafters.draft
@@ -214,7 +207,7 @@ def assemble(
         small = new_runner(draft, pages, model.device)
         small.forward([_FIRST])
         stores.append(small.kv)
-        read, kept = draft.bytes_read_per_step(), _kv_bytes(draft)
+        read, kept = draft.bytes_read_per_step(), estimate.kv_bytes_per_token(draft.config, draft.dtype)
         words, known = model.config.vocab_size, draft.config.vocab_size
         proposers.append(DraftModelProposer(small, words, eos_ids, read, kept, own_vocabulary=known))
     if drafters.medusa is not None:
@@ -252,7 +245,3 @@ def described(companions: Companions, drafters: Drafters, model: CausalLM) -> tu
 def _nothing(model: CausalLM) -> Tensor:
     """A hidden state ``[1, hidden_size]`` of zeros."""
     return torch.zeros(1, model.config.hidden_size, dtype=model.dtype, device=model.device)
-
-
-def _kv_bytes(model: CausalLM) -> float:
-    return estimate.kv_bytes_per_token(model.config, model.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 import torch
@@ -41,7 +42,6 @@ _ROWS = 2048
 _LOGIT_ROWS = 64 + MAX_DRAFT_TOKENS
 """Rows of a step whose logits memory is reserved for: those of answers, and of draft tokens."""
 
-
 Weights = tuple[CausalLM, Drafters]
 
 
@@ -66,38 +66,51 @@ class CheckpointLoader:
             if companions.draft is not None:
                 draft, draft_ignored = companions.draft.quantised(asked.quantise)
                 companions, ignored = companions._replace(draft=draft), ignored or draft_ignored
-            opened = OpenedCheckpoint(command, device, dtype, cast(Packing, options.packing), target, companions)
-            opened.computing = notice
-            opened.notices += [text for text in (ignored, *companions.notices) if text]
-            opened.kind, opened.kind_refused = _served(target, options.kv_kind)
-            opened.credit = _held(resident, device)
+            # 16 bits, and the reason, where the model cannot have the kind of KV cache that was asked for.
+            refused = refuses(target.checkpoint.config, options.kv_kind)
+            opened = OpenedCheckpoint(
+                command=command,
+                device=device,
+                dtype=dtype,
+                packing=cast(Packing, options.packing),
+                target=target,
+                companions=companions,
+                computing=notice,
+                notices=[text for text in (ignored, *companions.notices) if text],
+                kind=SIXTEEN_BITS if refused else options.kv_kind,
+                kind_refused=refused,
+                credit=_held(resident, device),
+            )
             opened.size_up()
             return opened
 
 
+@dataclass
 class OpenedCheckpoint:
     """See :class:`OpenedModel`. A draft or heads that cannot serve or do not fit are left out, with the reason."""
 
-    def __init__(
-        self,
-        command: LoadModel,
-        device: torch.device,
-        dtype: torch.dtype,
-        packing: Packing,
-        target: ModelFiles,
-        companions: Companions,
-    ) -> None:
-        self.command, self.device, self.dtype = command, device, dtype
-        self.packing = packing
-        self.draft_packing: Packing = "4bit_torch" if self.packing == "4bit_torch" else "4bit"
-        self.target, self.companions = target, companions
-        self.kind, self.kind_refused = SIXTEEN_BITS, ""
-        self.notices: list[str] = []
-        self.computing = ""
-        self.times = LoadTimes()
-        self.credit = 0
-        self.limit = min(target.checkpoint.config.max_position, command.options.context or 1 << 62)
-        self._plan: estimate.MemoryPlan | None = None
+    command: LoadModel
+    device: torch.device
+    dtype: torch.dtype
+    packing: Packing
+    target: ModelFiles
+    companions: Companions
+    computing: str
+    notices: list[str]
+    kind: KVKind
+    kind_refused: str
+    credit: int
+    times: LoadTimes = field(default_factory=LoadTimes)
+    _plan: estimate.MemoryPlan | None = None
+
+    @property
+    def draft_packing(self) -> Packing:
+        return "4bit_torch" if self.packing == "4bit_torch" else "4bit"
+
+    @property
+    def limit(self) -> int:
+        """The longest sequence, in tokens."""
+        return min(self.target.checkpoint.config.max_position, self.command.options.context or 1 << 62)
 
     @property
     def fit(self) -> Fit:
@@ -118,15 +131,16 @@ class OpenedCheckpoint:
             self._plan = self._planned(free_bytes(self.device))
 
     def fits_alongside(self) -> bool:
-        """See :meth:`OpenedModel.fits_beside`."""
+        """See :meth:`OpenedModel.fits_alongside`."""
         return self.fit.weights + self.fit.draft_weights + self.fit.activations < 0.9 * free_bytes(self.device)
 
     def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Weights:
         """See :meth:`OpenedModel.read`."""
-        share = self.target.checkpoint.weight_bytes / max(1, self._bytes_on_disk()) * 0.97
+        parts = [part.checkpoint.weight_bytes for part in (self.target, self.companions.draft) if part is not None]
+        share = parts[0] / max(1, sum(parts)) * 0.97
         with _as_load_failed():
             model = self._load(self.target, self.packing, lambda stage, done: progress(stage, share * done), cancelled)
-            prove(self._runner(model, pages=2), self.target.checkpoint)
+            prove(new_runner(model, 2, self.device), self.target.checkpoint)
             drafters = read_heads(self.companions, self.target, model, self.packing)
             self.notices += drafters.notices
             if self.companions.draft is None:
@@ -146,17 +160,12 @@ class OpenedCheckpoint:
             # The weights are in memory by now, so that free memory no longer includes theirs.
             self.credit = model.storage_size() + drafters.storage_size()
             self._plan = self._planned(free_bytes(self.device))
-            runner = self._runner(model, self._plan.pages, self.kind, self._plan.recent_pages)
+            runner = new_runner(model, self._plan.pages, self.device, self.kind, self._plan.recent_pages)
             layers, eos_ids = self.companions.layers, self.target.eos_ids
             proposers, stores = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages)
             progress("first pass", 0.99)
             runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=[[1]] * (runner.kv.num_groups - 1))])
-        return self._loaded(model, drafters, runner, (runner.kv, *stores), tuple(proposers))
-
-    def _again(self, weights: Weights, kind: KVKind) -> LoadedModel:
-        """The same weights with arenas of another kind (`LoadedModel.with_kind`)."""
-        self.kind, self.kind_refused = kind, ""
-        return self.assemble(weights, lambda stage, fraction: None)
+        return self._loaded(model, drafters, runner, stores, proposers)
 
     def _load(self, part: ModelFiles, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
         kept = self._kept(part.checkpoint)
@@ -177,25 +186,19 @@ class OpenedCheckpoint:
     def _read_draft(self, draft: ModelFiles, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM | None:
         try:
             model = self._load(draft, self.draft_packing, progress, cancelled)
-            prove(self._runner(model, pages=2), draft.checkpoint)
+            prove(new_runner(model, 2, self.device), draft.checkpoint)
         except CheckpointError as error:
-            self.companions = self.companions.without_draft(f"The draft model cannot be used. {error}")
+            self.companions = self.companions._replace(draft=None, refused=f"The draft model cannot be used. {error}")
             return None
         return model
 
-    def _runner(
-        self, model: CausalLM, pages: int, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
-    ) -> Runner:
-        return new_runner(model, pages, self.device, kind, recent_pages)
-
     def _loaded(
-        self,
-        model: CausalLM,
-        drafters: Drafters,
-        runner: Runner,
-        stores: tuple[KVStore, ...],
-        proposers: tuple[Proposer, ...],
+        self, model: CausalLM, drafters: Drafters, runner: Runner, stores: list[KVStore], proposers: list[Proposer]
     ) -> LoadedModel:
+        def with_kind(kind: KVKind) -> LoadedModel:
+            again = replace(self, kind=kind, kind_refused="")
+            return again.assemble((model, drafters), lambda stage, fraction: None)
+
         assert self._plan is not None
         checkpoint = self.target.checkpoint
         template, channels = self.target.template, self.target.channels
@@ -229,8 +232,8 @@ class OpenedCheckpoint:
             limit=self.limit,
             weight_bytes=model.bytes_read_per_step(),
             kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
-            stores=stores,
-            proposers=proposers,
+            stores=(runner.kv, *stores),
+            proposers=tuple(proposers),
             drafting=described(self.companions, drafters, model),
             sampling=checkpoint.generation_config.sampling,
             checkpoint=checkpoint,
@@ -249,16 +252,18 @@ class OpenedCheckpoint:
             kind=self.kind,
             sparse=sparse_reads(model.config),
             recent_pages=self._plan.recent_pages,
-            with_kind=lambda kind: self._again((model, drafters), kind),
+            with_kind=with_kind,
         )
 
     def _planned(self, free: int) -> estimate.MemoryPlan:
-        companions = sizes(self.companions, self.target, self.dtype, self.packing, self.draft_packing, self.device)
+        draft_weights, draft_kv = sizes(
+            self.companions, self.target, self.dtype, self.packing, self.draft_packing, self.device
+        )
         shape = self.target.checkpoint.config
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device),
-            draft_weights=companions.weights,
-            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + companions.kv_per_token,
+            draft_weights=draft_weights,
+            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + draft_kv,
             activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
             context=self.limit,
             free=free,
@@ -268,10 +273,6 @@ class OpenedCheckpoint:
             recent_bytes=self.target.kv_bytes(self.dtype),
             rows=_ROWS,
         )
-
-    def _bytes_on_disk(self) -> int:
-        draft = self.companions.draft.checkpoint.weight_bytes if self.companions.draft is not None else 0
-        return self.target.checkpoint.weight_bytes + draft
 
 
 def _check(options: LoadOptions) -> None:
@@ -283,12 +284,6 @@ def _check(options: LoadOptions) -> None:
     if options.context is not None and options.context < PAGE_SIZE:
         text = f"A context of {options.context} tokens is too short. Give {PAGE_SIZE} or more, or the model's own."
         raise LoadFailed("bad_options", text)
-
-
-def _served(target: ModelFiles, kind: KVKind) -> tuple[KVKind, str]:
-    """The KV cache kind that was asked for, or 16 bits and the reason why the model cannot have it."""
-    reason = refuses(target.checkpoint.config, kind)
-    return (SIXTEEN_BITS, reason) if reason else (kind, "")
 
 
 def _held(resident: LoadedModel | None, device: torch.device) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
@@ -91,11 +92,8 @@ def prove(runner: Runner, checkpoint: Checkpoint) -> None:
 
 def fallbacks(model: CausalLM, name: str) -> Iterator[str]:
     """A sentence for each fast path that declined, with the number of layers concerned."""
-    counts: dict[tuple[str, str, str], int] = {}
-    for _, linear in model.linears():
-        for declined in linear.declined:
-            key = (declined.path, declined.reason, linear.path)
-            counts[key] = counts.get(key, 0) + 1
+    linears = [linear for _, linear in model.linears()]
+    counts = Counter((declined.path, declined.reason, each.path) for each in linears for declined in each.declined)
     for (path, reason, used), count in counts.items():
         yield f"{count} layers of {name} use {used}: {path} declined ({reason})."
 

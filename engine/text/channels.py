@@ -212,7 +212,7 @@ class TagParser:
         tags = _spelled(tag)
         place, end = min(((at, at + len(t)) for t in tags if (at := self._held.find(t)) >= 0), default=(-1, 0))
         if place < 0:
-            sure = len(self._held) - max(_begun_length(self._held, t) for t in tags)
+            sure = len(self._held) - max(begun_length(self._held, t) for t in tags)
             text = self._held[:sure].rstrip()
             self._held = self._held[len(text) :]
             return text, False
@@ -224,7 +224,7 @@ def _spelled(tag: str) -> tuple[str, ...]:
     return (tag, SPELLINGS[tag]) if tag in SPELLINGS else (tag,)
 
 
-def _begun_length(text: str, tag: str) -> int:
+def begun_length(text: str, tag: str) -> int:
     """Length of the longest end of ``text`` that begins ``tag``."""
     return next((n for n in range(min(len(text), len(tag) - 1), 0, -1) if tag.startswith(text[-n:])), 0)
 

@@ -11,18 +11,7 @@ from jinja2.exceptions import SecurityError
 
 from engine.text.bounds import MAX_SIZE, RenderBudget
 
-REMOVED = (
-    "batch",
-    "center",
-    "format",
-    "pprint",
-    "random",
-    "slice",
-    "striptags",
-    "urlize",
-    "wordwrap",
-    "xmlattr",
-)
+REMOVED = ("batch", "center", "format", "pprint", "random", "slice", "striptags", "urlize", "wordwrap", "xmlattr")
 """Filters that make as much as they are told, or text without order, and that no chat template needs."""
 _MAX_DIGITS = 300
 _MAX_INDENT = 64
@@ -35,12 +24,7 @@ def bounded_filters(filters: Mapping[str, Any], budget: Callable[[], RenderBudge
 
     def asking(name: str, ask: Filter) -> Filter:
         inner: Filter = filters[name]
-
-        @functools.wraps(inner)
-        def bounded(*args: Any, **kwargs: Any) -> Any:
-            return inner(*ask(*args, **kwargs))
-
-        return bounded
+        return functools.wraps(inner)(lambda *args, **kwargs: inner(*ask(*args, **kwargs)))
 
     def join(context: Any, items: Any, separator: Any = "", attribute: Any = None) -> tuple[Any, ...]:
         return context, budget().joined(str(separator), items), separator, attribute

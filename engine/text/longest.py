@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import tokenizers
 from tokenizers import pre_tokenizers
 
 from engine.text.tokenizer_bounds import steps
@@ -14,7 +14,10 @@ _COMPOSED = 4
 """NFC makes one byte of three at most (U+212A is K, three Hangul letters are a syllable); one more to be sure."""
 
 
-class _Added(msgspec.Struct):
+class _AddedToken(msgspec.Struct):
+    id: int
+    content: str
+    special: bool = False
     lstrip: bool = False
     rstrip: bool = False
 
@@ -24,21 +27,22 @@ class _Model(msgspec.Struct, frozen=True):
     byte_fallback: bool = False
 
 
-class _Parts(msgspec.Struct):
+class TokenizerParts(msgspec.Struct):
+    """What is looked at of a tokenizer.json; vocabulary and merges are passed over."""
+
     model: _Model = _Model()
-    added_tokens: list[_Added] = []
+    added_tokens: list[_AddedToken] = []
     normalizer: dict[str, Any] | None = None
     pre_tokenizer: dict[str, Any] | None = None
+    decoder: dict[str, Any] | None = None
 
 
-def longest(inner: tokenizers.Tokenizer) -> int | None:
-    """Bytes of text that one token stands for at most.
+def longest(parts: TokenizerParts, vocabulary: Mapping[str, int]) -> int | None:
+    """Bytes of text that one token of ``vocabulary``, added ones included, stands for at most.
 
     None where that has no bound: where unknown text becomes one token however long it is, or parts of it are dropped.
     """
-    parts = msgspec.json.decode(inner.to_str().encode(), type=_Parts)
     words, changes = steps(parts.pre_tokenizer, "pretokenizers"), steps(parts.normalizer, "normalizers")
-    vocabulary = inner.get_vocab(True)
     if parts.model.type != "BPE" or not _knows_all_bytes(vocabulary, parts.model.byte_fallback, words + changes):
         return None
     shrinks = [_shrinks(step) for step in changes]
@@ -48,7 +52,7 @@ def longest(inner: tokenizers.Tokenizer) -> int | None:
     return factor * max(len(token.encode()) for token in vocabulary)
 
 
-def _knows_all_bytes(vocabulary: dict[str, int], fallback: bool, steps: list[dict[str, Any]]) -> bool:
+def _knows_all_bytes(vocabulary: Mapping[str, int], fallback: bool, steps: list[dict[str, Any]]) -> bool:
     """Whether no text is unknown: each byte is an entry of its own."""
     if fallback:
         return all(f"<0x{byte:02X}>" in vocabulary for byte in range(256))

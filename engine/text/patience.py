@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from concurrent.futures import Future
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -37,31 +38,21 @@ class Patience:
         self._left = [thread for thread in self._left if thread.is_alive()]
         if self._left:
             raise StillBusy
-        held = _PendingCall(call)
-        thread = threading.Thread(target=held.run, name="kvasir-tokenizer", daemon=True)
+        made: Future[T] = Future()
+
+        def run() -> None:
+            try:
+                made.set_result(call())
+            except BaseException as error:  # it is the caller's, in another thread
+                made.set_exception(error)
+
+        thread = threading.Thread(target=run, name="kvasir-tokenizer", daemon=True)
         thread.start()
         thread.join(seconds)
         if thread.is_alive():
             self._left.append(thread)
             raise TookTooLong
-        return held.result()
-
-
-class _PendingCall(Generic[T]):
-    def __init__(self, call: Callable[[], T]) -> None:
-        self._call = call
-        self._made: list[T] = []
-        self._error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            self._made.append(self._call())
-        except BaseException as error:  # it is the caller's, in another thread
-            self._error = error
-
-    def result(self) -> T:
-        if self._error is None:
-            return self._made[0]
-        if isinstance(self._error, Exception):
-            raise self._error
-        raise Panicked("the library gave up") from self._error
+        error = made.exception()
+        if error is not None and not isinstance(error, Exception):
+            raise Panicked("the library gave up") from error
+        return made.result()

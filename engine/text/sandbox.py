@@ -62,7 +62,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             self.filters.pop(name, None)
         self.globals.pop("lipsum", None)
         self.filters.update(bounded_filters(self.filters, lambda: self._budget))
-        self.filters.update(_counted=self._counted, _made=self._made)
+        self.filters.update(_counted=lambda items: _Counted(items, self._budget.step), _made=self._made)
         self.tests.update({name: self._ticking(test) for name, test in self.tests.items()})
         self.globals.update(raise_exception=_raise, strftime_now=_strftime_now, dict=_Dict(), namespace=_Namespace)
 
@@ -95,9 +95,6 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _made(self, value: Any) -> Any:
         return self._budget.made(value)
-
-    def _counted(self, items: Any) -> Any:
-        return _Counted(items, self._budget.step)
 
     def _ticking(self, test: Any) -> Callable[..., Any]:
         @functools.wraps(test)

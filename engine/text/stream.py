@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.protocol import Channel
-from engine.text.channels import ChannelParser
+from engine.text.channels import ChannelParser, begun_length
 from engine.text.detokenise import detokeniser
 from engine.text.tokenizer import Tokenizer
 
@@ -86,29 +86,15 @@ class StopStrings:
         if self.stopped or not text:
             return ""
         text = self._held + text
-        cut = self._cut(text)
-        if cut is not None:
-            self.stopped = True
-            self._held = ""
-            return text[:cut]
-        keep = self._unsure(text)
-        self._held = text[len(text) - keep :]
-        return text[: len(text) - keep]
+        # Of several the one that completes first counts, and the longest of those that complete together.
+        ends = [(start + len(s), start) for s in self._stop if (start := text.find(s)) >= 0]
+        if ends:
+            self.stopped, self._held = True, ""
+            return text[: min(ends)[1]]
+        sure = len(text) - max(begun_length(text, s) for s in self._stop)
+        self._held = text[sure:]
+        return text[:sure]
 
     def flush(self) -> str:
         held, self._held = self._held, ""
         return held
-
-    def _cut(self, text: str) -> int | None:
-        """Where the stop string begins that completes first (the longest of those that complete together)."""
-        ends = [(start + len(s), start) for s in self._stop if (start := text.find(s)) >= 0]
-        return min(ends)[1] if ends else None
-
-    def _unsure(self, text: str) -> int:
-        """Length of the longest end of ``text`` that begins a stop string."""
-        longest = min(len(text), max(map(len, self._stop)) - 1)
-        for length in range(longest, 0, -1):
-            end = text[len(text) - length :]
-            if any(len(s) > length and s.startswith(end) for s in self._stop):
-                return length
-        return 0

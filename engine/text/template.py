@@ -36,8 +36,6 @@ UNREADABLE_TEMPLATE = (
     "The file {file} cannot be read, so there is no chat template and the conversation is written as "
     "plain lines (User: …, Assistant: …). Download that file again."
 )
-
-
 MAX_CONFIG = 16 << 20
 """Bytes of tokenizer_config.json; some list all of their special tokens, which takes a million."""
 Source = str | list[dict[str, Any]]
@@ -180,15 +178,11 @@ def _own_file(folder: Path) -> tuple[Source | None, str]:
 
 
 def _plain(message: ChatMessage | Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(message, ChatMessage):
-        plain = {"role": message.role, "content": message.content}
-        # Templates have two names for it.
-        return (
-            {**plain, "reasoning_content": message.thinking, "thinking": message.thinking}
-            if message.thinking
-            else plain
-        )
-    return dict(message)
+    if not isinstance(message, ChatMessage):
+        return dict(message)
+    # Templates have two names for it.
+    thinking = {"reasoning_content": message.thinking, "thinking": message.thinking} if message.thinking else {}
+    return {"role": message.role, "content": message.content, **thinking}
 
 
 def _chosen(template: Source | None) -> str:
@@ -200,14 +194,9 @@ def _chosen(template: Source | None) -> str:
 
 
 def _special_tokens(config: _Config) -> dict[str, str]:
-    tokens = {}
-    for name in config.__struct_fields__:
-        if name.endswith("_token"):
-            value = getattr(config, name)
-            text = value.get("content") if isinstance(value, dict) else value
-            if isinstance(text, str):
-                tokens[name] = text
-    return tokens
+    stated = {name: value for name, value in msgspec.structs.asdict(config).items() if name.endswith("_token")}
+    texts = {name: value.get("content") if isinstance(value, dict) else value for name, value in stated.items()}
+    return {name: text for name, text in texts.items() if isinstance(text, str)}
 
 
 def _cause(error: Exception) -> str:

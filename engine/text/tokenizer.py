@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import tokenizers
 
 from engine.errors import CheckpointError
 from engine.files import read_small
-from engine.text import longest
+from engine.text.longest import TokenizerParts, longest
 from engine.text.patience import Patience, StillBusy, TookTooLong
 from engine.text.template import PromptError
 from engine.text.tokenizer_bounds import MAX_MADE, TooMuch, growth_of, judged
@@ -55,19 +55,6 @@ class PieceRules(NamedTuple):
     strip_first_piece: bool = False
 
 
-class _AddedToken(msgspec.Struct):
-    id: int
-    content: str
-    special: bool = False
-
-
-class _TokenizerFile(msgspec.Struct):
-    decoder: dict[str, object] | None = None
-    added_tokens: list[_AddedToken] = []
-    normalizer: dict[str, object] | None = None
-    pre_tokenizer: dict[str, object] | None = None
-
-
 class Tokenizer:
     """One tokenizer. Safe to use from several threads at once."""
 
@@ -76,10 +63,10 @@ class Tokenizer:
         inner.no_truncation()  # some files carry a limit, which would cut prompts silently
         inner.no_padding()
         self.inner = inner
-        file = msgspec.json.decode(inner.to_str().encode(), type=_TokenizerFile)
-        self.growth, self._patience = growth_of(file.normalizer, file.pre_tokenizer), Patience()
-        self.special_ids = frozenset(token.id for token in file.added_tokens if token.special)
-        self.rules = piece_rules(file.decoder)
+        self._parts = msgspec.json.decode(inner.to_str().encode(), type=TokenizerParts)
+        self.growth, self._patience = growth_of(self._parts.normalizer, self._parts.pre_tokenizer), Patience()
+        self.special_ids = frozenset(token.id for token in self._parts.added_tokens if token.special)
+        self.rules = piece_rules(self._parts.decoder)
         self._bytes: dict[int, bytes] = {}
 
     @classmethod
@@ -156,7 +143,7 @@ class Tokenizer:
     @cached_property
     def longest(self) -> int | None:
         """Bytes of text that one token stands for at most; None where that has no bound."""
-        return longest.longest(self.inner)
+        return longest(self._parts, self.inner.get_vocab(True))
 
     def token(self, token_id: int) -> str:
         """The vocabulary entry as it stands in the file; empty for an id that the tokenizer does not have."""
@@ -196,7 +183,7 @@ class Tokenizer:
         return f"their vocabularies differ, first at token {mine[token]} ({token!r})"
 
 
-def piece_rules(decoder: dict[str, object] | None) -> PieceRules | None:
+def piece_rules(decoder: dict[str, Any] | None) -> PieceRules | None:
     """The rules of a tokenizer.json's decoder; ``None`` when entries cannot be turned into bytes one by one."""
     if decoder is None:
         return None
@@ -208,7 +195,7 @@ def piece_rules(decoder: dict[str, object] | None) -> PieceRules | None:
     if decoder.get("type") != "Sequence":
         return None
     rules, fused = PieceRules(), False
-    for step in decoder["decoders"]:  # type: ignore[attr-defined]
+    for step in decoder["decoders"]:
         match step:
             case {"type": "ByteLevel"} if rules == PieceRules():
                 rules = PieceRules(byte_level=True)
@@ -241,17 +228,14 @@ def piece_bytes(token: str, rules: PieceRules) -> bytes:
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _BYTE = re.compile(r"<0x[0-9A-Fa-f]{2}>")
-_TABLE: dict[str, int] = {}
 
 
+@cache
 def _byte_of_character() -> dict[str, int]:
     """GPT-2's table (Radford et al. 2019): printable Latin-1 stands for itself, the other bytes for U+0100 onwards."""
-    if not _TABLE:
-        printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-        others = [byte for byte in range(256) if byte not in set(printable)]
-        _TABLE.update({chr(byte): byte for byte in printable})
-        _TABLE.update({chr(0x100 + i): byte for i, byte in enumerate(others)})
-    return _TABLE
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(byte): byte for byte in printable} | {chr(0x100 + i): byte for i, byte in enumerate(others)}
 
 
 def _one_line(error: Exception) -> str:

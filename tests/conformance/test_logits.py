@@ -14,8 +14,8 @@ from engine_support import Ours, relative
 from torch import Tensor
 
 from engine.batch import SequenceRows
-from engine.checkpoints.load import CheckpointError
 from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
 
 TOLERANCE = 1e-4
 LENGTHS = (1, 5, 17, 40)

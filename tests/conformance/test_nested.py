@@ -15,8 +15,8 @@ from safetensors.torch import load_file, save_file
 from test_logits import BASE, GEMMA, TOLERANCE, Case, make, prompts, theirs
 from torch import Tensor
 
-from engine.checkpoints.load import CheckpointError
 from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
 
 VISION = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
           "image_size": 32, "patch_size": 16}  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,13 +12,12 @@ from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import NO_PARAMETERS
 from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.gguf.tokenizer import FileText
+from engine.checkpoints.gguf.types import TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
 from engine.checkpoints.load import Checkpoint
-from engine.checkpoints.quantised.quantise import Fetch
-from engine.checkpoints.source import CPU, Packing
+from engine.checkpoints.source import LoadSettings
 from engine.errors import CheckpointError
 from engine.layers.interface import WeightSource
-from engine.layers.numerics import Numerics
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
@@ -38,7 +36,7 @@ class GGUFCheckpoint(Checkpoint):
 
     @property
     def packed(self) -> bool:
-        return self.quantise is not None or any(config.packed(entry) for entry in self.files.entries.values())
+        return self.quantise is not None or any(TYPES[entry.type].weights > 1 for entry in self.files.entries.values())
 
     def tokenizer(self) -> Tokenizer:
         return self._text().tokenizer()
@@ -53,21 +51,8 @@ class GGUFCheckpoint(Checkpoint):
             )
         return self.text
 
-    def source(
-        self,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: Packing,
-        numerics: Numerics,
-        on_module: Callable[[int], None] = lambda size: None,
-        fetch: Fetch = lambda module, shapes, make: make(),
-        computing: torch.device = CPU,
-    ) -> WeightSource:
-        architecture = config.architecture(self.files)
-        quantiser = self.quantiser(device, on_module, fetch)
-        return GGUFSource(
-            self.files, self.config, architecture, device, dtype, weights, numerics, on_module, quantiser, computing
-        )
+    def _source(self, settings: LoadSettings) -> WeightSource:
+        return GGUFSource(self.files, self.config, config.architecture(self.files), settings)
 
 
 def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:

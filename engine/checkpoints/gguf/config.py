@@ -12,7 +12,7 @@ import torch
 from engine.checkpoints.generation import GenerationConfig, sampling_defaults
 from engine.checkpoints.gguf import rope
 from engine.checkpoints.gguf.architectures import ARCHITECTURES, Architecture
-from engine.checkpoints.gguf.container import GGUFFile, GgufTensorInfo
+from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.keys import Keys
 from engine.checkpoints.gguf.special import SpecialTokens
 from engine.checkpoints.gguf.types import FLOATING, TYPES
@@ -34,7 +34,6 @@ _NO_MODELS = {
     "imatrix": "what a quantiser measured of a model (an importance matrix)",
 }
 """What files hold that are no models, by general.type."""
-_DTYPES = {torch.float32: "float32", torch.float16: "float16", torch.bfloat16: "bfloat16"}
 
 
 def architecture(files: GGUFFile) -> Architecture:
@@ -74,7 +73,7 @@ def read_config(files: GGUFFile) -> ModelConfig:
         "vocab_size": _vocabulary(files),
         "tie_word_embeddings": "output.weight" not in files.entries,
         "rope_parameters": rope.parameters(keys),
-        "dtype": _DTYPES[_dtype(files)],
+        "dtype": str(_dtype(files)),
     }
     raw = RawConfig(values | kind.values(keys, files, values), files.path)
     config: ModelConfig = family(raw.architecture).read_config(raw)
@@ -152,11 +151,6 @@ def title(files: GGUFFile) -> str:
     """The types of the matrices, for people: "GGUF Q4_K with Q6_K"."""
     names = [TYPES[kind].name for kind, _ in _matrices(files).most_common()]
     return f"GGUF {' with '.join(names[:2])}" + (" and others" if len(names) > 2 else "")
-
-
-def packed(entry: GgufTensorInfo) -> bool:
-    """Whether the tensor is quantised."""
-    return TYPES[entry.type].weights > 1
 
 
 def read_generation(files: GGUFFile, special: SpecialTokens | None) -> GenerationConfig:

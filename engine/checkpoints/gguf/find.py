@@ -26,13 +26,10 @@ def gguf_models(folder: Path) -> list[Path]:
     for path in sorted(folder.iterdir()):
         part = PART.fullmatch(path.name)
         first = part is None or int(part["number"]) == 1
-        if is_gguf(path) and first and not _accompanies_a_model(path.name) and path.is_file():
+        accompanies = _PROJECTOR.fullmatch(path.name) or _IMATRIX.fullmatch(path.name)
+        if is_gguf(path) and first and not accompanies and path.is_file():
             found.append(path)
     return found
-
-
-def _accompanies_a_model(name: str) -> bool:
-    return _PROJECTOR.fullmatch(name) is not None or _IMATRIX.fullmatch(name) is not None
 
 
 def gguf_model(path: Path) -> Path | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
@@ -15,14 +15,13 @@ from engine.checkpoints.gguf.names import K_UP, KV_UP, STACKED, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.quantised.layouts import ggml_layer
 from engine.checkpoints.quantised.quantise import Module, Quantiser
-from engine.checkpoints.source import CPU, Packing
+from engine.checkpoints.source import LoadSettings, Source
 from engine.errors import CheckpointError
 from engine.layers.embedding import TokenTable
-from engine.layers.linear import choose, ggml
-from engine.layers.linear.base import Linear, Target
+from engine.layers.linear import ggml
+from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.linear.ggml_blocks import BLOCKS
-from engine.layers.numerics import Numerics
 from engine.model_config.model import LatentShape, ModelConfig
 
 MISMATCH = "The file contradicts itself: download the model again."
@@ -42,36 +41,18 @@ class _GgufModule(NamedTuple):
     first: int = 0
 
 
-class GGUFSource:
-    """A :class:`engine.layers.interface.WeightSource`. On device "meta" it plans."""
+class GGUFSource(Source):
+    """The source of a GGUF file. Matrices that are not packed are left to the quantiser."""
 
     def __init__(
-        self,
-        files: GGUFFile,
-        config: ModelConfig,
-        architecture: Architecture,
-        device: torch.device,
-        dtype: torch.dtype,
-        weights: Packing,
-        numerics: Numerics,
-        on_module: Callable[[int], None] = lambda size: None,
-        quantiser: Quantiser | None = None,
-        computing: torch.device = CPU,
+        self, files: GGUFFile, config: ModelConfig, architecture: Architecture, settings: LoadSettings
     ) -> None:
-        """``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise.
-
-        ``quantiser`` packs the matrices that are not packed. On device "meta" layers are those that there would be on
-        the device ``computing``.
-        """
-        self.files, self.weights = files, weights
-        self.numerics, self.device, self.dtype = numerics, device, dtype
+        super().__init__(files.entries, settings)
+        self.files = files
         self._names, self._norm_offset = Names(architecture.names), architecture.norm_offset
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
         self._heads = heads if architecture.interleaved else {}
         self._latent = config.latent
-        self._on_module, self._quantiser = on_module, quantiser
-        self._planning = device.type == "meta"
-        self._target = Target(dtype, computing if self._planning else device, numerics, native=weights == "4bit")
 
     # --- what families ask for ---------------------------------------------------------------------------------
 
@@ -99,13 +80,6 @@ class GGUFSource:
         self._used(name)
         return table
 
-    def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
-        if isinstance(table, ggml.GgmlEmbedding):
-            return choose.tied_head(table, self._target)
-        if isinstance(table, Tensor):
-            return Dense(table, None, self.numerics)
-        return self.linear("", ("lm_head",), [rows], columns, False)
-
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
         heads = [self._heads.get(name, 0) for name in names]
         return self._one([self._names.module(prefix + name) for name in names], sizes, in_features, bias, heads)
@@ -114,9 +88,9 @@ class GGUFSource:
         name = self._names.module(prefix)
         if self._latent is not None and name.endswith(KV_UP) and f"{name}.weight" not in self.files.entries:
             return self._kv_up(name.removesuffix(KV_UP), self._latent, rows // (self._latent.nope + self._latent.value))
-        modules = [self._module(name, 0, rows, columns, False)]
-        weight = self._dense(modules, columns)
-        self._used(*self._tensors(modules[0]))
+        module = self._module(name, rows, columns, False)
+        weight = self._dense([module], columns)
+        self._used(*self._tensors(module))
         return weight
 
     def experts(
@@ -129,7 +103,8 @@ class GGUFSource:
                 for expert in range(count)
             ]
         modules = [
-            self._stacked(name, count, size, in_features, bias) for name, size in zip(stacked, sizes, strict=True)
+            self._module(name, size, in_features, bias, stacked=(count,))
+            for name, size in zip(stacked, sizes, strict=True)
         ]
         share = sum(self.files.entries[name].size for module in modules for name in self._tensors(module)) // count
         layers = []
@@ -144,7 +119,7 @@ class GGUFSource:
     ) -> Linear:
         """One layer of modules of the file."""
         modules = [
-            self._module(name, turned, size, in_features, bias)
+            self._module(name, size, in_features, bias, turned)
             for name, size, turned in zip(names, sizes, heads or [0] * len(names), strict=True)
         ]
         layer = self._fused(modules, in_features)
@@ -162,18 +137,14 @@ class GGUFSource:
         """One layer of modules that are all to be dense, or all packed."""
         bias = self._bias(modules)
         if self._unpacked(modules[0].type):
-            if (quantised := self._quantised(modules, in_features, bias)) is not None:
-                return quantised
+            if self._quantiser is not None and self.weights != "16bit":
+                to_quantise = [self._to_quantise(module, in_features) for module in modules]
+                quantised = self._quantiser.layer(to_quantise, bias, self._target, self._planning)
+                if quantised is not None:
+                    return quantised
             return Dense(self._dense(modules, in_features, self._quantiser), bias, self.numerics)
         parts = [self._packed(f"{module.name}.weight", module) for module in modules]
         return ggml_layer(parts, bias, self._target, self._planning)
-
-    def _quantised(self, modules: list[_GgufModule], in_features: int, bias: Tensor | None) -> Linear | None:
-        """One layer of modules that are packed while they are loaded; None where they stay as they are."""
-        if self._quantiser is None or self.weights == "16bit":
-            return None
-        parts = [self._to_quantise(module, in_features) for module in modules]
-        return self._quantiser.layer(parts, bias, self._target, self._planning)
 
     def _to_quantise(self, module: _GgufModule, in_features: int) -> Module:
         name = f"{module.name}.weight"
@@ -198,8 +169,8 @@ class GGUFSource:
 
     def _kv_up(self, layer: str, shape: LatentShape, heads: int) -> Tensor:
         """Latent attention's ``[heads * (nope + value), rank]``, of its two parts; that for keys lies across."""
-        k_up = self._stacked(f"{layer}{K_UP}", heads, shape.rank, shape.nope, False)
-        v_up = self._stacked(f"{layer}{V_UP}", heads, shape.value, shape.rank, False)
+        k_up = self._module(f"{layer}{K_UP}", shape.rank, shape.nope, False, stacked=(heads,))
+        v_up = self._module(f"{layer}{V_UP}", shape.value, shape.rank, False, stacked=(heads,))
         parts = [
             self._dense([whole._replace(out_features=heads * whole.out_features)], columns).view(heads, -1, columns)
             for whole, columns in ((k_up, shape.nope), (v_up, shape.rank))
@@ -249,25 +220,17 @@ class GGUFSource:
     def _unpacked(self, kind: int) -> bool:
         return self.weights == "16bit" or kind in FLOATING
 
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self.dtype, device=self.device)
-
     # --- checks ------------------------------------------------------------------------------------------------
 
-    def _module(self, name: str, heads: int, out_features: int, in_features: int, bias: bool) -> _GgufModule:
-        entry = self._check(f"{name}.weight", (out_features, in_features))
+    def _module(
+        self, name: str, out_features: int, in_features: int, bias: bool, heads: int = 0, stacked: tuple[int, ...] = ()
+    ) -> _GgufModule:
+        """One module, or the first of those ``stacked`` in the tensors of all, ``(how many,)``."""
+        entry = self._check(f"{name}.weight", (*stacked, out_features, in_features))
         if bias or f"{name}.bias" in self.files.entries:
-            self._check(f"{name}.bias", (out_features,), floating=True)
+            self._check(f"{name}.bias", (*stacked, out_features), floating=True)
             bias = True
         return _GgufModule(name, out_features, entry.type, heads, bias)
-
-    def _stacked(self, name: str, count: int, out_features: int, in_features: int, bias: bool) -> _GgufModule:
-        """The first of ``count`` experts in the tensors of all."""
-        entry = self._check(f"{name}.weight", (count, out_features, in_features))
-        if bias or f"{name}.bias" in self.files.entries:
-            self._check(f"{name}.bias", (count, out_features), floating=True)
-            bias = True
-        return _GgufModule(name, out_features, entry.type, 0, bias)
 
     def _check(self, name: str, shape: tuple[int, ...], floating: bool = False) -> GgufTensorInfo:
         entry = self.files.entries.get(name)
@@ -289,9 +252,6 @@ class GGUFSource:
         yield f"{module.name}.weight"
         if module.bias:
             yield f"{module.name}.bias"
-
-    def _used(self, *names: str) -> None:
-        self._on_module(sum(self.files.entries[name].size for name in names))
 
 
 def _apart(stacked: str, expert: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from engine.checkpoints.gguf.pretokenizers import PRE_TOKENIZERS
-from engine.checkpoints.gguf.vocabulary import Vocabulary, flag, text
+from engine.checkpoints.gguf.vocabulary import UNKNOWN, Vocabulary, flag, text
 
 _ENDS = frozenset(
     (
@@ -49,20 +49,17 @@ def special_tokens(metadata: Mapping[str, Any], vocabulary: Vocabulary, kind: st
     find = vocabulary.declared
     bos, eos, unk = (find(metadata, f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos", "unknown"))
     if kind == "llama":
-        bos, eos = (
-            vocabulary.ids.get(usual) if index is None else index for index, usual in ((bos, "<s>"), (eos, "</s>"))
-        )
-        unk = vocabulary.first_unknown if unk is None else unk
+        bos = vocabulary.ids.get("<s>") if bos is None else bos
+        eos = vocabulary.ids.get("</s>") if eos is None else eos
+        unk = vocabulary.types.index(UNKNOWN) if unk is None and UNKNOWN in vocabulary.types else unk
     declared = [eos, *(find(metadata, f"tokenizer.ggml.{name}_token_id") for name in ("eot", "eom"))]
-    ends = dict.fromkeys(index for index in declared if index is not None) | dict.fromkeys(
-        sorted(_undeclared(metadata, vocabulary))
-    )
+    ends = [index for index in declared if index is not None] + sorted(_undeclared(metadata, vocabulary))
     names = {"bos_token": bos, "eos_token": eos, "unk_token": unk}
     rules = PRE_TOKENIZERS.get(text(metadata, "tokenizer.ggml.pre", "default"))
     usual = kind == "llama" or (rules is not None and rules.adds_bos)
     return SpecialTokens(
         bos_id=bos,
-        eos_ids=_without_inner_ends(list(ends), vocabulary),
+        eos_ids=_without_inner_ends(list(dict.fromkeys(ends)), vocabulary),
         unk_id=unk,
         add_bos=flag(metadata, "tokenizer.ggml.add_bos_token", usual),
         add_eos=flag(metadata, "tokenizer.ggml.add_eos_token", False),

@@ -81,12 +81,8 @@ def _byte_level(metadata: Metadata, vocabulary: Vocabulary) -> tokenizers.Tokeni
             "file of this model, or a newer Kvasir."
         )
     rules = PRE_TOKENIZERS[name]
-    model = models.BPE(
-        vocab=vocabulary.pieces,
-        merges=merges(metadata, vocabulary),
-        ignore_merges=rules.whole_words,
-    )
-    made = tokenizers.Tokenizer(model)
+    ranked = merges(metadata, vocabulary)
+    made = tokenizers.Tokenizer(models.BPE(vocabulary.pieces, ranked, ignore_merges=rules.whole_words))
     rules.apply_to(made)
     made.decoder = decoders.ByteLevel()
     return made

@@ -106,10 +106,6 @@ class Vocabulary(NamedTuple):
         return {token: index for token, index in self.ids.items() if not (index in unused and _FILLER.fullmatch(token))}
 
     @property
-    def first_unknown(self) -> int | None:
-        return self.types.index(UNKNOWN) if UNKNOWN in self.types else None
-
-    @property
     def has_bytes(self) -> bool:
         """Whether every byte has a token of its own."""
         return self.ids.keys() >= _BYTES

@@ -6,7 +6,6 @@ They come in the layouts of their authors' hub repositories: a folder with confi
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -14,7 +13,7 @@ from typing import Literal
 import torch
 
 from engine.checkpoints.heads.medusa_layout import NAME as MEDUSA_NAME
-from engine.checkpoints.heads.medusa_layout import OTHER_HEADS, read_medusa
+from engine.checkpoints.heads.medusa_layout import OTHER_HEADS, check_vocabulary, check_width, read_medusa
 from engine.checkpoints.heads.pickled import SUFFIXES, converted, copy_of, read_tensors
 from engine.checkpoints.safetensors import TensorFiles, read_header
 from engine.errors import CheckpointError
@@ -24,8 +23,8 @@ from engine.model_config.raw import RawConfig
 from engine.models.heads.medusa import MedusaLayout
 
 HeadKind = Literal["medusa", "eagle"]
-KINDS: tuple[HeadKind, ...] = ("medusa", "eagle")
 TITLES: dict[HeadKind, str] = {"medusa": "Medusa heads", "eagle": "an EAGLE head"}
+KINDS = tuple(TITLES)
 _STEMS = ("medusa_lm_head", "model", "pytorch_model")
 """Names of the file with the weights, where a folder has several."""
 _INDEX = "model.safetensors.index.json"
@@ -107,7 +106,11 @@ def _kind(path: Path, copies: Path) -> HeadKind | None:
     names = config.values.get("architectures")
     if isinstance(names, list) and any(isinstance(name, str) and "eagle" in name.lower() for name in names):
         return "eagle"
-    return _kind_by_names(_names(path, copies))
+    tensors = _names(path, copies)
+    if tensors and all(MEDUSA_NAME.fullmatch(name) for name in tensors):
+        return "medusa"
+    layers = any(name.startswith(("midlayer.", "layers.0.")) for name in tensors)
+    return "eagle" if layers and "fc.weight" in tensors else None
 
 
 def _folder_and_file(path: Path) -> tuple[Path, Path | None]:
@@ -117,13 +120,6 @@ def _folder_and_file(path: Path) -> tuple[Path, Path | None]:
 def _config(folder: Path) -> RawConfig:
     file = folder / "config.json"
     return RawConfig(read_json(file) or {}, file)
-
-
-def _kind_by_names(names: Collection[str]) -> HeadKind | None:
-    if names and all(MEDUSA_NAME.fullmatch(name) for name in names):
-        return "medusa"
-    layers = any(name.startswith(("midlayer.", "layers.0.")) for name in names)
-    return "eagle" if layers and "fc.weight" in names else None
 
 
 # --- files -------------------------------------------------------------------------------------------------------
@@ -184,20 +180,11 @@ def _check_eagle(files: TensorFiles, config: RawConfig, target: ModelConfig, whe
 
     ``fc`` reads a token's embedding with a state of the target (1 and 2), or three states (3).
     """
-    hidden, vocabulary = target.hidden_size, target.vocab_size
     fc = files.entries.get("fc.weight")
     if fc is None:
         raise CheckpointError(f"{where} is said to hold an EAGLE head and has no fc.weight. {OTHER_HEADS}")
     states = 3 if "d2t" in files.entries or any(name.startswith("midlayer.") for name in files.entries) else 2
-    if len(fc.shape) != 2 or fc.shape[1] != states * hidden:
-        width = fc.shape[1] // states if len(fc.shape) == 2 else 0
-        raise CheckpointError(
-            f"{where} is for a model with states of {width:,} numbers, and this one's have {hidden:,}. {OTHER_HEADS}"
-        )
-    words = config.integer("vocab_size", vocabulary)
-    if "t2d" in files.entries:
-        words = files.entries["t2d"].numel
-    if words != vocabulary:
-        raise CheckpointError(
-            f"{where} is for a vocabulary of {words:,} tokens, and this model's has {vocabulary:,}. {OTHER_HEADS}"
-        )
+    width, rest = divmod(fc.shape[1] if len(fc.shape) == 2 else 0, states)
+    check_width(where, 0 if rest else width, target)
+    words = config.integer("vocab_size", target.vocab_size)
+    check_vocabulary(where, files.entries["t2d"].numel if "t2d" in files.entries else words, target)

@@ -48,6 +48,23 @@ def read_medusa(entries: Mapping[str, TensorInfo], config: RawConfig, target: Mo
 _AGAIN = "Download the heads again."
 
 
+def check_width(where: str, width: int, target: ModelConfig, instead: str = OTHER_HEADS) -> None:
+    """Raises :class:`CheckpointError` for heads that read states of another ``width`` than the target's."""
+    if width != target.hidden_size:
+        raise CheckpointError(
+            f"{where} is for a model with states of {width:,} numbers, and this one's have {target.hidden_size:,}. "
+            f"{instead}"
+        )
+
+
+def check_vocabulary(where: str, words: int, target: ModelConfig, instead: str = OTHER_HEADS) -> None:
+    """Raises :class:`CheckpointError` for heads of another vocabulary than the target's."""
+    if words != target.vocab_size:
+        raise CheckpointError(
+            f"{where} is for a vocabulary of {words:,} tokens, and this model's has {target.vocab_size:,}. {instead}"
+        )
+
+
 def _count(entries: Mapping[str, TensorInfo], where: str) -> tuple[int, int, bool]:
     """Heads, residual blocks of each, and whether they have their own output layers."""
     strange = next((name for name in entries if not NAME.fullmatch(name)), None)
@@ -74,16 +91,9 @@ def _check_sizes(
     hidden, vocabulary = target.hidden_size, target.vocab_size
     any_weight = entries["0.0.linear.weight" if blocks else "0.0.weight"]
     width = config.integer("hidden_size", any_weight.shape[-1] if any_weight.shape else None)
-    if width != hidden:
-        raise CheckpointError(
-            f"{where} is for a model with states of {width:,} numbers, and this one's have {hidden:,}. {OTHER_HEADS}"
-        )
+    check_width(where, width, target)
     rows = entries[f"0.{blocks}.weight"].shape[:1] if own else ()
-    words = config.integer("vocab_size", rows[0] if rows else vocabulary)
-    if words != vocabulary:
-        raise CheckpointError(
-            f"{where} is for a vocabulary of {words:,} tokens, and this model's has {vocabulary:,}. {OTHER_HEADS}"
-        )
+    check_vocabulary(where, config.integer("vocab_size", rows[0] if rows else vocabulary), target)
     for name, entry in entries.items():
         shape: tuple[int, ...] = (hidden, hidden)
         if name.endswith("bias"):

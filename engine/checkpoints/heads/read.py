@@ -12,8 +12,9 @@ import torch
 from torch import Tensor
 
 from engine.checkpoints.heads.files import HeadFiles
+from engine.checkpoints.heads.medusa_layout import check_vocabulary, check_width
 from engine.checkpoints.safetensors import TensorFiles
-from engine.checkpoints.source import CheckpointSource
+from engine.checkpoints.source import CheckpointSource, LoadSettings
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig
@@ -41,7 +42,7 @@ def read_eagle(files: TensorFiles, raw: RawConfig, target: CausalLM) -> FeatureH
     if "midlayer.self_attn.q_proj.weight" not in files.entries:
         if any(name.startswith("layers.1.") for name in files.entries):
             raise CheckpointError(f"{where} has several decoder layers, and an EAGLE head has one. {OTHER}")
-        _same_width(config, target, where)
+        check_width(where, config.hidden_size, target.config, OTHER)
         return Eagle(config, target, _source(files, target), TABLE in files.entries)
     layers = target.config.num_layers
     if layers < LEAST_LAYERS:
@@ -50,7 +51,7 @@ def read_eagle(files: TensorFiles, raw: RawConfig, target: CausalLM) -> FeatureH
             f"one has {layers}. Choose an EAGLE-1 head."
         )
     if TABLE not in files.entries:
-        _same_width(config, target, where)
+        check_width(where, config.hidden_size, target.config, OTHER)
     said = raw.integer("draft_vocab_size", config.vocab_size)
     ids = _ids(files, said, target, where)
     return Eagle3(config, target, _source(files, target), TABLE in files.entries, ids, said)
@@ -65,25 +66,13 @@ def _config(raw: RawConfig, target: CausalLM) -> ModelConfig:
     where = raw.file.parent.name
     if config.num_layers != 1:
         raise CheckpointError(f"{where} has {config.num_layers} decoder layers, and an EAGLE head has one. {OTHER}")
-    if config.vocab_size != target.config.vocab_size:
-        raise CheckpointError(
-            f"{where} is for a vocabulary of {config.vocab_size:,} tokens, and this model's has "
-            f"{target.config.vocab_size:,}. {OTHER}"
-        )
+    check_vocabulary(where, config.vocab_size, target.config, OTHER)
     return replace(config, dtype=target.dtype)
-
-
-def _same_width(config: ModelConfig, target: CausalLM, where: str) -> None:
-    if config.hidden_size != target.config.hidden_size:
-        raise CheckpointError(
-            f"{where} is for a model with states of {config.hidden_size:,} numbers, and this one's have "
-            f"{target.config.hidden_size:,}. {OTHER}"
-        )
 
 
 def _source(files: TensorFiles, target: CausalLM) -> CheckpointSource:
     """The head runs as its target does, but for the batch-invariant arithmetic: draft tokens change no text."""
-    return CheckpointSource(files, None, target.device, target.dtype, "4bit", Numerics())
+    return CheckpointSource(files, None, LoadSettings(target.device, target.dtype, "4bit", Numerics()))
 
 
 def _ids(files: TensorFiles, said: int, target: CausalLM, where: str) -> Tensor | None:

@@ -83,12 +83,9 @@ def choose_packing(
     tensors' shapes.
     """
     sizes = [(bits, size if size > 0 else in_features) for bits, size in packings]
-    for bits, size in sizes:
-        if count(in_features, bits) == words and -(-in_features // size) == groups:
-            return bits, size
-    for bits, size in sizes:
-        if count(in_features, bits) == words:
-            return bits, size
+    fitting = [packing for packing in sizes if count(in_features, packing[0]) == words]
+    if fitting:
+        return next((packing for packing in fitting if -(-in_features // packing[1]) == groups), fitting[0])
     for bits in range(1, 9):
         if count(in_features, bits) == words:
             raise CheckpointError(

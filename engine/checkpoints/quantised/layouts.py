@@ -72,15 +72,8 @@ class AffineLayout(Layout):
     ordered: bool = False
 
     def shape(self, out_features: int) -> LinearShape:
-        return LinearShape(
-            "int4",
-            self.in_features,
-            out_features,
-            group=self.group,
-            scales=self.scales,
-            symmetric=self.symmetric,
-            ordered=self.ordered,
-        )
+        sizes = (self.in_features, out_features, 4, self.group)
+        return LinearShape("int4", *sizes, self.scales, self.symmetric, self.ordered)
 
     def surveyed(self, parts: Sequence[AffineWeights]) -> LinearShape:
         return affine.surveyed(parts)
@@ -102,16 +95,9 @@ class CodedLayout(Layout):
     ordered: bool = False
 
     def shape(self, out_features: int) -> LinearShape:
-        return LinearShape(
-            "int8" if self.bits == 8 else "coded",
-            self.in_features,
-            out_features,
-            self.bits,
-            self.group_size,
-            self.scales,
-            self.symmetric,
-            self.ordered,
-        )
+        kind = "int8" if self.bits == 8 else "coded"
+        sizes = (self.in_features, out_features, self.bits, self.group_size)
+        return LinearShape(kind, *sizes, self.scales, self.symmetric, self.ordered)
 
     def surveyed(self, parts: Sequence[CodedWeights]) -> LinearShape:
         group_of, even = parts[0].group_of, True

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from engine.checkpoints.load import CheckpointError
 from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
 from tests.engine.checkpoints.test_open import CONFIG, folder, refusal
 
 __all__ = ["folder"]  # a fixture

@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.checkpoints.load import Checkpoint, LoadCancelled, load_model
+from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.quantised.gptq import GPTQWeights
 from engine.checkpoints.quantised.groups import AffineRuns, planned_group
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, LoadCancelled
 from engine.layers.linear.affine import dequantise, unpack_words
 
 CPU = torch.device("cpu")

@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from engine.checkpoints.load import CheckpointError
 from engine.checkpoints.open import open_checkpoint
+from engine.errors import CheckpointError
 from engine.protocol import Sampling
 from engine.sampling.params import SamplingParams, resolve
 

@@ -237,7 +237,7 @@ def test_the_seconds_of_experts_are_packing_too(as_in_file: bool, what: str, mon
             return [SimpleNamespace(as_in_file=as_in_file)]
 
     times = LoadTimes()
-    with times.whole():
+    with times.of("copying"):
         times.timed(cast(Any, Source())).experts("", 1, ("up_proj",), (8,), 8, False)
     assert times.seconds.get(what) == 2 == sum(times.seconds.values())
 
