@@ -54,7 +54,7 @@ class RotaryEmbedding:
         return table.to(self.dtype)
 
     def storage_size(self) -> int:
-        return self._table.numel() * self._table.element_size()
+        return self._table.nbytes
 
 
 def halves_of_pairs(x: Tensor) -> Tensor:
