@@ -118,9 +118,9 @@ def _disagrees(type: int, whole: bool, raw: bool, dtype: torch.dtype, device: to
     return disagrees(layer, lambda: dequantise(type, data), dtype, device)
 
 
-def sample(type: int, rows: int, in_features: int, seed: int = 1) -> Tensor:
+def sample(type: int, rows: int, in_features: int) -> Tensor:
     """Random rows of blocks ``[rows, row_bytes]`` whose weights are of ordinary size, to try a kernel with."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     block = BLOCKS[type]
     count = rows * in_features // block.weights
     data = torch.randint(0, 256, (count, block.bytes), dtype=torch.uint8, generator=generator)

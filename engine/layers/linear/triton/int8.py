@@ -116,16 +116,9 @@ class Int8Sample:
     """Random weights of this kind, to try a kernel with."""
 
     def __init__(
-        self,
-        outputs: int,
-        inputs: int,
-        group: int,
-        scales: torch.dtype,
-        zeros: bool,
-        factor: float = 1.0,
-        seed: int = 1,
+        self, outputs: int, inputs: int, group: int, scales: torch.dtype, zeros: bool, factor: float = 1.0
     ) -> None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(1)
         groups = (outputs, inputs // group)
         self.shape = LinearShape("int8", inputs, outputs, 8, group, scales, symmetric=not zeros)
         self.group, self.factor = group, factor
