@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.layers.numerics import Numerics, by_row
+from engine.layers.numerics import Numerics
 from engine.model_config.model import ActivationKind
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -28,7 +28,7 @@ class Activation:
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x [T, ...]`` -> a new tensor of the same shape and dtype."""
-        return by_row(self.function, x) if self.numerics.batch_invariant else self.function(x)
+        return self.numerics.by_row(self.function, x)
 
 
 class Gated:
@@ -53,6 +53,5 @@ class ClampedSwiGLU:
         """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
         gate, up = gate_up.chunk(2, -1)
         gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
-        steep = gate * self.alpha
-        share = by_row(torch.sigmoid, steep) if self.numerics.batch_invariant else torch.sigmoid(steep)
+        share = self.numerics.by_row(torch.sigmoid, gate * self.alpha)
         return gate.mul_(share).mul_(up.add_(1))

@@ -12,7 +12,6 @@ from engine.attention.interface import AttnSpec
 from engine.attention.rotation import RotaryStep, rotate
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, norm_weight
-from engine.layers.numerics import by_row
 
 if TYPE_CHECKING:
     from engine.layers.interface import Step, WeightSource
@@ -83,8 +82,7 @@ class Attention:
 
         A sink is the part (0, s) of a merge (engine/attention/interface.py), which leaves ``out * sigmoid(lse - s)``.
         """
-        over = lse - sinks
-        share = by_row(torch.sigmoid, over) if self.numerics.batch_invariant else torch.sigmoid(over)
+        share = self.numerics.by_row(torch.sigmoid, lse - sinks)
         return (out * share[..., None]).to(out.dtype)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
@@ -93,5 +91,5 @@ class Attention:
 
     def storage_size(self) -> int:
         """Bytes held besides the linear layers."""
-        sinks = 0 if self.sinks is None else self.sinks.numel() * self.sinks.element_size()
+        sinks = 0 if self.sinks is None else self.sinks.nbytes
         return sinks + (self.norm.storage_size() if self.norm is not None else 0)

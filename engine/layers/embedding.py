@@ -28,4 +28,9 @@ class Embedding:
         return self.weight.index_select(0, tokens)
 
     def storage_size(self) -> int:
-        return self.weight.numel() * self.weight.element_size()
+        return self.weight.nbytes
+
+
+def token_table(table: Tensor | TokenTable) -> TokenTable:
+    """A weight source's table, whether it is packed or not."""
+    return Embedding(table) if isinstance(table, Tensor) else table

@@ -71,6 +71,13 @@ class Rotary(Protocol):
     def storage_size(self) -> int: ...
 
 
+def new_step(batch: Batch, kv: KVStore, attention: ModelAttention, rotaries: Sequence[Rotary]) -> Step:
+    """What the layers share of a step over ``batch``."""
+    at = None if batch.views is None else batch.views.sink_positions
+    sinks = None if at is None else tuple(rotary.step(batch, at) for rotary in rotaries)
+    return Step(batch, kv, attention, tuple(rotary.step(batch) for rotary in rotaries), sinks)
+
+
 class Norm(Protocol):
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]`` -> the same shape and dtype."""

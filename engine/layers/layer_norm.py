@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.layers.numerics import Numerics, by_row
+from engine.layers.numerics import Numerics
 
 
 class LayerNorm:
@@ -16,10 +16,10 @@ class LayerNorm:
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, size]`` -> the same shape and dtype."""
-        return by_row(self._normalise, x) if self.numerics.batch_invariant else self._normalise(x)
+        return self.numerics.by_row(self._normalise, x)
 
     def _normalise(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
 
     def storage_size(self) -> int:
-        return sum(tensor.numel() * tensor.element_size() for tensor in (self.weight, self.bias))
+        return sum(tensor.nbytes for tensor in (self.weight, self.bias))

@@ -149,4 +149,4 @@ class LatentAttention:
     def storage_size(self) -> int:
         """Bytes held besides the linear layers."""
         norms = self.norm.storage_size() + (self.q_norm.storage_size() if self.q_norm is not None else 0)
-        return norms + self.up.numel() * self.up.element_size()
+        return norms + self.up.nbytes

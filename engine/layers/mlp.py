@@ -38,7 +38,3 @@ class GatedMLP:
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "gate_up", self.gate_up
         yield "down", self.down
-
-    def storage_size(self) -> int:
-        """Bytes held besides the linear layers."""
-        return 0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -13,7 +13,6 @@ from engine.layers.activation import ClampedSwiGLU, Gated
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
 from engine.layers.mlp import GatedMLP
-from engine.layers.numerics import by_row
 
 if TYPE_CHECKING:
     from engine.layers.interface import WeightSource
@@ -83,10 +82,6 @@ class SparseMLP:
             for name, linear in self.shared.linears():
                 yield f"shared.{name}", linear
 
-    def storage_size(self) -> int:
-        """Bytes held besides the linear layers."""
-        return 0
-
 
 class Router:
     """Which experts each row asks, and each one's share; in float32, because a near-tie decides what is computed."""
@@ -105,14 +100,14 @@ class Router:
         dense = isinstance(self.linear, Dense)
         scores = self.linear.forward(x.float()) if dense else self.linear.forward_float32(x)
         if moe.routing == "all":
-            scores = self._by_row(_softmax, scores)
+            scores = self.numerics.by_row(_softmax, scores)
         scores = self._within_groups(scores)
         chosen = best(scores, moe.experts_per_token)
         shares = scores.gather(1, chosen)
         if moe.routing == "chosen":
-            shares = self._by_row(_softmax, shares)
+            shares = self.numerics.by_row(_softmax, shares)
         elif moe.normalised:
-            shares = shares / self._by_row(_sum, shares)
+            shares = shares / self.numerics.by_row(_sum, shares)
         return chosen, shares if moe.share_scale == 1 else shares * moe.share_scale
 
     def _within_groups(self, scores: Tensor) -> Tensor:
@@ -123,9 +118,6 @@ class Router:
         grouped = scores.view(scores.shape[0], moe.groups, -1)
         taken = torch.zeros_like(grouped[..., 0]).scatter_(1, best(grouped.amax(-1), moe.groups_per_token), 1.0)
         return (grouped * taken[..., None]).view(scores.shape)
-
-    def _by_row(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-        return by_row(function, x) if self.numerics.batch_invariant else function(x)
 
 
 def on_host(asked: Tensor, experts: int) -> list[int]:

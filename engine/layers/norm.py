@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 from torch.nn import functional as F
 
-from engine.layers.numerics import Numerics, by_row
+from engine.layers.numerics import Numerics
 
 if TYPE_CHECKING:
     from engine.layers.interface import WeightSource
@@ -40,11 +40,11 @@ class RMSNorm:
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, ...]`` -> the same shape and dtype."""
-        return by_row(self._normalise, x) if self.numerics.batch_invariant else self._normalise(x)
+        return self.numerics.by_row(self._normalise, x)
 
     def _normalise(self, x: Tensor) -> Tensor:
         y = F.rms_norm(x.to(self.weight.dtype), self._shape, self._fused, self.eps)
         return (y if self._fused is not None else y * self.weight).to(x.dtype)
 
     def storage_size(self) -> int:
-        return self.weight.numel() * self.weight.element_size()
+        return self.weight.nbytes

@@ -22,13 +22,12 @@ class Numerics:
     def __init__(self, batch_invariant: bool = False, cascade: bool = True) -> None:
         self.batch_invariant, self.cascade = batch_invariant, cascade
 
+    def by_row(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+        """Apply ``function`` to ``x [T, ...]``, with ``batch_invariant`` to each of its rows by itself.
 
-def by_row(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Apply ``function`` to each row of ``x [T, ...]`` by itself.
-
-    A vectorised loop treats the end of its range in other instructions (another ``exp``), and where the end falls
-    depends on the number of rows. One row at a time the shape, and so the bits, are always the same.
-    """
-    if x.shape[0] <= 1:
-        return function(x)
-    return torch.cat([function(row) for row in x.split(1)])
+        A vectorised loop treats the end of its range in other instructions (another ``exp``), and where the end falls
+        depends on the number of rows. One row at a time the shape, and so the bits, are always the same.
+        """
+        if x.shape[0] <= 1 or not self.batch_invariant:
+            return function(x)
+        return torch.cat([function(row) for row in x.split(1)])

@@ -54,7 +54,7 @@ class RotaryEmbedding:
         return table.to(self.dtype)
 
     def storage_size(self) -> int:
-        return self._table.numel() * self._table.element_size()
+        return self._table.nbytes
 
 
 def halves_of_pairs(x: Tensor) -> Tensor:
@@ -77,9 +77,9 @@ def inverse_frequencies(config: RopeConfig, head_dim: int) -> tuple[Tensor, floa
     if config.kind == "llama3":
         return _llama3(config, frequencies), 1.0
     if config.kind == "yarn":
-        return _yarn(config, width, powers), _yarn_attention_factor(config)
+        return _yarn(config, width, powers), _attention_factor(config)
     if config.kind == "longrope":
-        return frequencies, _longrope_attention_factor(config)
+        return frequencies, _attention_factor(config)
     return frequencies, 1.0
 
 
@@ -114,14 +114,6 @@ def _yarn(config: RopeConfig, head_dim: int, powers: Tensor) -> Tensor:
     return 1.0 / (config.factor * powers) * (1 - keep) + 1.0 / powers * keep
 
 
-def _longrope_attention_factor(config: RopeConfig) -> float:
-    if config.attention_factor is not None:
-        return config.attention_factor
-    if config.factor <= 1:
-        return 1.0
-    return math.sqrt(1 + math.log(config.factor) / math.log(config.original_max_position))
-
-
 def softmax_scale(config: RopeConfig) -> float:
     """What DeepSeek's families multiply q·k by besides, for their extended context (1 where there is none)."""
     if config.kind == "default" or not config.mscale_all_dim:
@@ -133,9 +125,14 @@ def _mscale(scale: float, weight: float = 1.0) -> float:
     return 1.0 if scale <= 1 else 0.1 * weight * math.log(scale) + 1.0
 
 
-def _yarn_attention_factor(config: RopeConfig) -> float:
+def _attention_factor(config: RopeConfig) -> float:
+    """Of "longrope" or "yarn"."""
     if config.attention_factor is not None:
         return config.attention_factor
+    if config.kind == "longrope":
+        if config.factor <= 1:
+            return 1.0
+        return math.sqrt(1 + math.log(config.factor) / math.log(config.original_max_position))
     if config.mscale and config.mscale_all_dim:
         return _mscale(config.factor, config.mscale) / _mscale(config.factor, config.mscale_all_dim)
     return _mscale(config.factor)

@@ -13,9 +13,9 @@ from engine.attention.interface import ModelAttention
 from engine.batch import Batch, ForwardOutput
 from engine.cache.stores.store import KVStore
 from engine.layers.embedding import TokenTable
-from engine.layers.interface import Norm, Rotary, Step, WeightSource
+from engine.layers.interface import Norm, Rotary, Step, WeightSource, new_step
 from engine.layers.linear.base import Linear
-from engine.layers.numerics import Numerics, by_row
+from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig
 
 
@@ -81,7 +81,7 @@ class CausalLM(ABC):
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
-        step = self._step(batch, kv, attention)
+        step = new_step(batch, kv, attention, self.rotaries)
         for index in range(start, stop):
             if index in wanted:
                 hidden[index] = x.clone()
@@ -93,13 +93,6 @@ class CausalLM(ABC):
         if stop in wanted:
             hidden[stop] = x
         return ForwardOutput(self.logits(x, batch.want_logits), hidden)
-
-    def _step(self, batch: Batch, kv: KVStore, attention: ModelAttention) -> Step:
-        ropes = tuple(rotary.step(batch) for rotary in self.rotaries)
-        at = None if batch.views is None else batch.views.sink_positions
-        if at is None:
-            return Step(batch, kv, attention, ropes)
-        return Step(batch, kv, attention, ropes, tuple(rotary.step(batch, at) for rotary in self.rotaries))
 
     def embed(self, batch: Batch) -> Tensor:
         """The stream that enters the first layer ``[T, hidden_size]``, a new tensor."""
@@ -125,8 +118,7 @@ class CausalLM(ABC):
             logits = logits / self.config.logit_divisor
         cap = self.config.logit_softcap
         if cap is not None:
-            logits = logits / cap
-            logits = (by_row(torch.tanh, logits) if invariant else torch.tanh(logits)) * cap
+            logits = self.numerics.by_row(torch.tanh, logits / cap) * cap
         return logits
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
@@ -163,5 +155,4 @@ class CausalLM(ABC):
         return layer.storage_size() + sum(linear.storage_size() for _, linear in layer.linears())
 
     def _layers_size(self) -> int:
-        norms = self.norm.storage_size() + sum(layer.storage_size() for layer in self.layers)
-        return norms + sum(linear.storage_size() for _, linear in self.linears())
+        return self.norm.storage_size() + sum(map(self._layer_size, self.layers)) + self.head.storage_size()

@@ -11,12 +11,19 @@ MOST_EXPERTS = 4096
 
 
 def read_decoder(
-    raw: RawConfig, *, head_dim: int | None = None, theta: float = 10000.0, eps: float = 1e-6, **own: Any
+    raw: RawConfig,
+    *,
+    head_dim: int | None = None,
+    theta: float = 10000.0,
+    eps: float = 1e-6,
+    attention_bias: bool = False,
+    **own: Any,
 ) -> ModelConfig:
     """A :class:`ModelConfig` from config.json. ``own`` are the fields that the family decides.
 
     ``head_dim``, ``theta`` and ``eps`` are the family's defaults where the file has none (``head_dim`` None: the hidden
-    size shared among the heads). Raises :class:`CheckpointError` for values that contradict each other.
+    size shared among the heads). ``attention_bias``: q, k, v and the output have biases. Raises
+    :class:`CheckpointError` for values that contradict each other.
     """
     hidden, heads = raw.integer("hidden_size"), raw.integer("num_attention_heads")
     kv_heads = raw.integer("num_key_value_heads", heads)
@@ -42,8 +49,8 @@ def read_decoder(
         "activation": own["activation"] if "activation" in own else raw.activation("hidden_act", ("silu",)),
         "max_position": raw.integer("max_position_embeddings", 2048),
         "tie_word_embeddings": raw.flag("tie_word_embeddings", False),
-        "qkv_bias": False,
-        "output_bias": False,
+        "qkv_bias": attention_bias,
+        "output_bias": attention_bias,
         "mlp_bias": False,
         "qk_norm": False,
         "windows": (None,) * layers,

@@ -7,13 +7,15 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from engine.layers.attention import Attention
-from engine.layers.embedding import Embedding
-from engine.layers.interface import Rotary, Step, WeightSource
+from engine.layers.embedding import token_table
+from engine.layers.interface import Norm, Rotary, Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.longrope import LongRotaryEmbedding
 from engine.layers.mla import LatentAttention
-from engine.layers.moe import feed_forward
+from engine.layers.mlp import GatedMLP
+from engine.layers.moe import SparseMLP, feed_forward
 from engine.layers.norm import read_norm
+from engine.layers.plain_mlp import PlainMLP
 from engine.layers.rotary import RotaryEmbedding
 from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.base import CausalLM, DecoderLayer
@@ -23,13 +25,21 @@ class PreNormLayer:
     """Norm, attention, norm, MLP (or experts); each block adds to the residual stream."""
 
     attention_kind: type[Attention] | type[LatentAttention] = Attention
+    norm_names = ("input_layernorm", "post_attention_layernorm")
+    """What the checkpoint calls the norms of attention and MLP."""
+    mlp: GatedMLP | SparseMLP | PlainMLP
+    attention_norm: Norm
+    mlp_norm: Norm
+    scale = 1.0
+    """Of what a block adds."""
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         prefix = f"model.layers.{index}."
         self.attention = self.attention_kind(config, index, source, f"{prefix}self_attn.")
         self.mlp = feed_forward(config, index, source, prefix)
-        self.attention_norm = read_norm(config, source, f"{prefix}input_layernorm.weight")
-        self.mlp_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
+        self.attention_norm, self.mlp_norm = (
+            read_norm(config, source, f"{prefix}{name}.weight") for name in self.norm_names
+        )
         self.scale = config.residual_scale
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
@@ -46,8 +56,7 @@ class PreNormLayer:
         yield from self.mlp.linears()
 
     def storage_size(self) -> int:
-        norms = self.attention_norm.storage_size() + self.mlp_norm.storage_size()
-        return self.attention.storage_size() + self.mlp.storage_size() + norms
+        return self.attention.storage_size() + self.attention_norm.storage_size() + self.mlp_norm.storage_size()
 
 
 class Decoder(CausalLM):
@@ -61,7 +70,7 @@ class Decoder(CausalLM):
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         super().__init__(config, source)
         table = source.embedding("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
-        self.embedding = Embedding(table) if isinstance(table, Tensor) else table
+        self.embedding = token_table(table)
         self.layers = [self.layer(config, index, source) for index in range(config.num_layers)]
         self.norm = read_norm(config, source, "model.norm.weight")
         self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import Any
 
 from torch import Tensor
 
@@ -12,32 +13,20 @@ _KINDS = {"int8": 1, "int4": 2, "kivi": 3}
 """What attention.h calls the packed kinds; all others are 0, numbers in bfloat16."""
 
 
+def fields(kind: type[Any], *names: str) -> tuple[tuple[str, type[Any]], ...]:
+    """Fields of one type, for ``_fields_`` of a structure."""
+    return tuple((name, kind) for name in names)
+
+
 class Attend(ctypes.Structure):
     """``Attend`` of attention.h."""
 
     _fields_ = (
-        ("k", ctypes.c_void_p),
-        ("v", ctypes.c_void_p),
-        ("k_meta", ctypes.c_void_p),
-        ("v_meta", ctypes.c_void_p),
-        ("pages", ctypes.c_void_p),
-        ("rows", ctypes.c_void_p),
-        ("count", ctypes.c_int64),
-        ("heads", ctypes.c_int64),
-        ("kv_heads", ctypes.c_int64),
-        ("k_width", ctypes.c_int64),
-        ("v_width", ctypes.c_int64),
-        ("k_slot", ctypes.c_int64),
-        ("k_head", ctypes.c_int64),
-        ("v_slot", ctypes.c_int64),
-        ("v_head", ctypes.c_int64),
-        ("kind", ctypes.c_int64),
-        ("k_bits", ctypes.c_int64),
-        ("v_bits", ctypes.c_int64),
+        *fields(ctypes.c_void_p, "k", "v", "k_meta", "v_meta", "pages", "rows"),
+        *fields(ctypes.c_int64, "count", "heads", "kv_heads", "k_width", "v_width"),
+        *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits"),
         ("scale", ctypes.c_float),
-        ("q", ctypes.c_void_p),
-        ("out", ctypes.c_void_p),
-        ("lse", ctypes.c_void_p),
+        *fields(ctypes.c_void_p, "q", "out", "lse"),
     )
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import functools
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
-from engine.native.attention import Quest, attend_of, attend_of_pages
+from engine.native.attention import Quest, attend_of, attend_of_pages, fields
 from engine.native.build import LIBRARY, PLAIN, built_from, source_hash
 from engine.native.instructions import (
     AUTO,
@@ -39,13 +39,8 @@ class Int4Weights(ctypes.Structure):
     """``Int4`` of int4.c: addresses of the tensors that hold a layer, and its sizes."""
 
     _fields_ = (
-        ("codes", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("zeros", ctypes.c_void_p),
-        ("in_features", ctypes.c_int64),
-        ("out_features", ctypes.c_int64),
-        ("group", ctypes.c_int64),
-        ("bfloat16_scales", ctypes.c_int64),
+        *fields(ctypes.c_void_p, "codes", "scales", "zeros"),
+        *fields(ctypes.c_int64, "in_features", "out_features", "group", "bfloat16_scales"),
     )
 
 
@@ -53,11 +48,8 @@ class Ggml(ctypes.Structure):
     """``Ggml`` of ggml.h: rows of blocks of ggml's ``type``."""
 
     _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("in_features", ctypes.c_int64),
-        ("out_features", ctypes.c_int64),
-        ("type", ctypes.c_int64),
-        ("row_bytes", ctypes.c_int64),
+        *fields(ctypes.c_void_p, "data"),
+        *fields(ctypes.c_int64, "in_features", "out_features", "type", "row_bytes"),
     )
 
 
@@ -65,20 +57,30 @@ class Grouped(ctypes.Structure):
     """``Grouped`` of grouped.h: codes in lanes of 64 output features, with their scales."""
 
     _fields_ = (
-        ("codes", ctypes.c_void_p),
-        ("scales", ctypes.c_void_p),
-        ("zeros", ctypes.c_void_p),
-        ("table", ctypes.c_void_p),
-        ("nested_table", ctypes.c_void_p),
-        ("nested_scales", ctypes.c_void_p),
-        ("in_features", ctypes.c_int64),
-        ("out_features", ctypes.c_int64),
-        ("group", ctypes.c_int64),
-        ("scale_type", ctypes.c_int64),
-        ("nested_size", ctypes.c_int64),
-        ("nested_offset", ctypes.c_float),
-        ("factor", ctypes.c_float),
+        *fields(ctypes.c_void_p, "codes", "scales", "zeros", "table", "nested_table", "nested_scales"),
+        *fields(ctypes.c_int64, "in_features", "out_features", "group", "scale_type", "nested_size"),
+        *fields(ctypes.c_float, "nested_offset", "factor"),
     )
+
+
+_ADDRESS, _SIZE, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+_FUNCTIONS: dict[str, tuple[Any, ...]] = {
+    "attend_rows": (_INT, _ADDRESS, _INT),
+    "quest_rows": (_INT, _ADDRESS, _INT),
+    "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
+    "prefer_huge_pages": (None, _ADDRESS, _SIZE),
+    "reorder_codes": (None, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _INT, _ADDRESS, _INT),
+    "ggml_round_bf16": (None, _ADDRESS, _SIZE, _SIZE, _ADDRESS, _INT),
+    **dict.fromkeys(("grouped_write_f32", "grouped_write_bf16"), (_INT, _ADDRESS, _SIZE, _SIZE, _ADDRESS, _INT)),
+    **dict.fromkeys(
+        (f"{kind}_matmul_{dtype}" for kind in ("int4", "ggml", "grouped") for dtype in ("f32", "bf16")),
+        (_INT, _ADDRESS, _ADDRESS, _ADDRESS, _SIZE, _INT),
+    ),
+}
+"""What each function returns, then what it takes."""
+_ONLY_BFLOAT16 = ("quest_rows", *(name for name in _FUNCTIONS if name.endswith("_bf16")))
+"""Those that are there only on x86-64."""
+_SUFFIX = {torch.float32: "f32", torch.bfloat16: "bf16"}
 
 
 class Library:
@@ -87,49 +89,11 @@ class Library:
     def __init__(self, handle: ctypes.CDLL, capabilities: int) -> None:
         """``capabilities``: those to use of what ``handle`` can do here."""
         self.capabilities = capabilities
-        self._attend = handle.attend_rows
-        self._attend.argtypes = (ctypes.c_void_p, ctypes.c_int)
-        self._attend.restype = ctypes.c_int
-        self._unpack_pages = handle.unpack_pages
-        count_and_results = (ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)
-        self._unpack_pages.argtypes = (ctypes.c_void_p, ctypes.c_void_p, *count_and_results)
-        self._unpack_pages.restype = None
-        self._prefer_huge_pages = handle.prefer_huge_pages
-        self._prefer_huge_pages.argtypes = (ctypes.c_void_p, ctypes.c_int64)
-        self._prefer_huge_pages.restype = None
-        self._reorder = handle.reorder_codes
-        sizes = (ctypes.c_int64, ctypes.c_int64, ctypes.c_int)
-        addresses = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p)
-        self._reorder.argtypes = (*addresses, *sizes, ctypes.c_void_p, ctypes.c_int)
-        self._reorder.restype = None
-        # The bfloat16 ones are there only on x86-64.
-        self._products = {torch.float32: handle.int4_matmul_f32}
-        self._ggml = {torch.float32: handle.ggml_matmul_f32}
-        self._grouped = {torch.float32: handle.grouped_matmul_f32}
-        self._grouped_write = {torch.float32: handle.grouped_write_f32}
-        if self.capabilities & BFLOAT16:
-            self._products[torch.bfloat16] = handle.int4_matmul_bf16
-            self._ggml[torch.bfloat16] = handle.ggml_matmul_bf16
-            self._grouped[torch.bfloat16] = handle.grouped_matmul_bf16
-            self._grouped_write[torch.bfloat16] = handle.grouped_write_bf16
-            self._quest = handle.quest_rows
-            self._quest.argtypes = (ctypes.c_void_p, ctypes.c_int)
-            self._quest.restype = ctypes.c_int
-            self._ggml_round = handle.ggml_round_bf16
-            self._ggml_round.argtypes = (
-                ctypes.c_void_p,
-                ctypes.c_int64,
-                ctypes.c_int64,
-                ctypes.c_void_p,
-                ctypes.c_int,
-            )
-            self._ggml_round.restype = None
-        for write in self._grouped_write.values():
-            write.argtypes = (ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int)
-            write.restype = ctypes.c_int
-        for product in (*self._products.values(), *self._ggml.values(), *self._grouped.values()):
-            product.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int)
-            product.restype = ctypes.c_int
+        self._functions: dict[str, Any] = {}
+        for name, (result, *arguments) in _FUNCTIONS.items():
+            if name not in _ONLY_BFLOAT16 or capabilities & BFLOAT16:
+                function = self._functions[name] = getattr(handle, name)
+                function.restype, function.argtypes = result, arguments
 
     @property
     def instructions(self) -> str:
@@ -143,27 +107,32 @@ class Library:
         bit, name = NEEDS[dtype]
         return None if self.capabilities & bit else lack_of(name)
 
+    def _run(self, name: str, what: str, *arguments: int | None) -> None:
+        """Call a function, which takes the number of threads last. Raises MemoryError where it has no room to work."""
+        if self._functions[name](*arguments, torch.get_num_threads()):
+            raise MemoryError(f"{what} ran out of memory.")
+
+    def _matmul(self, kind: str, what: str, weights: ctypes.Structure, x: Tensor, dtype: torch.dtype) -> Tensor:
+        out = x.new_empty(x.shape[0], weights.out_features, dtype=dtype)
+        name = f"{kind}_matmul_{_SUFFIX[x.dtype]}"
+        self._run(name, what, ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), x.shape[0])
+        return out
+
     def int4_matmul(self, weights: Int4Weights, x: Tensor) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in the same."""
-        rows = x.shape[0]
-        out = x.new_empty(rows, weights.out_features)
-        product, threads = self._products[x.dtype], torch.get_num_threads()
-        if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
-            raise MemoryError("The native 4-bit product ran out of memory.")
-        return out
+        return self._matmul("int4", "The native 4-bit product", weights, x, x.dtype)
 
     def ggml_matmul(self, weights: Ggml, x: Tensor) -> Tensor:
         """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
-        rows = x.shape[0]
-        out = x.new_empty(rows, weights.out_features, dtype=torch.float32)
-        product, threads = self._ggml[x.dtype], torch.get_num_threads()
-        if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
-            raise MemoryError("The native product with GGUF blocks ran out of memory.")
-        return out
+        return self._matmul("ggml", "The native product with GGUF blocks", weights, x, torch.float32)
+
+    def grouped_matmul(self, weights: Grouped, x: Tensor) -> Tensor:
+        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
+        return self._matmul("grouped", "The native product with grouped codes", weights, x, torch.float32)
 
     def ggml_round(self, weights: Ggml, start: int, stop: int, out: Tensor) -> None:
         """Output features ``[start, stop)`` of the weights into ``out [stop - start, in_features]`` bfloat16."""
-        self._ggml_round(ctypes.addressof(weights), start, stop, out.data_ptr(), torch.get_num_threads())
+        self._run("ggml_round_bf16", "Rounding blocks", ctypes.addressof(weights), start, stop, out.data_ptr())
 
     def reordered(self, words: Tensor, order: Tensor, bits: int) -> Tensor:
         """``words [W, n]`` int32 of 32 / bits codes each (bits 4 or 8; the first lowest) -> the same with code
@@ -172,32 +141,15 @@ class Library:
         out = words.new_empty(words.shape)
         assert order.shape == (words.shape[0] * 32 // bits,)
         assert order.dtype == torch.int32
-        self._reorder(
-            words.data_ptr(),
-            words.stride(0),
-            order.data_ptr(),
-            *words.shape,
-            bits,
-            out.data_ptr(),
-            torch.get_num_threads(),
-        )
-        return out
-
-    def grouped_matmul(self, weights: Grouped, x: Tensor) -> Tensor:
-        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
-        rows = x.shape[0]
-        out = x.new_empty(rows, weights.out_features, dtype=torch.float32)
-        product, threads = self._grouped[x.dtype], torch.get_num_threads()
-        if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), rows, threads):
-            raise MemoryError("The native product with grouped codes ran out of memory.")
+        source = (words.data_ptr(), words.stride(0), order.data_ptr())
+        self._run("reorder_codes", "Reordering codes", *source, *words.shape, bits, out.data_ptr())
         return out
 
     def grouped_write(self, weights: Grouped, start: int, stop: int, out: Tensor) -> None:
         """Blocks ``[start, stop)`` of 64 output features into ``out [in_features, 64 (stop - start)]``, which is W^T,
         in float32 exactly or rounded once to bfloat16."""
-        write, threads = self._grouped_write[out.dtype], torch.get_num_threads()
-        if write(ctypes.addressof(weights), start, stop, out.data_ptr(), threads):
-            raise MemoryError("Unpacking grouped codes ran out of memory.")
+        name = f"grouped_write_{_SUFFIX[out.dtype]}"
+        self._run(name, "Unpacking grouped codes", ctypes.addressof(weights), start, stop, out.data_ptr())
 
     def attend(
         self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor | None = None
@@ -210,8 +162,7 @@ class Library:
         if given, gets its first n rows written too.
         """
         problem = attend_of(q, kv, pages, rows, scale, out, lse)
-        if self._attend(ctypes.addressof(problem), torch.get_num_threads()):
-            raise MemoryError("The native attention ran out of memory.")
+        self._run("attend_rows", "The native attention", ctypes.addressof(problem))
 
     def attend_chosen(
         self, q: Tensor, kv: PackedKV, pages: Tensor, rows: Tensor, scale: float, out: Tensor, lse: Tensor
@@ -223,8 +174,7 @@ class Library:
         """
         assert kv.bounds is not None
         problem = Quest(attend_of(q, kv, pages, rows, scale, out, lse), kv.bounds.data_ptr())
-        if self._quest(ctypes.addressof(problem), torch.get_num_threads()):
-            raise MemoryError("Choosing pages ran out of memory.")
+        self._run("quest_rows", "Choosing pages", ctypes.addressof(problem))
 
     def unpack_pages(self, kv: PackedKV, pages: Tensor, k: Tensor, v: Tensor) -> None:
         """Pages of a packed kind as numbers: ``k [n * 16, H_kv, d_k]`` and ``v [n * 16, H_kv, d_v]``, bfloat16.
@@ -235,18 +185,12 @@ class Library:
         assert kv.kind in PACKED_KINDS
         assert kv.kind != "kivi" or pages.shape[0] % 2 == 0
         problem = attend_of_pages(kv)
-        self._unpack_pages(
-            ctypes.addressof(problem),
-            pages.data_ptr(),
-            pages.shape[0],
-            k.data_ptr(),
-            v.data_ptr(),
-            torch.get_num_threads(),
-        )
+        taken = (ctypes.addressof(problem), pages.data_ptr(), pages.shape[0])
+        self._run("unpack_pages", "Unpacking pages", *taken, k.data_ptr(), v.data_ptr())
 
     def prefer_huge_pages(self, tensor: Tensor) -> None:
         """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""
-        self._prefer_huge_pages(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        self._functions["prefer_huge_pages"](tensor.data_ptr(), tensor.nbytes)
 
 
 class LibraryLookup(NamedTuple):
@@ -278,6 +222,13 @@ def find_with(instructions: str) -> LibraryLookup:
     if found.library.capabilities != needed:
         raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: this processor lacks those instructions.")
     return found
+
+
+def loaded() -> Library:
+    """The library that layers use which :func:`declines` let pass."""
+    library, reason = find()
+    assert library is not None, reason
+    return library
 
 
 def load(file: Path, allowed: int = -1) -> LibraryLookup:

@@ -6,7 +6,8 @@ import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+import msgspec
 
 from engine.protocol import Sampling
 
@@ -36,6 +37,8 @@ RANGES: Mapping[str, tuple[float, float]] = {
 """The least and the most of each setting."""
 TOP_K_OFF = (0, -1)
 """What stands for a top-k that keeps all: other programs write -1."""
+LEFT_TO_MODEL = ("temperature", "top_k", "top_p", "min_p", "typical_p", "repetition_penalty")
+"""What generation_config.json says where a request does not."""
 
 
 class SamplingError(ValueError):
@@ -90,31 +93,18 @@ def resolve(asked: Sampling, default: Sampling) -> SamplingParams:
 
     Raises :class:`SamplingError` when a value lies outside its range.
     """
-    neutral = SamplingParams(seed=0)
-
-    def pick(name: str) -> Any:
-        values = (getattr(source, name) for source in (asked, default, neutral))
-        return next(value for value in values if value is not None)
-
-    params = SamplingParams(
-        seed=secrets.randbelow(MAX_SEED) if asked.seed is None else asked.seed,
-        temperature=pick("temperature"),
-        top_k=0 if pick("top_k") in TOP_K_OFF else pick("top_k"),
-        top_p=pick("top_p"),
-        min_p=pick("min_p"),
-        typical_p=pick("typical_p"),
-        repetition_penalty=pick("repetition_penalty"),
-        presence_penalty=asked.presence_penalty,
-        frequency_penalty=asked.frequency_penalty,
-        dry_multiplier=asked.dry_multiplier,
-        dry_base=asked.dry_base,
-        dry_allowed_length=asked.dry_allowed_length,
-        logit_bias=dict(asked.logit_bias),
-        max_tokens=asked.max_tokens,
-        stop=tuple(text for text in asked.stop if text),
-        ignore_eos=asked.ignore_eos,
-        logprobs=asked.logprobs,
-    )
+    settings = msgspec.structs.asdict(asked)
+    for name in LEFT_TO_MODEL:
+        if settings[name] is None:
+            settings[name] = getattr(default, name)
+        if settings[name] is None:
+            del settings[name]
+    if settings["seed"] is None:
+        settings["seed"] = secrets.randbelow(MAX_SEED)
+    if settings.get("top_k") in TOP_K_OFF:
+        settings["top_k"] = 0
+    bias, stop = dict(asked.logit_bias), tuple(text for text in asked.stop if text)
+    params = SamplingParams(**settings | {"logit_bias": bias, "stop": stop})
     _check(params)
     return params
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.sampling import noise
-from engine.sampling.sampler import Draw, Kind, blocks, by_kind, processed, survivors
+from engine.sampling.sampler import Draw, Kind, blocks, over_kinds, survivors
 
 
 def probabilities(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
@@ -18,14 +18,7 @@ def probabilities(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
     temperature 0. A row's numbers depend on its own logits and settings alone.
     """
     shares = torch.empty(logits.shape, dtype=torch.float32, device=logits.device)
-    for rows in blocks(*logits.shape):
-        scores, block = processed(logits[rows], draws[rows]), shares[rows]
-        for kind, members in by_kind(draws[rows]).items():
-            alone = len(members) == len(scores)
-            some = scores if alone else scores[members]
-            found = _shares(kind, some, [draws[rows.start + member] for member in members])
-            block[slice(None) if alone else members] = found
-    return shares
+    return over_kinds(logits, draws, _shares, shares)
 
 
 def draw_from(shares: Tensor, draws: Sequence[Draw], salt: int) -> Tensor:

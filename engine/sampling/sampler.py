@@ -6,7 +6,7 @@ that verifies a draft token draws exactly the token that plain decoding would ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -62,7 +62,7 @@ def sample(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
         return []
     if all(draw.params.greedy and draw.params.plain for draw in draws):
         return logits.argmax(-1).tolist()
-    return torch.cat([_sample_block(logits[rows], draws[rows]) for rows in blocks(*logits.shape)]).tolist()
+    return over_kinds(logits, draws, _choose, torch.empty(len(draws), dtype=torch.int64, device=logits.device)).tolist()
 
 
 def log_probs(logits: Tensor, draws: Sequence[Draw], tokens: Sequence[int]) -> list[LogProbs | None]:
@@ -108,23 +108,26 @@ def by_kind(draws: Sequence[Draw]) -> dict[Kind, list[int]]:
     return kinds
 
 
+def over_kinds(
+    logits: Tensor, draws: Sequence[Draw], apply: Callable[[Kind, Tensor, Sequence[Draw]], Tensor], out: Tensor
+) -> Tensor:
+    """Put ``apply``'s results ``[R, ...]`` over the processed scores ``[R, V]`` of rows of one kind into ``out``
+    ``[L, ...]``, a block of rows after the other."""
+    for rows in blocks(*logits.shape):
+        mine, part = draws[rows], out[rows]
+        scores = processed(logits[rows], mine)
+        for kind, members in by_kind(mine).items():
+            if len(members) == len(mine):
+                part.copy_(apply(kind, scores, mine))
+            else:
+                part[members] = apply(kind, scores[members], [mine[member] for member in members])
+    return out
+
+
 def survivors(kind: Kind, scores: Tensor, draws: Sequence[Draw]) -> Candidates:
     """What truncation leaves of the processed ``scores`` [R, V] of rows of a truncating kind."""
     settings = [draw.params for draw in draws]
     return truncate_typical(scores, settings) if kind == "typical" else truncate(scores, settings)
-
-
-def _sample_block(logits: Tensor, draws: Sequence[Draw]) -> Tensor:
-    scores = processed(logits, draws)
-    result = torch.empty(len(draws), dtype=torch.int64, device=logits.device)
-    for kind, rows in by_kind(draws).items():
-        alone = len(rows) == len(draws)
-        block = scores if alone else scores[rows]
-        chosen = _choose(kind, block, [draws[row] for row in rows])
-        if alone:
-            return chosen
-        result[rows] = chosen
-    return result
 
 
 def _kind(params: SamplingParams) -> Kind:

@@ -106,6 +106,8 @@ class PackedLinear(Linear):
 
     held: ClassVar[tuple[str, ...]]
     """The attributes that hold tensors (or None), besides the bias."""
+    order: Tensor | None = None
+    """int [K]: place i of a packed row belongs to input feature order[i]; None: each to its own."""
 
     def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
         """``device`` is where the tensors are; the target's is where the layer is to compute."""
@@ -122,9 +124,19 @@ class PackedLinear(Linear):
         """Write ``W [out_features, in_features]`` into ``out``, rounded once to its dtype."""
         out.copy_(self.dequantised(out.dtype))
 
+    def ordered(self, x: Tensor) -> Tensor:
+        """``x [T, K]`` in the packed order of input features, contiguous."""
+        return x.contiguous() if self.order is None else x.index_select(1, self.order)
+
     def storage_size(self) -> int:
         tensors = [getattr(self, name) for name in (*self.held, "bias")]
-        return sum(tensor.numel() * tensor.element_size() for tensor in tensors if tensor is not None)
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
+
+
+Maker = Callable[[LinearShape, Target, torch.device], PackedLinear]
+"""Makes a layer, not yet filled: ``make(shape, target, device)``."""
+Declines = Callable[[LinearShape, Target], str | None]
+"""Why a path does not serve a layer; None when it does."""
 
 
 def _serves(shape: LinearShape, target: Target) -> None:
@@ -133,14 +145,14 @@ def _serves(shape: LinearShape, target: Target) -> None:
 
 @dataclass(frozen=True)
 class Path:
-    """One way to compute a kind of layers. ``make(shape, target, device)`` gives the layer, not yet filled.
+    """One way to compute a kind of layers.
 
     It is passed over in silence for another type of ``device``, and where it is Kvasir's ``own`` and those are not
-    admitted; elsewhere ``declines(shape, target)`` gives the reason, or None.
+    admitted; elsewhere ``declines`` is asked.
     """
 
     name: str
-    make: Callable[[LinearShape, Target, torch.device], PackedLinear]
-    declines: Callable[[LinearShape, Target], str | None] = _serves
+    make: Maker
+    declines: Declines = _serves
     device: str = ""
     own: bool = False

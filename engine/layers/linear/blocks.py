@@ -8,6 +8,7 @@ that operator for few rows and dequantisation for many.
 from __future__ import annotations
 
 import functools
+import math
 import threading
 
 import torch
@@ -66,10 +67,7 @@ class _Scratch(threading.local):
         self._held: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-        size = 1
-        for extent in shape:
-            size *= extent
-        key = (name, dtype, device)
+        size, key = math.prod(shape), (name, dtype, device)
         held = self._held.get(key)
         if held is None or held.numel() < size:
             # An ordinary tensor even when first taken inside inference mode: later callers may be outside it.

@@ -1,4 +1,4 @@
-"""What the kinds without a fast kernel share: dequantise some output features into a buffer, multiply, go on."""
+"""What most kinds share, where no kernel is faster: dequantise some output features into a buffer, multiply, go on."""
 
 from __future__ import annotations
 
@@ -7,42 +7,53 @@ from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from engine.layers.linear.base import PackedLinear
 from engine.layers.linear.blocks import scratch
 from engine.layers.linear.tiled import tiled_matmul
 
-BLOCK_WEIGHTS = 1 << 21
-"""Weights dequantised at a time: 8 MB in float32."""
-
 
 class BlockwiseLinear(PackedLinear):
-    """A layer whose weights are packed as in the file. A kind gives :meth:`rows`; in float32 they are exactly those of
-    its format's definition, and they are rounded once where the model runs in less."""
+    """A layer that dequantises some of its output features at a time: a kind gives :meth:`rows`."""
 
     path = "dequantise and multiply"
+    block_weights = 1 << 21
+    """Weights dequantised at a time: 8 MB in float32."""
+    granule = 1
+    """The output features dequantised at a time are a multiple of it."""
+    few_rows = -1
+    """Up to this many rows :meth:`forward` rounds what :meth:`forward_float32` gives, which is faster."""
 
     @abstractmethod
-    def rows(self, start: int, stop: int) -> Tensor:
-        """``W [stop - start, K]`` float32 of output features ``[start, stop)``, valid until the next call."""
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        """``W [stop - start, K]`` of output features ``[start, stop)`` in the packed order, valid until the next call.
+
+        In ``dtype``, or in float32 for the caller to round. Float32 weights are exactly those of the format's
+        definition.
+        """
+
+    def weight_blocks(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+        """``W^T``, in the packed order, as ``(first output feature, [K, n])``, each valid until the next."""
+        step = max(1, self.block_weights // (self.in_features * self.granule)) * self.granule
+        for start in range(0, self.out_features, step):
+            yield start, self.rows(start, min(start + step, self.out_features), dtype).to(dtype).t()
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.numerics.batch_invariant:
+        if self.numerics.batch_invariant or x.shape[0] <= self.few_rows:
             return self.forward_float32(x).to(x.dtype)
+        return self.by_blocks(x)
+
+    def by_blocks(self, x: Tensor) -> Tensor:
+        """:meth:`forward` by torch's products with dequantised weights, which are not batch-invariant."""
+        x = self.ordered(x)
         out = x.new_empty(x.shape[0], self.out_features)
-        for start, block in self._blocks():
-            out[:, start : start + block.shape[0]] = F.linear(x, block.to(x.dtype))
+        for start, block in self.weight_blocks(x.dtype):
+            out[:, start : start + block.shape[1]] = x @ block
         return out if self.bias is None else out.add_(self.bias)
 
     def forward_float32(self, x: Tensor) -> Tensor:
-        out = tiled_matmul(x, ((start, block.t()) for start, block in self._blocks()), self.out_features)
+        out = tiled_matmul(self.ordered(x), self.weight_blocks(torch.float32), self.out_features)
         return out if self.bias is None else out.add_(self.bias)
-
-    def _blocks(self) -> Iterator[tuple[int, Tensor]]:
-        step = max(1, BLOCK_WEIGHTS // self.in_features)
-        for start in range(0, self.out_features, step):
-            yield start, self.rows(start, min(start + step, self.out_features))
 
     def buffer(self, name: str, *shape: int) -> Tensor:
         """A float32 buffer that the next call for the same name overwrites."""
@@ -55,9 +66,11 @@ class BlockwiseLinear(PackedLinear):
 
     def write(self, out: Tensor) -> None:
         """Write ``W [out_features, in_features]`` into ``out``, rounded once to its dtype."""
-        for start, block in self._blocks():
+        back = None if self.order is None else self.order.argsort()
+        for start, block in self.weight_blocks(torch.float32):
             # Two steps, since torch transposes quickly only where it does not convert.
-            out[start : start + block.shape[0]] = block if block.is_contiguous() else block.to(out.dtype)
+            rounded = block if block.t().is_contiguous() else block.to(out.dtype)
+            out[start : start + block.shape[1]] = (rounded if back is None else rounded.index_select(0, back)).t()
 
 
 def by_group(

@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear import ggml, int4, int4_cuda
-from engine.layers.linear.base import Declined, LinearShape, PackedLinear, Path, Target
+from engine.layers.linear.base import Declined, Declines, LinearShape, Maker, PackedLinear, Path, Target
+from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.coded import CodedLinear
 from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
-from engine.layers.linear.native import ggml as native_ggml
 from engine.layers.linear.native import grouped as native_grouped
 from engine.layers.linear.native import int4 as native_int4
 from engine.layers.linear.table import TableLinear
@@ -27,6 +27,7 @@ from engine.layers.linear.triton import int8 as triton_int8
 from engine.layers.linear.triton import table as triton_table
 from engine.layers.linear.triton.runtime import PATH as TRITON
 from engine.layers.numerics import Numerics
+from engine.native.proof import machine_declines
 
 _PATHS: dict[str, tuple[Path, ...]] = {}
 _META = torch.device("meta")
@@ -105,49 +106,61 @@ def _no_kernel(shape: LinearShape, target: Target) -> str:
     return "there is none for weights of this many bits"
 
 
-_DEQUANTISE = "dequantise and multiply"
-_NATIVE_GGML = Path(
-    native_ggml.PATH, functools.partial(ggml.GgmlLinear, native=True), ggml.native_declines, "cpu", own=True
-)
+def _triton(make: Maker, declines: Declines) -> Path:
+    """Kvasir's kernels on a GPU. What the machine lacks comes before what ``declines`` says of the layer."""
+
+    def reason(shape: LinearShape, target: Target) -> str | None:
+        return machine_declines(target.dtype, target.device) or declines(shape, target)
+
+    return Path(TRITON, make, reason, "cuda", own=True)
+
+
+def _native(make: type[PackedLinear], declines: Declines) -> Path:
+    """Kvasir's native code on a CPU."""
+    return Path(make.path, make, declines, "cpu", own=True)
+
+
+def _dequantise(make: Maker) -> Path:
+    """The reference."""
+    return Path(BlockwiseLinear.path, make)
+
+
+_NATIVE_GGML = Path(ggml.PATH, functools.partial(ggml.GgmlLinear, native=True), ggml.native_declines, "cpu", own=True)
 
 register("int4", [
-    Path(TRITON, triton_int4.TritonInt4Linear, triton_int4.triton_declines, "cuda", own=True),
+    _triton(triton_int4.TritonInt4Linear, triton_int4.triton_declines),
     Path(int4_cuda.CudaInt4Linear.path, int4_cuda.CudaInt4Linear, int4_cuda.cuda_declines, "cuda"),
-    Path(native_int4.NativeInt4Linear.path, native_int4.NativeInt4Linear, native_int4.native_declines, "cpu", own=True),
+    _native(native_int4.NativeInt4Linear, native_int4.native_declines),
     Path(int4.OPERATOR, functools.partial(int4.Int4Linear, operator=True), int4.operator_declines, "cpu"),
-    Path(_DEQUANTISE, int4.Int4Linear),
+    _dequantise(int4.Int4Linear),
 ])  # fmt: skip
 register("int8", [
-    Path(TRITON, triton_int8.TritonInt8Linear, triton_int8.triton_declines, "cuda", own=True),
-    Path(native_grouped.NativeInt8Linear.path, native_grouped.NativeInt8Linear, native_grouped.int8_declines,
-         "cpu", own=True),
-    Path(_DEQUANTISE, Int8Linear),
+    _triton(triton_int8.TritonInt8Linear, triton_int8.triton_declines),
+    _native(native_grouped.NativeInt8Linear, native_grouped.int8_declines),
+    _dequantise(Int8Linear),
 ])  # fmt: skip
 register("int8 rows", [
-    Path(TRITON, triton_int8.TritonInt8RowsLinear, triton_int8.triton_declines, "cuda", own=True),
-    Path(native_grouped.NativeInt8RowsLinear.path, native_grouped.NativeInt8RowsLinear, native_grouped.int8_declines,
-         "cpu", own=True),
-    Path(_DEQUANTISE, Int8RowsLinear),
+    _triton(triton_int8.TritonInt8RowsLinear, triton_int8.triton_declines),
+    _native(native_grouped.NativeInt8RowsLinear, native_grouped.int8_declines),
+    _dequantise(Int8RowsLinear),
 ])  # fmt: skip
 register("coded", [
     Path(TRITON, CodedLinear, _no_kernel, "cuda", own=True),
     Path(native_int4.NativeInt4Linear.path, CodedLinear, _other_bits),
-    Path(_DEQUANTISE, CodedLinear),
+    _dequantise(CodedLinear),
 ])  # fmt: skip
 register("table4", [
-    Path(TRITON, triton_table.TritonTableLinear, triton_table.triton_declines, "cuda", own=True),
-    Path(native_grouped.NativeTableLinear.path, native_grouped.NativeTableLinear, native_grouped.table_declines,
-         "cpu", own=True),
-    Path(_DEQUANTISE, TableLinear),
+    _triton(triton_table.TritonTableLinear, triton_table.triton_declines),
+    _native(native_grouped.NativeTableLinear, native_grouped.table_declines),
+    _dequantise(TableLinear),
 ])  # fmt: skip
 register("ggml", [
-    Path(TRITON, triton_ggml.make, triton_ggml.triton_declines, "cuda", own=True),
+    _triton(triton_ggml.make, triton_ggml.triton_declines),
     _NATIVE_GGML,
-    Path(_DEQUANTISE, ggml.GgmlLinear),
+    _dequantise(ggml.GgmlLinear),
 ])  # fmt: skip
 register("ggml, shared", [
-    Path(TRITON, triton_ggml.TritonGgmlLinear, functools.partial(triton_ggml.triton_declines, raw=True), "cuda",
-         own=True),
+    _triton(triton_ggml.TritonGgmlLinear, functools.partial(triton_ggml.triton_declines, raw=True)),
     _NATIVE_GGML,
-    Path(_DEQUANTISE, ggml.GgmlLinear),
+    _dequantise(ggml.GgmlLinear),
 ])  # fmt: skip

@@ -106,7 +106,7 @@ class CodedLinear(BlockwiseLinear):
                 self.zeros[:, place] = zeros
             self.group_of = None if group_of is None else group_of.to(self.device)
 
-    def rows(self, start: int, stop: int) -> Tensor:
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         part = slice(start, stop)
         weight = self.buffer("codes", self.in_features, stop - start)
         weight.copy_(unpack(self.words[:, part], self.bits, self.in_features))

@@ -43,8 +43,7 @@ class Dense(Linear):
             yield start, self.weight[start : start + rows].float().t()
 
     def storage_size(self) -> int:
-        bias = 0 if self.bias is None else self.bias.numel() * self.bias.element_size()
-        return self.weight.numel() * self.weight.element_size() + bias
+        return self.weight.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
     def dequantised(self, dtype: torch.dtype) -> Tensor:
         return self.weight.to(dtype, copy=True)

@@ -7,20 +7,21 @@ dtype. Q4_0 is repacked, without loss, into the group-affine int4 form and gets 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.layers.linear.affine import AffineColumns
-from engine.layers.linear.base import LinearShape, PackedLinear, Target
+from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.blocks import scratch
+from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0, dequantise
-from engine.layers.linear.native.ggml import PATH, NativeBlocks, prefer_huge_pages
-from engine.layers.linear.tiled import tiled_matmul
-from engine.native.library import declines
+from engine.layers.numerics import Numerics
+from engine.native.library import Ggml, Library, declines, loaded
 
+PATH = "native block matmul on CPU"
 BLOCK_WEIGHTS = 1 << 21
 """Weights dequantised at a time on a CPU: 8 MB of float32, which stays in a last-level cache."""
 BLOCK_WEIGHTS_GPU = 1 << 24
@@ -53,26 +54,16 @@ def native_declines(shape: LinearShape, target: Target) -> str | None:
 
 def put(parts: Sequence[GgmlWeights], data: Tensor) -> None:
     """Copy the rows of parts, one after another, into ``data [N, row_bytes]``."""
-    start = 0
-    for part in parts:
-        stop = start + part.data.shape[0]
-        data[start:stop] = part.data
-        start = stop
+    for part, rows in zip(parts, data.split([len(part.data) for part in parts]), strict=True):
+        rows.copy_(part.data)
 
 
 def write_dense(part: GgmlWeights, out: Tensor) -> None:
     """Write the ``W [N, K]`` that a matrix stands for into ``out``, exact but for the rounding to its dtype."""
-    for start, block in _blocks(part.type, part.data.to(out.device)):
-        out[start : start + block.shape[0]] = block
-
-
-def _blocks(type: int, data: Tensor) -> Iterator[tuple[int, Tensor]]:
-    """The matrix in float32, ``(first output feature, [n, K])`` at a time, each valid until the next."""
-    inputs = data.shape[1] // BLOCKS[type].bytes * BLOCKS[type].weights
-    step = max(1, (BLOCK_WEIGHTS if data.device.type == "cpu" else BLOCK_WEIGHTS_GPU) // inputs)
-    for start in range(0, data.shape[0], step):
-        rows = data[start : start + step]
-        yield start, dequantise(type, rows, scratch.take("ggml", (len(rows), inputs), torch.float32, data.device))
+    shape = LinearShape("ggml", part.in_features, len(part.data), block_type=part.type)
+    layer = GgmlLinear(shape, Target(torch.float32, out.device, Numerics()), torch.device("meta"))
+    layer.hold(part.data.to(out.device))
+    layer.write(out)
 
 
 class AffineQ4:
@@ -96,7 +87,7 @@ class AffineQ4:
         return AffineColumns(words, scales, torch.full(scales.shape, 8, dtype=torch.uint8, device=words.device))
 
 
-class GgmlLinear(PackedLinear):
+class GgmlLinear(BlockwiseLinear):
     """``data [out_features, row_bytes]`` uint8: rows of blocks, all of one type."""
 
     as_in_file = True
@@ -107,12 +98,13 @@ class GgmlLinear(PackedLinear):
         super().__init__(shape, target, device)
         block = BLOCKS[shape.block_type]
         self.type, self.kind = shape.block_type, block.name
-        self.path = PATH if native else "dequantise and multiply"
-        self._native: NativeBlocks | None = None
+        self._library: Library | None = None
         size = (shape.out_features, block.row_bytes(shape.in_features))
         self.data = torch.empty(size, dtype=torch.uint8, device=device)
-        if native and device.type == "cpu":
-            prefer_huge_pages(self.data)
+        if native:
+            self.path = PATH
+            if device.type == "cpu":
+                loaded().prefer_huge_pages(self.data)
 
     def fill(self, parts: Sequence[GgmlWeights]) -> None:
         put(parts, self.data)
@@ -121,44 +113,26 @@ class GgmlLinear(PackedLinear):
     def hold(self, data: Tensor) -> None:
         """Take over ``data``, contiguous, which is kept and not copied."""
         self.data, self.device = data, data.device
+        self.block_weights = BLOCK_WEIGHTS if data.device.type == "cpu" else BLOCK_WEIGHTS_GPU
         if self.path == PATH and data.device.type == "cpu":
-            self._native = NativeBlocks(self.type, data)
-
-    def forward(self, x: Tensor) -> Tensor:
-        # The native product is batch-invariant; torch's with dequantised weights is not.
-        if self.numerics.batch_invariant or (self._native is not None and x.shape[0] <= FEW_ROWS):
-            return self.forward_float32(x).to(x.dtype)
-        out = x.new_empty(x.shape[0], self.out_features)
-        for start, block in self._rounded(x.dtype):
-            out[:, start : start + len(block)] = x @ block.t()
-        return out if self.bias is None else out.add_(self.bias)
+            self._library, self.few_rows = loaded(), FEW_ROWS
+            self._weights = Ggml(data.data_ptr(), self.in_features, self.out_features, self.type, data.shape[1])
+            if self.dtype == torch.bfloat16:
+                self.block_weights = 2 * BLOCK_WEIGHTS
 
     def forward_float32(self, x: Tensor) -> Tensor:
-        if self._native is not None:
-            out = self._native.matmul(x if x.dtype == self.dtype else x.float())
-        else:
-            blocks = ((start, block.t()) for start, block in _blocks(self.type, self.data))
-            out = tiled_matmul(x, blocks, self.out_features)
+        if self._library is None:
+            return super().forward_float32(x)
+        out = self._library.ggml_matmul(self._weights, (x if x.dtype == self.dtype else x.float()).contiguous())
         return out if self.bias is None else out.add_(self.bias)
 
-    def _rounded(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
-        """The matrix in ``dtype``, ``(first output feature, [n, K])`` at a time, each valid until the next."""
-        if self._native is None or dtype != torch.bfloat16:
-            for start, block in _blocks(self.type, self.data):
-                yield start, block.to(dtype)
-            return
-        step = max(1, 2 * BLOCK_WEIGHTS // self.in_features)
-        for start in range(0, self.out_features, step):
-            stop = min(start + step, self.out_features)
-            shape = (stop - start, self.in_features)
-            rounded = scratch.take("ggml", shape, dtype, self.data.device)
-            self._native.round(start, stop, rounded)
-            yield start, rounded
-
-    def dequantised(self, dtype: torch.dtype) -> Tensor:
-        weight = torch.empty(self.out_features, self.in_features, dtype=dtype, device=self.data.device)
-        write_dense(GgmlWeights(self.type, self.data, self.in_features), weight)
-        return weight
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        shape = (stop - start, self.in_features)
+        if self._library is None or dtype != torch.bfloat16:
+            return dequantise(self.type, self.data[start:stop], scratch.take("ggml", shape, torch.float32, self.device))
+        rounded = scratch.take("ggml", shape, dtype, self.device)
+        self._library.ggml_round(self._weights, start, stop, rounded)
+        return rounded
 
 
 class GgmlEmbedding:

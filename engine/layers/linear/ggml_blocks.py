@@ -19,68 +19,12 @@ Q2_K, Q3_K, Q4_K, Q5_K, Q6_K = 10, 11, 12, 13, 14
 IQ4_NL, IQ4_XS, MXFP4 = 20, 23, 39
 
 
-class BlockType(NamedTuple):
-    """One type: its name, and how many weights a block holds in how many bytes."""
-
-    name: str
-    weights: int
-    bytes: int
-
-    def row_bytes(self, in_features: int) -> int:
-        """Bytes of one row of weights. ValueError where it is not a whole number of blocks."""
-        if in_features % self.weights:
-            raise ValueError(f"{in_features} weights are no whole number of {self.name} blocks of {self.weights}")
-        return in_features // self.weights * self.bytes
-
-
-BLOCKS: dict[int, BlockType] = {
-    Q4_0: BlockType("Q4_0", 32, 18),
-    Q4_1: BlockType("Q4_1", 32, 20),
-    Q5_0: BlockType("Q5_0", 32, 22),
-    Q5_1: BlockType("Q5_1", 32, 24),
-    Q8_0: BlockType("Q8_0", 32, 34),
-    Q2_K: BlockType("Q2_K", 256, 84),
-    Q3_K: BlockType("Q3_K", 256, 110),
-    Q4_K: BlockType("Q4_K", 256, 144),
-    Q5_K: BlockType("Q5_K", 256, 176),
-    Q6_K: BlockType("Q6_K", 256, 210),
-    IQ4_NL: BlockType("IQ4_NL", 32, 18),
-    IQ4_XS: BlockType("IQ4_XS", 256, 136),
-    MXFP4: BlockType("MXFP4", 32, 17),
-}
-"""By ggml's type number."""
-
-
 class _Decoded(NamedTuple):
     """Codes ``[n, weights]`` (uint8 or int8); scale and offset ``[n, groups]`` float32, for equal runs of weights."""
 
     codes: Tensor
     scale: Tensor
     offset: Tensor | None = None
-
-
-def dequantise(type: int, data: Tensor, out: Tensor | None = None) -> Tensor:
-    """Rows of blocks ``data [rows, row_bytes]`` uint8 -> their weights ``[rows, K]`` float32.
-
-    ``out``, contiguous and of that shape, takes the result. KeyError for an unknown type, ValueError where rows are no
-    whole number of blocks.
-    """
-    block = BLOCKS[type]
-    rows, row_bytes = data.shape
-    if row_bytes % block.bytes:
-        raise ValueError(f"rows of {row_bytes} bytes are no whole number of {block.name} blocks of {block.bytes}")
-    if out is None:
-        out = torch.empty(rows, row_bytes // block.bytes * block.weights, dtype=torch.float32, device=data.device)
-    if not out.numel():
-        return out
-    codes, scale, offset = _DECODERS[type](data.reshape(-1, block.bytes))
-    groups = out.view(*scale.shape, -1)
-    groups.copy_(codes.view(groups.shape))
-    # Two roundings, as ggml makes them: a fused operation would make one.
-    groups.mul_(scale[..., None])
-    if offset is not None:
-        groups.add_(offset[..., None])
-    return out
 
 
 def _fields(packed: Tensor, width: int, bits: int) -> Tensor:
@@ -202,18 +146,58 @@ def _mxfp4(blocks: Tensor) -> _Decoded:
     return _Decoded(_looked_up(MXFP4_VALUES, _fields(blocks[:, 1:], 16, 4)), scale)
 
 
-_DECODERS: dict[int, Callable[[Tensor], _Decoded]] = {
-    Q4_0: _q4_0,
-    Q4_1: _q4_1,
-    Q5_0: _q5_0,
-    Q5_1: _q5_1,
-    Q8_0: _q8_0,
-    Q2_K: _q2_k,
-    Q3_K: _q3_k,
-    Q4_K: _q4_k,
-    Q5_K: _q5_k,
-    Q6_K: _q6_k,
-    IQ4_NL: _iq4_nl,
-    IQ4_XS: _iq4_xs,
-    MXFP4: _mxfp4,
+class BlockType(NamedTuple):
+    """One type: its name, how many weights a block holds in how many bytes, and what its blocks stand for."""
+
+    name: str
+    weights: int
+    bytes: int
+    decode: Callable[[Tensor], _Decoded]
+
+    def row_bytes(self, in_features: int) -> int:
+        """Bytes of one row of weights. ValueError where it is not a whole number of blocks."""
+        if in_features % self.weights:
+            raise ValueError(f"{in_features} weights are no whole number of {self.name} blocks of {self.weights}")
+        return in_features // self.weights * self.bytes
+
+
+BLOCKS: dict[int, BlockType] = {
+    Q4_0: BlockType("Q4_0", 32, 18, _q4_0),
+    Q4_1: BlockType("Q4_1", 32, 20, _q4_1),
+    Q5_0: BlockType("Q5_0", 32, 22, _q5_0),
+    Q5_1: BlockType("Q5_1", 32, 24, _q5_1),
+    Q8_0: BlockType("Q8_0", 32, 34, _q8_0),
+    Q2_K: BlockType("Q2_K", 256, 84, _q2_k),
+    Q3_K: BlockType("Q3_K", 256, 110, _q3_k),
+    Q4_K: BlockType("Q4_K", 256, 144, _q4_k),
+    Q5_K: BlockType("Q5_K", 256, 176, _q5_k),
+    Q6_K: BlockType("Q6_K", 256, 210, _q6_k),
+    IQ4_NL: BlockType("IQ4_NL", 32, 18, _iq4_nl),
+    IQ4_XS: BlockType("IQ4_XS", 256, 136, _iq4_xs),
+    MXFP4: BlockType("MXFP4", 32, 17, _mxfp4),
 }
+"""By ggml's type number."""
+
+
+def dequantise(type: int, data: Tensor, out: Tensor | None = None) -> Tensor:
+    """Rows of blocks ``data [rows, row_bytes]`` uint8 -> their weights ``[rows, K]`` float32.
+
+    ``out``, contiguous and of that shape, takes the result. KeyError for an unknown type, ValueError where rows are no
+    whole number of blocks.
+    """
+    block = BLOCKS[type]
+    rows, row_bytes = data.shape
+    if row_bytes % block.bytes:
+        raise ValueError(f"rows of {row_bytes} bytes are no whole number of {block.name} blocks of {block.bytes}")
+    if out is None:
+        out = torch.empty(rows, row_bytes // block.bytes * block.weights, dtype=torch.float32, device=data.device)
+    if not out.numel():
+        return out
+    codes, scale, offset = block.decode(data.reshape(-1, block.bytes))
+    groups = out.view(*scale.shape, -1)
+    groups.copy_(codes.view(groups.shape))
+    # Two roundings, as ggml makes them: a fused operation would make one.
+    groups.mul_(scale[..., None])
+    if offset is not None:
+        groups.add_(offset[..., None])
+    return out

@@ -6,14 +6,14 @@ dequantising block by block. In float32 the weights are exactly those of the def
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from engine.layers.linear.affine import AffineWeights, chunks
-from engine.layers.linear.base import LinearShape, PackedLinear, Target
+from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.blocks import (
     BLOCK,
     IDENTITY,
@@ -24,7 +24,7 @@ from engine.layers.linear.blocks import (
     stored,
     unpack_blocks,
 )
-from engine.layers.linear.tiled import tiled_matmul
+from engine.layers.linear.blockwise import BlockwiseLinear
 
 OPERATOR = "torch int4 matmul on CPU"
 OPERATOR_GROUPS = (32, 64, 128, 256)
@@ -32,8 +32,6 @@ FEW_ROWS = 60
 """Up to this many rows torch's operator is faster. Milliseconds of one AVX512-BF16 core, 2048 x 8192,
 groups of 32, at 1 / 4 / 16 / 32 / 48 / 64 / 512 rows: the operator 1.0 / 1.6 / 6.4 / 12.7 / 19.1 / 25.4 / 202;
 dequantise and multiply 14.4 / 15.0 / 17.4 / 19.7 / 22.4 / 24.9 / 106, of which 10 are dequantisation."""
-BLOCK_WEIGHTS = 1 << 23
-"""Weights dequantised at a time in the product over many rows: 16 MB in bfloat16, so it stays in a last-level cache."""
 
 
 def operator_declines(shape: LinearShape, target: Target) -> str | None:
@@ -47,7 +45,7 @@ def operator_declines(shape: LinearShape, target: Target) -> str | None:
     return None
 
 
-class Int4Linear(PackedLinear):
+class Int4Linear(BlockwiseLinear):
     """``packed [blocks, K, 32]`` uint8, with scales and zero-points.
 
     For torch's operator these are ``scale_zero [K / group, 64 blocks, 2]`` bfloat16, meaning
@@ -56,6 +54,7 @@ class Int4Linear(PackedLinear):
 
     kind = "int4"
     held = ("packed", "scale_zero", "scales", "zeros", "order")
+    granule = BLOCK
     scale_zero: Tensor | None = None
     scales: Tensor | None = None
     zeros: Tensor | None = None
@@ -64,7 +63,8 @@ class Int4Linear(PackedLinear):
         """``operator``: by torch's, where it does not decline."""
         super().__init__(shape, target, device)
         self.group, self.symmetric, self.order = shape.group, shape.symmetric, shape.new_order(device)
-        self.path = OPERATOR if operator else "dequantise and multiply"
+        if operator:
+            self.path = OPERATOR
         self.columns = (operator_columns() or IDENTITY) if operator else IDENTITY
         width = -(-shape.out_features // BLOCK) * BLOCK
         self.packed = torch.zeros(width // BLOCK, shape.in_features, BLOCK // 2, dtype=torch.uint8, device=device)
@@ -98,46 +98,37 @@ class Int4Linear(PackedLinear):
         # The operator treats every row alike and by itself, so alone it is batch-invariant.
         if self.scale_zero is not None and (rows <= FEW_ROWS or invariant):
             out = torch._weight_int4pack_mm_for_cpu(
-                self._ordered(x), self.packed.view(-1, self.in_features // 2), self.group, self.scale_zero
+                self.ordered(x), self.packed.view(-1, self.in_features // 2), self.group, self.scale_zero
             )[:, : self.out_features]
         elif invariant:
             return self.forward_float32(x).to(x.dtype)
         else:
-            out = self._product(self._ordered(x))
+            out = self._product(self.ordered(x))
         return out if self.bias is None else out + self.bias
 
-    def forward_float32(self, x: Tensor) -> Tensor:
-        out = tiled_matmul(self._ordered(x), self._natural_blocks(), self.out_features)
-        return out if self.bias is None else out.add_(self.bias)
-
-    def _ordered(self, x: Tensor) -> Tensor:
-        return x.contiguous() if self.order is None else x.index_select(1, self.order)
-
     def _product(self, x: Tensor) -> Tensor:
+        """By dequantised weights whose columns stay in stored order (see blocks.py): only results are moved."""
         out = x.new_empty(x.shape[0], self.out_features)
-        for start, block in self._blocks(x.dtype, BLOCK_WEIGHTS):
+        # 16 MB in bfloat16, so it stays in a last-level cache.
+        step = max(1, 4 * self.block_weights // (self.in_features * BLOCK))
+        for first in range(0, self.packed.shape[0], step):
+            start = first * BLOCK
+            block = self._dequantise(first, min(first + step, self.packed.shape[0]), x.dtype)
             part = natural(x @ block, self.columns)[:, : self.out_features - start]
             if part.shape[1] == self.out_features:
                 return part
             out[:, start : start + part.shape[1]] = part
         return out
 
-    def _blocks(self, dtype: torch.dtype, weights: int) -> Iterator[tuple[int, Tensor]]:
-        """``W^T`` in blocks ``(first output feature, [K, n])``, each valid until the next.
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        block = self._dequantise(start // BLOCK, -(-stop // BLOCK), dtype)
+        return natural(block, self.columns)[:, : stop - start].t()
+
+    def _dequantise(self, first: int, stop: int, dtype: torch.dtype) -> Tensor:
+        """Blocks ``[first, stop)`` as ``W^T [K, 64 (stop - first)]`` in a buffer that the next call overwrites.
 
         Rows are in the packed order and columns in stored order (see blocks.py).
         """
-        step = max(1, weights // (self.in_features * BLOCK))
-        for first in range(0, self.packed.shape[0], step):
-            yield first * BLOCK, self._dequantise(first, min(first + step, self.packed.shape[0]), dtype)
-
-    def _natural_blocks(self) -> Iterator[tuple[int, Tensor]]:
-        """As :meth:`_blocks` in float32, columns in the order of the output features and none of them padding."""
-        for start, block in self._blocks(torch.float32, BLOCK_WEIGHTS // 4):
-            yield start, natural(block, self.columns)[:, : self.out_features - start]
-
-    def _dequantise(self, first: int, stop: int, dtype: torch.dtype) -> Tensor:
-        """Blocks ``[first, stop)`` as ``[K, 64 (stop - first)]`` in a buffer that the next call overwrites."""
         width = (stop - first) * BLOCK
         features = slice(first * BLOCK, stop * BLOCK)
         out = scratch.take("block", (self.in_features, width), dtype, self.packed.device)
@@ -159,16 +150,3 @@ class Int4Linear(PackedLinear):
                 grouped.sub_(per_group(self.zeros))
             grouped.mul_(per_group(self.scales))
         return out
-
-    def dequantised(self, dtype: torch.dtype) -> Tensor:
-        weight = torch.empty(self.out_features, self.in_features, dtype=dtype, device=self.packed.device)
-        self.write(weight)
-        return weight
-
-    def write(self, out: Tensor) -> None:
-        """Write ``W [out_features, in_features]`` into ``out``; a float32 layer rounds once, to its dtype."""
-        back = None if self.order is None else self.order.argsort()
-        for start, block in self._natural_blocks():
-            # Two steps, since torch transposes quickly only where it does not convert.
-            rounded = block.to(out.dtype)
-            out[start : start + block.shape[1]] = (rounded if back is None else rounded.index_select(0, back)).t()

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from engine.layers.linear.affine import AffineWeights, chunks, unpack_words
-from engine.layers.linear.base import LinearShape, PackedLinear, Target
-from engine.layers.linear.tiled import tiled_matmul
+from engine.layers.linear.base import LinearShape, Target
+from engine.layers.linear.blockwise import BlockwiseLinear
 
 GROUPS = (32, 64, 128, 256)
 K_TILES = (8, 4, 2)
 """The operator's ``inner_k_tiles``, the fastest first: that many tiles of 16 input features lie together in memory."""
-BLOCK_WEIGHTS = 1 << 24
-"""Weights converted to float32 at a time in the batch-invariant mode (64 MB)."""
 _EYE_ROWS = 256
 _FEATURES = 8
 """Output features of one tile of the layout."""
@@ -65,12 +63,13 @@ def _pack(codes: Tensor, tiles: int) -> Tensor:
     return torch._convert_weight_to_int4pack(pairs.contiguous(), tiles)
 
 
-class CudaInt4Linear(PackedLinear):
+class CudaInt4Linear(BlockwiseLinear):
     """The operator serves every number of rows; its layout is the only resident copy."""
 
     kind = "int4"
     path = "torch int4 matmul on CUDA"
     held = ("packed", "scale_zero", "order")
+    block_weights, granule = 1 << 24, _FEATURES
 
     def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
         super().__init__(shape, target, device)
@@ -96,24 +95,10 @@ class CudaInt4Linear(PackedLinear):
     def forward(self, x: Tensor) -> Tensor:
         if self.numerics.batch_invariant:
             return self.forward_float32(x).to(x.dtype)
-        out = self._multiply(x if self.order is None else x.index_select(1, self.order))
+        out = torch._weight_int4pack_mm(self.ordered(x), self.packed, self.group, self.scale_zero)
         return out if self.bias is None else out + self.bias
 
-    def forward_float32(self, x: Tensor) -> Tensor:
-        x = x if self.order is None else x.index_select(1, self.order)
-        out = tiled_matmul(x, ((start, block.float()) for start, block in self._blocks()), self.out_features)
-        return out if self.bias is None else out.add_(self.bias)
-
-    def _multiply(self, x: Tensor) -> Tensor:
-        return torch._weight_int4pack_mm(x.contiguous(), self.packed, self.group, self.scale_zero)
-
-    def _blocks(self) -> Iterator[tuple[int, Tensor]]:
-        """``W^T`` in blocks ``(first output feature, [K, n] bfloat16)``, rows in the packed order."""
-        step = max(1, BLOCK_WEIGHTS // (self.in_features * _FEATURES)) * _FEATURES
-        for start in range(0, self.out_features, step):
-            yield start, self._transposed(start, min(start + step, self.out_features))
-
-    def _transposed(self, start: int, stop: int) -> Tensor:
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         """The identity times the operator over some output features: every sum has one term that is not zero."""
         packed = self.packed[start // _FEATURES : stop // _FEATURES]
         scale_zero = self.scale_zero[:, start:stop].contiguous()
@@ -123,12 +108,4 @@ class CudaInt4Linear(PackedLinear):
             eye = torch.zeros(rows, self.in_features, dtype=torch.bfloat16, device=packed.device)
             eye[:, first : first + rows].fill_diagonal_(1)
             weight[first : first + rows] = torch._weight_int4pack_mm(eye, packed, self.group, scale_zero)
-        return weight
-
-    def dequantised(self, dtype: torch.dtype) -> Tensor:
-        weight = torch.empty(self.out_features, self.in_features, dtype=dtype, device=self.packed.device)
-        back = None if self.order is None else self.order.argsort()
-        for start, block in self._blocks():
-            rows = block.t().to(dtype)
-            weight[start : start + rows.shape[0]] = rows if back is None else rows[:, back]
-        return weight
+        return weight.t()

@@ -48,7 +48,7 @@ class Int8Linear(BlockwiseLinear):
                 self.zeros[place] = signed(zeros).t()
             self.group_of = None if group_of is None else group_of.to(self.device)
 
-    def rows(self, start: int, stop: int) -> Tensor:
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         part = slice(start, stop)
         weight = self.buffer("codes", stop - start, self.in_features)
         weight.copy_(self.codes[part])
@@ -66,17 +66,16 @@ class Int8RowsLinear(Int8Linear):
         """Copy parts (:class:`Int8Rows`) whose codes are in rows already."""
         put_rows(parts, self.codes, self.scales[:, 0])
 
-    def rows(self, start: int, stop: int) -> Tensor:
-        return super().rows(start, stop).mul_(1 / 127)
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        return super().rows(start, stop, dtype).mul_(1 / 127)
 
 
 def put_rows(parts: Sequence[Int8Rows], codes: Tensor, scales: Tensor) -> None:
     """Copy parts, one after another, into ``codes [N, K]`` and ``scales [N]``."""
-    start = 0
-    for part in parts:
-        place = slice(start, start + part.out_features)
-        codes[place], scales[place] = part.codes, part.largest
-        start += part.out_features
+    sizes = [part.out_features for part in parts]
+    for part, rows, largest in zip(parts, codes.split(sizes), scales.split(sizes), strict=True):
+        rows.copy_(part.codes)
+        largest.copy_(part.largest)
 
 
 def signed_rows(words: Tensor, in_features: int) -> Tensor:

@@ -61,13 +61,13 @@ class TableLinear(BlockwiseLinear):
             assert first.nested_table is not None
             self.nested_absmax.copy_(first.nested_absmax)
             self.nested_table.copy_(first.nested_table)
-        start = block = 0
-        for part in parts:
-            self.packed[start : start + len(part.packed)] = part.packed
-            self.absmax[block : block + len(part.absmax)] = part.absmax
-            start, block = start + len(part.packed), block + len(part.absmax)
+        packed = self.packed.split([len(part.packed) for part in parts])
+        absmax = self.absmax.split([len(part.absmax) for part in parts])
+        for part, codes, magnitudes in zip(parts, packed, absmax, strict=True):
+            codes.copy_(part.packed)
+            magnitudes.copy_(part.absmax)
 
-    def rows(self, start: int, stop: int) -> Tensor:
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         first, last = start * self.in_features, stop * self.in_features
         low, high = first // self.block, -(-last // self.block)
         # Whole blocks, so whole bytes too: a block has an even number of codes.

@@ -29,15 +29,13 @@ def read_gemma(
         raise raw.wrong("its tokens see those after them, and Kvasir generates text from left to right only")
     layers = raw.integer("num_hidden_layers", most=10_000)
     window = raw.optional_integer("sliding_window", 4096)
-    bias = raw.flag("attention_bias", False)
     return read_decoder(
         raw,
         head_dim=256,
         activation=raw.activation("hidden_activation", ("gelu_tanh", "gelu")),
         windows=tuple(window if local else None for local in local_layers(raw, layers, pattern)),
         tie_word_embeddings=raw.flag("tie_word_embeddings", True),
-        qkv_bias=bias,
-        output_bias=bias,
+        attention_bias=raw.flag("attention_bias", False),
         unit_offset_norms=True,
         attention_scale=raw.positive("query_pre_attn_scalar", 256) ** -0.5,
         attention_softcap=softcap,
@@ -57,12 +55,12 @@ def local_layers(raw: RawConfig, layers: int, pattern: int) -> tuple[bool, ...]:
 class SandwichLayer(PreNormLayer):
     """Each block's result is normalised once more before it adds to the residual stream."""
 
+    norm_names = ("input_layernorm", "pre_feedforward_layernorm")
+
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         super().__init__(config, index, source)
         prefix = f"model.layers.{index}."
-        # Here `post_attention_layernorm`, which PreNormLayer reads for the MLP, normalises what attention gives.
-        self.attention_out_norm = self.mlp_norm
-        self.mlp_norm = read_norm(config, source, f"{prefix}pre_feedforward_layernorm.weight")
+        self.attention_out_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
         self.mlp_out_norm = read_norm(config, source, f"{prefix}post_feedforward_layernorm.weight")
 
     def forward(self, x: Tensor, step: Step) -> Tensor:

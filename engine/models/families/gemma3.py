@@ -1,4 +1,5 @@
-"""Gemma 3's text models: Gemma 2 with a norm of q and k for its caps, and another rotation in layers with a window."""
+"""Gemma 3's text models (Gemma Team 2025): Gemma 2 with a norm of q and k for its caps, and another rotation in layers
+with a window."""
 
 from __future__ import annotations
 
@@ -35,5 +36,4 @@ def _local_rope(raw: RawConfig) -> RopeConfig:
     return RopeConfig(raw.positive("rope_local_base_freq", 10000.0))
 
 
-class Model(gemma2.Model):
-    """Gemma 3 (Gemma Team 2025)."""
+Model = gemma2.Model

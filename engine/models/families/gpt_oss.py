@@ -1,4 +1,4 @@
-"""gpt-oss: experts with a clamped activation and biases, learned sinks, and a window in every second layer."""
+"""gpt-oss (OpenAI 2025): experts with a clamped activation and biases, sinks, and a window in every second layer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ def read_config(raw: RawConfig) -> ModelConfig:
     layers = raw.integer("num_hidden_layers", most=10_000)
     window = raw.optional_integer("sliding_window", 128)
     types = raw.layer_types(layers) or ["sliding_attention", "full_attention"] * layers
-    bias = raw.flag("attention_bias", True)
     scaled = raw if raw.rope_values() else RawConfig(raw.values | {"rope_scaling": YARN}, raw.file)
     moe = read_moe(
         raw,
@@ -37,12 +36,10 @@ def read_config(raw: RawConfig) -> ModelConfig:
         rope=scaled.rope(150_000.0),
         max_position=raw.integer("max_position_embeddings", 131072),
         windows=tuple(window if kind == "sliding_attention" else None for kind in types[:layers]),
-        qkv_bias=bias,
-        output_bias=bias,
+        attention_bias=raw.flag("attention_bias", True),
         sinks=True,
         moe=moe,
     )
 
 
-class Model(Decoder):
-    """gpt-oss (OpenAI 2025)."""
+Model = Decoder

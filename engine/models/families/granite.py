@@ -1,4 +1,4 @@
-"""Granite 3: Llama with factors on the embedding, the residual stream, the scores and the logits."""
+"""Granite 3 (IBM 2024): Llama with factors on the embedding, the residual stream, the scores and the logits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from engine.models.decoder import Decoder
 
 def read_config(raw: RawConfig) -> ModelConfig:
     """All factors are 1 where the file is silent, that on the scores too."""
-    bias = raw.flag("attention_bias", False)
     return read_decoder(
         raw,
-        qkv_bias=bias,
-        output_bias=bias,
+        attention_bias=raw.flag("attention_bias", False),
         mlp_bias=raw.flag("mlp_bias", False),
         embedding_scale=raw.positive("embedding_multiplier", 1.0),
         residual_scale=raw.positive("residual_multiplier", 1.0),
@@ -23,5 +21,4 @@ def read_config(raw: RawConfig) -> ModelConfig:
     )
 
 
-class Model(Decoder):
-    """Granite 3 (IBM 2024)."""
+Model = Decoder

@@ -1,4 +1,4 @@
-"""Llama 2, 3 and what is saved in their shape (SmolLM, TinyLlama, Yi…)."""
+"""Llama (Touvron et al. 2023; rope scaling: Llama 3.1) and what is saved in its shape (SmolLM, TinyLlama, Yi…)."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from engine.models.decoder import Decoder
 
 def read_config(raw: RawConfig) -> ModelConfig:
     """Biases where the file asks for them; full attention everywhere."""
-    bias = raw.flag("attention_bias", False)
-    return read_decoder(raw, qkv_bias=bias, output_bias=bias, mlp_bias=raw.flag("mlp_bias", False))
+    return read_decoder(raw, attention_bias=raw.flag("attention_bias", False), mlp_bias=raw.flag("mlp_bias", False))
 
 
-class Model(Decoder):
-    """Llama (Touvron et al. 2023; Llama 3.1 for its rope scaling)."""
+Model = Decoder

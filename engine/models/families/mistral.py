@@ -1,4 +1,4 @@
-"""Mistral 7B and its kin: Llama with a sliding window."""
+"""Mistral 7B (Jiang et al. 2023) and its kin: Llama with a sliding window."""
 
 from __future__ import annotations
 
@@ -14,5 +14,4 @@ def read_config(raw: RawConfig) -> ModelConfig:
     return read_decoder(raw, windows=(window,) * raw.integer("num_hidden_layers", most=10_000))
 
 
-class Model(Decoder):
-    """Mistral (Jiang et al. 2023)."""
+Model = Decoder

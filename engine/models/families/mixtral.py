@@ -1,4 +1,4 @@
-"""Mixtral: Mistral with eight experts in every layer, of which each token asks two."""
+"""Mixtral (Jiang et al. 2024): Mistral with eight experts in every layer, of which each token asks two."""
 
 from __future__ import annotations
 
@@ -31,5 +31,4 @@ def read_config(raw: RawConfig) -> ModelConfig:
     )
 
 
-class Model(Decoder):
-    """Mixtral (Jiang et al. 2024)."""
+Model = Decoder

@@ -2,26 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import torch
 from torch import Tensor
 
 from engine.layers.attention import Attention
 from engine.layers.interface import Step, WeightSource
-from engine.layers.linear.base import Linear
-from engine.layers.mlp import GatedMLP
-from engine.layers.norm import RMSNorm, read_norm
+from engine.layers.norm import RMSNorm
 from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.common import read_decoder
-from engine.models.decoder import Decoder
+from engine.models.decoder import Decoder, PreNormLayer
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
     """Biases where the file asks for them. ``qk_norm`` stays False: it means a norm of each head by itself."""
-    bias = raw.flag("attention_bias", False)
-    return read_decoder(raw, eps=1e-5, qkv_bias=bias, output_bias=bias)
+    return read_decoder(raw, eps=1e-5, attention_bias=raw.flag("attention_bias", False))
 
 
 class WholeNormAttention(Attention):
@@ -43,28 +38,17 @@ class WholeNormAttention(Attention):
         return self.q_norm.storage_size() + self.k_norm.storage_size()
 
 
-class PostNormLayer:
+class PostNormLayer(PreNormLayer):
     """Attention, norm, MLP, norm; the normalised results add to the residual stream."""
 
-    def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
-        prefix = f"model.layers.{index}."
-        self.attention = WholeNormAttention(config, index, source, f"{prefix}self_attn.")
-        self.mlp = GatedMLP(config, source, f"{prefix}mlp.")
-        self.attention_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
-        self.mlp_norm = read_norm(config, source, f"{prefix}post_feedforward_layernorm.weight")
+    attention_kind = WholeNormAttention
+    norm_names = ("post_attention_layernorm", "post_feedforward_layernorm")
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]`` -> the stream after this layer (``x`` itself, changed)."""
         x += self.attention_norm.forward(self.attention.forward(x, step))
         x += self.mlp_norm.forward(self.mlp.forward(x))
         return x
-
-    def linears(self) -> Iterator[tuple[str, Linear]]:
-        yield from self.attention.linears()
-        yield from self.mlp.linears()
-
-    def storage_size(self) -> int:
-        return self.attention.storage_size() + self.attention_norm.storage_size() + self.mlp_norm.storage_size()
 
 
 class Model(Decoder):

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from torch import Tensor
 
 from engine.batch import Batch
 from engine.errors import CheckpointError
 from engine.layers.attention import Attention
-from engine.layers.embedding import Embedding
-from engine.layers.interface import Step, WeightSource
+from engine.layers.embedding import token_table
+from engine.layers.interface import WeightSource
 from engine.layers.layer_norm import LayerNorm
-from engine.layers.linear.base import Linear
 from engine.layers.plain_mlp import PlainMLP
 from engine.model_config.model import ModelConfig, RopeConfig
 from engine.model_config.raw import RawConfig
 from engine.models.base import CausalLM
+from engine.models.decoder import PreNormLayer
 
 POSITION_OFFSET = 2
 """The row of the position table that belongs to position 0."""
@@ -63,7 +61,7 @@ def _refused(what: str) -> CheckpointError:
     return CheckpointError(f"This OPT model {what}, which Kvasir does not have. Choose another size of the model.")
 
 
-class OPTLayer:
+class OPTLayer(PreNormLayer):
     """LayerNorm, attention, LayerNorm, MLP; each block adds to the residual stream."""
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
@@ -72,19 +70,6 @@ class OPTLayer:
         self.mlp = PlainMLP(config, source, prefix, "fc1", "fc2")
         self.attention_norm = _norm(config, source, f"{prefix}self_attn_layer_norm")
         self.mlp_norm = _norm(config, source, f"{prefix}final_layer_norm")
-
-    def forward(self, x: Tensor, step: Step) -> Tensor:
-        """``x [T, hidden_size]`` -> the stream after this layer (``x`` itself, changed)."""
-        x += self.attention.forward(self.attention_norm.forward(x), step)
-        x += self.mlp.forward(self.mlp_norm.forward(x))
-        return x
-
-    def linears(self) -> Iterator[tuple[str, Linear]]:
-        yield from self.attention.linears()
-        yield from self.mlp.linears()
-
-    def storage_size(self) -> int:
-        return self.attention_norm.storage_size() + self.mlp_norm.storage_size()
 
 
 def _norm(config: ModelConfig, source: WeightSource, name: str) -> LayerNorm:
@@ -98,10 +83,10 @@ class Model(CausalLM):
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         super().__init__(config, source)
         table = source.embedding("model.decoder.embed_tokens.weight", config.vocab_size, config.hidden_size)
-        self.embedding = Embedding(table) if isinstance(table, Tensor) else table
+        self.embedding = token_table(table)
         rows = config.max_position + POSITION_OFFSET
         positions = source.embedding("model.decoder.embed_positions.weight", rows, config.hidden_size)
-        self.positions = Embedding(positions) if isinstance(positions, Tensor) else positions
+        self.positions = token_table(positions)
         self.layers = [OPTLayer(config, index, source) for index in range(config.num_layers)]
         self.norm = _norm(config, source, "model.decoder.final_layer_norm")
         self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)

@@ -1,4 +1,4 @@
-"""Phi-3, Phi-3.5 and Phi-4: Llama with fused projections, LongRoPE, and in Phi-4-mini a rotation of parts of heads.
+"""Phi-3, Phi-3.5 and Phi-4 (Abdin et al. 2024): Llama with fused projections, LongRoPE, partly rotated heads (4-mini).
 
 LongRoPE's two sets of factors are chosen as transformers does, by a sequence's length (engine/layers/longrope.py). Keys
 that are cached on one side of the original context are of no use on the other, and Kvasir does not compute them anew:
@@ -68,5 +68,4 @@ def _factors(raw: RawConfig, values: dict[str, Any], name: str) -> tuple[float, 
     return tuple(map(float, stated))
 
 
-class Model(Decoder):
-    """Phi-3 and Phi-4 (Abdin et al. 2024)."""
+Model = Decoder

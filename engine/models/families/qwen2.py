@@ -1,4 +1,7 @@
-"""Qwen2 and Qwen2.5: biases on q, k and v; optionally a window in the upper layers."""
+"""Qwen2 and Qwen2.5 (Yang et al. 2024): biases on q, k and v; optionally a window in the upper layers.
+
+MiMo (Xiaomi 2025, arXiv 2505.07608) is the same, with multi-token-prediction layers (engine/models/heads/mtp.py).
+"""
 
 from __future__ import annotations
 
@@ -13,5 +16,4 @@ def read_config(raw: RawConfig) -> ModelConfig:
     return read_decoder(raw, qkv_bias=True, windows=upper_windows(raw))
 
 
-class Model(Decoder):
-    """Qwen2 (Yang et al. 2024)."""
+Model = Decoder

@@ -1,4 +1,4 @@
-"""Qwen3: heads of 128, a norm on every q and k head, no biases unless asked for."""
+"""Qwen3 (Yang et al. 2025): heads of 128, a norm on every q and k head, no biases unless asked for."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from engine.models.decoder import Decoder
 def read_config(raw: RawConfig) -> ModelConfig:
     """A head has 128 dimensions where the file is silent."""
     bias = raw.flag("attention_bias", False)
-    return read_decoder(raw, head_dim=128, qkv_bias=bias, output_bias=bias, qk_norm=True, windows=upper_windows(raw))
+    return read_decoder(raw, head_dim=128, attention_bias=bias, qk_norm=True, windows=upper_windows(raw))
 
 
-class Model(Decoder):
-    """Qwen3 (Yang et al. 2025)."""
+Model = Decoder

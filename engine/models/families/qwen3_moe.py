@@ -1,4 +1,4 @@
-"""Qwen3's mixtures of experts: Qwen3 with many small experts in some or all layers."""
+"""Qwen3's mixtures of experts (Yang et al. 2025): Qwen3 with many small experts in some or all layers."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ def read_config(raw: RawConfig) -> ModelConfig:
         sparse=_sparse(raw),
         normalised=raw.flag("norm_topk_prob", False),
     )
-    bias = raw.flag("attention_bias", False)
     return read_decoder(
         raw,
         max_position=raw.integer("max_position_embeddings", 32768),
-        qkv_bias=bias,
-        output_bias=bias,
+        attention_bias=raw.flag("attention_bias", False),
         qk_norm=True,
         windows=upper_windows(raw),
         moe=moe,
@@ -39,5 +37,4 @@ def _sparse(raw: RawConfig) -> tuple[bool, ...]:
     return tuple((index + 1) % step == 0 and index not in plain for index in range(layers))
 
 
-class Model(Decoder):
-    """Qwen3 (Yang et al. 2025)."""
+Model = Decoder

@@ -1,4 +1,7 @@
-"""SmolLM3: Llama whose every fourth layer has no position embedding."""
+"""SmolLM3 (Hugging Face 2025): Llama whose every fourth layer has no position embedding.
+
+Layers without rotation are after Yang et al. 2025, "RoPE to NoPE and back".
+"""
 
 from __future__ import annotations
 
@@ -18,18 +21,15 @@ def read_config(raw: RawConfig) -> ModelConfig:
     rotary = tuple(bool(value) for value in stated[:layers])
     window = raw.optional_integer("sliding_window") if raw.flag("use_sliding_window", False) else None
     types = raw.layer_types(layers) or ["full_attention" if rotates else "sliding_attention" for rotates in rotary]
-    bias = raw.flag("attention_bias", False)
     return read_decoder(
         raw,
         theta=2000000.0,
         rotary=rotary,
         windows=tuple(window if kind == "sliding_attention" else None for kind in types),
         tie_word_embeddings=raw.flag("tie_word_embeddings", True),
-        qkv_bias=bias,
-        output_bias=bias,
+        attention_bias=raw.flag("attention_bias", False),
         mlp_bias=raw.flag("mlp_bias", False),
     )
 
 
-class Model(Decoder):
-    """SmolLM3 (Hugging Face 2025; layers without rotation after Yang et al. 2025, "RoPE to NoPE and back")."""
+Model = Decoder

@@ -8,7 +8,7 @@ token) is the next entry. It has keys and values of its own, one layer of them, 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 import torch
@@ -19,7 +19,7 @@ from engine.batch import Batch, ForwardOutput
 from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.layers.attention import Attention
 from engine.layers.embedding import TokenTable
-from engine.layers.interface import Step, WeightSource
+from engine.layers.interface import Step, WeightSource, new_step
 from engine.layers.linear.base import Linear
 from engine.layers.mlp import GatedMLP
 from engine.layers.norm import RMSNorm, read_norm
@@ -68,6 +68,8 @@ class FeatureHead(ABC):
     reads: tuple[int, ...]
     """The layers of the target whose input it reads, in the order in which it joins them; ``num_layers`` is what the
     target's final norm reads."""
+    borrows_head = True
+    """Whether its logits come from the target's output layer."""
     layer: HeadLayer
     embedding: TokenTable
 
@@ -88,9 +90,9 @@ class FeatureHead(ABC):
     def entries(self, features: Tensor, tokens: Tensor, step: Step) -> Tensor:
         """``features [T, hidden_size]`` and the ``tokens [T]`` that came next -> outputs ``[T, hidden_size]``."""
 
-    @abstractmethod
     def logits(self, outputs: Tensor) -> Tensor:
         """``outputs [L, hidden_size]`` -> ``[L, target's vocab_size]``, -inf for what the head never says."""
+        return self.target.head_logits(outputs)
 
     # --- what a runner asks ------------------------------------------------------------------------------------
 
@@ -107,13 +109,8 @@ class FeatureHead(ABC):
         next. ``hidden[OUTPUT] [T, hidden_size]`` are the outputs of all rows."""
         if hidden_in is None or options:
             raise ValueError("a feature head goes on from hidden states, and has one layer")
-        step = Step(batch, kv, attention, (self.rotary.step(batch),), self._sink_ropes(batch))
-        outputs = self.entries(hidden_in, batch.tokens, step)
+        outputs = self.entries(hidden_in, batch.tokens, new_step(batch, kv, attention, (self.rotary,)))
         return ForwardOutput(self.logits(outputs.index_select(0, batch.want_logits)), {OUTPUT: outputs})
-
-    def _sink_ropes(self, batch: Batch) -> Any:
-        at = None if batch.views is None else batch.views.sink_positions
-        return None if at is None else (self.rotary.step(batch, at),)
 
     def new_store(self, pages: int) -> KVStore:
         """Arenas for its keys and values, addressed by the target's page numbers; ``pages`` counts page 0."""
@@ -125,14 +122,9 @@ class FeatureHead(ABC):
     def linears(self) -> Iterator[Linear]:
         """The linear layers of its own."""
 
-    @abstractmethod
-    def norms(self) -> Iterator[RMSNorm]:
+    def norms(self) -> Iterable[RMSNorm]:
         """The norms of its own besides the layer's."""
-
-    @property
-    def borrows_head(self) -> bool:
-        """Whether its logits come from the target's output layer."""
-        return True
+        return ()
 
     def storage_size(self) -> int:
         """Bytes of weights held besides the target's."""

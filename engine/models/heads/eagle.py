@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
-from engine.layers.embedding import Embedding, TokenTable
+from engine.layers.embedding import token_table
 from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, read_norm
@@ -43,7 +43,7 @@ class Eagle(FeatureHead):
         self.fc = source.linear("", ("fc",), [size], 2 * size, False)
         self.layer = HeadLayer(config, source, "layers.0.")
         if own_table:
-            self.embedding = _table(source.embedding(TABLE, target.config.vocab_size, size))
+            self.embedding = token_table(source.embedding(TABLE, target.config.vocab_size, size))
 
     def features(self, hidden: Mapping[int, Tensor]) -> Tensor:
         """See :meth:`FeatureHead.features`."""
@@ -54,16 +54,9 @@ class Eagle(FeatureHead):
         x = self.fc(torch.cat((self.embedding.forward(tokens), features), -1))
         return self.layer.forward(x, x, step)
 
-    def logits(self, outputs: Tensor) -> Tensor:
-        """See :meth:`FeatureHead.logits`."""
-        return self.target.head_logits(outputs)
-
     def linears(self) -> Iterator[Linear]:
         yield self.fc
         yield from self.layer.linears()
-
-    def norms(self) -> Iterator[RMSNorm]:
-        yield from ()
 
 
 class Eagle3(FeatureHead):
@@ -98,7 +91,7 @@ class Eagle3(FeatureHead):
         self.head = source.head(None, said, size)
         self.ids = ids
         if own_table:
-            self.embedding = _table(source.embedding(TABLE, target.config.vocab_size, size))
+            self.embedding = token_table(source.embedding(TABLE, target.config.vocab_size, size))
 
     def features(self, hidden: Mapping[int, Tensor]) -> Tensor:
         """See :meth:`FeatureHead.features`."""
@@ -127,7 +120,3 @@ class Eagle3(FeatureHead):
 
     def norms(self) -> Iterator[RMSNorm]:
         yield from (self.token_norm, self.hidden_norm, self.norm)
-
-
-def _table(table: Tensor | TokenTable) -> TokenTable:
-    return Embedding(table) if isinstance(table, Tensor) else table

@@ -56,10 +56,6 @@ class MultiToken(FeatureHead):
         x = self.project(torch.cat((self.hidden_norm.forward(features), token), -1))
         return self.final_norm.forward(self.layer.forward(x, self.attention_norm.forward(x), step))
 
-    def logits(self, outputs: Tensor) -> Tensor:
-        """See :meth:`FeatureHead.logits`."""
-        return self.target.head_logits(outputs)
-
     def linears(self) -> Iterator[Linear]:
         yield self.project
         yield from self.layer.linears()

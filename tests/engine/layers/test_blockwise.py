@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.layers.linear import blockwise
 from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.blockwise import BlockwiseLinear
@@ -124,7 +123,7 @@ LAYERS: dict[str, Callable[[], tuple[BlockwiseLinear, Tensor]]] = {
 @pytest.mark.parametrize("name", LAYERS)
 def test_weights_are_those_of_the_definition(name: str, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many rows are dequantised at a time, wherever blocks end."""
-    monkeypatch.setattr(blockwise, "BLOCK_WEIGHTS", step * INPUTS)
+    monkeypatch.setattr(BlockwiseLinear, "block_weights", step * INPUTS)
     layer, expected = LAYERS[name]()
     assert torch.equal(layer.dequantised(torch.float32), expected)
     assert torch.equal(layer.dequantised(torch.bfloat16), expected.bfloat16())

@@ -13,7 +13,6 @@ from engine.layers.linear.dense import Concatenated
 from engine.layers.linear.ggml import GgmlEmbedding, GgmlLinear, GgmlWeights
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, Q4_0, Q4_1, Q4_K, Q6_K, Q8_0, dequantise
 from engine.layers.linear.int4 import Int4Linear
-from engine.layers.linear.native import ggml as native_ggml
 from engine.layers.linear.native.int4 import NativeInt4Linear
 from engine.layers.numerics import Numerics
 from engine.native import library
@@ -64,7 +63,7 @@ def native(parts: list[GgmlWeights], dtype: torch.dtype, bias: Tensor | None = N
         pytest.skip(reason)
     layer = build(parts, dtype, bias, native=True)
     assert isinstance(layer, GgmlLinear)
-    assert (layer.path, layer.declined) == (native_ggml.PATH, [])
+    assert (layer.path, layer.declined) == (ggml.PATH, [])
     return layer
 
 
@@ -180,7 +179,7 @@ def test_native_products_never_round_a_weight(type: int, kernel: torch.dtype, in
         return
     part, bias = weights(type, 21, inputs, 5), torch.randn(21).to(kernel)
     layer = as_in_file(part, kernel, bias)
-    assert layer.path == native_ggml.PATH
+    assert layer.path == ggml.PATH
     weight = definition(part)
     for rows in (*range(1, 20), ggml.FEW_ROWS, ggml.FEW_ROWS + 1):
         x = torch.randn(rows, inputs).to(kernel)
@@ -197,14 +196,11 @@ def test_native_rounding_is_that_of_the_definition(type: int, scale: float | Non
     if reason:
         pytest.skip(reason)
     layer = as_in_file(part, BF16)
-    blocks = torch.cat([block.clone() for _, block in layer._rounded(BF16)])
+    blocks = torch.cat([block.t().clone() for _, block in layer.weight_blocks(BF16)])
     expected = definition(part)
     # Only MXFP4 reaches the subnormal numbers, which the processor's rounding takes for zero.
     assert torch.equal(blocks, expected.where(expected.abs() >= 2**-126, 0).to(BF16))
-    assert layer._native is not None
-    middle = torch.empty(5, 512, dtype=BF16)
-    layer._native.round(7, 12, middle)
-    assert torch.equal(middle, blocks[7:12])
+    assert torch.equal(layer.rows(7, 12, BF16), blocks[7:12])
 
 
 @each_kernel
@@ -244,9 +240,9 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [weights(Q4_K, 16, 256)]
     layer = build(parts, FP16, native=True)
     assert layer.path == "dequantise and multiply"
-    assert layer.declined[0].path == native_ggml.PATH
+    assert layer.declined[0].path == ggml.PATH
     monkeypatch.setattr(library, "find", lambda: library.LibraryLookup(None, "it is gone"))
-    assert tuple(build(parts, BF16, native=True).declined[0]) == (native_ggml.PATH, "it is gone")
+    assert tuple(build(parts, BF16, native=True).declined[0]) == (ggml.PATH, "it is gone")
     assert build(parts, BF16, native=False).declined == []
 
 

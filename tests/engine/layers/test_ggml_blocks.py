@@ -28,7 +28,7 @@ def bits(x: Tensor) -> Tensor:
 def test_names_and_sizes_are_ggmls(type: int) -> None:
     kind = gguf.GGMLQuantizationType(type)
     assert BLOCKS[type].name == kind.name
-    assert tuple(BLOCKS[type][1:]) == gguf.GGML_QUANT_SIZES[kind]
+    assert (BLOCKS[type].weights, BLOCKS[type].bytes) == gguf.GGML_QUANT_SIZES[kind]
 
 
 @every_type

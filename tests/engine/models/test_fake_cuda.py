@@ -42,7 +42,7 @@ from engine.models.heads.mtp import MultiToken
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
-from engine.sampling.sampler import Draw, _sample_block, new_history, processed, sample
+from engine.sampling.sampler import Draw, _choose, new_history, over_kinds, processed, sample
 
 LAYERS, PAGES, VOCABULARY = 2, 40, 200
 CONFIG = ModelConfig(
@@ -390,7 +390,8 @@ def test_drawing_stays_on_the_gpu_and_reads_it_once(dtype: torch.dtype) -> None:
         logits = torch.empty(len(kinds), VOCABULARY, dtype=dtype, device=CUDA)
         draws = [Draw(params, 0, [1, 2, 1, 2, 1], (), new_history(params, VOCABULARY, 3, CUDA)) for params in kinds]
         assert processed(logits, draws).device == CUDA
-        assert _sample_block(logits, draws).device == CUDA
+        tokens = torch.empty(len(draws), dtype=torch.int64, device=CUDA)
+        assert over_kinds(logits, draws, _choose, tokens) is tokens
         with pytest.raises(DataDependentOutputException):  # the one transfer, at the end
             sample(logits, draws)
 

@@ -7,19 +7,20 @@ is batch-invariant as it stands.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
 from engine.layers.linear.affine import CHUNK
-from engine.layers.linear.base import LinearShape, Nested, PackedLinear, Target
+from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.blocks import scratch
+from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.coded import each
-from engine.layers.linear.native.lanes import BLOCK, put
+from engine.layers.linear.native.lanes import BLOCK, prepared, put
 from engine.layers.linear.table import TableWeights
-from engine.native.library import Grouped, declines, find
+from engine.native.library import Grouped, Library, declines
 
 FEW_ROWS = {torch.bfloat16: 24, torch.float32: 48}
 """Up to this many rows the native product is faster. Milliseconds of one AVX512-BF16 core, 2048 x 8192, at
@@ -27,19 +28,15 @@ FEW_ROWS = {torch.bfloat16: 24, torch.float32: 48}
 2.2 / 2.6 / 3.4 / 3.4 / 6.4 / 5.3 / 9.4; LLM.int8 0.4 / 0.7 / 1.7 / 3.4 / 4.5 / 5.9 / 11.2, unpacked 2.3 / 2.1 / 2.8 /
 3.4 / 4.5 / 5.0 / 7.7. In float32 by AVX2 at 1 / 16 / 32 / 64: NF4 1.0 / 7.3 / 14 / 28 and 5.0 / 13 / 19 / 32;
 LLM.int8 0.9 / 11 / 20 / 40 and 3.3 / 11 / 18 / 32."""
-BLOCK_WEIGHTS = 1 << 22
-"""Weights unpacked at a time for many rows: 8 MB in bfloat16."""
 _SCALES = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2, torch.uint8: 3}
 _SIGN = -0x7F7F7F80
 """0x80808080 as int32: what makes four codes of 0..255 the same less 128."""
 
 
-class NativeGroupedLinear(PackedLinear):
-    """``codes [N / 64, K / per word, 64]`` int32 and ``scales [N / 64, K / group, 64]``, N rounded up to whole blocks.
+class NativeGroupedLinear(BlockwiseLinear):
+    """``codes [N / 64, K / per word, 64]`` int32, ``scales [N / 64, K / group, 64]``, N rounded up to whole blocks."""
 
-    ``order`` int32 [K], or None: place i belongs to input feature order[i].
-    """
-
+    block_weights, granule = 1 << 22, BLOCK
     zeros: Tensor | None = None
     table: Tensor | None = None
     nested_scales: Tensor | None = None
@@ -48,24 +45,17 @@ class NativeGroupedLinear(PackedLinear):
     factor = 1.0
     held = ("codes", "scales", "zeros", "table", "nested_table", "nested_scales", "order")
     per_word: ClassVar[int]
+    _library: Library
 
     def __init__(
         self, shape: LinearShape, target: Target, device: torch.device, scales: torch.dtype = torch.float32
     ) -> None:
         """``scales`` is the dtype that is held."""
         super().__init__(shape, target, device)
-        self.group, self.order = shape.group, shape.new_order(device)
+        self.group, self.order, self.few_rows = shape.group, shape.new_order(device), FEW_ROWS[target.dtype]
         blocks = -(-shape.out_features // BLOCK)
         self.codes = torch.empty(blocks, shape.in_features // self.per_word, BLOCK, dtype=torch.int32, device=device)
         self.scales = torch.zeros(blocks, shape.groups, BLOCK, dtype=scales, device=device)
-
-    def prepare(self) -> None:
-        """Before the codes are written: huge pages, and nothing in the lanes of no feature."""
-        library, reason = find()
-        assert library is not None, reason
-        self._library = library
-        library.prefer_huge_pages(self.codes)
-        self.codes[-1].zero_()
 
     def finish(self) -> None:
         """The addresses of all tensors, none of which is replaced any more."""
@@ -79,39 +69,15 @@ class NativeGroupedLinear(PackedLinear):
             self.factor,
         )
 
-    def forward(self, x: Tensor) -> Tensor:
-        # The native product is batch-invariant; torch's with unpacked weights is not.
-        if self.numerics.batch_invariant or x.shape[0] <= FEW_ROWS[x.dtype]:
-            return self.forward_float32(x).to(x.dtype)
-        x = self._ordered(x)
-        out = x.new_empty(x.shape[0], self.out_features)
-        for start, block in self._unpacked(x.dtype):
-            torch.mm(x, block, out=out[:, start : start + block.shape[1]])
-        return out if self.bias is None else out.add_(self.bias)
-
     def forward_float32(self, x: Tensor) -> Tensor:
-        out = self._library.grouped_matmul(self._weights, self._ordered(x))
+        out = self._library.grouped_matmul(self._weights, self.ordered(x))
         return out if self.bias is None else out.add_(self.bias)
 
-    def _ordered(self, x: Tensor) -> Tensor:
-        return x.contiguous() if self.order is None else x.index_select(1, self.order)
-
-    def _unpacked(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
-        """``W^T``, its rows in the packed order, as ``(first output feature, [K, n])``, each valid until the next."""
-        step = max(1, BLOCK_WEIGHTS // (self.in_features * BLOCK))
-        for first in range(0, len(self.codes), step):
-            stop = min(first + step, len(self.codes))
-            shape = (self.in_features, (stop - first) * BLOCK)
-            weights = scratch.take("grouped", shape, dtype, self.codes.device)
-            self._library.grouped_write(self._weights, first, stop, weights)
-            yield first * BLOCK, weights[:, : self.out_features - first * BLOCK]
-
-    def dequantised(self, dtype: torch.dtype) -> Tensor:
-        weight = torch.empty(self.out_features, self.in_features, dtype=dtype)
-        back = None if self.order is None else self.order.argsort()
-        for start, block in self._unpacked(torch.float32):
-            weight[start : start + block.shape[1]] = block.t() if back is None else block.t()[:, back]
-        return weight
+    def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
+        first, last = start // BLOCK, -(-stop // BLOCK)
+        weights = scratch.take("grouped", (self.in_features, (last - first) * BLOCK), dtype, self.device)
+        self._library.grouped_write(self._weights, first, last, weights)
+        return weights[:, : stop - start].t()
 
 
 class NativeTableLinear(NativeGroupedLinear):
@@ -131,7 +97,7 @@ class NativeTableLinear(NativeGroupedLinear):
 
     def fill(self, parts: Sequence[TableWeights]) -> None:
         """Pack the parts, some output features at a time: one table, and a single part where blocks are nested."""
-        self.prepare()
+        self._library = prepared(self.codes)
         first = parts[0]
         assert self.table is not None
         self.table.copy_(first.table)
@@ -172,7 +138,7 @@ class NativeInt8Linear(NativeGroupedLinear):
 
     def fill(self, parts: Sequence[Any]) -> None:
         """Pack the parts (CodedWeights), which agree in groups and ``group_of``, some output features at a time."""
-        self.prepare()
+        self._library = prepared(self.codes)
         group_of = parts[0].group_of
         self.order = None if group_of is None else group_of.argsort(stable=True).to(torch.int32)
         for place, _, (words, scales, zeros) in each(parts):
@@ -203,7 +169,7 @@ class NativeInt8RowsLinear(NativeInt8Linear):
 
     def fill(self, parts: Sequence[Any]) -> None:
         """Pack parts (Int8Rows) whose codes are in rows, some output features at a time."""
-        self.prepare()
+        self._library = prepared(self.codes)
         base = 0
         for part in parts:
             for start in range(0, part.out_features, CHUNK):

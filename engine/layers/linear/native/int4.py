@@ -13,8 +13,8 @@ from torch import Tensor
 
 from engine.layers.linear.affine import PER_WORD, AffineWeights, chunks
 from engine.layers.linear.base import LinearShape, PackedLinear, Target
-from engine.layers.linear.native.lanes import BLOCK, put
-from engine.native.library import Int4Weights, Library, declines, find
+from engine.layers.linear.native.lanes import BLOCK, prepared, put
+from engine.native.library import Int4Weights, declines
 
 
 def native_declines(shape: LinearShape, target: Target) -> str | None:
@@ -51,11 +51,7 @@ class NativeInt4Linear(PackedLinear):
 
     def fill(self, parts: Sequence[AffineWeights]) -> None:
         """Pack the parts, some output features at a time."""
-        library, reason = find()
-        assert library is not None, reason
-        self._library: Library = library
-        library.prefer_huge_pages(self.codes)
-        self.codes[-1].zero_()
+        self._library = library = prepared(self.codes)
         self.order = None if parts[0].order is None else parts[0].order.to(torch.int32)
         for start, (words, scales, zeros) in chunks(parts):
             put(words if self.order is None else library.reordered(words, self.order, 4), self.codes, start)
@@ -73,8 +69,7 @@ class NativeInt4Linear(PackedLinear):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x.contiguous() if self.order is None else x.index_select(1, self.order)
-        out = self._library.int4_matmul(self._weights, x)
+        out = self._library.int4_matmul(self._weights, self.ordered(x))
         return out if self.bias is None else out.add_(self.bias)
 
     def forward_float32(self, x: Tensor) -> Tensor:

@@ -4,8 +4,19 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from engine.native.library import Library, loaded
+
 BLOCK = 64
 """Output features whose values lie together: four vectors of them, so that memory is read as one stream."""
+
+
+def prepared(codes: Tensor) -> Library:
+    """The library that will read ``codes [blocks, rows, 64]``, not yet written: huge pages, and no feature in the last
+    block's lanes."""
+    library = loaded()
+    library.prefer_huge_pages(codes)
+    codes[-1].zero_()
+    return library
 
 
 def put(values: Tensor, packed: Tensor, start: int) -> None:

@@ -149,8 +149,8 @@ def multiply(x, data, table, bias, out, rows, outputs, inputs, row_bytes,
     tl.store(place, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
 
 
-@triton.jit(do_not_specialize=["start", "stop"])
-def dequantise(data, table, out, start, stop, inputs, row_bytes,
+@triton.jit(do_not_specialize=["start", "stop", "outputs"])
+def dequantise(data, table, out, start, stop, outputs, inputs, row_bytes,
                TYPE: tl.constexpr, BYTES: tl.constexpr, WEIGHTS: tl.constexpr, PLANE: tl.constexpr,
                TURN: tl.constexpr, BN: tl.constexpr):  # fmt: skip
     """``out [stop - start, K]``: W of some output features by the definition in float32, rounded once."""

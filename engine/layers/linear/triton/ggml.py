@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,12 +16,9 @@ from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS,
 from engine.layers.linear.triton import ggml_planes
 from engine.layers.linear.triton.int8 import TritonQ8Linear
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, Trial, aligned, disagrees
-from engine.layers.numerics import Numerics
-from engine.native.proof import machine_declines
+from engine.layers.linear.triton.runtime import Tile, aligned, disagrees
 
 PLANE = 32
-DEQUANTISED = 32
 TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}
 
 
@@ -38,6 +36,7 @@ class TritonGgmlLinear(TritonLinear):
         self.table = _table(self.type, device)
         parts = shape.in_features // PLANE
         self.turn = 8 if block.weights == 256 else next(turn for turn in (4, 2, 1) if parts % turn == 0)
+        self.program_inputs = self.turn * PLANE
 
     def fill(self, parts: Sequence[GgmlWeights]) -> None:
         put(parts, self.data)
@@ -46,58 +45,27 @@ class TritonGgmlLinear(TritonLinear):
         """Take over ``data``, which is kept and, at an address that 16 divides, not copied."""
         self.data, self.device, self.table = aligned(data), data.device, _table(self.type, data.device)
 
+    def kernels(self) -> Any:
+        from engine.layers.linear.triton import blocks
+
+        return blocks
+
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return self.data, self.table
+
+    def sizes(self) -> tuple[int | float, ...]:
+        return self.in_features, self.data.shape[1]
+
+    def constants(self) -> dict[str, Any]:
+        name, weights, size = BLOCKS[self.type][:3]
+        return {"TYPE": name, "BYTES": size, "WEIGHTS": weights, "PLANE": PLANE, "TURN": self.turn}
+
+    def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
+        return {}
+
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
-        from engine.layers.linear.triton import blocks
-
-        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows))
-        blocks.multiply[grid](
-            x,
-            self.data,
-            self.table,
-            self.bias,
-            out,
-            len(x),
-            self.out_features,
-            self.in_features,
-            self.data.shape[1],
-            **self._form(),
-            BIAS=self.bias is not None,
-            MB=cut.rows,
-            BN=cut.outputs,
-            SLICES=cut.slices,
-            num_warps=cut.slices,
-            # Pipelined, looked-up values would be fetched into shared memory, more than there is.
-            num_stages=cut.stages if self.table is None else 1,
-        )
-
-    def launch_dequantise(self, start: int, stop: int, out: Tensor) -> None:
-        from engine.layers.linear.triton import blocks
-
-        grid = (-(-(stop - start) // DEQUANTISED), self.in_features // (self.turn * PLANE))
-        blocks.dequantise[grid](
-            self.data,
-            self.table,
-            out,
-            start,
-            stop,
-            self.in_features,
-            self.data.shape[1],
-            **self._form(),
-            BN=DEQUANTISED,
-            num_warps=4,
-            # ggml rounds the product before it adds.
-            enable_fp_fusion=False,
-        )
-
-    def _form(self) -> dict[str, int | str]:
-        block = BLOCKS[self.type]
-        return {
-            "TYPE": block.name,
-            "BYTES": block.bytes,
-            "WEIGHTS": block.weights,
-            "PLANE": PLANE,
-            "TURN": self.turn,
-        }
+        # Pipelined, looked-up values would be fetched into shared memory, more than there is.
+        super().launch_multiply(x, out, cut if self.table is None else cut._replace(stages=1))
 
 
 def _table(type: int, device: torch.device) -> Tensor | None:
@@ -129,14 +97,11 @@ def of_data(type: int, data: Tensor, target: Target, raw: bool = False) -> Layer
 
 
 def triton_declines(shape: LinearShape, target: Target, raw: bool = False) -> str | None:
-    """Why the kernels do not serve a layer that :func:`make` makes; None when they do, which they have then proved.
+    """Why kernels do not serve a layer that :func:`make` makes; None when they do, which they have then proved here.
 
     ``raw``: the same for a :class:`TritonGgmlLinear`.
     """
-    whole = shape.in_features % 128 == 0
-    return machine_declines(target.dtype, target.device) or _disagrees(
-        shape.block_type, whole, raw, target.dtype, target.device
-    )
+    return _disagrees(shape.block_type, shape.in_features % 128 == 0, raw, target.dtype, target.device)
 
 
 @functools.cache
@@ -147,22 +112,15 @@ def _disagrees(type: int, whole: bool, raw: bool, dtype: torch.dtype, device: to
     """
     data = sample(type, 72, 4096 if whole else 1120)
 
-    def trial() -> Trial:
-        moved = data.to(device)
-        targets = {invariant: Target(dtype, device, Numerics(invariant)) for invariant in (False, True)}
-        made = {invariant: of_data(type, moved, target, raw) for invariant, target in targets.items()}
+    def layer(target: Target) -> Layer:
+        return of_data(type, data.to(device), target, raw)
 
-        def multiply(x: Tensor, fixed: bool) -> Tensor:
-            return made[True].forward_float32(x) if fixed else made[False].forward(x)
-
-        return Trial(multiply, made[False].dequantised(torch.float32), dequantise(type, data))
-
-    return disagrees(trial, dtype, device)
+    return disagrees(layer, lambda: dequantise(type, data), dtype, device)
 
 
-def sample(type: int, rows: int, in_features: int, seed: int = 1) -> Tensor:
+def sample(type: int, rows: int, in_features: int) -> Tensor:
     """Random rows of blocks ``[rows, row_bytes]`` whose weights are of ordinary size, to try a kernel with."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     block = BLOCKS[type]
     count = rows * in_features // block.weights
     data = torch.randint(0, 256, (count, block.bytes), dtype=torch.uint8, generator=generator)

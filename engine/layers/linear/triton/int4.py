@@ -11,8 +11,7 @@ from torch import Tensor
 from engine.layers.linear.affine import AffineColumns, AffineWeights, chunks, dequantise, pack_codes, unpack_words
 from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.triton.plane_layer import Form, PlaneLinear, plane_of
-from engine.layers.linear.triton.runtime import Trial, disagrees
-from engine.layers.numerics import Numerics
+from engine.layers.linear.triton.runtime import disagrees
 from engine.native.proof import machine_declines
 
 _NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
@@ -41,9 +40,6 @@ class TritonInt4Linear(PlaneLinear):
 
 def triton_declines(shape: LinearShape, target: Target) -> str | None:
     """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
-    reason = machine_declines(target.dtype, target.device)
-    if reason is not None:
-        return reason
     plane = plane_of(shape.in_features, shape.group)
     if plane is None or shape.in_features % shape.group:
         return f"it has no groups of {shape.group} over {shape.in_features} input features"
@@ -61,16 +57,7 @@ def _disagrees(
     plane: int, padded: bool, scales: torch.dtype, symmetric: bool, dtype: torch.dtype, device: torch.device
 ) -> str | None:
     part = Int4Sample(72, plane * (20 + padded), plane, scales, symmetric)
-
-    def trial() -> Trial:
-        made = {invariant: part.layer(Target(dtype, device, Numerics(invariant))) for invariant in (False, True)}
-
-        def multiply(x: Tensor, fixed: bool) -> Tensor:
-            return made[True].forward_float32(x) if fixed else made[False].forward(x)
-
-        return Trial(multiply, made[False].dequantised(torch.float32), part.weight())
-
-    return disagrees(trial, dtype, device)
+    return disagrees(part.layer, part.weight, dtype, device)
 
 
 class Int4Sample:

@@ -16,14 +16,11 @@ from engine.layers.linear.ggml_blocks import BLOCKS, Q8_0
 from engine.layers.linear.int8 import put_rows, signed, signed_rows
 from engine.layers.linear.triton import inline
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, Trial, disagrees, inlines
-from engine.layers.numerics import Numerics
-from engine.native.proof import machine_declines
+from engine.layers.linear.triton.runtime import disagrees, inlines
 
 PLANES = (128, 64, 32, 16)
 TURN = 128
 """Input features that a slice takes in one turn of the loop."""
-DEQUANTISED = 32
 
 
 class TritonInt8Linear(TritonLinear):
@@ -37,7 +34,7 @@ class TritonInt8Linear(TritonLinear):
         super().__init__(shape, target, device)
         plane = plane_of(shape.in_features, shape.group)
         assert plane is not None, "see triton_declines"
-        self.plane, self.group = plane, shape.group
+        self.program_inputs, self.group = plane, shape.group
         groups = (shape.groups, shape.out_features)
         self.codes = torch.empty(shape.out_features, shape.in_features, dtype=torch.int8, device=device)
         self.scales = torch.empty(groups, dtype=shape.scales, device=device)
@@ -50,54 +47,23 @@ class TritonInt8Linear(TritonLinear):
             if self.zeros is not None:
                 self.zeros[:, place] = signed(zeros)
 
-    def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
+    def kernels(self) -> Any:
         from engine.layers.linear.triton import bytes8
 
-        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows))
-        bytes8.multiply[grid](
-            x,
-            self.codes,
-            self.scales,
-            self.zeros,
-            self.bias,
-            out,
-            len(x),
-            self.out_features,
-            self.in_features,
-            self.factor,
-            PLANE=self.plane,
-            TURN=TURN // self.plane,
-            GROUP=self.group,
-            ZEROS=self.zeros is not None,
-            BIAS=self.bias is not None,
-            MB=cut.rows,
-            BN=cut.outputs,
-            SLICES=cut.slices,
-            ASM=inline.signed_bytes(x.dtype) if inlines(self.device) else "",
-            num_warps=cut.slices,
-            num_stages=cut.stages,
-        )
+        return bytes8
 
-    def launch_dequantise(self, start: int, stop: int, out: Tensor) -> None:
-        from engine.layers.linear.triton import bytes8
+    def tensors(self) -> tuple[Tensor | None, ...]:
+        return self.codes, self.scales, self.zeros
 
-        grid = (-(-(stop - start) // DEQUANTISED), self.in_features // self.plane)
-        bytes8.dequantise[grid](
-            self.codes,
-            self.scales,
-            self.zeros,
-            out,
-            start,
-            stop,
-            self.out_features,
-            self.in_features,
-            self.factor,
-            PLANE=self.plane,
-            GROUP=self.group,
-            ZEROS=self.zeros is not None,
-            BN=DEQUANTISED,
-            num_warps=4,
-        )
+    def sizes(self) -> tuple[int | float, ...]:
+        return self.in_features, self.factor
+
+    def constants(self) -> dict[str, Any]:
+        return {"PLANE": self.program_inputs, "GROUP": self.group, "ZEROS": self.zeros is not None}
+
+    def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
+        asm = inline.signed_bytes(dtype) if inlines(self.device) else ""
+        return {"TURN": TURN // self.program_inputs, "ASM": asm}
 
 
 class TritonInt8RowsLinear(TritonInt8Linear):
@@ -132,9 +98,6 @@ def plane_of(in_features: int, group: int) -> int | None:
 
 def triton_declines(shape: LinearShape, target: Target) -> str | None:
     """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
-    reason = machine_declines(target.dtype, target.device)
-    if reason is not None:
-        return reason
     if shape.ordered:
         return "its groups are not runs of input features"
     plane = plane_of(shape.in_features, shape.group)
@@ -146,32 +109,16 @@ def triton_declines(shape: LinearShape, target: Target) -> str | None:
 @functools.cache
 def _disagrees(plane: int, scales: torch.dtype, zeros: bool, dtype: torch.dtype, device: torch.device) -> str | None:
     sample = Int8Sample(72, max(plane, TURN) * 3, plane, scales, zeros)
-
-    def trial() -> Trial:
-        made = {invariant: sample.layer(Target(dtype, device, Numerics(invariant))) for invariant in (False, True)}
-
-        def multiply(x: Tensor, fixed: bool) -> Tensor:
-            return made[True].forward_float32(x) if fixed else made[False].forward(x)
-
-        return Trial(multiply, made[False].dequantised(torch.float32), sample.weight())
-
-    return disagrees(trial, dtype, device)
+    return disagrees(sample.layer, sample.weight, dtype, device)
 
 
 class Int8Sample:
     """Random weights of this kind, to try a kernel with."""
 
     def __init__(
-        self,
-        outputs: int,
-        inputs: int,
-        group: int,
-        scales: torch.dtype,
-        zeros: bool,
-        factor: float = 1.0,
-        seed: int = 1,
+        self, outputs: int, inputs: int, group: int, scales: torch.dtype, zeros: bool, factor: float = 1.0
     ) -> None:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator().manual_seed(1)
         groups = (outputs, inputs // group)
         self.shape = LinearShape("int8", inputs, outputs, 8, group, scales, symmetric=not zeros)
         self.group, self.factor = group, factor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -10,11 +10,9 @@ from torch import Tensor
 from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.triton import inline
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, inlines
+from engine.layers.linear.triton.runtime import inlines
 
 PLANES = (128, 64, 32, 16)
-DEQUANTISED = 16
-"""Output features that one program dequantises."""
 
 
 class Form(NamedTuple):
@@ -42,6 +40,10 @@ class PlaneLinear(TritonLinear):
     """``words [N, blocks * plane]`` int16; ``scales`` and ``offsets`` ``[blocks, N, 4]``; the rest as the form asks."""
 
     held = ("words", "scales", "offsets", "outer", "codebook", "table", "order")
+    program_outputs = 16
+    outer: Tensor | None = None
+    codebook: Tensor | None = None
+    shift = 0.0
 
     def __init__(
         self,
@@ -54,20 +56,17 @@ class PlaneLinear(TritonLinear):
     ) -> None:
         """``scales`` and ``offsets`` are the dtypes that are held; until the layer is filled they are zero."""
         super().__init__(shape, target, device)
-        self.form = form
-        self.blocks = -(-shape.in_features // (4 * form.plane))
+        self.form, self.order, self.program_inputs = form, shape.new_order(device), 4 * form.plane
+        self.blocks = -(-shape.in_features // self.program_inputs)
         self.words = torch.zeros(shape.out_features, self.blocks * form.plane, dtype=torch.int16, device=device)
         fours = (self.blocks, shape.out_features, 4)
         self.scales = torch.zeros(fours, dtype=scales, device=device)
         self.offsets = None if offsets is None else torch.zeros(fours, dtype=offsets, device=device)
-        self.outer: Tensor | None = None
-        self.codebook: Tensor | None = None
-        self.shift = 0.0
         self.table = torch.tensor(form.table, device=device) if form.table else None
 
     def put_codes(self, codes: Tensor, start: int) -> None:
         """``codes [n, K]`` uint8, in the packed order, of the output features from ``start``."""
-        rows = torch.nn.functional.pad(codes, (0, 4 * self.form.plane * self.blocks - self.in_features))
+        rows = torch.nn.functional.pad(codes, (0, self.program_inputs * self.blocks - self.in_features))
         quads = rows.view(len(codes), self.blocks, 4, self.form.plane).to(self.device, torch.int32)
         words = quads[:, :, 0] | quads[:, :, 1] << 4 | quads[:, :, 2] << 8 | quads[:, :, 3] << 12
         # To int16 with its sign: a conversion that does not fit is not defined.
@@ -81,51 +80,12 @@ class PlaneLinear(TritonLinear):
         padded = torch.nn.functional.pad(each, (0, 4 * self.blocks - each.shape[1]))
         held[:, start : start + count] = padded.view(count, self.blocks, 4).transpose(0, 1)
 
-    def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
+    def kernels(self) -> Any:
         from engine.layers.linear.triton import planes
 
-        asm, magic = "", 0.0
-        if inlines(self.device):
-            table = self.form.table
-            asm, magic = (inline.lookup(table, x.dtype), 0.0) if table else inline.nibbles(x.dtype)
-        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows))
-        planes.multiply[grid](
-            x,
-            *self._tensors(),
-            self.bias,
-            out,
-            len(x),
-            *self._sizes(),
-            **self._form(),
-            PADDED=self.in_features != 4 * self.form.plane * self.blocks,
-            BIAS=self.bias is not None,
-            MB=cut.rows,
-            BN=cut.outputs,
-            SLICES=cut.slices,
-            ASM=asm,
-            MAGIC=magic,
-            num_warps=cut.slices,
-            num_stages=cut.stages,
-        )
+        return planes
 
-    def launch_dequantise(self, start: int, stop: int, out: Tensor) -> None:
-        from engine.layers.linear.triton import planes
-
-        grid = (-(-(stop - start) // DEQUANTISED), self.blocks)
-        planes.dequantise[grid](
-            *self._tensors(),
-            out,
-            start,
-            stop,
-            *self._sizes(),
-            **self._form(),
-            BN=DEQUANTISED,
-            num_warps=4,
-            # The definition rounds the product before it adds.
-            enable_fp_fusion=False,
-        )
-
-    def _tensors(self) -> tuple[Tensor | None, ...]:
+    def tensors(self) -> tuple[Tensor | None, ...]:
         bits = 8 * self.scales.element_size()
         scales = self.scales.view(torch.int32 if bits == 8 else torch.int64)
         offsets = self.offsets
@@ -133,10 +93,10 @@ class PlaneLinear(TritonLinear):
             offsets = offsets.view(torch.int32 if offsets.element_size() == 1 else torch.int64)
         return self.words, scales, offsets, self.outer, self.codebook, self.table
 
-    def _sizes(self) -> tuple[int | float, ...]:
-        return self.out_features, self.in_features, self.blocks, self.shift
+    def sizes(self) -> tuple[int | float, ...]:
+        return self.in_features, self.blocks, self.shift
 
-    def _form(self) -> dict[str, int | str | bool]:
+    def constants(self) -> dict[str, Any]:
         form = self.form
         return {
             "PLANE": form.plane,
@@ -146,3 +106,10 @@ class PlaneLinear(TritonLinear):
             "OUTER": form.outer,
             "BLOCK": form.block,
         }
+
+    def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
+        asm, magic = "", 0.0
+        if inlines(self.device):
+            table = self.form.table
+            asm, magic = (inline.lookup(table, dtype), 0.0) if table else inline.nibbles(dtype)
+        return {"PADDED": self.in_features != self.program_inputs * self.blocks, "ASM": asm, "MAGIC": magic}

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.layers.linear.base import PackedLinear, Target
+from engine.layers.numerics import Numerics
 from engine.native.proof import failure
 
 PATH = "Triton kernel"
@@ -53,20 +55,15 @@ def aligned(x: Tensor) -> Tensor:
     return x if x.data_ptr() % 16 == 0 else x.clone()
 
 
-class Trial(NamedTuple):
-    """What a path is tried with: ``multiply(x, float32, fixed)``, ``weight [N, K]`` and ``W`` by the definition."""
-
-    multiply: Callable[[Tensor, bool], Tensor]
-    dequantised: Tensor
-    weight: Tensor
-
-
-def disagrees(trial: Callable[[], Trial], dtype: torch.dtype, device: torch.device) -> str | None:
+def disagrees(
+    layer: Callable[[Target], PackedLinear], weight: Callable[[], Tensor], dtype: torch.dtype, device: torch.device
+) -> str | None:
     """Compute small products on the device and compare them with the definition: a wrong kernel must not be used.
 
-    Raises only torch.OutOfMemoryError, see :func:`failure`.
+    ``weight()`` is ``W [N, K]`` of the layer by the definition. Raises only torch.OutOfMemoryError, see
+    :func:`failure`.
     """
-    return failure(lambda: _compare(trial(), dtype, device))
+    return failure(lambda: _compare(layer, weight, dtype, device))
 
 
 def computed_wrongly(reason: str) -> bool:
@@ -74,21 +71,24 @@ def computed_wrongly(reason: str) -> bool:
     return reason.endswith((_WRONG, _UNSTEADY))
 
 
-def _compare(trial: Trial, dtype: torch.dtype, device: torch.device) -> str | None:
-    weight = trial.weight.double()
-    if _far(trial.dequantised, weight, 1e-6):
+def _compare(
+    layer: Callable[[Target], PackedLinear], definition: Callable[[], Tensor], dtype: torch.dtype, device: torch.device
+) -> str | None:
+    usual, fixed = (layer(Target(dtype, device, Numerics(invariant))) for invariant in (False, True))
+    weight = definition().double()
+    if _far(usual.dequantised(torch.float32), weight, 1e-6):
         return f"its weights {_WRONG}"
     generator = torch.Generator().manual_seed(2)
     x = torch.randn(MANY_ROWS + 5, weight.shape[1], generator=generator).to(dtype)
     expected = x.double() @ weight.t()
     for rows in (1, 3, 16, len(x)):
-        if _far(trial.multiply(x[:rows].to(device), False), expected[:rows], 0.02):
+        if _far(usual.forward(x[:rows].to(device)), expected[:rows], 0.02):
             return f"its values for {rows} rows {_WRONG}"
-    whole = trial.multiply(x.to(device), True)
+    whole = fixed.forward_float32(x.to(device))
     if _far(whole, expected, 0.02):
         return f"its float32 values {_WRONG}"
     for start, stop in ((0, 1), (3, 21)):
-        if not torch.equal(trial.multiply(x[start:stop].to(device), True), whole[start:stop]):
+        if not torch.equal(fixed.forward_float32(x[start:stop].to(device)), whole[start:stop]):
             return f"its result for a row {_UNSTEADY}"
     return None
 

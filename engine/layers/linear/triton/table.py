@@ -11,9 +11,8 @@ from torch import Tensor
 from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.table import TableLinear, TableWeights
 from engine.layers.linear.triton.plane_layer import Form, PlaneLinear, plane_of
-from engine.layers.linear.triton.runtime import Trial, disagrees
+from engine.layers.linear.triton.runtime import disagrees
 from engine.layers.numerics import Numerics
-from engine.native.proof import machine_declines
 
 CHUNK = 1024
 """Output features packed at a time."""
@@ -53,9 +52,6 @@ class TritonTableLinear(PlaneLinear):
 
 def triton_declines(shape: LinearShape, target: Target) -> str | None:
     """Why the kernels do not serve a layer; None when they do, which they have then proved on this device."""
-    reason = machine_declines(target.dtype, target.device)
-    if reason is not None:
-        return reason
     if shape.in_features % shape.group:
         return f"blocks of {shape.group} cross the ends of rows of {shape.in_features}"
     plane = plane_of(shape.in_features, shape.group)
@@ -68,23 +64,14 @@ def triton_declines(shape: LinearShape, target: Target) -> str | None:
 @functools.cache
 def _disagrees(plane: int, padded: bool, nested: bool, dtype: torch.dtype, device: torch.device) -> str | None:
     sample = TableSample(72, plane * (20 + padded), plane, Nested(16, 0.03) if nested else None)
-
-    def trial() -> Trial:
-        made = {invariant: sample.layer(Target(dtype, device, Numerics(invariant))) for invariant in (False, True)}
-
-        def multiply(x: Tensor, fixed: bool) -> Tensor:
-            return made[True].forward_float32(x) if fixed else made[False].forward(x)
-
-        return Trial(multiply, made[False].dequantised(torch.float32), sample.weight())
-
-    return disagrees(trial, dtype, device)
+    return disagrees(sample.layer, sample.weight, dtype, device)
 
 
 class TableSample:
     """Random weights of this kind, to try a kernel with."""
 
-    def __init__(self, outputs: int, inputs: int, block: int, nested: Nested | None, seed: int = 1) -> None:
-        generator = torch.Generator().manual_seed(seed)
+    def __init__(self, outputs: int, inputs: int, block: int, nested: Nested | None) -> None:
+        generator = torch.Generator().manual_seed(1)
         self.out_features = outputs
         self.packed = torch.randint(0, 256, (outputs * inputs // 2,), dtype=torch.uint8, generator=generator)
         self.table = torch.randn(16, generator=generator).sort().values

@@ -22,7 +22,6 @@ from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_1, Q4_K, Q8_0, dequantise
 from engine.layers.linear.triton import bytes8, ggml, ggml_planes, int8, plane_layer, planes, table
 from engine.layers.linear.triton import int4 as triton_int4
-from engine.layers.linear.triton import layer as triton_layer
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import MANY_ROWS, aligned
 from engine.layers.numerics import Numerics
@@ -130,8 +129,8 @@ def test_a_row_has_the_same_bits_whatever_its_neighbours(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["int4 g64 zeros", "int8 g128 zeros", "Q4_K", "Q6_K"])
 def test_a_matrix_is_dequantised_in_several_goes(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(triton_layer, "BLOCK_WEIGHTS", 1)
-    monkeypatch.setattr(triton_layer, "ROWS", 16)
+    monkeypatch.setattr(TritonLinear, "block_weights", 1)
+    monkeypatch.setattr(TritonLinear, "granule", 16)
     check(*KINDS[name](40, 512, FLOAT, CPU, Numerics()), None, (70,))
 
 
@@ -152,8 +151,8 @@ def test_an_address_that_16_does_not_divide() -> None:
 @pytest.fixture
 def _anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are taken on a CPU too, where the interpreter runs them, and before those that are for one."""
+    monkeypatch.setattr(choose, "machine_declines", lambda dtype, device: None)
     for module in (triton_int4, int8, table, ggml):
-        monkeypatch.setattr(module, "machine_declines", lambda dtype, device: None)
         module._disagrees.cache_clear()  # type: ignore[attr-defined]
     for kind, paths in choose._PATHS.items():
         monkeypatch.setitem(choose._PATHS, kind, tuple(replace(p, device="") for p in paths if p.device != "cpu"))
