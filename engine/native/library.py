@@ -38,6 +38,7 @@ _BUILD = "python -m engine.native.build"
 class Int4Weights(ctypes.Structure):
     """``Int4`` of int4.c: addresses of the tensors that hold a layer, and its sizes."""
 
+    product, result = "The native 4-bit product", None  # what it is called, and the dtype of what comes out: x's own
     _fields_ = (
         *fields(ctypes.c_void_p, "codes", "scales", "zeros"),
         *fields(ctypes.c_int64, "in_features", "out_features", "group", "bfloat16_scales"),
@@ -47,6 +48,7 @@ class Int4Weights(ctypes.Structure):
 class Ggml(ctypes.Structure):
     """``Ggml`` of ggml.h: rows of blocks of ggml's ``type``."""
 
+    product, result = "The native product with GGUF blocks", torch.float32
     _fields_ = (
         *fields(ctypes.c_void_p, "data"),
         *fields(ctypes.c_int64, "in_features", "out_features", "type", "row_bytes"),
@@ -56,6 +58,7 @@ class Ggml(ctypes.Structure):
 class Grouped(ctypes.Structure):
     """``Grouped`` of grouped.h: codes in lanes of 64 output features, with their scales."""
 
+    product, result = "The native product with grouped codes", torch.float32
     _fields_ = (
         *fields(ctypes.c_void_p, "codes", "scales", "zeros", "table", "nested_table", "nested_scales"),
         *fields(ctypes.c_int64, "in_features", "out_features", "group", "scale_type", "nested_size"),
@@ -63,6 +66,7 @@ class Grouped(ctypes.Structure):
     )
 
 
+_PRODUCTS: dict[type[ctypes.Structure], str] = {Int4Weights: "int4", Ggml: "ggml", Grouped: "grouped"}
 _ADDRESS, _SIZE, _INT = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "attend_rows": (_INT, _ADDRESS, _INT),
@@ -73,7 +77,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "ggml_round_bf16": (None, _ADDRESS, _SIZE, _SIZE, _ADDRESS, _INT),
     **dict.fromkeys(("grouped_write_f32", "grouped_write_bf16"), (_INT, _ADDRESS, _SIZE, _SIZE, _ADDRESS, _INT)),
     **dict.fromkeys(
-        (f"{kind}_matmul_{dtype}" for kind in ("int4", "ggml", "grouped") for dtype in ("f32", "bf16")),
+        (f"{kind}_matmul_{dtype}" for kind in _PRODUCTS.values() for dtype in ("f32", "bf16")),
         (_INT, _ADDRESS, _ADDRESS, _ADDRESS, _SIZE, _INT),
     ),
 }
@@ -94,6 +98,12 @@ class Library:
             if name not in _ONLY_BFLOAT16 or capabilities & BFLOAT16:
                 function = self._functions[name] = getattr(handle, name)
                 function.restype, function.argtypes = result, arguments
+        self._products = {
+            (weights, dtype): self._functions[name]
+            for weights, kind in _PRODUCTS.items()
+            for dtype, suffix in _SUFFIX.items()
+            if (name := f"{kind}_matmul_{suffix}") in self._functions
+        }
 
     @property
     def instructions(self) -> str:
@@ -112,23 +122,13 @@ class Library:
         if self._functions[name](*arguments, torch.get_num_threads()):
             raise MemoryError(f"{what} ran out of memory.")
 
-    def _matmul(self, kind: str, what: str, weights: ctypes.Structure, x: Tensor, dtype: torch.dtype) -> Tensor:
-        out = x.new_empty(x.shape[0], weights.out_features, dtype=dtype)
-        name = f"{kind}_matmul_{_SUFFIX[x.dtype]}"
-        self._run(name, what, ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), x.shape[0])
+    def matmul(self, weights: Int4Weights | Ggml | Grouped, x: Tensor) -> Tensor:
+        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]``, float32 or as ``x``."""
+        out = x.new_empty(x.shape[0], weights.out_features, dtype=weights.result)
+        product, threads = self._products[type(weights), x.dtype], torch.get_num_threads()
+        if product(ctypes.addressof(weights), x.data_ptr(), out.data_ptr(), x.shape[0], threads):
+            raise MemoryError(f"{weights.product} ran out of memory.")
         return out
-
-    def int4_matmul(self, weights: Int4Weights, x: Tensor) -> Tensor:
-        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` in the same."""
-        return self._matmul("int4", "The native 4-bit product", weights, x, x.dtype)
-
-    def ggml_matmul(self, weights: Ggml, x: Tensor) -> Tensor:
-        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
-        return self._matmul("ggml", "The native product with GGUF blocks", weights, x, torch.float32)
-
-    def grouped_matmul(self, weights: Grouped, x: Tensor) -> Tensor:
-        """``x [T, in_features]``, contiguous, bfloat16 or float32 -> ``[T, out_features]`` float32."""
-        return self._matmul("grouped", "The native product with grouped codes", weights, x, torch.float32)
 
     def ggml_round(self, weights: Ggml, start: int, stop: int, out: Tensor) -> None:
         """Output features ``[start, stop)`` of the weights into ``out [stop - start, in_features]`` bfloat16."""

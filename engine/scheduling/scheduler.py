@@ -149,7 +149,7 @@ class Scheduler(Generic[S]):
         """The number of draft tokens that each decode of the plan may have, ``rows`` in all, in the plan's order."""
         draft_tokens: dict[tuple[str, int], int] = {}
         rows = min(rows, MAX_DRAFT_TOKENS)
-        for piece in plan.slices:
+        for piece in plan.slices if wanted else ():
             sequence = piece.sequence
             count = min(wanted.get(sequence.cache.owner, 0), rows, sequence.max_draft_tokens)
             if count > 0:

@@ -123,7 +123,7 @@ class GgmlLinear(BlockwiseLinear):
     def forward_float32(self, x: Tensor) -> Tensor:
         if self._library is None:
             return super().forward_float32(x)
-        out = self._library.ggml_matmul(self._weights, (x if x.dtype == self.dtype else x.float()).contiguous())
+        out = self._library.matmul(self._weights, (x if x.dtype == self.dtype else x.float()).contiguous())
         return out if self.bias is None else out.add_(self.bias)
 
     def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:

@@ -116,8 +116,9 @@ class Controller:
                     self._learn(ask.request, 0, drafted=False)
             work = proposer.take_work()
             total = Work(total.seconds + work.seconds, total.passes + work.passes, total.bytes_read + work.bytes_read)
+        drafting = [piece.sequence for piece in slices if self._candidates(piece.sequence)]
         self._followers = {
-            name: {piece.sequence.owner for piece in slices if self._follows(proposer, piece.sequence)}
+            name: {request.owner for request in drafting if self._follows(proposer, request)}
             for name, proposer in self._proposers.items()
             if proposer.needs_hidden
         }
@@ -163,6 +164,8 @@ class Controller:
     def _able(self, request: Request, plain: bool) -> Sequence[Candidate]:
         """Who may draft now: one that the user has set, or whose turn it is to be tried; else all that are on."""
         candidates = self._candidates(request).values()
+        if not candidates:
+            return ()
         active = [one for one in candidates if one.on or one.trying or one.due(self._step)]
         able = [one for one in active if self._proposers[one.name].has_match(request)]
         for one in able:
@@ -179,7 +182,7 @@ class Controller:
                 if one.trying:
                     self._tried = one.name
                     return [one]
-        if candidates and not active and not self._tallies:
+        if not active and not self._tallies:
             self._say_why_not(candidates)
         return [one for one in able if one.on]
 

@@ -70,7 +70,7 @@ class NativeGroupedLinear(BlockwiseLinear):
         )
 
     def forward_float32(self, x: Tensor) -> Tensor:
-        out = self._library.grouped_matmul(self._weights, self.ordered(x))
+        out = self._library.matmul(self._weights, self.ordered(x))
         return out if self.bias is None else out.add_(self.bias)
 
     def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:

@@ -69,7 +69,7 @@ class NativeInt4Linear(PackedLinear):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self._library.int4_matmul(self._weights, self.ordered(x))
+        out = self._library.matmul(self._weights, self.ordered(x))
         return out if self.bias is None else out.add_(self.bias)
 
     def forward_float32(self, x: Tensor) -> Tensor:
