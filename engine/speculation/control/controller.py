@@ -275,14 +275,15 @@ class Controller:
     def _follows(self, proposer: Proposer, request: Request) -> bool:
         """Whether a proposer that reads the target's states gets those of this request.
 
-        It gets all of them from the prompt on, or none. A head that needs only the last row (Medusa) gets states while
-        it is on or about to be tried.
+        It gets all of them from the prompt on, until a trial fails. A head that needs only the last row (Medusa) gets
+        states while it is on or about to be tried.
         """
         one = self._candidates(request).get(proposer.name)
         if one is None or one.on or one.trying:
             return one is not None
         if proposer.last_row_only:
             return one.standing.try_at - self._step <= 2
+        one.follows = one.follows and one.standing.try_at <= self._step
         return one.follows
 
 
