@@ -24,7 +24,7 @@ GLIBC = "2.28"
 
 @functools.cache
 def zig() -> Path | None:
-    """The compiler of the package ziglang, where it is installed beside this Python."""
+    """The compiler of the package ziglang, where it is installed with this Python."""
     spec = importlib.util.find_spec("ziglang") if sys.platform == "linux" else None
     for folder in (spec and spec.submodule_search_locations) or ():
         if (program := Path(folder) / "zig").is_file():

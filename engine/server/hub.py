@@ -81,8 +81,8 @@ class EngineHub:
         self._listeners: list[Callable[[Event], None]] = []
         self._watchers: list[Callable[[StepRecord], None]] = []
         self._numbers = itertools.count(1)
-        self._memory: MemoryByOwner | None = None
-        self._memory_taken_at = 0.0
+        self._memory: tuple[MemoryByOwner, float] | None = None
+        """The last measurement, and when it was taken."""
         self._memory_lock = asyncio.Lock()
         self._measuring: asyncio.Future[None] | None = None
         self._stirred = asyncio.Event()
@@ -208,12 +208,12 @@ class EngineHub:
     async def _memory_by_owner(self) -> MemoryByOwner:
         """The last measurement, or a new one, taken in another thread with the pages in use as of now."""
         async with self._memory_lock:
-            if self._memory is None or time.monotonic() - self._memory_taken_at > MEMORY_SECONDS:
+            if self._memory is None or time.monotonic() - self._memory[1] > MEMORY_SECONDS:
                 pages = self.engine.cache_pages()
                 used_share = pages.used / pages.total if pages.total else 0.0
                 memory = await asyncio.to_thread(self.probes.memory, self.loaded, used_share)
-                self._memory, self._memory_taken_at = memory, time.monotonic()
-            return self._memory
+                self._memory = memory, time.monotonic()
+            return self._memory[0]
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 

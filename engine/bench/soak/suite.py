@@ -147,7 +147,7 @@ class Soak:
         """Load the model again, which ends all answers, and see what is held with an empty cache."""
         model = self._model
         again = LoadModel(model.path, model.draft_path, model.options)
-        del model  # or it would stay in memory beside the new one
+        del model  # or it would stay in memory with the new one
         self._load(again)
         self._finish()
         self._hear(0.2)

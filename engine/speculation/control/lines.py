@@ -11,7 +11,7 @@ _NAMES = {choice.key: choice.title for choice in BY_KEY[keys.SPECULATION].choice
 
 
 class Price(NamedTuple):
-    """So many draft tokens, so deep, and the plain steps that a step with them takes (1: they are free)."""
+    """Draft tokens, their depth, and the plain steps that a step with them takes (1: they are free)."""
 
     nodes: int
     depth: int
