@@ -274,7 +274,7 @@ def _open_model(arguments: list[str]) -> None:
 
 
 def main() -> None:
-    """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage."""
+    """The entry point: exit code 0, 1 for a failure with its sentence, 2 for wrong usage, 130 after Ctrl-C."""
     prepare_streams()
     packs.redirect(sys.argv)
     try:
@@ -283,6 +283,8 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except KeyboardInterrupt:  # before a command began
+        sys.exit(130)
 
 
 if __name__ == "__main__":
