@@ -56,6 +56,8 @@ def _assigned(nodes: Iterator[ast.AST]) -> dict[str, list[ast.expr]]:
             for target in node.targets:
                 if isinstance(target, ast.Name):
                     values[target.id].append(node.value)
+        elif isinstance(node, ast.NamedExpr):
+            values[node.target.id].append(node.value)
         elif isinstance(node, ast.FunctionDef):
             values[node.name] += [each.value for each in ast.walk(node) if isinstance(each, ast.Return) and each.value]
     return dict(values)
