@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.catalogue import keys
+from engine.protocol import keys
 
 if TYPE_CHECKING:
     from PySide6.QtWidgets import QApplication

@@ -8,9 +8,9 @@ from typing import Literal, NamedTuple, cast, get_args
 from engine import catalogue
 from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings
 from engine.cache.stores.kinds import KVKind
-from engine.catalogue import Capability, keys
+from engine.catalogue import Capability
 from engine.layers.numerics import Numerics
-from engine.protocol import OptionSpec, Value
+from engine.protocol import OptionSpec, Value, keys
 
 Acceptance = Literal["keyed", "ratio", "typical"]
 """How draft tokens are verified: against the tokens that would have been drawn, by the ratio test, or by typical

@@ -14,12 +14,10 @@ from app.panel.words import event_label
 from app.plots.strip import PlotStrip
 from app.settings.store import SettingsStore
 from engine import protocol
+from engine.protocol import keys
 
 _HELPER = "helper"
 _WITHHELD = "withheld"
-_SPECULATION = "speculation"
-_DRAFT_LENGTH = "draft_length"
-_TREE_NODES = "tree_nodes"
 
 
 class SwitchWiring(QObject):
@@ -75,13 +73,13 @@ class SwitchWiring(QObject):
     def _use_helper(self, card: protocol.ModelCard) -> None:
         """Switch speculation on for a draft model or heads that the person chose, who wants them to draft."""
         kinds = [*(["draft"] if card.draft else []), *card.heads]
-        spec = self._panel.spec(_SPECULATION)
+        spec = self._panel.spec(keys.SPECULATION)
         if not kinds or spec is None or spec.value in (*kinds, "auto") or kinds[0] in spec.disabled_choices:
             return
         before, who = spec.value, value_title(spec, kinds[0])
-        self._set(_SPECULATION, kinds[0])
+        self._set(keys.SPECULATION, kinds[0])
         words = f"Speculation is on: {card.draft or who} drafts tokens for {card.name}."
-        self._notice.say(words, topic=_HELPER, action="Undo", act=lambda: self._set(_SPECULATION, before))
+        self._notice.say(words, topic=_HELPER, action="Undo", act=lambda: self._set(keys.SPECULATION, before))
 
     def _on_helper(self) -> None:
         self._helper_chosen = True
@@ -111,9 +109,9 @@ class SwitchWiring(QObject):
         """What automatic values amount to at the moment."""
         drafting = [one for one in frame.acceptance if not one.off_reason]
         lengths = [one.draft_length for one in drafting]
-        self._panel.show_live(_DRAFT_LENGTH, str(max(lengths)) if lengths else "")
+        self._panel.show_live(keys.DRAFT_LENGTH, str(max(lengths)) if lengths else "")
         trees = [one.tree_nodes for one in drafting if one.tree_nodes > one.draft_length]
-        self._panel.show_live(_TREE_NODES, str(max(trees)) if trees else "")
+        self._panel.show_live(keys.TREE_NODES, str(max(trees)) if trees else "")
 
     def _set_tint(self, on: bool) -> None:
         self._store.update(tint=on)

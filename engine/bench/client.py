@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from engine.cache.offload.saved import SavedChats
-from engine.catalogue import keys
 from engine.catalogue.replay import replayed
 from engine.core.commands import AddRequest, Shutdown
 from engine.core.engine import Engine
@@ -32,6 +31,7 @@ from engine.protocol import (
     Timings,
     Usage,
     Value,
+    keys,
 )
 from engine.telemetry.records import StepRecord
 

@@ -15,11 +15,10 @@ import msgspec
 from engine import catalogue
 from engine.bench.client import EngineError
 from engine.bench.tables import say, show_line, show_table
-from engine.catalogue import keys
 from engine.core.engine import Engine
 from engine.core.events import Event
 from engine.loading.model import LoadModel
-from engine.protocol import ChatMessage, Compare, Compared, Error, Loaded, Sampling, Value
+from engine.protocol import ChatMessage, Compare, Compared, Error, Loaded, Sampling, Value, keys
 from engine.server.hub import EngineHub
 from engine.server.probes import MachineProbes
 from engine.server.session.compare import replay

@@ -17,9 +17,9 @@ from engine.bench.client import Answer, EngineClient
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.bench.tables import MB, say, show_absent, show_table
 from engine.cache.pool import PAGE_SIZE
-from engine.catalogue import CATALOGUE, keys
+from engine.catalogue import CATALOGUE
 from engine.loading.model import LoadModel
-from engine.protocol import ChatMessage, OptionSpec, Sampling, Value
+from engine.protocol import ChatMessage, OptionSpec, Sampling, Value, keys
 from engine.telemetry.pairs import estimate
 
 DRAFTERS: Mapping[str, tuple[str, ...]] = {

@@ -18,9 +18,8 @@ from engine.bench.folders import gptq_folder
 from engine.bench.measure import timed
 from engine.bench.shapes import Shape
 from engine.bench.tables import GB, MB, say, show_line, show_table
-from engine.catalogue import keys
 from engine.memory.bandwidth import measure_bandwidth
-from engine.protocol import Sampling, Value
+from engine.protocol import Sampling, Value, keys
 from engine.telemetry.records import StepRecord
 
 BATCHES = (1, 8, 32)

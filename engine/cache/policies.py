@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 
 from engine.cache.pool import PAGE_SIZE, pages_for
-from engine.catalogue import keys
 from engine.catalogue.exclusions import excluded
 from engine.model_config.model import ModelConfig
+from engine.protocol import keys
 
 NO_LIMIT = 1 << 40
 LEAST_WINDOW = 64

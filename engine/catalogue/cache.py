@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue import keys
 from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, RESTART, SPEED, UNUSED_SLOTS
 from engine.catalogue.option import Choice, Option
-from engine.protocol import CACHE_GROUP
+from engine.protocol import CACHE_GROUP, keys
 
 _cache = partial(Option, group=CACHE_GROUP, exactness="lossless")
 """What the switches of the cache share."""

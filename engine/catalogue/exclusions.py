@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.catalogue import keys
 from engine.catalogue.option import Capability
 from engine.catalogue.speculation import METHODS
-from engine.protocol import Value
+from engine.protocol import Value, keys
 
 if TYPE_CHECKING:
     from engine.model_config.model import ModelConfig

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from engine.catalogue import keys
 from engine.catalogue.metrics import KV_BYTES
 from engine.catalogue.option import Choice, Option
-from engine.protocol import CACHE_GROUP
+from engine.protocol import CACHE_GROUP, keys
 
 
 def _kivi_bits(key: str, title: str, explains: str) -> Option:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from engine.catalogue import keys
 from engine.catalogue.metrics import SPEED
 from engine.catalogue.option import Option
+from engine.protocol import keys
 
 NUMERICS = (
     Option(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue import keys
 from engine.catalogue.metrics import BYTES_READ, CACHE_BYTES
 from engine.catalogue.option import Choice, Option
-from engine.protocol import CACHE_GROUP
+from engine.protocol import CACHE_GROUP, keys
 
 _attention = partial(Option, group=CACHE_GROUP, scope="engine", exactness="approximate")
 """What the switches of which pages are seen share."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from engine.catalogue import keys
-from engine.protocol import Value
+from engine.protocol import Value, keys
 
 
 def replayed(measured: str = "") -> dict[str, Value]:

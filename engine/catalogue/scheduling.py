@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue import keys
 from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT
 from engine.catalogue.option import Choice, Option
+from engine.protocol import keys
 
 _scheduling = partial(Option, group="Scheduling", scope="engine", applies="live", exactness="lossless")
 """What the switches of scheduling share."""

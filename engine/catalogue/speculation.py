@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue import keys
 from engine.catalogue.metrics import PER_STEP
 from engine.catalogue.option import Choice, Option
-from engine.protocol import SPECULATION_GROUP
+from engine.protocol import SPECULATION_GROUP, keys
 
 _MODELS = ("draft", "exit", "skip", "medusa", "eagle", "mtp")
 """Kinds of speculation that run a model, or a part of one."""

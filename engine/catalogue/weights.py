@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue import keys
 from engine.catalogue.metrics import SPEED, WEIGHT_BYTES
 from engine.catalogue.option import Choice, Option
+from engine.protocol import keys
 
 _weights = partial(Option, group="Weights", scope="engine", applies="reload", exactness="lossless")
 """What the switches of weights share."""

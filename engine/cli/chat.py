@@ -14,7 +14,7 @@ from rich.console import Console
 
 from engine import catalogue
 from engine import paths as config
-from engine.catalogue import OptionError, keys
+from engine.catalogue import OptionError
 from engine.checkpoints.heads.files import kind_of
 from engine.cli.errors import CommandFailed
 from engine.cli.local import LocalEngine
@@ -27,6 +27,7 @@ from engine.protocol import (
     Sampling,
     Thinking,
     Value,
+    keys,
 )
 
 HELP = """/help    this list

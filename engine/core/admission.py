@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from engine import catalogue
 from engine.cache.policies import LEAST_WINDOW, WindowWithSinks
-from engine.catalogue import OptionError, keys
+from engine.catalogue import OptionError
 from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.core.commands import AddRequest
 from engine.core.stepper import Stepper
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
-from engine.protocol import Error
+from engine.protocol import Error, keys
 from engine.request import Request
 from engine.sampling.params import resolve
 

@@ -17,10 +17,10 @@ from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.cache.tiers import OnDisk, Tiers
 from engine.cache.types import TREE, page_keys
-from engine.catalogue.keys import DISK_CACHE, KV_KIND
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions, RequestOptions
 from engine.protocol import CacheStats, PageState
+from engine.protocol.keys import DISK_CACHE, KV_KIND
 from engine.request import Request
 from engine.scheduling.preemption import Rates, Victim, swap_or_recompute
 

@@ -7,13 +7,14 @@ from engine.attention.registry import choose
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import PackedKV
-from engine.catalogue import Capability, keys, option
+from engine.catalogue import Capability, option
 from engine.catalogue.exclusions import excluded
 from engine.loading.model import LoadedModel
 from engine.models import arenas
 from engine.models.base import CausalLM
 from engine.native.library import declines as native_declines
 from engine.native.proof import machine_declines
+from engine.protocol import keys
 
 
 def capabilities(model: LoadedModel) -> frozenset[Capability]:

@@ -12,9 +12,9 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
-from engine.catalogue import keys
 from engine.catalogue.exclusions import ODD_WIDTH, excluded
 from engine.model_config.model import ModelConfig
+from engine.protocol import keys
 
 SIXTEEN_BITS = KVKind()
 

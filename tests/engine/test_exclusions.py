@@ -10,14 +10,14 @@ import pytest
 
 from engine import catalogue
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
-from engine.catalogue import CATALOGUE, keys
+from engine.catalogue import CATALOGUE
 from engine.catalogue.exclusions import EXCLUSIONS, IDLE, SHAPES, Setting
 from engine.options import EngineOptions
+from engine.protocol import keys
 
 ROOT = Path(__file__).parents[2]
 OTHER_WORDS = {
     "app/plots/charts.py": {"weights"},  # an owner of memory
-    "app/window/switch_wiring.py": {"speculation", "draft_length", "tree_nodes"},  # it may not import the catalogue
     "engine/attention/backends/batch_invariant.py": {"batch_invariant"},  # a backend
     "engine/bench/folders.py": {"weights"},  # a field of other programs' files
     "engine/bench/run.py": {"speculation"},  # a part of the report
@@ -80,5 +80,5 @@ def test_switches_are_named_in_one_file() -> None:
         strings = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
         if used := names & strings:
             found[path.relative_to(ROOT).as_posix()] = used
-    assert found.pop("engine/catalogue/keys.py") == names
-    assert found == OTHER_WORDS, "use engine.catalogue.keys"
+    assert found.pop("engine/protocol/keys.py") == names
+    assert found == OTHER_WORDS, "use engine.protocol.keys"

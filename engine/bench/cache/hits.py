@@ -15,9 +15,8 @@ from engine.bench.measure import median_ratio
 from engine.bench.shapes import Shape
 from engine.bench.tables import say
 from engine.cache.offload.saved import SavedChats
-from engine.catalogue import keys
 from engine.loading.model import LoadModel
-from engine.protocol import Sampling, Value
+from engine.protocol import Sampling, Value, keys
 
 LONG = 4000
 """Tokens of the prefix."""

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from engine.cache.pool import PAGE_SIZE
-from engine.catalogue import keys
-from engine.protocol import OptionSpec, Value
+from engine.protocol import OptionSpec, Value, keys
 
 
 class FeatureVariant(NamedTuple):

@@ -22,9 +22,9 @@ from engine.bench.measure import median_ratio, timed
 from engine.bench.tables import say
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import CHANNEL_GROUP
-from engine.catalogue import BY_KEY, keys
+from engine.catalogue import BY_KEY
 from engine.loading.model import LoadedModel
-from engine.protocol import Sampling, Value
+from engine.protocol import Sampling, Value, keys
 from engine.telemetry.records import StepRecord
 
 TIGHT_CONTEXT = 2048

@@ -21,12 +21,23 @@ from engine.bench.cache.traces import TIGHT_ROOM
 from engine.bench.client import EngineError
 from engine.bench.soak.figures import SoakFigures, SoakSample
 from engine.bench.tables import MB, say
-from engine.catalogue import keys
 from engine.core.commands import AddRequest, Command, Inspect, Shutdown
 from engine.core.engine import Engine
 from engine.core.events import Event
 from engine.loading.model import LoadedModel, LoadModel
-from engine.protocol import Cancel, Delta, Error, Finished, ForgetChat, LoadOptions, OptionSpec, Sampling, Set, Value
+from engine.protocol import (
+    Cancel,
+    Delta,
+    Error,
+    Finished,
+    ForgetChat,
+    LoadOptions,
+    OptionSpec,
+    Sampling,
+    Set,
+    Value,
+    keys,
+)
 from engine.telemetry.records import StepRecord
 
 MOST_RUNNING = 6

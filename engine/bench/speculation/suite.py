@@ -18,8 +18,7 @@ from engine.bench.speculation.steps import Drafted, costs, decoding, held, own_s
 from engine.bench.speculation.texts import SHORTEST, Prompt, Text, texts
 from engine.bench.speculation.verify import measure_verify
 from engine.bench.tables import say
-from engine.catalogue import keys
-from engine.protocol import OptionSpec, Value
+from engine.protocol import OptionSpec, Value, keys
 
 TOKENS = 64
 AHEAD = 4

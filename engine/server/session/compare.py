@@ -14,7 +14,7 @@ import msgspec
 
 from engine import catalogue
 from engine.cache.pool import PAGE_SIZE
-from engine.catalogue import Option, OptionError, keys
+from engine.catalogue import Option, OptionError
 from engine.catalogue.metrics import FIRST_TOKEN, SPEED
 from engine.catalogue.replay import replayed
 from engine.core.admission import NO_MODEL
@@ -37,6 +37,7 @@ from engine.protocol import (
     Sampling,
     Set,
     Value,
+    keys,
 )
 from engine.server.answering import tokenised
 from engine.server.hub import EngineHub

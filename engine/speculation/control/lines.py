@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.catalogue import BY_KEY, keys
+from engine.catalogue import BY_KEY
+from engine.protocol import keys
 from engine.speculation.control.stats import Acceptance
 
 _NAMES = {choice.key: choice.title for choice in BY_KEY[keys.SPECULATION].choices}
