@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import abstractmethod
 from typing import Any, ClassVar
 
@@ -11,6 +12,7 @@ from torch import Tensor
 from engine.layers.linear.blocks import scratch
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.triton.runtime import FIXED, MANY_ROWS, PATH, Tile, aligned, tile
+from engine.native.triton_launch import Variants
 
 
 class TritonLinear(BlockwiseLinear):
@@ -32,7 +34,7 @@ class TritonLinear(BlockwiseLinear):
 
     @abstractmethod
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """What both read, in the order of their parameters."""
+        """What both read, in the order of their parameters; asked for once, when the layer is filled."""
 
     @abstractmethod
     def sizes(self) -> tuple[int | float, ...]:
@@ -48,41 +50,41 @@ class TritonLinear(BlockwiseLinear):
 
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
         """``out [rows, N]`` in any floating dtype from ``x [rows, K]``, contiguous, in the packed order; with bias."""
-        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows))
-        self.kernels().multiply[grid](
-            x,
-            *self.tensors(),
-            self.bias,
-            out,
-            len(x),
-            self.out_features,
-            *self.sizes(),
-            **self.constants(),
-            **self.product_constants(x.dtype),
-            BIAS=self.bias is not None,
-            MB=cut.rows,
-            BN=cut.outputs,
-            SLICES=cut.slices,
-            num_warps=cut.slices,
-            num_stages=cut.stages,
-        )
+        grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows), 1)
+        args = (x, *self._held, self.bias, out, len(x), self.out_features, *self.sizes())
+
+        def keywords() -> dict[str, Any]:
+            return {
+                **self.constants(),
+                **self.product_constants(x.dtype),
+                "BIAS": self.bias is not None,
+                "MB": cut.rows,
+                "BN": cut.outputs,
+                "SLICES": cut.slices,
+                "num_warps": cut.slices,
+                "num_stages": cut.stages,
+            }
+
+        self._variants.launch(self.kernels().multiply, (cut, x.dtype, out.dtype), grid, args, keywords)
 
     def launch_dequantise(self, start: int, stop: int, out: Tensor) -> None:
         """``W [stop - start, K]`` of some output features in the packed order; float32 results are exact."""
-        grid = (-(-(stop - start) // self.program_outputs), -(-self.in_features // self.program_inputs))
-        self.kernels().dequantise[grid](
-            *self.tensors(),
-            out,
-            start,
-            stop,
-            self.out_features,
-            *self.sizes(),
-            **self.constants(),
-            BN=self.program_outputs,
-            num_warps=4,
+        grid = (-(-(stop - start) // self.program_outputs), -(-self.in_features // self.program_inputs), 1)
+        args = (*self._held, out, start, stop, self.out_features, *self.sizes())
+
+        def keywords() -> dict[str, Any]:
             # The definitions round the product before they add.
-            enable_fp_fusion=False,
-        )
+            return {**self.constants(), "BN": self.program_outputs, "num_warps": 4, "enable_fp_fusion": False}
+
+        self._variants.launch(self.kernels().dequantise, out.dtype, grid, args, keywords)
+
+    @functools.cached_property
+    def _held(self) -> tuple[Tensor | None, ...]:
+        return self.tensors()
+
+    @functools.cached_property
+    def _variants(self) -> Variants:
+        return Variants()
 
     def forward(self, x: Tensor) -> Tensor:
         if self.numerics.batch_invariant:
