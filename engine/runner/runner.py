@@ -12,11 +12,11 @@ from torch import Tensor
 
 from engine.attention.interface import ModelAttention
 from engine.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape, RowViews, SequenceRows
-from engine.cache.pool import PAGE_SIZE
+from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import on_device
-from engine.runner.buffers import Bucket, BucketBuffers, BucketPolicy, Buffers, fill
+from engine.runner.buffers import Bucket, BucketPolicy, Buffers, PageTables, StepMemory, fill
 
 
 class RunnableModel(Protocol):
@@ -44,13 +44,16 @@ class Runner:
         attention: ModelAttention,
         device: torch.device | str = "cpu",
         policy: BucketPolicy | None = None,
+        context: int = 0,
     ) -> None:
-        """`policy` rounds shapes to buckets; None takes the device's own."""
+        """`policy` rounds shapes to buckets; None takes the device's own. `context` is the length of the longest
+        sequence, in tokens, where that is known."""
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self._groups = max(model.num_groups, kv.num_groups)
         self._device = torch.device(device)
         self._buffers = Buffers(self._groups, self._device, policy)
+        self._tables = PageTables(self._groups, self._device, pages_for(context))
 
     @property
     def num_layers(self) -> int:
@@ -93,7 +96,7 @@ class Runner:
     def batch(self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset()) -> Batch:
         """The batch of these rows, in static buffers: valid until the next one is built."""
         shape, row_start, kv_len = _shape(rows, self._groups)
-        buffers = self._buffers.take(shape)
+        memory = self._buffers.take(shape)
         groups = range(self._groups)
         tables = [[row.pages if g == 0 else row.more_pages[g - 1] for row in rows] for g in groups]
         positions, ancestors = _positions(rows, shape.tree)
@@ -102,17 +105,20 @@ class Runner:
         for row, end in zip(rows, row_start[1:], strict=True):
             tokens += row.tokens
             wanted.extend(range(end - row.want_logits, end))
-        fill(buffers.host.tokens, tokens)
-        fill(buffers.host.positions, positions)
-        fill(buffers.host.want_logits, wanted)
-        fill(buffers.host.row_start, row_start, padding=shape.T)
-        fill(buffers.host.kv_len, kv_len)
+        fill(memory.host.tokens, tokens)
+        fill(memory.host.positions, positions)
+        fill(memory.host.want_logits, wanted)
+        fill(memory.host.row_start, row_start, padding=shape.T)
+        fill(memory.host.kv_len, kv_len)
         if shape.tree:
-            fill(buffers.host.ancestors, ancestors, padding=-1)
-        first_slot = [_fill_slots(buffers, g, rows, tables[g]) for g in groups]
-        runs = [[buffers.set_pages(g, s, pages) * PAGE_SIZE for s, pages in enumerate(tables[g])] for g in groups]
-        buffers.clear_pages_from(len(rows))
-        buffers.commit()
+            fill(memory.host.ancestors, ancestors, padding=-1)
+        first_slot = [_fill_slots(memory, g, rows, tables[g]) for g in groups]
+        self._tables.reserve(memory.bucket.S, max(len(pages) for table in tables for pages in table))
+        runs = [[self._tables.set(g, s, pages) * PAGE_SIZE for s, pages in enumerate(tables[g])] for g in groups]
+        self._tables.point_at_scratch(range(shape.S, memory.bucket.S))
+        changed = self._tables.send(memory)
+        self._buffers.commit(memory)
+        self._tables.apply(memory, changed)
         counts = [len(row.tokens) for row in rows]
         packs = self.kv.packs([row.start for row in rows], counts, tables)
         host = HostShape(
@@ -131,24 +137,24 @@ class Runner:
             trees=[row.parents is not None for row in rows] if shape.tree else (),
         )
         return Batch(
-            tokens=buffers.device.tokens,
-            positions=buffers.device.positions,
-            placement=Placement(buffers.device.slots, first_slot, packs, self._written(buffers)),
-            row_start=buffers.device.row_start,
-            kv_len=buffers.device.kv_len,
-            page_table=buffers.device.page_table,
-            ancestors=buffers.device.ancestors if shape.tree else None,
-            want_logits=buffers.device.want_logits,
+            tokens=memory.device.tokens,
+            positions=memory.device.positions,
+            placement=Placement(memory.device.slots, first_slot, packs, self._written(memory)),
+            row_start=memory.device.row_start,
+            kv_len=memory.device.kv_len,
+            page_table=self._tables.device[:, : memory.bucket.S],
+            ancestors=memory.device.ancestors if shape.tree else None,
+            want_logits=memory.device.want_logits,
             want_hidden=want_hidden,
             host=host,
-            views=self._views(rows, positions, buffers.device.tokens),
+            views=self._views(rows, positions, memory.device.tokens),
         )
 
-    def _written(self, buffers: BucketBuffers) -> Tensor | None:
+    def _written(self, memory: StepMemory) -> Tensor | None:
         """The pages that the rows write, for a store that looks at them."""
         if not self.kv.ranks_pages:
             return None
-        return on_device(buffers.device.slots.device, np.unique(buffers.host.slots[0] // PAGE_SIZE))
+        return on_device(self._device, np.unique(memory.host.slots[0] // PAGE_SIZE))
 
     def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
         """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded.
@@ -184,7 +190,7 @@ def _shape(rows: Sequence[SequenceRows], groups: int) -> tuple[Bucket, list[int]
     if not rows:
         raise ValueError("a batch needs at least one sequence")
     row_start, kv_len = [0], []
-    end = wanted = width = 0
+    end = wanted = 0
     tree = False
     for row in rows:
         n = len(row.tokens)
@@ -194,7 +200,6 @@ def _shape(rows: Sequence[SequenceRows], groups: int) -> tuple[Bucket, list[int]
         for pages in (row.pages, *row.more_pages):
             if len(pages) * PAGE_SIZE < length:
                 raise ValueError(f"{len(pages)} pages do not cover the {length} tokens of the sequence")
-            width = max(width, len(pages))
         if n == 0 or not 0 <= row.want_logits <= n:
             raise ValueError(f"{row.want_logits} logits wanted of {n} rows")
         tree = tree or row.parents is not None
@@ -202,7 +207,7 @@ def _shape(rows: Sequence[SequenceRows], groups: int) -> tuple[Bucket, list[int]
         wanted += row.want_logits
         row_start.append(end)
         kv_len.append(length)
-    return Bucket(end, len(rows), wanted, width, tree), row_start, kv_len
+    return Bucket(end, len(rows), wanted, tree), row_start, kv_len
 
 
 def _positions(rows: Sequence[SequenceRows], tree: bool) -> tuple[list[int], list[int]]:
@@ -237,9 +242,7 @@ def _tree(parents: Sequence[int], n: int) -> tuple[list[int], list[int]]:
     return depths, [b - (1 << 64) if b >> 63 else b for b in bits]
 
 
-def _fill_slots(
-    buffers: BucketBuffers, group: int, rows: Sequence[SequenceRows], tables: Sequence[Sequence[int]]
-) -> int:
+def _fill_slots(memory: StepMemory, group: int, rows: Sequence[SequenceRows], tables: Sequence[Sequence[int]]) -> int:
     """Write the slots of one group; returns the first slot if all of them are consecutive, else -1."""
     slots: list[int] = []
     for row, pages in zip(rows, tables, strict=True):
@@ -251,9 +254,9 @@ def _fill_slots(
         run = np.asarray(pages[first : last + 1], dtype=np.int64)[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)
         offset = start - first * PAGE_SIZE
         slots += run.ravel()[offset : offset + n].tolist()
-    fill(buffers.host.slots[group], slots)
+    fill(memory.host.slots[group], slots)
     count = len(slots)
-    if count < buffers.bucket.T:
+    if count < memory.bucket.T:
         return -1  # padding rows follow, whose slots are those of page 0
     if slots[-1] - slots[0] == count - 1 and (count == 1 or slots == list(range(slots[0], slots[0] + count))):
         return slots[0]
