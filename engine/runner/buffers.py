@@ -19,8 +19,8 @@ from engine.batch import power_of_two
 from engine.cache.stores.transfer import on_device
 
 MAX_CACHED_BUCKETS = 64
-LEAST_WORDS = 1 << 13
-"""64-bit words of the flat memory at first: those of 1,024 rows."""
+LEAST_WORDS = 1 << 15
+"""64-bit words of the flat memory at first: those of 4,096 rows."""
 PATCHES = 128
 """Changed entries of page tables that travel with a step; more of them (new sequences) take a copy of their own."""
 _EVEN = 2
@@ -181,13 +181,6 @@ class PageTables:
             run = self._run[group][sequence] if keep else 0
             self._run[group][sequence] = _run_length(new, run) if run == keep else run
         return self._run[group][sequence]
-
-    def point_at_scratch(self, sequences: range) -> None:
-        """Rows of padding sequences name page 0 (their first pages, which are all that they have)."""
-        for sequence in sequences:
-            for group in range(self._groups):
-                if self._written[group][sequence] != [0]:
-                    self.set(group, sequence, [0])
 
     def send(self, memory: StepMemory) -> int:
         """Put what changed into the host memory of the step; returns how many entries :meth:`apply` is to write."""

@@ -22,6 +22,7 @@ class TritonAttention:
     """Every kind of arena; of "kivi" the packed body, with ranges that stop where it ends."""
 
     name = "triton"
+    captures = True
 
     def __init__(self) -> None:
         self._ranges: PerBatch[tuple[Tensor, np.ndarray]] = PerBatch()

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.batch import Batch, power_of_two
+from engine.batch import Batch, context_class, power_of_two, row_class
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
 from engine.native.triton_launch import Grid, Variants
 
@@ -67,9 +67,9 @@ def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
 def cut_for(
     k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int
 ) -> TileConfig:
-    """``packed_rows``: new rows times heads for each KV head, of the longest sequence; ``tiles``: how many sequences
-    times KV heads there are. Estimates from machine code, for a GPU to correct. Two sizes of tiles, one for decoding
-    and one for all else, so that few variants are compiled."""
+    """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
+    ``tiles``: how many such there are. Estimates from machine code, for a GPU to correct. There are
+    two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
     width = max(k.width, v.width)
     rows = 16 if packed_rows <= 16 or width > 256 else 32 if width > 128 else 64
     keys = 64 if width <= 128 else 32
@@ -123,10 +123,12 @@ def plan(
     host = batch.host
     k_columns, v_columns, shared = layout(kv)
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
-    packed_rows = host.max_rows * per_kv
+    # By classes, so that a step is cut in the same way whether it is captured (and padded) or not.
+    rows, decoding = row_class(host.T), host.max_rows == 1
+    packed_rows, tiles = (per_kv, rows * kv.kv_heads) if decoding else (rows * per_kv, kv.kv_heads)
     if cut is None:
-        tiles = host.S * kv.kv_heads
-        cut = cut_for(k_columns, v_columns, kv.kind, packed_rows, tiles, host.max_kv, processors(q.device))
+        keys = context_class(host.max_kv)
+        cut = cut_for(k_columns, v_columns, kv.kind, packed_rows, tiles, keys, processors(q.device))
     search = packed_rows > cut.rows
     part = part_lse = None
     if cut.splits > 1:
