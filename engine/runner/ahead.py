@@ -14,7 +14,9 @@ from engine.runner.runner import Runner
 
 PROMPT_ROWS = (128, 512, 2048)
 """Rows of prompts: more than a captured step has."""
-_TREE_ROWS = 8
+ROWS = (1, 2, 8, 16, 64)
+"""Rows of which kernels are cut differently: the largest of each of their classes, and of each class of batches."""
+_TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 
 def compile_ahead(runner: Runner, context: int, progress: Callable[[int, int], None]) -> int:
@@ -34,7 +36,8 @@ def compile_ahead(runner: Runner, context: int, progress: Callable[[int, int], N
 
 
 def steps(context: int, groups: int) -> Iterator[list[SequenceRows]]:
-    """A step of every class of rows and context: decoding, checking chains and a tree, reading prompts."""
+    """Steps that together launch every variant: decoding, checking chains and a tree, reading prompts, each over a
+    short and a long text."""
 
     def rows(count: int, length: int, parents: tuple[int, ...] | None = None) -> SequenceRows:
         pages = (0,) * pages_for(length)
@@ -42,11 +45,12 @@ def steps(context: int, groups: int) -> Iterator[list[SequenceRows]]:
             [0] * count, length - count, pages, min(count, ROW_CLASSES[-1]), parents, (pages,) * (groups - 1)
         )
 
-    for length in classes_of(context):
-        for count in ROW_CLASSES:
+    lengths = classes_of(context)
+    for length in dict.fromkeys((lengths[0], lengths[-1])):
+        for count in ROWS:
             yield [rows(1, length)] * count
             if 1 < count <= length:
                 yield [rows(count, length)]
-        if length >= _TREE_ROWS:
-            yield [rows(_TREE_ROWS, length, (-1, 0, 0, 1, 1, -1, 5, 2))]
+        if length >= len(_TREE):
+            yield [rows(len(_TREE), length, _TREE)]
         yield from ([rows(count, length)] for count in PROMPT_ROWS if count <= length)
