@@ -11,7 +11,7 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Hashable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ OTHER = 3
 LARGEST_VOCABULARY = 1 << 19
 _KINDS = {"greedy": 0, "whole": 1, "truncated": 2, "typical": OTHER}
 _ROW = struct.Struct("=iiqqddd")
-_NO_ROW = _ROW.pack(0, 0, OTHER, 0, 1.0, 1.0, -math.inf)
+_NO_ROW = np.frombuffer(_ROW.pack(0, 0, OTHER, 0, 1.0, 1.0, -math.inf), dtype=np.int64)
 
 _variants = Variants()
 
@@ -60,21 +60,21 @@ def fill_rows(table: np.ndarray, draws: Sequence[Draw], vocabulary: int) -> Fill
         params = draw.params
         kind = _kind(params)
         if kind == OTHER:
-            _ROW.pack_into(table, row * _ROW.size, 0, 0, OTHER, 0, 1.0, 1.0, -math.inf)
+            table[row] = _NO_ROW
             continue
         served += 1
         truncates |= kind == _KINDS["truncated"]
         _ROW.pack_into(
-            table, row * _ROW.size, *noise.key(*draw.key), kind, min(params.top_k, vocabulary),
+            table.data, row * _ROW.size, *noise.key(*draw.key), kind, min(params.top_k, vocabulary),
             1.0 if params.greedy else params.temperature, params.top_p,
             math.log(params.min_p) if params.min_p > 0.0 else -math.inf,
         )  # fmt: skip
-    table[len(draws) :] = np.frombuffer(_NO_ROW, dtype=np.int64)
+    table[len(draws) :] = _NO_ROW
     return Filled(served, truncates)
 
 
 def _kind(params: SamplingParams) -> int:
-    if not params.plain or params.typical_p < 1.0 and not params.greedy:
+    if not params.plain or (params.typical_p < 1.0 and not params.greedy):
         return OTHER
     return _KINDS[kind_of(params)]
 
@@ -113,7 +113,7 @@ def launch(logits: Tensor, table: Tensor, out: Tensor, count: int, truncates: bo
     _variants.launch(
         kernels.scan, key, (programs, blocks, 1),
         (logits, table, best, mark, total, listed, mass, count, vocabulary, logits.stride(0)),
-        lambda: {"BLOCK": block, **shape, "TRUNCATES": truncates, "num_warps": 4 if block <= 1024 else 8},
+        lambda: {"BLOCK": block, **shape, "TRUNCATES": truncates, "num_warps": min(16, max(4, block // 128))},
     )  # fmt: skip
     if truncates:
         _variants.launch(
@@ -126,6 +126,15 @@ def launch(logits: Tensor, table: Tensor, out: Tensor, count: int, truncates: bo
         (table, best, mark, chosen, left, out, count, blocks, capacity),
         lambda: {"PARTS": parts, **shape, "TRUNCATES": truncates, "CHUNK": 128, "num_warps": 4},
     )  # fmt: skip
+
+
+def rehearse(dtype: torch.dtype, vocabulary: int, device: torch.device) -> None:
+    """Launch every variant that such logits need, for a row that draws nothing: to have them compiled."""
+    rows = RowBuffers(1, device)
+    fill_rows(rows.host, (), vocabulary)
+    rows.send()
+    for truncates in (False, True):
+        launch(torch.zeros(1, vocabulary, dtype=dtype, device=device), rows.table, rows.out, 1, truncates)
 
 
 class RowBuffers:
@@ -181,9 +190,11 @@ def declines(dtype: torch.dtype, vocabulary: int, device: torch.device, referenc
 
 def compare(dtype: torch.dtype, vocabulary: int, device: torch.device, reference: Reference) -> str | None:
     """As :func:`declines`, of the kernels alone and without the guard."""
-    settings = [{"temperature": 0.0}, {}, {"temperature": 0.6}, {"temperature": 0.6, "top_p": 0.9}, {"top_k": 20},
-                {"temperature": 0.7, "top_k": 40, "top_p": 0.95}, {"min_p": 0.05, "temperature": 1.3}, {"top_p": 0.0},
-                {"top_k": 9, "top_p": 0.6, "min_p": 0.1}]  # fmt: skip
+    settings: list[dict[str, Any]] = [
+        {"temperature": 0.0}, {}, {"temperature": 0.6}, {"temperature": 0.6, "top_p": 0.9}, {"top_k": 20},
+        {"temperature": 0.7, "top_k": 40, "top_p": 0.95}, {"min_p": 0.05, "temperature": 1.3}, {"top_p": 0.0},
+        {"top_k": 9, "top_p": 0.6, "min_p": 0.1},
+    ]  # fmt: skip
     draws = [Draw(SamplingParams(seed=row, **each), row, range(7 * row)) for row, each in enumerate(settings)]
     generator = torch.Generator().manual_seed(1)
     logits = (torch.randn(len(draws) + 1, vocabulary, generator=generator) * 2.0).to(dtype)
@@ -192,10 +203,11 @@ def compare(dtype: torch.dtype, vocabulary: int, device: torch.device, reference
     logits[-1, vocabulary // 2] = torch.nan
     logits = logits.to(device)
     for some in (draws, draws[:3]):
-        expected = reference(logits[: len(some)], some)
+        expected: list[int | None] = [*reference(logits[: len(some)], some)]
         found = draw(logits[: len(some)], some) or []
-        # The lists of a small vocabulary may be too short for what survives.
-        if any(token != right and (token is not None or vocabulary >= 4096) for token, right in zip(found, expected)):
+        if vocabulary < 4096:  # lists of a small vocabulary may be too short for what survives
+            expected = [None if token is None else right for token, right in zip(found, expected, strict=True)]
+        if found != expected:
             return "its tokens do not agree with the definition here"
         if draw(logits[-1:], some[-1:]) != [None]:
             return "it does not see scores that are no numbers"

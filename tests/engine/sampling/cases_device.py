@@ -5,10 +5,13 @@ Run by test_device.py. Programs of the interpreter run one after the other, so t
 
 from __future__ import annotations
 
+import functools
+import json
 import random
 import warnings
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +21,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
+from engine.native.triton_launch import gathering
 from engine.sampling import device, sampler
 from engine.sampling.device import Cut
 from engine.sampling.draw import Draw
@@ -25,6 +29,7 @@ from engine.sampling.params import SamplingParams
 from engine.speculation.base import DraftTree
 from engine.speculation.verify.verdict import NO_TOKEN
 from engine.speculation.verify.verifier import judge_all
+from tests.gpu import bench_sampling
 
 CPU = torch.device("cpu")
 pytestmark = pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning", "ignore:overflow:RuntimeWarning")
@@ -84,24 +89,28 @@ def any_logits(rng: random.Random, rows: int, vocabulary: int) -> Tensor:
 
 
 def test_ten_thousand_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    shared(monkeypatch, Cut(64, 32, 250))
+    shared(monkeypatch, Cut(64, 32, 2048))
     rng = random.Random(1)
     left = 0
-    for part in range(10):
-        logits = any_logits(rng, 1000, 200)
-        left += compared(logits, rows_of(logits, [any_settings(rng) for _ in range(1000)], 1000 * part))
+    for part in range(5):
+        logits = any_logits(rng, 2048, 200)
+        left += compared(logits, rows_of(logits, [any_settings(rng) for _ in range(2048)], 2048 * part))
     # Of so few tokens often most survive, more than are listed.
     assert left < 3000
 
 
-@pytest.mark.parametrize(("vocabulary", "rows"), [(32000, 24), (151936, 8)])
-def test_large_vocabularies_leave_no_usual_row(vocabulary: int, rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared(monkeypatch, device.cut_for(vocabulary)._replace(rows=rows))
+@pytest.mark.parametrize(("vocabulary", "block", "rows"), [(32000, 1024, 32), (151936, 2048, 8)])
+def test_large_vocabularies_leave_no_usual_row(
+    vocabulary: int, block: int, rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared(monkeypatch, Cut(block, 32, rows))
     rng = random.Random(vocabulary)
-    logits = any_logits(rng, rows, vocabulary) + 0.0
-    logits[:, ::1009] += 9.0
-    usual = [{"temperature": 0.0}, {}, {"temperature": 0.6, "top_p": 0.9}, {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
-             {"temperature": 0.7, "min_p": 0.05}, {"top_k": 50}, {"temperature": 0.8, "top_p": 0.8}, {"temperature": 0.3}]  # fmt: skip
+    logits = any_logits(rng, rows, vocabulary)
+    logits[:, ::999] += 9.0
+    usual: list[dict[str, Any]] = [
+        {"temperature": 0.0}, {}, {"temperature": 0.6, "top_p": 0.9}, {"temperature": 0.6, "top_k": 20, "top_p": 0.95},
+        {"temperature": 0.7, "min_p": 0.05}, {"top_k": 50}, {"temperature": 0.8, "top_p": 0.8}, {"temperature": 0.3},
+    ]  # fmt: skip
     assert compared(logits, rows_of(logits, [usual[row % 8] for row in range(rows)])) == 0
 
 
@@ -212,7 +221,7 @@ def test_rows_that_verify_a_draft(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("kernels")
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(st.data())
 def test_any_settings(data: st.DataObject) -> None:
     vocabulary = data.draw(st.integers(2, 140))
@@ -231,18 +240,52 @@ def test_any_settings(data: st.DataObject) -> None:
         assert sampler.sample(logits, draws) == sampler.by_torch(logits, draws)
 
 
+def test_nothing_is_read_of_the_host_but_when_it_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was launched once, launched again over other parameters and logits, draws for these: as a graph would."""
+    shared(monkeypatch, Cut(64, 32, 8))
+    rng = random.Random(8)
+    buffers = device.RowBuffers(8, CPU)
+    logits = any_logits(rng, 8, 200)
+    device.fill_rows(buffers.host, rows_of(logits, [{}] * 3), 200)
+    with gathering() as launches:
+        device.launch(logits, buffers.table, buffers.out, 8, True)
+    for step in range(3):
+        draws = rows_of(logits, [any_settings(rng) for _ in range(5 + step)], step)
+        logits.copy_(any_logits(rng, 8, 200))
+        device.fill_rows(buffers.host, draws, 200)
+        for each in launches:
+            each.kernel[each.grid](*each.args, **each.keywords)
+        tokens, unknown = buffers.out.tolist()
+        assert unknown[len(draws) :] == [1] * (3 - step)
+        assert unknown[: len(draws)].count(0) >= 2
+        for token, flag, right in zip(tokens, unknown, sampler.by_torch(logits[: len(draws)], draws), strict=False):
+            assert token == (0 if flag else right)
+
+
+def test_a_rehearsal_launches_every_variant_of_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    logits = torch.zeros(3, 500)
+    with gathering() as rehearsed:
+        device.rehearse(torch.float32, 500, CPU)
+    with gathering() as launched:
+        for each in ({"temperature": 0.0}, {"top_p": 0.9}):
+            device.draw(logits, rows_of(logits, [each] * 3))
+    assert {each.variant() for each in launched} == {each.variant() for each in rehearsed}
+
+
+def test_the_benchmark_runs(tmp_path: Path) -> None:
+    file = tmp_path / "figures.json"
+    found = bench_sampling.main(["--dry-run", "--json", str(file)])
+    assert {figure.what for figure in found} == set(bench_sampling.SETTINGS)
+    assert all(figure.same and figure.step > 0 for figure in found)
+    assert len(json.loads(file.read_text())["figures"]) == len(found)
+
+
 def test_the_trial_sees_a_wrong_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
-    from engine.sampling import kernels as module
+    from engine.sampling import kernels
 
-    shared(monkeypatch, Cut(64, 32, 16))
-    assert device.compare(torch.float32, 5000, CPU, sampler.by_torch) is None
-    monkeypatch.setattr(device.noise, "key", lambda *args: (1, 2))
-    assert "definition" in (device.compare(torch.float32, 5000, CPU, right_noise) or "")
-    monkeypatch.undo()
-    shared(monkeypatch, Cut(64, 32, 16))
-    monkeypatch.setattr(module, "DOUBT", module.tl.constexpr(3.0))  # every nucleus is in doubt
-    assert "definition" in (device.compare(torch.float32, 5000, CPU, sampler.by_torch) or "")
-
-
-def right_noise(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    return [token + 1 for token in sampler.by_torch(logits, draws)]
+    shared(monkeypatch, Cut(1024, 32, 16))
+    trial = functools.partial(device.compare, torch.float32, 5000, CPU)
+    assert trial(sampler.by_torch) is None
+    assert trial(lambda logits, draws: [token + 1 for token in sampler.by_torch(logits, draws)]) is not None
+    monkeypatch.setattr(kernels, "DOUBT", kernels.tl.constexpr(3.0))  # every nucleus is in doubt
+    assert trial(sampler.by_torch) is not None

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from engine.batch import power_of_two
 from engine.native.triton_launch import gathering
 from engine.sampling import device, noise
 from engine.sampling.draw import Draw
@@ -57,14 +58,11 @@ def test_a_step_is_three_kernels_and_one_copy_each_way(settings: list[dict[str, 
     pytest.importorskip("triton")
     draws = [Draw(SamplingParams(seed=row, **each), 0, [1, 2]) for row, each in enumerate(settings)]
     logits = torch.empty(len(draws), 128256, dtype=torch.bfloat16, device=META)
-    rows = device.buffers(32, META)  # made once
+    device.buffers(power_of_two(len(draws)), META)  # made once
     with gathering() as launches, Counted() as counted, pytest.raises(NotImplementedError, match="meta"):
         device.draw(logits, draws)  # on this device nothing can be read, which is the last thing done
     assert [getattr(launch.kernel, "__name__", None) or launch.kernel.fn.__name__ for launch in launches] == kernels
-    assert counted.names[0] == "copy_"
-    assert set(counted.names[1:]) <= {"_to_copy", "_local_scalar_dense", "copy_"}
-    assert len(counted.names) <= 2
-    assert rows.table.shape == (32, device.WORDS)
+    assert counted.names == ["copy_", "_to_copy"]
 
 
 def test_the_table_of_parameters() -> None:
