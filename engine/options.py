@@ -104,6 +104,11 @@ class EngineOptions:
         return int(self.values[keys.TOKEN_BUDGET])
 
     @property
+    def async_scheduling(self) -> bool:
+        """Whether a decoding step may be launched before the last one's tokens are read."""
+        return bool(self.values[keys.ASYNC_SCHEDULING])
+
+    @property
     def admission(self) -> str:
         """The order of admission: "longest_prefix" or "first_come"."""
         return str(self.values[keys.ADMISSION])

@@ -22,6 +22,7 @@ Capability = Literal[
     "mtp layers",
     "shared reads",
     "graphs",
+    "async steps",
 ]
 """What a switch may need before it can apply."""
 _SWITCH_WORDS = {

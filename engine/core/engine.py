@@ -19,6 +19,7 @@ from engine.core import admission
 from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import Event
 from engine.core.inspecting import Measuring, inspected
+from engine.core.lane import lane_of
 from engine.core.stepper import Stepper
 from engine.errors import LoadCancelled, is_out_of_memory, lost_device
 from engine.loading.capabilities import capabilities
@@ -169,7 +170,7 @@ class Engine:
                 raise lost from error  # ends the thread, and with it the process: a new one may have its GPU back
             _log.exception("the step loop failed")
             stepper.abandon(f"The engine failed ({error}). Try again; the log has the details.")
-            self._stepper = Stepper(stepper.model, self._options, self._emit, self._clock, self._saved)
+            self._stepper = self._new_stepper(stepper.model)
             return True
 
     def _prepare(self) -> bool:
@@ -177,9 +178,12 @@ class Engine:
         model = self.loaded
         return model is not None and any(graphs.capture_one() for graphs in model.graphs)
 
+    def _new_stepper(self, model: LoadedModel) -> Stepper:
+        return Stepper(model, self._options, self._emit, self._clock, self._saved, lane_of(model))
+
     def install(self, model: LoadedModel) -> None:
         """Serve this model from now on (the end of a load)."""
-        self._stepper = Stepper(model, self._options, self._emit, self._clock, self._saved)
+        self._stepper = self._new_stepper(model)
         self._version += 1
         self._options.adopt(capabilities(model))
         for numerics in model.numerics:

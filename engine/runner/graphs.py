@@ -196,13 +196,15 @@ class Graphs:
             return NO_MEMORY
         return self._refused.get(key) or (FULL if len(self) >= MOST_GRAPHS else FIRST_USES)
 
-    def prepare(self, key: GraphKey, rows: Sequence[SequenceRows]) -> StepMemory | None:
+    def prepare(
+        self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None
+    ) -> StepMemory | None:
         """Fill the memory of the key's graph with a step; None where there is no graph, nor one due to be captured."""
         self._forget_moved()
         if key not in self._captured and not self._due(key, EAGER_USES):
             self._attention.uncaptured = self._model.uncaptured
             return None
-        memory = self._fill(key, rows)
+        memory = self._fill(key, rows, tokens_there)
         return memory if key in self._captured or self._capture(key) else None
 
     def replay(self, key: GraphKey, rows: Sequence[SequenceRows], memory: StepMemory) -> ForwardOutput:
@@ -259,7 +261,7 @@ class Graphs:
             self._generation = self._inputs.generation
             self._captured.clear()
 
-    def _fill(self, key: GraphKey, rows: Sequence[SequenceRows]) -> StepMemory:
+    def _fill(self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None) -> StepMemory:
         """Fill the memory of the key with a step, and with sequences on page 0 for the rows that are missing."""
         size = key.bucket
         left = size.T - sum(len(row.tokens) for row in rows)
@@ -269,7 +271,8 @@ class Graphs:
         rows = [*rows, *(SequenceRows(range(count), 0, (0,), more_pages=more) for count in padding)]
         memory = self._inputs.buffers.take(size, padded=True)
         ends = list(accumulate((len(row.tokens) for row in rows), initial=0))
-        self._inputs.fill(rows, memory, Shape(size, ends, [row.start + len(row.tokens) for row in rows]))
+        shape = Shape(size, ends, [row.start + len(row.tokens) for row in rows])
+        self._inputs.fill(rows, memory, shape, tokens_there)
         return memory
 
     def _frozen(self, key: GraphKey) -> Batch:

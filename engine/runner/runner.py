@@ -79,11 +79,14 @@ class Runner:
         hidden_in: Tensor | None = None,
         want_hidden: frozenset[int] = frozenset(),
         skip: frozenset[int] = frozenset(),
+        tokens_there: Tensor | None = None,
     ) -> ForwardOutput:
         """Run the rows; logits [L, V] in the order of the sequences, each sequence's last `want_logits` rows in turn.
 
         `layers` = (start, stop) runs part of the model; `hidden_in` [T, hidden] replaces the embedding when start >
-        0. `want_hidden` names layers whose input is returned, [T, hidden] each. The layers in `skip` do nothing. Raises
+        0. `want_hidden` names layers whose input is returned, [T, hidden] each. The layers in `skip` do nothing.
+        `tokens_there` [n] int64 are the tokens of the first n rows, on the device, where the host does not know them
+        yet. Raises
         ValueError for rows that their pages do not cover, for a sequence without rows and for a tree that is no tree.
         """
         began = time.perf_counter()
@@ -92,13 +95,13 @@ class Runner:
         key = None
         if self.graphs is not None:
             key, self.eager = self.graphs.key(rows, shape, asked, hidden_in)
-            memory = None if key is None else self.graphs.prepare(key, rows)
+            memory = None if key is None else self.graphs.prepare(key, rows, tokens_there)
             if key is not None and memory is not None:
                 self.batch_seconds = time.perf_counter() - began
                 return self.graphs.replay(key, rows, memory)
             if key is not None:
                 self.eager = self.graphs.reason(key)
-        batch = self.batch(rows, want_hidden, shape)
+        batch = self.batch(rows, want_hidden, shape, tokens_there)
         self.batch_seconds = time.perf_counter() - began
         out = self._run(batch, asked, hidden_in)
         if self.graphs is not None and key is not None:
@@ -125,12 +128,16 @@ class Runner:
             return self.model.logits(hidden, torch.arange(hidden.shape[0], device=hidden.device))
 
     def batch(
-        self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset(), shape: Shape | None = None
+        self,
+        rows: Sequence[SequenceRows],
+        want_hidden: frozenset[int] = frozenset(),
+        shape: Shape | None = None,
+        tokens_there: Tensor | None = None,
     ) -> Batch:
         """The batch of these rows, in static memory: valid until the next one is built."""
         shape = shape or shape_of(rows, self._inputs.groups)
         memory = self._inputs.buffers.take(shape.sizes)
-        filled = self._inputs.fill(rows, memory, shape)
+        filled = self._inputs.fill(rows, memory, shape, tokens_there)
         counts = [len(row.tokens) for row in rows]
         packs = self.kv.packs([row.start for row in rows], counts, filled.tables)
         tree = shape.sizes.tree

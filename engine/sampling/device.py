@@ -153,6 +153,51 @@ class RowBuffers:
             self.table.copy_(self._host_memory, non_blocking=True)
 
 
+class Pending(NamedTuple):
+    """Tokens that were drawn on a GPU and are on their way."""
+
+    tokens: Tensor
+    """[n] int64 on the device; 0 where the token is not known."""
+    answer: Tensor
+    """As `RowBuffers.out`, in pinned memory ..."""
+    copied: torch.cuda.Event
+    """... once this has happened."""
+
+    def read(self) -> list[int | None]:
+        """As :func:`draw`; waits for the device."""
+        self.copied.synchronize()
+        tokens, unknown = self.answer.tolist()
+        count = self.tokens.shape[0]
+        return [None if flag else token for token, flag in zip(tokens[:count], unknown, strict=False)]
+
+
+class DrawsAhead:
+    """Draws on a GPU without waiting for it, in two tables by turns: for steps that are launched before the last one's
+    tokens are read."""
+
+    def __init__(self, capacity: int, device: torch.device) -> None:
+        """``capacity``: the most rows of a step."""
+        self._rows = [RowBuffers(capacity, device) for _ in range(2)]
+        self._answers = [torch.zeros_like(rows.out, device="cpu").pin_memory() for rows in self._rows]
+        self._turn = 0
+
+    def draws(self, params: SamplingParams) -> bool:
+        """Whether rows with these settings are drawn here."""
+        return _kind(params) != OTHER
+
+    def launch(self, logits: Tensor, draws: Sequence[Draw]) -> Pending:
+        """Draw a token of each row of logits [n, V]. What the launch before the last drew must have been read."""
+        rows, answer = self._rows[self._turn], self._answers[self._turn]
+        self._turn = 1 - self._turn
+        filled = fill_rows(rows.host, draws, logits.shape[1])
+        rows.send()
+        launch(logits, rows.table, rows.out, len(draws), filled.truncates)
+        answer.copy_(rows.out, non_blocking=True)
+        copied = torch.cuda.Event()
+        copied.record()
+        return Pending(rows.out[0, : len(draws)], answer, copied)
+
+
 @functools.lru_cache(maxsize=16)
 def buffers(capacity: int, device: torch.device) -> RowBuffers:
     return RowBuffers(capacity, device)

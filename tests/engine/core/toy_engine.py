@@ -57,10 +57,14 @@ class ToyRunner:
         self.rows = 0
         self.before_forward: Callable[[], None] = lambda: None
 
-    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+    def forward(self, rows: Sequence[SequenceRows], tokens_there: torch.Tensor | None = None) -> ForwardOutput:
         self.before_forward()
         self.calls += 1
         logits = []
+        if tokens_there is not None:
+            known = tokens_there.tolist()
+            assert all(len(sequence.tokens) == 1 for sequence in rows)
+            rows = [sequence._replace(tokens=[token]) for sequence, token in zip(rows, known, strict=True)]
         for sequence in rows:
             self.rows += len(sequence.tokens)
             stop = sequence.start + len(sequence.tokens)
