@@ -77,7 +77,7 @@ def test_what_means_nothing_with_the_loaded_model_is_hidden() -> None:
         return [spec.key for spec in catalogue.state(catalogue.defaults(), capabilities) if spec.hidden]
 
     assert hidden() == [], "not before it is known"
-    assert hidden("model") == ["async_scheduling", "cascade", "cuda_graphs"]
+    assert hidden("model") == ["cascade", "async_scheduling", "cuda_graphs"]
     assert hidden("model", "shared reads") == ["async_scheduling", "cuda_graphs"]
     assert hidden("model", "shared reads", "graphs", "async steps") == []
 
