@@ -94,7 +94,7 @@ def launch(logits: Tensor, table: Tensor, out: Tensor, count: int, truncates: bo
 
     if logits.stride(1) != 1:
         logits = logits.contiguous()
-    vocabulary, capacity = logits.shape[1], table.shape[0]
+    vocabulary, capacity = logits.shape[1], out.shape[1]
     block, keep, rows = cut_for(vocabulary)
     blocks = -(-vocabulary // block)
     parts = power_of_two(blocks)

@@ -142,7 +142,7 @@ def scan(logits, words, best, mark, total, listed, mass, count, vocabulary, logi
             while tl.max((between != low).to(tl.int32)) > 0:
                 many = count_from(order, between)
                 high = tl.where(many <= KEEP, between, high)
-                low = tl.where(many <= KEEP, tl.where(many >= KEEP // 2, between, low), between)
+                low = tl.where(many <= KEEP, tl.where(many >= KEEP * 3 // 4, between, low), between)
                 between = middle(low, high)
             keep = (order >= high[:, None]) & truncated[:, None]
             place = at[:, None] * KEEP + tl.cumsum(keep.to(tl.int32), 1) - 1

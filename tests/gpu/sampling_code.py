@@ -44,9 +44,7 @@ def main() -> None:
     parser.add_argument("--vocabulary", type=int, nargs="+", default=list(VOCABULARIES))
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16", "float32"))
     options = parser.parse_args()
-    print(
-        f"{'kernel':18} {'tokens':>7} {'sm':>4} {'instructions':>12} {'warps':>5} {'regs':>5} {'shared':>7} {'spills':>6}"
-    )
+    print("kernel              tokens   sm instructions warps  regs  shared spills")
     for vocabulary in options.vocabulary:
         for name, launch in launches(vocabulary, getattr(torch, options.dtype)).items():
             for sm in options.sm:

@@ -65,6 +65,21 @@ def test_a_step_is_three_kernels_and_one_copy_each_way(settings: list[dict[str, 
     assert counted.names == ["copy_", "_to_copy"]
 
 
+@pytest.mark.parametrize("vocabulary", [500, 32003, 128256])
+def test_a_rehearsal_launches_every_variant_of_a_step(vocabulary: int) -> None:
+    pytest.importorskip("triton")
+    with gathering() as rehearsed:
+        device.rehearse(torch.bfloat16, vocabulary, META)
+    with gathering() as launched:
+        for settings in ({"temperature": 0.0}, {"top_p": 0.9}):
+            for rows in (1, 3, 16):
+                logits = torch.empty(rows, vocabulary, dtype=torch.bfloat16, device=META)
+                with pytest.raises(NotImplementedError, match="meta"):
+                    device.draw(logits, [Draw(SamplingParams(seed=1, **settings), 0, [1])] * rows)
+    assert {each.variant() for each in launched} == {each.variant() for each in rehearsed}
+    assert len({each.variant() for each in rehearsed}) == 5
+
+
 def test_the_table_of_parameters() -> None:
     table = np.full((3, device.WORDS), 77, dtype=np.int64)
     draws = [
