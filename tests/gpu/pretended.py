@@ -2,9 +2,9 @@
 
     python tests/gpu/pretended.py [--layers 32] [--rows 1] [--context 1000] [--kind 16bit]
 
-Tensors are torch's fakes, which believe to be on CUDA (tests/engine/models/fake_cuda.py). Kvasir's kernels are chosen as
-if they had proved themselves on an H100, and their launches are taken down. One operator of torch that computes counts
-as one kernel, whatever it is made of (mostly one), and so does one launch of Triton.
+Tensors are torch's fakes, which believe to be on CUDA (tests/engine/models/fake_cuda.py). Kvasir's kernels are chosen
+as if they had proved themselves on an H100, and their launches are taken down. An operator of torch that computes
+counts as one kernel, whatever it is made of (mostly one), and so does a launch of Triton.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from torch.utils._pytree import tree_leaves, tree_map
 from triton.runtime.jit import JITFunction
 
 from engine.attention.registry import AttentionDispatcher
-from engine.attention.triton import launch, trial
+from engine.attention.triton import launch, pack_trial, trial
 from engine.batch import Batch, SequenceRows
 from engine.cache.stores.kinds import KVKind
 from engine.layers.linear import choose
@@ -37,6 +37,7 @@ from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton import ggml, int4, int8, table
 from engine.layers.numerics import Numerics
+from engine.layers.triton import fused
 from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
@@ -46,7 +47,13 @@ from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 
 MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
-PROOFS = [(trial, "disagrees"), (int4, "_disagrees"), (int8, "_disagrees"), (table, "_disagrees"), (ggml, "_disagrees")]
+PROOFS = [
+    (trial, "disagrees"),
+    (pack_trial, "disagrees"),
+    (fused, "norm_disagrees"),
+    (fused, "gate_disagrees"),
+    *((module, "_disagrees") for module in (int4, int8, table, ggml)),
+]
 """Functions that try kernels on the device and say what is wrong with them."""
 
 
