@@ -143,7 +143,7 @@ class _Operators(TorchDispatchMode):
 
 
 class _Reads(TorchFunctionMode):
-    """What reads a content gets zeros, and is written down; fakes have no addresses, and nothing is pinned."""
+    """What reads a content gets zeros, and is written down, as is what pins memory."""
 
     def __init__(self, trace: Trace) -> None:
         super().__init__()
@@ -151,8 +151,6 @@ class _Reads(TorchFunctionMode):
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = dict(kwargs or {})
-        if function is Tensor.data_ptr:
-            return args[0].storage_offset() * args[0].element_size()
         if function in (Tensor.item, Tensor.tolist, Tensor.__bool__, Tensor.__int__, Tensor.__float__):
             x = args[0]
             if x.is_cuda:

@@ -17,9 +17,9 @@ from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.native.proof import failure, machine_declines
 
-PAGES, HEADS, KV_HEADS = 5, 4, 2
+PAGES, HEADS, KV_HEADS = 3, 4, 2
 ROWS = (PAGES - 1) * PAGE_SIZE
-"""Two whole groups of KIVI's."""
+"""A whole group of KIVI's."""
 
 
 @functools.cache

@@ -40,6 +40,8 @@ class _Indexing(TorchFunctionMode):
             return torch.bitwise_not(args[0])
         if function is Tensor.contiguous and not args[0].is_contiguous():
             return torch.ops.aten.clone(args[0], memory_format=torch.contiguous_format)
+        if function is Tensor.data_ptr:  # what is allocated begins at an address that is divided by whatever is asked
+            return args[0].storage_offset() * args[0].element_size()
         if function is Tensor.pin_memory:
             return args[0]
         if function is torch.tensor:
