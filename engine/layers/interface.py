@@ -68,6 +68,9 @@ class Rotary(Protocol):
     def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
         """The rotation of the rows of a batch, at its positions or at others ``[T]`` below the longest sequence's."""
 
+    def reserve(self, positions: int) -> None:
+        """Make tables for this many positions, which then do not move."""
+
     def storage_size(self) -> int: ...
 
 

@@ -57,6 +57,16 @@ class CausalLM(ABC):
     def num_layers(self) -> int:
         return len(self.layers)
 
+    @property
+    def uncaptured(self) -> str:
+        """Why a forward cannot be captured in a CUDA graph; "" if it can."""
+        return "" if self.config.moe is None else "which experts are asked is read on the host"
+
+    def reserve(self, context: int) -> None:
+        """Make what grows with the length of a text large enough for this many tokens, so that it never moves."""
+        for rotary in self.rotaries:
+            rotary.reserve(context)
+
     @torch.inference_mode()
     def forward(
         self,
