@@ -85,7 +85,9 @@ def pages(dtype: torch.dtype, widths: tuple[int, int] = (128, 128), scores: bool
         if scores:
             quest.page_scores(q, torch.empty(2000, 8, 2 * widths[0], dtype=dtype, device=META), batch)
             return Made(found[0], quest.SCORED_PAGES * 2 * widths[0], "none")
-        quest.attend_pages(q, kv, AttnSpec(0.1), batch, torch.empty(1, 32, 128, dtype=torch.int32, device=META))
+        chosen, limits = (torch.empty(shape, dtype=kind, device=META) for shape, kind in
+                          (((1, 32, 128), torch.int64), ((1,), torch.int32)))  # fmt: skip
+        quest.attend_pages(q, kv, AttnSpec(0.1), batch, chosen, limits)
     return Made(found[0], quest.PAGES_AT_ONCE * 16 * sum(widths), "MUFU.EX2")
 
 

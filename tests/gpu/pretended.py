@@ -29,8 +29,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from triton.runtime.jit import JITFunction
 
 from engine.attention.registry import AttentionDispatcher
-from engine.attention.triton import launch, pack_trial, trial
+from engine.attention.triton import launch, merging, pack_trial, quest, quest_trial, trial
 from engine.batch import Batch, SequenceRows
+from engine.cache.policies import PagePolicy, QuestPolicy
 from engine.cache.stores.kinds import KVKind
 from engine.layers.linear import choose
 from engine.layers.linear.base import Linear, LinearShape, Target
@@ -50,6 +51,8 @@ ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_s
 PROOFS = [
     (trial, "disagrees"),
     (pack_trial, "disagrees"),
+    (quest_trial, "disagrees"),
+    (merging, "disagrees"),
     (fused, "norm_disagrees"),
     (fused, "gate_disagrees"),
     *((module, "_disagrees") for module in (int4, int8, table, ggml)),
@@ -196,7 +199,8 @@ def pretended() -> Iterator[Trace]:
             stack.enter_context(mock.patch.object(module, name, return_value=None))
         for name, value in {"is_available": True, "current_device": 0, "get_device_capability": (9, 0)}.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
-        stack.enter_context(mock.patch.object(launch, "processors", return_value=MULTIPROCESSORS))
+        for module in (launch, quest):
+            stack.enter_context(mock.patch.object(module, "processors", return_value=MULTIPROCESSORS))
         stack.enter_context(mock.patch.object(triton_launch, "_gathered", gathered))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(fake_cuda())
@@ -274,34 +278,40 @@ class Weights:
 
 
 class Shape(NamedTuple):
-    """What is traced besides the model: sequences of (tokens in the cache, new rows) and the kind of their cache."""
+    """What is traced besides the model: sequences of (tokens in the cache, new rows), the kind of their cache, and the
+    policy of their rows."""
 
     sequences: tuple[tuple[int, int], ...] = ((1000, 1),)
     kind: KVKind = KVKind()
+    policy: PagePolicy | None = None
     want_hidden: frozenset[int] = frozenset()
 
 
-def batch_of(shape: Shape, groups: int = 1) -> Batch:
+def batch_of(shape: Shape, config: ModelConfig) -> Batch:
     """The padded batch that a GPU would get, on the host."""
+    tiny = replace(config, hidden_size=64, num_heads=1, num_kv_heads=1, head_dim=32)
+    store = new_store(tiny, 1, torch.float32, kind=shape.kind)
     rows, first = [], 1
     for start, count in shape.sequences:
         pages = list(range(first, first + -(-(start + count) // 16)))
         first = pages[-1] + 1
-        rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=[pages] * (groups - 1)))
-    return padded_batch(rows, shape.want_hidden)
+        more = [pages] * (store.num_groups - 1)
+        rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=more, policy=shape.policy))
+    return padded_batch(rows, shape.want_hidden, store)
 
 
 def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None) -> Trace:
     """What one forward asks of the GPU, the batch's own copy left out."""
-    batch = batch_of(shape)
+    batch = batch_of(shape, config)
     pages = 1 + sum(-(-(start + count) // 16) for start, count in shape.sequences)
     with pretended() as trace:
         source = Weights(config.dtype, numerics)
         model: CausalLM = family(config.architecture).Model(config, source)
         kv = new_store(config, pages, config.dtype, CUDA, shape.kind)
-        attention, moved = AttentionDispatcher(source.numerics), on_cuda(batch)
-        # A first forward makes what is kept.
-        model.forward(moved, kv, attention)
+        attention = AttentionDispatcher(source.numerics)
+        # A first forward makes what is kept from step to step; batches are different objects each time.
+        model.forward(on_cuda(batch), kv, attention)
+        moved = on_cuda(batch)
         trace.clear()
         model.forward(moved, kv, attention)
     return trace
@@ -315,11 +325,11 @@ class Counted(NamedTuple):
 
 
 def counted(config: ModelConfig, shape: Shape = Shape()) -> Counted:
-    """From traces of two and of three layers, which differ in one."""
-    two, three = (traced(shortened(config, layers), shape).nodes for layers in (2, 3))
-    each = len(three) - len(two)
-    same = next((place for place, (a, b) in enumerate(zip(two, three, strict=False)) if a != b), len(two))
-    return Counted(three[same - each : same], len(two) + (config.num_layers - 2) * each)
+    """From traces of three and of four layers, which differ in one."""
+    few, more = (traced(shortened(config, layers), shape).nodes for layers in (3, 4))
+    each = len(more) - len(few)
+    same = next((place for place, (a, b) in enumerate(zip(few, more, strict=False)) if a != b), len(few))
+    return Counted(more[same - each : same], len(few) + (config.num_layers - 3) * each)
 
 
 def main() -> None:
@@ -327,9 +337,11 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--context", type=int, default=1000)
-    parser.add_argument("--kind", default="16bit", choices=("16bit", "int8", "int4", "kivi"))
+    parser.add_argument("--kind", default="16bit", choices=("16bit", "int8", "int4", "kivi", "quest"))
     options = parser.parse_args()
-    shape = Shape(((options.context, options.rows),), KVKind(options.kind))
+    policy = QuestPolicy(256, 16) if options.kind == "quest" else None
+    kind = KVKind(bounds=True) if policy else KVKind(options.kind)
+    shape = Shape(((options.context, options.rows),), kind, policy)
     trace = traced(shortened(LLAMA_8B, options.layers), shape)
     print(trace.text())
     layer, step = counted(LLAMA_8B, shape)
