@@ -44,20 +44,16 @@ from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.registry import family
 from engine.native import triton_launch
+from engine.runner.buffers import sixteens
 from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 
 MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
-PROOFS = [
-    (trial, "disagrees"),
-    (pack_trial, "disagrees"),
-    (quest_trial, "disagrees"),
-    (merging, "disagrees"),
-    (fused, "norm_disagrees"),
-    (fused, "gate_disagrees"),
-    *((module, "_disagrees") for module in (int4, int8, table, ggml)),
-]
-"""Functions that try kernels on the device and say what is wrong with them."""
+FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
+FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees")]
+"""The same of what lies between them."""
+PROOFS = [(trial, "disagrees"), *((module, "_disagrees") for module in (int4, int8, table, ggml))]
+"""Functions that try kernels on the device and say what is wrong with them: of products and attention."""
 
 
 class Traits(NamedTuple):
@@ -182,10 +178,11 @@ class _Launches(list[triton_launch.Launch]):
 
 
 @contextmanager
-def pretended() -> Iterator[Trace]:
+def pretended(fused: bool = True) -> Iterator[Trace]:
     """Inside, tensors on "cuda" are fake, Kvasir's kernels are trusted, and what is asked of the GPU is in the trace.
 
-    Make models inside it, for what has been chosen on a CPU stays so.
+    Make models inside it, for what has been chosen on a CPU stays so. ``fused`` False: kernels between products and
+    attention have failed their trials.
     """
     trace = Trace()
     gathered = _Launches(trace)
@@ -195,8 +192,9 @@ def pretended() -> Iterator[Trace]:
         gathered.append(triton_launch.Launch(kernel, (*grid, 1, 1)[:3], args[:count], keywords))
 
     with ExitStack() as stack:
-        for module, name in PROOFS:
-            stack.enter_context(mock.patch.object(module, name, return_value=None))
+        for module, name in [*PROOFS, *FUSED]:
+            reason = None if fused or (module, name) in PROOFS else "it computes wrongly"
+            stack.enter_context(mock.patch.object(module, name, return_value=reason))
         for name, value in {"is_available": True, "current_device": 0, "get_device_capability": (9, 0)}.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
         for module in (launch, quest):
@@ -288,7 +286,7 @@ class Shape(NamedTuple):
 
 
 def batch_of(shape: Shape, config: ModelConfig) -> Batch:
-    """The padded batch that a GPU would get, on the host."""
+    """The batch that a step without a graph has, on the host."""
     tiny = replace(config, hidden_size=64, num_heads=1, num_kv_heads=1, head_dim=32)
     store = new_store(tiny, 1, torch.float32, kind=shape.kind)
     rows, first = [], 1
@@ -297,14 +295,14 @@ def batch_of(shape: Shape, config: ModelConfig) -> Batch:
         first = pages[-1] + 1
         more = [pages] * (store.num_groups - 1)
         rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=more, policy=shape.policy))
-    return padded_batch(rows, shape.want_hidden, store)
+    return padded_batch(rows, shape.want_hidden, store, sixteens)
 
 
-def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None) -> Trace:
-    """What one forward asks of the GPU, the batch's own copy left out."""
+def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None, fused: bool = True) -> Trace:
+    """What one forward asks of the GPU, the batch's own copy left out; ``fused`` as for :func:`pretended`."""
     batch = batch_of(shape, config)
     pages = 1 + sum(-(-(start + count) // 16) for start, count in shape.sequences)
-    with pretended() as trace:
+    with pretended(fused) as trace:
         source = Weights(config.dtype, numerics)
         model: CausalLM = family(config.architecture).Model(config, source)
         kv = new_store(config, pages, config.dtype, CUDA, shape.kind)
@@ -324,9 +322,9 @@ class Counted(NamedTuple):
     """Kernels of one forward of the whole model."""
 
 
-def counted(config: ModelConfig, shape: Shape = Shape()) -> Counted:
+def counted(config: ModelConfig, shape: Shape = Shape(), fused: bool = True) -> Counted:
     """From traces of three and of four layers, which differ in one."""
-    few, more = (traced(shortened(config, layers), shape).nodes for layers in (3, 4))
+    few, more = (traced(shortened(config, layers), shape, fused=fused).nodes for layers in (3, 4))
     each = len(more) - len(few)
     same = next((place for place, (a, b) in enumerate(zip(few, more, strict=False)) if a != b), len(few))
     return Counted(more[same - each : same], len(few) + (config.num_layers - 3) * each)
@@ -345,6 +343,8 @@ def main() -> None:
     trace = traced(shortened(LLAMA_8B, options.layers), shape)
     print(trace.text())
     layer, step = counted(LLAMA_8B, shape)
+    apart = counted(LLAMA_8B, shape, fused=False)
+    print(f"Without those that lie between products and attention: {len(apart.layer)} a layer, {apart.step} in a step")
     print(f"{len(layer)} kernels a layer, {step} in a step of 32 layers, {len(trace.copies)} copies to the device, "
           f"{len(trace.waits)} waits, {trace.pinned} allocations of pinned memory")  # fmt: skip
 

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from engine.batch import Batch, SequenceRows
 from engine.cache.stores.packed import Flush
 from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.runner.buffers import BucketPolicy
 from engine.runner.runner import Runner
 from tests.engine.padding import powers_of_two
 
@@ -112,14 +113,17 @@ class _OneGroup:
 
 
 def padded_batch(
-    rows: Sequence[SequenceRows], wanted: frozenset[int] = frozenset(), kv: KVStore | None = None
+    rows: Sequence[SequenceRows],
+    wanted: frozenset[int] = frozenset(),
+    kv: KVStore | None = None,
+    policy: BucketPolicy | None = powers_of_two,
 ) -> Batch:
     """The batch that a GPU would get of these rows, with its padding: call it outside of :func:`fake_cuda`.
 
     ``kv``: a store on the host of the kind that the batch is for; None: a dense one.
     """
     store = DenseKVStore(1, 1, 1, 1, torch.float32) if kv is None else kv
-    return Runner(_OneGroup(), store, None, policy=powers_of_two).batch(rows, wanted)  # type: ignore[arg-type]
+    return Runner(_OneGroup(), store, None, policy=policy).batch(rows, wanted)  # type: ignore[arg-type]
 
 
 def on_cuda(batch: Batch) -> Batch:
