@@ -134,6 +134,7 @@ class EngineOptions:
     def apply_to(self, numerics: Numerics) -> None:
         """Set the live modes of a model."""
         numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
+        numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
 
     @property
     def kv_kind(self) -> KVKind:

@@ -21,6 +21,7 @@ Capability = Literal[
     "eagle head",
     "mtp layers",
     "shared reads",
+    "graphs",
 ]
 """What a switch may need before it can apply."""
 _SWITCH_WORDS = {

@@ -16,7 +16,7 @@ from engine.core.answers import AppendResult, extend, flushed
 from engine.core.events import Event
 from engine.core.model_cache import ModelCache
 from engine.core.step import Facts, Taken, draws_of, moves, rows_of, run_of, seen
-from engine.errors import is_out_of_memory
+from engine.errors import is_out_of_memory, lost_device
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
 from engine.protocol import Finished, FinishReason, PageCounts, Prefill
@@ -296,7 +296,7 @@ class Stepper:
         """Handle a failed step, of which nothing was committed.
 
         Out of memory preempts the newest request, or ends it if no other holds pages; other errors end all requests of
-        the step.
+        the step. Raises :class:`DeviceLost` where no later step can succeed.
         """
         requests = [piece.sequence for piece in plan.slices]
         if is_out_of_memory(error):
@@ -308,6 +308,9 @@ class Stepper:
             else:
                 self.scheduler.preempt(newest)
             return
+        lost = lost_device(error)
+        if lost is not None:
+            raise lost from error
         _log.exception("a step failed", exc_info=error)
         for request in requests:
             self.finish(
@@ -323,7 +326,7 @@ class Stepper:
         generated: int,
         drafts: tuple[DraftRecord, ...],
     ) -> None:
-        running = self.scheduler.running
+        running, runner = self.scheduler.running, self.model.runner
         ended = time.perf_counter()
         duration, settled = ended - began, ended - forwarded_at
         host = duration - facts.seconds - facts.work.seconds
@@ -349,5 +352,7 @@ class Stepper:
                 ttfts=tuple(self._ttfts),
                 host=HostSeconds(scheduled, host - scheduled - settled, settled),
                 drafting=facts.work,
+                captured=None if runner.graphs is None else not runner.eager,
+                eager=runner.eager,
             )
         )

@@ -33,8 +33,16 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         "packed cache": not arenas.refuses(lm.config, KVKind("kivi")),
         "native kernel": own_code_declines(lm.dtype, model.device) is None,
         "shared reads": _reads_shared_keys_once(lm, model.stores[0].view(0)),
+        "graphs": _captures(model, lm),
     }
     return frozenset(found | {capability for capability, holds in has.items() if holds})
+
+
+def _captures(model: LoadedModel, lm: CausalLM) -> bool:
+    """Whether decoding steps can be captured in CUDA graphs, as far as the model and its attention say."""
+    kv = model.stores[0].view(0)
+    problem = AttnProblem(model.device.type, lm.dtype, AttnSpec(1.0), kv.kind, head_dims=(kv.k_dim, kv.v_dim))
+    return bool(model.graphs) and not lm.uncaptured and choose(problem).backend.captures
 
 
 def _reads_shared_keys_once(model: CausalLM, kv: PackedKV) -> bool:

@@ -89,8 +89,6 @@ class Captured(NamedTuple):
 class CapturedModel(Protocol):
     """What a model says about its capture (`engine.models.base.CausalLM`)."""
 
-    numerics: Numerics
-
     @property
     def uncaptured(self) -> str:
         """Why a forward cannot be captured in a CUDA graph; "" if it can."""
@@ -145,9 +143,11 @@ class Graphs:
         kv: KVStore,
         attention: ModelAttention,
         context: int,
+        switches: Numerics,
         run: Callable[[Batch, Asked], ForwardOutput],
     ) -> None:
         """``run`` is the model's forward; ``context`` is the longest that was loaded, in tokens."""
+        self._switches = switches
         self._recorder, self._inputs, self._model, self._kv = recorder, inputs, model, kv
         self._attention, self._context, self._run = attention, context, run
         self._captured: dict[GraphKey, Captured] = {}
@@ -174,10 +174,9 @@ class Graphs:
 
     def declines(self, rows: Sequence[SequenceRows], shape: Shape, hidden_in: Tensor | None = None) -> str:
         """Why a step cannot be captured, whatever its key; "" if it may."""
-        numerics = self._model.numerics
-        if not numerics.graphs:
+        if not self._switches.graphs:
             return SWITCHED_OFF
-        if numerics.batch_invariant:
+        if self._switches.batch_invariant:
             return INVARIANT
         if hidden_in is not None:
             return CONTINUED

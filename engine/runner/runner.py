@@ -16,6 +16,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import on_device
+from engine.layers.numerics import Numerics
 from engine.runner.buffers import BucketPolicy, StepMemory
 from engine.runner.graphs import NOT_HERE, Asked, CapturedModel, Graphs, Recorder
 from engine.runner.inputs import Shape, StepInputs, shape_of
@@ -48,9 +49,11 @@ class Runner:
         policy: BucketPolicy | None = None,
         context: int = 0,
         recorder: Recorder | None = None,
+        switches: Numerics | None = None,
     ) -> None:
         """`policy` rounds shapes to buckets; None takes the device's own. `context` is the length of the longest
-        sequence, in tokens, where that is known; with it, a `recorder` captures steps in CUDA graphs."""
+        sequence, in tokens, where that is known; with it, a `recorder` captures steps in CUDA graphs while the
+        `switches` say so."""
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self.eager = NOT_HERE
@@ -59,7 +62,9 @@ class Runner:
         self._inputs = StepInputs(max(model.num_groups, kv.num_groups), self._device, policy, context)
         self.graphs: Graphs | None = None
         if recorder is not None:
-            self.graphs = Graphs(recorder, self._inputs, model, kv, attention, context, self._run)
+            self.graphs = Graphs(
+                recorder, self._inputs, model, kv, attention, context, switches or Numerics(), self._run
+            )
 
     @property
     def num_layers(self) -> int:
@@ -99,6 +104,10 @@ class Runner:
         if self.graphs is not None and key is not None:
             self.graphs.ran_eagerly(key)
         return _without_padding(out, batch.host.T, batch.host.L)
+
+    def run_eagerly(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        """As :meth:`forward`, launched kernel by kernel."""
+        return self._run(self.batch(rows), Asked())
 
     def _run(self, batch: Batch, asked: Asked, hidden_in: Tensor | None = None) -> ForwardOutput:
         options: dict[str, Any] = {} if asked.layers is None else {"layers": asked.layers}

@@ -48,6 +48,7 @@ class ToyRunner:
     """Keeps tokens where a model keeps keys and values, and answers from what it finds there."""
 
     batch_seconds = 0.0
+    graphs, eager = None, ""
 
     def __init__(self, pages: int, seed: int = 0, blur: float = 0.7) -> None:
         self.arena = np.full(pages * PAGE_SIZE, -1, dtype=np.int64)
