@@ -18,6 +18,7 @@ from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, 
 from engine.attention.memo import PerBatch
 from engine.attention.parts import AttentionPart, parts_of
 from engine.attention.quest import QuestAttention
+from engine.attention.triton import merging
 from engine.attention.triton.backend import TritonAttention
 from engine.batch import Batch, HostShape
 from engine.cache.stores.packed import PackedKV
@@ -176,7 +177,8 @@ class AttentionDispatcher:
         assert a[1] is not None, "asked for"
         assert b[1] is not None, "asked for"
         if not self._invariant:
-            return merge(a[0], a[1], b[0], b[1])
+            by_kernel = merging.serves(a[0], a[1], b[0], b[1])
+            return (merging.merge if by_kernel else merge)(a[0], a[1], b[0], b[1])
         rows = [merge(*row) for row in zip(a[0].split(1), a[1].split(1), b[0].split(1), b[1].split(1), strict=True)]
         return torch.cat([o for o, _ in rows]), torch.cat([lse for _, lse in rows])
 

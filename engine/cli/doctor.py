@@ -19,8 +19,11 @@ from engine import installation
 from engine import paths as config
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import choose
+from engine.attention.triton import pack_trial
 from engine.cli.local import LocalEngine
 from engine.layers.linear.triton.int4 import try_kernels
+from engine.layers.linear.triton.runtime import PATH
+from engine.layers.triton import fused
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
@@ -197,11 +200,31 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
             yield Kernel(part, layers, choice.backend.name, tuple(f"{name}: {why}" for name, why in choice.declined))
 
 
+def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
+    """What lies between the products of a layer, each one kernel on a GPU where it has proved itself."""
+    if model.device.type != "cuda":
+        return
+    config, traits = model.config, (model.dtype, model.device)
+    reasons: dict[str, str | None] = {}
+    if config.latent is None:
+        turns = config.rope.width(config.head_dim) if any(config.rotary) else 0
+        kind = "rotation and writing of keys and values"
+        reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.head_dim, turns, *traits)
+    weight = torch.float32 if config.unit_offset_norms else model.dtype
+    reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *traits)
+    if config.activation != "relu":
+        clamped = config.moe is not None and config.moe.swiglu_limit is not None
+        reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *traits)
+    for part, reason in reasons.items():
+        declined = () if reason is None else (f"{PATH}: {reason}",)
+        yield Kernel(part, config.num_layers, PATH if reason is None else "torch", declined)
+
+
 def _kernel_table(loaded: LoadedModel) -> Table:
     table = Table("part", "layers", "kernel", "declined, and why", title="Kernels", title_justify="left", expand=False)
     for prefix, model in (("", loaded.model), ("draft: ", loaded.draft_model)):
         if model is not None:
-            for kernel in [*kernels(model), *attention_kernels(model)]:
+            for kernel in [*kernels(model), *attention_kernels(model), *fused_kernels(model)]:
                 declined = "\n".join(kernel.declined) or "nothing"
                 table.add_row(prefix + kernel.part, str(kernel.layers), kernel.chosen, declined)
     return table

@@ -85,4 +85,7 @@ class Norm(Protocol):
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]`` -> the same shape and dtype."""
 
+    def forward_added(self, x: Tensor, added: Tensor, scale: float = 1.0) -> Tensor:
+        """Add ``scale * added`` to ``x [T, hidden_size]`` in place; the norm of the sum, a new tensor."""
+
     def storage_size(self) -> int: ...

@@ -69,7 +69,7 @@ def compare(
                 found, found_lse = launch.attend(
                     q.to(device), on(kv, device), spec, batch_on(batch, device), 0, True, None, there
                 )
-                if _far(found, expected, tolerance) or _far(found_lse, lse, tolerance):
+                if far(found, expected, tolerance) or far(found_lse, lse, tolerance):
                     return f"its result over the kind {kind} does not agree with the definition here"
     return None
 
@@ -79,7 +79,7 @@ def _packed_stop(batch: Batch) -> Tensor:
     return ((batch.positions - 32).clamp(min=0) // CHANNEL_GROUP * CHANNEL_GROUP).int()
 
 
-def _far(found: Tensor | None, expected: Tensor | None, share: float) -> bool:
+def far(found: Tensor | None, expected: Tensor | None, share: float) -> bool:
     """NaN counts as far; what is infinite must be so in both."""
     assert found is not None
     assert expected is not None

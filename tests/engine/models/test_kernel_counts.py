@@ -1,0 +1,117 @@
+"""How many kernels a step asks of a GPU, from traces of forwards that pretend to run on one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest import mock
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from engine.cache.policies import QuestPolicy, WindowWithSinks
+from engine.cache.stores.kinds import KVKind
+from engine.cli.doctor import fused_kernels
+from engine.layers.numerics import Numerics
+from engine.layers.triton import fused
+from engine.models.registry import family
+from tests.gpu.pretended import (
+    CUDA,
+    LLAMA_8B,
+    Shape,
+    Weights,
+    counted,
+    listed,
+    pretended,
+    shortened,
+    traced,
+)
+
+QUEST = QuestPolicy(256, 16)
+ONE = ((1007, 1),)
+KINDS = {
+    "16 bits": (Shape(ONE), 10, 330),
+    "int8": (Shape(ONE, KVKind("int8")), 10, 330),
+    "int4": (Shape(ONE, KVKind("int4")), 10, 330),
+    "KIVI": (Shape(ONE, KVKind("kivi")), 13, 430),
+    "KIVI that packs": (Shape(((1023, 1),), KVKind("kivi")), 15, 490),
+    "QUEST": (Shape(ONE, KVKind(bounds=True), QUEST), 13, 430),
+    "eight sequences": (Shape(((1007, 1),) * 8), 10, 330),
+    "a verified chain": (Shape(((1007, 5),)), 10, 330),
+    "a window with sinks": (Shape(ONE, policy=WindowWithSinks(256)), 17, 560),
+}
+"""Kernels of a layer and of a step of Llama 8B, at most. (Choosing pages counts torch's `topk` as one.)"""
+
+
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_layer_of_llama_8b(name: str) -> None:
+    shape, most, most_in_step = KINDS[name]
+    layer, step = counted(LLAMA_8B, shape)
+    assert len(layer) <= most, listed(layer)
+    assert step <= most_in_step
+
+
+OWN = {
+    "granite": (replace(LLAMA_8B, architecture="GraniteForCausalLM", residual_scale=0.22), 10),
+    # Norms of each head, whose weights differ, and a product by those.
+    "qwen 3": (replace(LLAMA_8B, architecture="Qwen3ForCausalLM", qk_norm=True), 12),
+    "gemma 2": (
+        replace(LLAMA_8B, architecture="Gemma2ForCausalLM", unit_offset_norms=True, activation="gelu_tanh"),
+        16,
+    ),
+    "olmo 2": (replace(LLAMA_8B, architecture="Olmo2ForCausalLM"), 15),
+    "opt": (replace(LLAMA_8B, architecture="OPTForCausalLM", rotary=(False,) * 32, activation="relu"), 12),
+}
+
+
+@pytest.mark.parametrize("name", list(OWN))
+def test_a_layer_of_other_families(name: str) -> None:
+    config, most = OWN[name]
+    layer = counted(config).layer
+    assert len(layer) <= most, listed(layer)
+
+
+@pytest.mark.parametrize("sequences", [((1000, 1),), ((1000, 1), (37, 1), (200, 1)), ((600, 5),), ((40, 30), (7, 1))])
+def test_nothing_waits_or_copies_within_a_forward(sequences: tuple[tuple[int, int], ...]) -> None:
+    trace = traced(shortened(LLAMA_8B, 2), Shape(sequences))
+    assert (trace.waits, trace.copies, trace.pinned) == ([], [], 0), trace.text()
+
+
+def test_what_waits_copies_and_pins_would_be_noticed() -> None:
+    with pretended() as trace:
+        x = torch.empty(3, 4, device=CUDA)
+        x.view(12).narrow(0, 2, 4).add_(1).sum().item()
+        x.cpu()
+        torch.empty(3).to(CUDA)
+        torch.tensor([1, 2], device=CUDA)
+        torch.empty(2, pin_memory=True)
+        torch.empty(2).pin_memory()
+    assert len(trace.waits) == 2
+    assert len(trace.copies) == 2
+    assert trace.pinned == 2
+    assert [node.name for node in trace.nodes] == ["aten.add_", "aten.sum", "aten.to", "aten.to"]
+
+
+def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
+    with pretended():
+        model = family("LlamaForCausalLM").Model(shortened(LLAMA_8B, 2), Weights())
+        served = list(fused_kernels(model))
+        with mock.patch.object(fused, "gate_disagrees", return_value="it computes wrongly"):
+            declined = list(fused_kernels(model))[-1]
+    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 3
+    assert declined == ("gating", 2, "torch", ("Triton kernel: it computes wrongly",))
+
+
+def test_what_declines_is_computed_by_torch() -> None:
+    for shape in (Shape(ONE), Shape(((1023, 1),), KVKind("kivi")), Shape(ONE, KVKind(bounds=True), QUEST)):
+        trace = traced(shortened(LLAMA_8B, 3), shape, fused=False)
+        kernels = {name for name in trace.counts() if name.startswith("triton")}
+        assert kernels == {"triton.multiply", "triton.attend", "triton.combine"}
+        assert trace.counts()["aten.silu"] == 3
+
+
+def test_batch_invariant_sums_are_those_of_torch() -> None:
+    trace = traced(shortened(LLAMA_8B, 2), Shape(ONE), Numerics(batch_invariant=True))
+    assert {"triton.add_norm", "triton.gate"}.isdisjoint(trace.counts())
+    assert trace.counts()["triton.write"] == 2, "each of its roundings is exact"
