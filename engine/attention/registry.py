@@ -103,11 +103,11 @@ class AttentionDispatcher:
 
     def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
         tree, invariant = batch.ancestors is not None, self._invariant
-        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, q.shape[2], kv.v_dim, tree, invariant, shared)
+        widths, per_kv = (q.shape[2], kv.v_dim), q.shape[1] // kv.kv_heads
+        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, widths, per_kv, tree, invariant, shared)
         backend = self._chosen.get(key)
         if backend is None:
-            widths = (q.shape[2], kv.v_dim)
-            problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, shared)
+            problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, per_kv, shared)
             backend = self._chosen[key] = choose(problem, self._candidates).backend
         if not backend.captures:
             self.uncaptured = f"the attention backend {backend.name} plans each step on the host"
