@@ -42,6 +42,7 @@ from engine.options import EngineOptions
 from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.runner.ahead import compile_ahead
 from engine.runner.runner import Runner
+from engine.sampling.device import rehearse
 from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
 from engine.text.thinking import thinking_modes
 
@@ -174,13 +175,13 @@ class OpenedCheckpoint:
             runner = new_runner(model, self._plan.pages, self.device, self.kind, self._plan.recent_pages, context)
             layers, eos_ids = self.companions.layers, self.target.eos_ids
             if self.device.type == "cuda":
-                self._compile(runner, context, progress)
+                self._compile(model, runner, context, progress)
             made = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages, context)
             progress("first pass", 0.99)
             runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=[[1]] * (runner.kv.num_groups - 1))])
         return self._loaded(model, drafters, runner, made)
 
-    def _compile(self, runner: Runner, context: int, progress: Progress) -> None:
+    def _compile(self, model: CausalLM, runner: Runner, context: int, progress: Progress) -> None:
         """Compile what answers would otherwise wait for; what cannot be is met, with its reason, when it is used."""
 
         def show(done: int, of: int) -> None:
@@ -188,7 +189,9 @@ class OpenedCheckpoint:
 
         with self.times.of("compiling kernels"):
             try:
-                compile_ahead(runner, context, show)
+                compile_ahead(
+                    runner, context, show, lambda: rehearse(model.dtype, model.config.vocab_size, self.device)
+                )
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:

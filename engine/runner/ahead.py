@@ -19,15 +19,18 @@ ROWS = (1, 2, 8, 16, 64)
 _TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 
-def compile_ahead(runner: Runner, context: int, progress: Callable[[int, int], None]) -> int:
+def compile_ahead(
+    runner: Runner, context: int, progress: Callable[[int, int], None], besides: Callable[[], None] = lambda: None
+) -> int:
     """Compile what steps of every class launch, in several threads; ``progress(done, of)`` follows. Returns how many.
 
     The steps are gone through without launching kernels, over page 0, which is emptied afterwards. ``context`` is the
-    longest sequence, in tokens. Raises what a compiler raises.
+    longest sequence, in tokens; ``besides()`` launches what else is to be compiled. Raises what a compiler raises.
     """
     with gathering() as launches:
         for rows in steps(context, runner.kv.num_groups):
             runner.run_eagerly(rows)
+        besides()
     # What was computed from kernels that did not run may be no numbers, which page 0 must not hold.
     store = runner.kv
     for arena in (store, *filter(None, [store.recent])):
