@@ -24,6 +24,7 @@ from engine.cli.local import LocalEngine
 from engine.layers.linear.triton.int4 import try_kernels
 from engine.layers.linear.triton.runtime import PATH
 from engine.layers.triton import fused
+from engine.loading.capabilities import draws_there
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
@@ -34,6 +35,7 @@ from engine.native.instructions import VARIABLE, wanted
 from engine.native.library import find as native_library
 from engine.packs.start import REASON
 from engine.protocol import LoadOptions
+from engine.runner.graphs import NOT_HERE
 
 LIBRARIES = (
     "torch",
@@ -74,6 +76,8 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
             ("load", load_times(card.load_seconds)),
             ("context", f"{card.context:,} tokens; room for {loaded.fit.kv_tokens:,} in all"),
             ("draft", card.draft or card.draft_refused or "none"),
+            ("CUDA graphs", graphs_fact(loaded)),
+            ("steps ahead", "the next one is launched before the last is read" if draws_there(loaded) else NOT_AHEAD),
         ]
         console.print(_facts(f"Model {card.name}", facts))
         console.print(_facts("Draft methods available", list(loaded.drafting)))
@@ -82,6 +86,21 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
             console.print(notice, style="yellow", markup=False)
     finally:
         engine.close()
+
+
+NOT_AHEAD = "no: they are for a GPU on which Kvasir's kernels draw the tokens"
+
+
+def graphs_fact(loaded: LoadedModel) -> str:
+    """Whether decoding steps are captured in CUDA graphs, or why not."""
+    if not loaded.graphs or loaded.model is None:
+        return f"not used: {NOT_HERE}"
+    kv = loaded.stores[0].view(0)
+    traits = AttnProblem(loaded.device.type, loaded.model.dtype, AttnSpec(1.0), kv.kind, head_dims=(kv.k_dim, kv.v_dim))
+    backend = choose(traits).backend
+    planned = "" if backend.captures else f"the attention backend {backend.name} plans each step on the host"
+    reason = loaded.model.uncaptured or planned
+    return f"not used: {reason}" if reason else "captured as shapes are met, and in idle moments"
 
 
 def load_times(seconds: Mapping[str, float]) -> str:
