@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -16,6 +17,7 @@ from engine.cli.doctor import fused_kernels
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
 from engine.models.registry import family
+from engine.native.triton_launch import Launch, Variants
 from tests.gpu.pretended import (
     CUDA,
     LLAMA_8B,
@@ -115,3 +117,25 @@ def test_batch_invariant_sums_are_those_of_torch() -> None:
     trace = traced(shortened(LLAMA_8B, 2), Shape(ONE), Numerics(batch_invariant=True))
     assert {"triton.add_norm", "triton.gate"}.isdisjoint(trace.counts())
     assert trace.counts()["triton.write"] == 2, "each of its roundings is exact"
+
+
+def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
+    """Of all kinds of cache, and norms in float32: what was compiled at the first launch fits the others."""
+    found: dict[tuple[object, ...], object] = {}
+
+    def launch(of: Variants, kernel: Any, key: Any, grid: Any, args: Any, keywords: Any) -> None:
+        variant = Launch(kernel, grid, args, keywords()).variant()
+        assert found.setdefault((of, kernel, key), variant) == variant, (kernel, key)
+
+    sizes = [((1007, 1),), ((70, 1), (1, 1), (0, 3)), ((0, 37),), ((512, 300), (40, 1))]
+    models = [shortened(config, 3) for config in (LLAMA_8B, OWN["gemma 2"][0])]
+    with mock.patch.object(Variants, "launch", launch):
+        for config in models:
+            for sequences in sizes:
+                traced(config, Shape(sequences))
+        for kind in (KVKind("int8"), KVKind("int4"), KVKind("kivi"), KVKind(bounds=True)):
+            for sequences in sizes[::3]:
+                traced(models[0], Shape(sequences, kind, QUEST if kind.bounds else None))
+    kernels = {kernel.fn.__name__ for _, kernel, _ in found}
+    assert kernels >= {"write", "flush_keys", "flush_values", "bound_pages", "page_scores", "attend_pages", "merge",
+                       "add_norm", "gate", "attend", "combine", "multiply", "dequantise"}  # fmt: skip
