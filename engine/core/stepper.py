@@ -380,13 +380,17 @@ class Stepper:
     def _fail(self, plan: Plan[Request], error: Exception) -> None:
         """Handle a failed step, of which nothing was committed.
 
-        Out of memory preempts the newest request, or ends it if no other holds pages; other errors end all requests of
-        the step. Raises :class:`DeviceLost` where no later step can succeed.
+        Out of memory takes the graphs first, then preempts the newest request, or ends it if no other holds pages;
+        other errors end all requests of the step. Raises :class:`DeviceLost` where no later step can succeed.
         """
         requests = [piece.sequence for piece in plan.slices]
         if is_out_of_memory(error):
+            gave_up = [graphs.give_up() for graphs in self.model.graphs]
             if self.model.device.type == "cuda":
                 torch.cuda.empty_cache()
+            if any(gave_up):
+                _log.warning("memory ran out: CUDA graphs are given up, and the step is tried again")
+                return
             newest = max(requests, key=lambda request: request.arrival)
             if self.scheduler.lone(newest):
                 self.finish(newest, "memory", OUT_OF_MEMORY)

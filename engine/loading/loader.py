@@ -40,7 +40,7 @@ from engine.models.base import CausalLM
 from engine.native.library import find as find_native
 from engine.options import EngineOptions
 from engine.protocol import Fit, LoadOptions, ModelCard
-from engine.runner.ahead import compile_ahead
+from engine.runner.ahead import capture_ahead, compile_ahead
 from engine.runner.runner import Runner
 from engine.sampling.device import rehearse
 from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
@@ -189,9 +189,9 @@ class OpenedCheckpoint:
 
         with self.times.of("compiling kernels"):
             try:
-                compile_ahead(
-                    runner, context, show, lambda: rehearse(model.dtype, model.config.vocab_size, self.device)
-                )
+                words = model.config.vocab_size
+                compile_ahead(runner, context, show, lambda: rehearse(model.dtype, words, self.device))
+                capture_ahead(runner, context)
             except torch.OutOfMemoryError:
                 raise
             except Exception as error:

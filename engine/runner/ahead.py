@@ -38,6 +38,17 @@ def compile_ahead(
     return compile_all(launches, progress)
 
 
+def capture_ahead(runner: Runner, context: int) -> None:
+    """Capture the steps that every chat begins with, one answer that is written, for texts of every length."""
+    if runner.graphs is None:
+        return
+    for length in classes_of(context):
+        pages = (0,) * pages_for(length)
+        more = (pages,) * (runner.kv.num_groups - 1)
+        runner.forward([SequenceRows([0], length - 1, pages, 1, more_pages=more)])
+        runner.graphs.capture_one()
+
+
 def steps(context: int, groups: int) -> Iterator[list[SequenceRows]]:
     """Steps that together launch every variant: decoding, checking chains and a tree, reading prompts, each over a
     short and a long text."""

@@ -234,6 +234,12 @@ class Graphs:
         self._capture(key)
         return True
 
+    def give_up(self) -> bool:
+        """Free the memory of all graphs, because there is none left for a step; whether there were any."""
+        had, self._no_memory = bool(self._captured), True
+        self._captured.clear()
+        return had
+
     def _due(self, key: GraphKey, uses: int) -> bool:
         """Whether the key is to be captured once it was met so often."""
         if self._no_memory or key in self._captured or key in self._refused or len(self) >= MOST_GRAPHS:
@@ -246,8 +252,7 @@ class Graphs:
             self._captured[key] = self._recorder.record(lambda: self._run(self._frozen(key), key.asked))
         except Exception as error:
             if is_out_of_memory(error):
-                self._captured.clear()
-                self._no_memory = True
+                self.give_up()
                 _log.warning("no memory for CUDA graphs: steps are launched kernel by kernel")
             else:
                 self._refused[key] = f"it could not be captured ({str(error).splitlines()[0][:200]})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Sequence
 
@@ -319,6 +320,34 @@ def test_out_of_memory_makes_the_newest_wait_and_ends_a_lone_request() -> None:
     reasons = {id: toy.heard.answers[id, 0].reason for id in "ab"}
     assert set(reasons.values()) <= {"length", "memory"}
     assert toy.heard.answers["a", 0].tokens == sequential(PROMPT, sampling)[0][: len(toy.heard.answers["a", 0].tokens)]
+
+
+def test_out_of_memory_takes_the_graphs_before_an_answer() -> None:
+    runner = ToyRunner(64)
+    held = [True]
+
+    class Graphs:
+        def give_up(self) -> bool:
+            had, held[0] = held[0], False
+            return had
+
+        def capture_one(self) -> bool:
+            return False
+
+    toy = ToyEngine(dataclasses.replace(toy_model(runner=runner), graphs=(Graphs(),)))  # type: ignore[arg-type]
+    sampling = Sampling(seed=1, max_tokens=10, ignore_eos=True)
+    toy.add("a", PROMPT, sampling)
+    toy.step()
+    failures = iter([True])
+
+    def fail() -> None:
+        if next(failures, False):
+            raise RuntimeError("CUDA out of memory")
+
+    runner.before_forward = fail
+    toy.drain()
+    assert held == [False]
+    assert toy.heard.answers["a", 0].tokens == sequential(PROMPT, sampling)[0]
 
 
 @pytest.mark.parametrize("where", ["in the forward", "while tokens are taken in"])

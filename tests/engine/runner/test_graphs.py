@@ -24,6 +24,7 @@ from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.runner import graphs
+from engine.runner.ahead import capture_ahead
 from engine.runner.graphs import Captured, Graphs
 from engine.runner.runner import Runner
 
@@ -264,6 +265,27 @@ def test_out_of_memory_at_a_capture_drops_all_graphs_and_says_so() -> None:
     assert len(graphs_of(captured)) == 0
     agree(captured.forward(rows), eager.forward(rows))
     assert captured.eager == graphs.NO_MEMORY
+
+
+def test_graphs_give_way_where_a_step_has_no_memory() -> None:
+    captured, eager = runners()
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        captured.forward(rows)
+    assert graphs_of(captured).give_up()
+    assert not graphs_of(captured).give_up()
+    agree(captured.forward(rows), eager.forward(rows))
+    assert captured.eager == graphs.NO_MEMORY
+
+
+def test_what_every_chat_begins_with_is_captured_at_load() -> None:
+    player = Player()
+    captured, eager = runners(player=player)
+    capture_ahead(captured, CONTEXT)
+    assert player.captures == len(graphs.classes_of(CONTEXT)) == 1
+    rows = [SequenceRows([1], 3, [3], 1)]
+    agree(captured.forward(rows), eager.forward(rows))
+    assert captured.eager == ""
 
 
 def test_a_capture_that_fails_leaves_the_others() -> None:
