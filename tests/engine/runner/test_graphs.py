@@ -24,7 +24,7 @@ from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.runner import graphs
-from engine.runner.ahead import capture_ahead
+from engine.runner.ahead import capture_ahead, compile_ahead
 from engine.runner.graphs import Captured, Graphs
 from engine.runner.runner import Runner
 
@@ -286,6 +286,16 @@ def test_what_every_chat_begins_with_is_captured_at_load() -> None:
     rows = [SequenceRows([1], 3, [3], 1)]
     agree(captured.forward(rows), eager.forward(rows))
     assert captured.eager == ""
+
+
+def test_going_through_steps_to_compile_them_leaves_page_0_empty() -> None:
+    captured, eager = runners()
+    told: list[tuple[int, int]] = []
+    assert compile_ahead(captured, CONTEXT, lambda done, of: told.append((done, of))) == 0
+    assert told == [], "nothing was launched"
+    assert not captured.kv.view(0).k[:16].any()
+    rows = [SequenceRows([1], 3, [3], 1)]
+    agree(captured.forward(rows), eager.forward(rows))
 
 
 def test_a_capture_that_fails_leaves_the_others() -> None:
