@@ -63,6 +63,8 @@ class CheckpointLoader:
             target = ModelFiles.open(command.path, asked.context)
             companions = find_companions(command, target)
             target, ignored = target.quantised(asked.quantise)
+            if options.int8_head:
+                target = target._replace(checkpoint=target.checkpoint.with_int8_head())
             if companions.draft is not None:
                 draft, draft_ignored = companions.draft.quantised(asked.quantise)
                 companions, ignored = companions._replace(draft=draft), ignored or draft_ignored

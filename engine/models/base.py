@@ -129,8 +129,8 @@ class CausalLM(ABC):
         yield "head", self.head
 
     def storage_size(self) -> int:
-        """Bytes of weights held. A head tied to the token table counts once."""
-        table = 0 if self.config.tie_word_embeddings else self.embedding.storage_size()
+        """Bytes of weights held. A head that is the token table counts once."""
+        table = 0 if self.head.tied else self.embedding.storage_size()
         return self._layers_size() + table + sum(rotary.storage_size() for rotary in self.rotaries)
 
     def bytes_read_per_step(self, skip: frozenset[int] = frozenset()) -> int:

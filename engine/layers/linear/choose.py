@@ -95,6 +95,7 @@ def tied_head(table: ggml.GgmlEmbedding, target: Target) -> PackedLinear:
     layer = unfilled(LinearShape("ggml, shared", table.in_features, rows, block_type=table.type), target, _META)
     assert isinstance(layer, ggml.GgmlLinear | triton_ggml.TritonGgmlLinear), "the kind's paths make these"
     layer.hold(table.data)
+    layer.tied = True
     return layer
 
 
