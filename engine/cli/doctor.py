@@ -9,7 +9,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -24,13 +24,13 @@ from engine.layers.linear.triton.int4 import try_kernels
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
-from engine.memory.probe import choose_device, choose_dtype, probe
+from engine.memory.probe import all_devices, choose_device, choose_dtype, described, probe, why_no_gpu
 from engine.models.base import CausalLM
 from engine.native import triton_compiler
 from engine.native.instructions import VARIABLE, wanted
 from engine.native.library import find as native_library
 from engine.packs.start import REASON
-from engine.protocol import LoadOptions
+from engine.protocol import DeviceName, LoadOptions
 
 LIBRARIES = (
     "torch",
@@ -60,7 +60,7 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
-        console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
+        console.print(_facts("Machine", machine_facts(device)))
         console.print(_facts("Versions", version_facts()))
         console.print(_facts("Compilers", compiler_facts()))
         console.print(_facts("Folders", folder_facts()))
@@ -87,18 +87,18 @@ def load_times(seconds: Mapping[str, float]) -> str:
     return f"{sum(seconds.values()):.2f} s: {parts}"
 
 
-def machine_facts(kind: Literal["auto", "cpu", "cuda"]) -> list[tuple[str, str]]:
+def machine_facts(name: DeviceName) -> list[tuple[str, str]]:
     """Every device with its memory, and the read bandwidth of the one in use."""
-    used = choose_device(kind)
+    used = choose_device(name)
     facts = [("system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}")]
-    kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    for name in kinds:
-        device = probe(choose_device(name))
-        mark = " (in use)" if name == used.type else ""
-        facts.append((name + mark, f"{device.name}, {size(device.free_bytes)} of {size(device.total_bytes)} free"))
-    if "cuda" not in kinds:
-        why = "this PyTorch was built without it" if torch.version.cuda is None else "no GPU or no driver was found"
-        facts.append(("cuda", f"not available: {why}"))
+    found = all_devices()
+    for place in found:
+        device = probe(place) if place == used else described(place)
+        mark = " (in use)" if place == used else ""
+        facts.append((f"{place}{mark}", f"{device.name}, {size(device.free_bytes)} of {size(device.total_bytes)} free"))
+    if len(found) == 1:
+        reason, advice = why_no_gpu()
+        facts.append(("GPU", f"none in use: {reason}. {advice}"))
     facts.append(("GPU pack", pack_fact()))
     facts.append(("read bandwidth", f"{measure_bandwidth(used) / 1e9:.1f} GB/s measured on {used.type}"))
     capability = torch.backends.cpu.get_cpu_capability()

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from engine.batch import power_of_two
+from engine.devices import traits
 
 MAX_CACHED_BUCKETS = 64
 
@@ -69,8 +70,8 @@ class BucketBuffers:
         n64 = rows * (2 + groups + tree) + wanted
         n32 = 2 * seqs + 1 + groups * seqs * width
         words = n64 + (n32 + 1) // 2
-        self._on_device = device.type != "cpu"
-        self._host_memory = torch.zeros(words, dtype=torch.int64, pin_memory=self._on_device)
+        self._on_device, self._pinned = device.type != "cpu", traits(device).pinned
+        self._host_memory = torch.zeros(words, dtype=torch.int64, pin_memory=self._pinned)
         self._device_memory = (
             torch.zeros(words, dtype=torch.int64, device=device) if self._on_device else self._host_memory
         )
@@ -102,7 +103,8 @@ class BucketBuffers:
     def commit(self) -> None:
         """Send the filled memory to the device."""
         if self._on_device:
-            self._device_memory.copy_(self._host_memory, non_blocking=True)
+            self._device_memory.copy_(self._host_memory, non_blocking=self._pinned)
+        if self._pinned:
             self._copied = self._copied or torch.cuda.Event()
             self._copied.record()
 
@@ -133,7 +135,7 @@ class Buffers:
 
     def __init__(self, groups: int, device: torch.device, policy: BucketPolicy | None = None) -> None:
         self._groups, self._target = groups, device
-        self._policy = policy or (powers_of_two if device.type == "cuda" else exact)
+        self._policy = policy or (powers_of_two if traits(device).fixed_shapes else exact)
         self._buckets: OrderedDict[Bucket, BucketBuffers] = OrderedDict()
 
     def take(self, shape: Bucket) -> BucketBuffers:

@@ -162,7 +162,7 @@ class Packed:
 @pytest.fixture(autouse=True)
 def _a_modern_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
+    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles, dtype: None)
     monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: None)
     # The one thing that a forward waits for: which experts its rows chose. Fakes have no contents.
     monkeypatch.setattr(moe, "on_host", lambda asked, experts: [1, 0, asked.shape[0] - 1, 0])
