@@ -11,6 +11,7 @@ from typing import Literal, NamedTuple
 
 import psutil
 import torch
+from torch.nn import functional as F
 
 from engine import devices
 from engine.memory import nvml
@@ -41,12 +42,15 @@ class DtypeChoice(NamedTuple):
 def choose_device(name: DeviceName = "auto") -> torch.device:
     """The device of that name: a GPU where there is one for "auto", the one with the most free memory of several.
 
+    "auto" takes Apple's only where it passes a trial (:func:`metal_fails`).
     Raises :class:`NoSuchDevice` when another one is asked for than there are.
     """
     found = devices.gpu_kind()
     kind, _, number = name.partition(":")
     if kind == "auto":
         kind = found or "cpu"
+        if kind == "mps" and metal_fails() is not None:
+            kind = "cpu"
     if kind == "cpu":
         return torch.device("cpu")
     if kind != found:
@@ -63,9 +67,41 @@ def choose_device(name: DeviceName = "auto") -> torch.device:
     return torch.device("cuda", int(number))
 
 
+@functools.cache
+def metal_fails(device: torch.device = torch.device("mps")) -> str | None:
+    """Why an Apple GPU does not compute what a model asks of it as the processor does; None where it does.
+
+    Compares what a layer is made of once: PyTorch's operators for Metal are younger than those for CUDA.
+    """
+    dtype = choose_dtype(device).dtype
+    generator = torch.Generator().manual_seed(3)
+    table, weight = (torch.randn(64, 64, generator=generator).to(dtype) for _ in range(2))
+    tokens, slots = torch.tensor([3, 60, 9, 9]), torch.tensor([5, 0, 7, 2])
+    mask = torch.zeros(4, 8, dtype=dtype).masked_fill_(torch.ones(4, 8).tril(4) == 0, -torch.inf)
+
+    def layer(place: torch.device) -> torch.Tensor:
+        x = F.linear(table.to(place).index_select(0, tokens.to(place)), weight.to(place))
+        arena = torch.zeros(8, 64, dtype=dtype, device=place).index_copy_(0, slots.to(place), x)
+        q, kv = x.view(1, 4, 2, 32).transpose(1, 2), arena.view(1, 8, 2, 32).transpose(1, 2)
+        out = F.scaled_dot_product_attention(q, kv, kv, attn_mask=mask.to(place), scale=0.02)
+        return F.silu(out.float()).cpu()
+
+    try:
+        with torch.inference_mode():
+            found, expected = layer(device), layer(torch.device("cpu"))
+    except Exception as error:  # PyTorch and Metal raise as they please
+        return f"PyTorch fails on it ({(str(error).strip().splitlines() or [type(error).__name__])[0][:300]})"
+    # Said this way round, a NaN is far too.
+    if not bool((found - expected).abs().max() <= 0.02 * expected.abs().max()):
+        return "it computes another result than the processor"
+    return None
+
+
 def why_no_gpu(kind: str = "cuda") -> NoGpu:
     """Why PyTorch computes on no GPU of that kind. To ask where it does makes no sense."""
     if kind == "mps":
+        if devices.gpu_kind() == "mps":
+            return NoGpu(f"the Apple GPU is left alone: {metal_fails()}", "Update macOS, or choose the device mps.")
         if torch.backends.mps.is_built():
             return NoGpu("macOS offers PyTorch none", "Update macOS, or choose the device cpu.")
         return NoGpu("this PyTorch was built without Metal", "Choose the device auto or cpu.")
@@ -119,9 +155,14 @@ def _roomiest(count: int) -> int:
 
 def all_devices() -> list[torch.device]:
     """What a model may compute on, the CPU first."""
-    kind = devices.gpu_kind()
-    count = torch.cuda.device_count() if kind == "cuda" else int(bool(kind))
-    return [torch.device("cpu"), *(torch.device(kind, index) for index in range(count))]
+    match devices.gpu_kind():
+        case "cuda":
+            gpus = [torch.device("cuda", index) for index in range(torch.cuda.device_count())]
+        case "mps":
+            gpus = [torch.device("mps")]
+        case _:
+            gpus = []
+    return [torch.device("cpu"), *gpus]
 
 
 def choose_dtype(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -35,8 +36,12 @@ class MachineProbes:
         return probe(self._device)
 
     def devices(self) -> list[Device]:
-        """All that a model may compute on, the CPU first."""
-        return [described(device) for device in all_devices()]
+        """All that a model may compute on, the CPU first; a GPU that does not answer is left out."""
+        found = []
+        for device in all_devices():
+            with contextlib.suppress(RuntimeError):
+                found.append(described(device))
+        return found
 
     def gpu(self, loaded: LoadedModel | None) -> GpuReading | None:
         """What the driver says of the GPU that computes; None on a CPU."""

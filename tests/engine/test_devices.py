@@ -8,17 +8,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 import torch
+import typer
 
 from engine import devices
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.stores import transfer
 from engine.cache.stores.store import DenseKVStore
+from engine.cli import doctor
+from engine.cli.arguments import device_of
 from engine.memory import bandwidth, nvml, probe
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import NoSuchDevice, all_devices, choose_device, choose_dtype, free_bytes
+from engine.protocol import LoadOptions
 from engine.runner import buffers
 
 GB = 10**9
@@ -70,6 +75,7 @@ def mac(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.mps, "recommended_max_memory", lambda: 20 * GB)
     monkeypatch.setattr(torch.mps, "driver_allocated_memory", lambda: 5 * GB)
     monkeypatch.setattr(torch.mps, "current_allocated_memory", lambda: 4 * GB)
+    monkeypatch.setattr(probe, "metal_fails", lambda: None)
 
 
 def free_on_host(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -121,11 +127,47 @@ def test_a_gpu_that_is_not_there_is_a_sentence(gpus: Callable[..., list[int]]) -
 def test_a_mac_computes_on_its_gpu(mac: None, monkeypatch: pytest.MonkeyPatch) -> None:
     assert choose_device("auto") == choose_device("mps") == MPS
     assert choose_device("cpu") == CPU
-    assert [str(device) for device in all_devices()] == ["cpu", "mps:0"]
+    assert [str(device) for device in all_devices()] == ["cpu", "mps"]
     assert choose_dtype(MPS) == (torch.bfloat16, "")
     monkeypatch.setattr(torch.backends.mps, "is_macos_or_newer", lambda major, minor: False)
     assert choose_dtype(MPS).dtype == torch.float16
     assert "version 14" in choose_dtype(MPS).notice
+
+
+def test_a_mac_whose_gpu_fails_its_trial_computes_on_the_processor(mac: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "metal_fails", lambda: "it computes another result than the processor")
+    monkeypatch.setattr(doctor, "measure_bandwidth", lambda device: 1e9)
+    assert choose_device("auto") == CPU
+    assert choose_device("mps") == MPS, "whoever asks for it gets it"
+    assert dict(doctor.machine_facts("auto"))["GPU"] == (
+        "none in use: the Apple GPU is left alone: it computes another result than the processor. Update macOS, or "
+        "choose the device mps."
+    )
+
+
+def test_the_trial_finds_operators_that_fail_or_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run on the processor, which agrees with itself."""
+    fused = torch.nn.functional.scaled_dot_product_attention
+    fails = probe.metal_fails.__wrapped__
+    assert fails(CPU) is None
+    calls: list[int] = []
+
+    def wrong(*given: Any, **named: Any) -> torch.Tensor:
+        calls.append(1)
+        return fused(*given, **named) * (1.5 if len(calls) == 1 else 1.0)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", wrong)
+    assert fails(CPU) == "it computes another result than the processor"
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda *given, **named: given[0] * torch.nan
+    )
+    assert fails(CPU) == "it computes another result than the processor", "no number is not close to any"
+
+    def refuse(*given: Any, **named: Any) -> torch.Tensor:
+        raise NotImplementedError("not implemented for MPS\nmore")
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", refuse)
+    assert fails(CPU) == "PyTorch fails on it (not implemented for MPS)"
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
@@ -236,6 +278,7 @@ ALLOWED = {
     "engine/memory/owners.py": "NVIDIA's library",
     "engine/native/proof.py": "Triton's kernels are for what PyTorch calls cuda",
     "engine/loading/capabilities.py": "which of the two has code of its own",
+    "engine/cli/doctor.py": "why there is none",
     "engine/bench/throughput.py": "counters that only CUDA has",
     "engine/core/stepper.py": "memory that only CUDA gives back after it ran out",
 }
@@ -306,3 +349,55 @@ def test_a_build_for_amd_is_not_called_one_without_gpus(monkeypatch: pytest.Monk
     assert probe.why_no_gpu().reason == "PyTorch finds no AMD GPU"
     monkeypatch.setattr(torch.version, "hip", None)
     assert probe.why_no_gpu().reason == "this PyTorch was built without CUDA"
+
+
+def test_doctor_says_why_no_gpu_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init() -> None:
+        raise RuntimeError(OLD)
+
+    monkeypatch.setattr(torch.version, "cuda", "12.8")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "init", init)
+    monkeypatch.setattr(doctor, "measure_bandwidth", lambda device: 1e9)
+    facts = dict(doctor.machine_facts("auto"))
+    assert "cpu (in use)" in facts
+    assert facts["GPU"] == (
+        "none in use: the GPU's driver is too old for this PyTorch (it is for CUDA 11.4). Update the driver, or choose "
+        "the device cpu."
+    )
+
+
+def test_doctor_survives_a_gpu_that_is_lost(gpus: Callable[..., list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
+    def lost(device: torch.device) -> float:
+        raise RuntimeError("CUDA error: unspecified launch failure\nCUDA kernel errors might be reported later.")
+
+    gpus(GB, GB)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lost)
+    monkeypatch.setattr(doctor, "measure_bandwidth", lost)
+    facts = dict(doctor.machine_facts("cuda:0"))
+    assert facts["cuda:0 (in use)"].startswith("does not answer (CUDA error: unspecified launch failure). Restart")
+    assert facts["cuda:1"] == "GPU 1, 0 MB of 24.0 GB free"
+    assert facts["read bandwidth"] == "cannot be measured: CUDA error: unspecified launch failure"
+
+
+def test_doctor_names_the_device_of_a_mac(mac: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "measure_bandwidth", lambda device: 1e11)
+    facts = dict(doctor.machine_facts("auto"))
+    assert "free" in facts["mps (in use)"]
+    assert "GPU" not in facts
+    kernels = dict(doctor.compiler_facts(MPS))["Triton kernels"]
+    assert kernels == "not used: they are for CUDA and ROCm, and this is Metal"
+
+
+@pytest.mark.parametrize("device", ["cuda:1", "mps", "cpu", "auto", "cuda"])
+def test_names_of_devices_are_understood(device: str) -> None:
+    assert device_of(device) == device
+    assert msgspec.convert({"device": device}, LoadOptions).device == device
+
+
+@pytest.mark.parametrize("device", ["cuda:", "cuda:x", "gpu", "", "cuda:1 ", "cuda:9999"])
+def test_other_names_are_refused(device: str) -> None:
+    with pytest.raises(typer.BadParameter, match="none of auto, cpu, cuda and mps"):
+        device_of(device)
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert({"device": device}, LoadOptions)
