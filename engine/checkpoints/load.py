@@ -23,6 +23,7 @@ from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing, count_parameters
 from engine.checkpoints.tensors import MISMATCH
 from engine.checkpoints.times import LoadTimes
+from engine.devices import make_current
 from engine.errors import CheckpointError, LoadCancelled
 from engine.files import read_json, regular_size
 from engine.layers.interface import WeightSource
@@ -216,8 +217,10 @@ def load_model(
     tensors. Besides the result, memory of the process's own is needed for a small part of one module at a time, or for
     one layer as it is packed.
 
-    ``kept`` gives and takes what modules are quantised to. ``times`` is told what the load's seconds went into.
+    ``kept`` gives and takes what modules are quantised to. ``times`` is told what the load's seconds went into. The
+    device becomes this thread's current one, on which its kernels run.
     """
+    make_current(device)
     done = 0
     last_trim = 0
 

@@ -139,7 +139,6 @@ class OpenedCheckpoint:
 
     def read(self, progress: Progress, cancelled: Callable[[], bool]) -> Weights:
         """See :meth:`OpenedModel.read`."""
-        devices.make_current(self.device)
         parts = [part.checkpoint.weight_bytes for part in (self.target, self.companions.draft) if part is not None]
         share = parts[0] / max(1, sum(parts)) * 0.97
         with _as_load_failed():

@@ -14,7 +14,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.open import open_checkpoint
-from engine.devices import make_current, traits
+from engine.devices import traits
 from engine.errors import CheckpointError
 from engine.loading.parts import new_runner
 from engine.memory.estimate import kv_bytes_per_token
@@ -65,7 +65,6 @@ class TargetModel:
             device = choose_device(opening.device)
         except NoSuchDevice as error:
             raise RecipeError(str(error)) from error
-        make_current(device)
         opened = checkpoint = open_checkpoint(path)
         if opening.quantise != "none" and not checkpoint.packed:
             opened = checkpoint.quantised(opening.quantise)

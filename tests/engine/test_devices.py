@@ -15,14 +15,17 @@ import torch
 import typer
 
 from engine import devices
+from engine.bench.client import EngineClient
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.stores import transfer
 from engine.cache.stores.store import DenseKVStore
+from engine.checkpoints import load
 from engine.cli import doctor
 from engine.cli.arguments import device_of
 from engine.memory import bandwidth, nvml, probe
 from engine.memory.owners import memory_by_owner
 from engine.memory.probe import NoSuchDevice, all_devices, choose_device, choose_dtype, free_bytes
+from engine.paths import bundled_model
 from engine.protocol import LoadOptions
 from engine.runner import buffers
 
@@ -401,3 +404,13 @@ def test_other_names_are_refused(device: str) -> None:
         device_of(device)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"device": device}, LoadOptions)
+
+
+def test_a_model_s_device_is_the_current_one_of_the_thread_that_loads_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels are launched on the current device, wherever their tensors are."""
+    made: list[torch.device] = []
+    monkeypatch.setattr(load, "make_current", made.append)
+    monkeypatch.setattr(devices, "make_current", made.append)
+    with EngineClient() as client:
+        client.load(bundled_model().path, "", LoadOptions(device="cpu"))
+    assert made == [CPU, CPU], "as its weights are read, and as its arenas are made"
