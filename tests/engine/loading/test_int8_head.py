@@ -17,6 +17,7 @@ from engine.checkpoints.open import open_checkpoint
 from engine.layers.linear.dense import Dense
 from engine.paths import bundled_model
 from engine.protocol import Set
+from tests.conformance.gguf_models import KIND, Shape, write
 
 CPU = torch.device("cpu")
 
@@ -124,3 +125,33 @@ def test_a_quantised_model_keeps_no_head(heard: Listener, tmp_path: Path) -> Non
         assert all(linear.kind != "dense" for _, linear in engine.loaded.model.linears())
         answers.append(generate(heard, engine))
     assert answers[0] == answers[1]
+
+
+@pytest.mark.parametrize("weights", ["4bit", "16bit"])
+@pytest.mark.parametrize(
+    ("types", "tied", "dense"),
+    [
+        ({"": KIND.Q4_0, "output": KIND.F16}, False, True),
+        ({"": KIND.Q4_0, "token_embd": KIND.F16}, True, True),
+        ({"": KIND.Q4_0, "output": KIND.Q6_K}, False, False),
+        ({"": KIND.Q4_0}, True, False),
+    ],
+    ids=["of its own", "tied", "packed", "tied and packed"],
+)
+def test_heads_of_gguf_files(tmp_path: Path, types: dict[str, KIND], tied: bool, dense: bool, weights: str) -> None:
+    write(tmp_path / "model.gguf", Shape("llama", types, tied=tied))
+    checkpoint = open_checkpoint(tmp_path / "model.gguf", need_tokenizer=False)
+    asked = checkpoint.with_int8_head()
+    assert asked.int8_head is checkpoint.dense_head is dense
+    plain, packed = (load_model(each, CPU, torch.bfloat16, weights) for each in (checkpoint, asked))
+    assert asked.resident_bytes(torch.bfloat16, weights) == packed.storage_size()
+    if not dense:
+        assert packed.storage_size() == plain.storage_size()
+        return
+    assert packed.head.kind == "int8"
+    expected = plain.head.dequantised(torch.float32)
+    steps = expected.abs().amax(1, keepdim=True) / 127
+    assert bool(((packed.head.dequantised(torch.float32) - expected).abs() <= 0.51 * steps).all())
+    rows, columns = expected.shape
+    saved = plain.bytes_read_per_step() - packed.bytes_read_per_step()
+    assert 0.75 * rows * columns < saved <= rows * (columns - 4), "native code rounds the rows up to whole blocks"
