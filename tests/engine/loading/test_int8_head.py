@@ -131,8 +131,8 @@ def test_a_quantised_model_keeps_no_head(heard: Listener, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("types", "tied", "dense"),
     [
-        ({"": KIND.Q4_0, "output": KIND.F16}, False, True),
-        ({"": KIND.Q4_0, "token_embd": KIND.F16}, True, True),
+        ({"": KIND.Q4_0, "output": KIND.BF16}, False, True),
+        ({"": KIND.Q4_0, "token_embd": KIND.BF16}, True, True),
         ({"": KIND.Q4_0, "output": KIND.Q6_K}, False, False),
         ({"": KIND.Q4_0}, True, False),
     ],
