@@ -153,6 +153,11 @@ class EngineOptions:
                 return KVKind(name)
 
     @property
+    def int8_head(self) -> bool:
+        """Whether a 16- or 32-bit output head is quantised to 8 bits when a model is loaded."""
+        return self.values[keys.OUTPUT_HEAD] == "int8" and not catalogue.idle(keys.OUTPUT_HEAD, self.values)
+
+    @property
     def packing(self) -> str:
         """How packed weights are held, one of :data:`engine.checkpoints.source.Packing`."""
         if self.values[keys.WEIGHTS] == "16bit":

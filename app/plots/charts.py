@@ -144,3 +144,52 @@ class QueueChart(TimeChart):
         counts = words.requests(frame.queue) if frame is not None else (0, 0, 0)
         names = zip(reversed(self.colors()), counts, ("decoding", "prefilling", "queued"), strict=True)
         self._legend.show_entries([Legend(color, f"{count} {name}") for color, count, name in names])
+
+
+class GpuChart(TimeChart):
+    """Power of the GPU against its limit; temperature of 100 °C and clock, each on a scale of its own, as lines."""
+
+    def __init__(self, theme: Theme) -> None:
+        super().__init__("GPU power", theme, [Curve(), Curve(area=False), Curve(area=False)])
+        self._plot.scale = "{:.0f} W".format
+        self._legend = self.small_label()
+        self.column.addWidget(self._legend)
+        self.recolour()
+
+    def values(self, frame: Telemetry) -> tuple[float, ...]:
+        """What the driver does not say lies on the floor."""
+        gpu = frame.gpu
+        return (0.0, 0.0, 0.0) if gpu is None else (gpu.watts or 0.0, gpu.celsius or 0.0, gpu.core_mhz or 0.0)
+
+    def draw(self, frame: Telemetry) -> None:
+        reading = frame.gpu
+        if reading is None:
+            return
+        ages, (watts, celsius, clock) = self._ring.ages, self._ring.values
+        highest = float(watts.max())
+        top = self._plot.top = max(reading.limit_watts or nice_ceiling(1.1 * highest), highest, 1.0)
+        self._curves[0].set(ages, watts)
+        for curve, values, full in zip(self._curves[1:], (celsius, clock), (100.0, 1.1 * clock.max()), strict=True):
+            known = values > 0
+            curve.set(ages[known], values[known] * (top / full if full else 0.0))
+        self.set_figure(words.gpu(frame))
+        self._number(frame)
+        about = [f"{name}: {value}" for _, value, name in words.gpu_values(reading)]
+        if frame.joules_per_token is not None:
+            about.append(f"Energy for each token of the last seconds: {words.energy(frame.joules_per_token)}")
+        self.setToolTip("\n".join(about))
+
+    def colors(self) -> list[str]:
+        return [self.theme.tint("accent", 0.45, "panel"), self.theme.tokens.warn, self.theme.tokens.violet]
+
+    def recolour(self) -> None:
+        super().recolour()
+        self._number(self._frame)
+
+    def _number(self, frame: Telemetry | None) -> None:
+        """The legend, with the values of now."""
+        if frame is None or frame.gpu is None:
+            return
+        found = {field: value for field, value, _ in words.gpu_values(frame.gpu)}
+        fields = zip(self.colors(), ("watts", "celsius", "core_mhz"), strict=True)
+        self._legend.show_entries([Legend(color, found[field]) for color, field in fields if field in found])

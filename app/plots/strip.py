@@ -1,4 +1,7 @@
-"""The plot strip at the window's foot: five charts, or one line of figures. It rests when nothing moves in it."""
+"""The plot strip at the window's foot: five charts and one of the GPU, or one line of figures.
+
+It rests when nothing moves in it.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from app.cache.hues import ChatHues
 from app.plots import words
 from app.plots.status import StatusLine
 from app.theme.theme import Theme
-from engine.protocol import MemoryByOwner, Telemetry
+from engine.protocol import GpuReading, MemoryByOwner, Telemetry
 
 if TYPE_CHECKING:
     from app.cache.pages import Pages
@@ -28,20 +31,31 @@ SPAN_S = 60.0
 """Seconds that the charts reach back; older differences cannot be seen."""
 STILL = 0.005
 """Share of all memory by which an owner's part moves while nothing happens."""
+STILL_GPU = {"watts": 8.0, "celsius": 2.0, "core_mhz": 60.0}
+"""By how much a GPU's figures move while nothing happens."""
 _TICK_MS = 200
 """About as long as the charts take to move by a pixel."""
 _BUILD_MS = 60
 
 
 def still(frame: Telemetry, before: Telemetry) -> bool:
-    """Whether two frames look alike: their times differ, and memory by as much as it does by itself."""
-    if msgspec.structs.replace(frame, time=before.time, memory=before.memory) != before:
+    """Whether two frames look alike: their times differ, and memory and the GPU by as much as they do by themselves."""
+    if msgspec.structs.replace(frame, time=before.time, memory=before.memory, gpu=before.gpu) != before:
+        return False
+    if not _gpu_still(frame.gpu, before.gpu):
         return False
     now, then = frame.memory, before.memory
     slack = STILL * max(1, now.total if now.scope == "device" else words.kvasir_bytes(now))
     return now.scope == then.scope and all(
         abs(a - b) <= slack for a, b in zip(_owners(now), _owners(then), strict=True)
     )
+
+
+def _gpu_still(now: GpuReading | None, before: GpuReading | None) -> bool:
+    if now is None or before is None:
+        return now is before
+    pairs = ((getattr(now, field), getattr(before, field), slack) for field, slack in STILL_GPU.items())
+    return all(abs(a - b) <= slack if None not in (a, b) else a is b for a, b, slack in pairs)
 
 
 def _owners(memory: MemoryByOwner) -> tuple[int, ...]:
@@ -69,6 +83,8 @@ class PlotStrip(QWidget):
         self.hues = ChatHues()
         self._pages: PagesChart | None = None
         self._charts: list[Chart] = []
+        self._gpu: list[QWidget] = []
+        """The chart of the GPU, and the line on its left."""
         self._early: list[Telemetry] = []
         self._frame: Telemetry | None = None
         self._moved: Telemetry | None = None
@@ -127,6 +143,7 @@ class PlotStrip(QWidget):
             self._early = [*self._early[-599:], frame]
         for chart in self._charts:
             chart.add(frame)
+        self._show_gpu(frame)
         was_flat, self._flat = self._flat, frame.time - self._moved.time > SPAN_S
         if not (was_flat and self._flat):
             self._touch()
@@ -166,25 +183,32 @@ class PlotStrip(QWidget):
         if self._charts:
             return
         from app.plots.acceptance import AcceptanceChart
-        from app.plots.charts import MemoryChart, QueueChart, RateChart
+        from app.plots.charts import GpuChart, MemoryChart, QueueChart, RateChart
         from app.plots.pages import PagesChart
 
         theme, self._pages = self._theme, PagesChart(self._theme, self.hues)
-        charts = (RateChart(theme), MemoryChart(theme), self._pages, QueueChart(theme), AcceptanceChart(theme))
-        for index, chart in enumerate(charts):
+        made: list[Chart] = [RateChart(theme), MemoryChart(theme), self._pages, QueueChart(theme)]
+        for chart in (*made, AcceptanceChart(theme), GpuChart(theme)):
             chart.setObjectName(f"plots.{type(chart).__name__}")
-            if index:
-                divider = QFrame()
-                divider.setProperty("edge", "left")
-                divider.setFixedWidth(1)
+            divider = QFrame()
+            divider.setProperty("edge", "left")
+            divider.setFixedWidth(1)
+            if self._charts:
                 self._row_layout.addWidget(divider)
             self._row_layout.addWidget(chart, 1)
             self._charts.append(chart)
+            self._gpu = [divider, chart]  # the last one
         early, self._early = self._early, []
         for frame in early:
             for chart in self._charts:
                 chart.add(frame)
+        self._show_gpu(early[-1] if early else None)
         self._touch()
+
+    def _show_gpu(self, frame: Telemetry | None) -> None:
+        """The chart of the GPU, where its driver says something."""
+        for part in self._gpu:
+            part.setVisible(frame is not None and frame.gpu is not None)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

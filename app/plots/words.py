@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from app.words import GB, size
-from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
+from engine.protocol import Acceptance, GpuReading, MemoryByOwner, PageCounts, QueueCounts, Telemetry
 
 LIMIT = " (the limit for one chat)"
 
@@ -41,6 +41,32 @@ def requests(queue: QueueCounts) -> tuple[int, int, int]:
     """How many are decoding, prefilling and queued."""
     prefilling = min(queue.prefilling, queue.running)
     return queue.running - prefilling, prefilling, queue.waiting
+
+
+def energy(joules: float) -> str:
+    """Of one token."""
+    if joules < 1:
+        return f"{1000 * joules:.0f} mJ/token"
+    return f"{joules:.{1 if joules < 100 else 0}f} J/token"
+
+
+def gpu(frame: Telemetry) -> str:
+    """The headline of the GPU's chart: what a token costs, while any is written, else what the GPU takes."""
+    if frame.joules_per_token is not None:
+        return energy(frame.joules_per_token)
+    return "–" if frame.gpu is None or frame.gpu.watts is None else f"{frame.gpu.watts:.0f} W"
+
+
+def gpu_values(reading: GpuReading) -> list[tuple[str, str, str]]:
+    """(field, value, what it is) of all that the driver says."""
+    limit = "" if reading.limit_watts is None else f" of {reading.limit_watts:.0f} W"
+    facts = [
+        ("watts", reading.watts, "{:.0f} W", f"Power{limit}"),
+        ("celsius", reading.celsius, "{:.0f} °C", "Temperature"),
+        ("core_mhz", reading.core_mhz, "{:,.0f} MHz", "Clock of the multiprocessors"),
+        ("memory_mhz", reading.memory_mhz, "{:,.0f} MHz", "Clock of the memory"),
+    ]
+    return [(field, form.format(value), name) for field, value, form, name in facts if value is not None]
 
 
 def queue(queue: QueueCounts) -> str:
@@ -117,4 +143,6 @@ def one_line(frame: Telemetry) -> str:
         parts.append(f"{share} accepted")
     if (tokens := per_step(frame.acceptance)) is not None:
         parts.append(f"{tokens:.1f} tokens per step")
+    if frame.gpu is not None:
+        parts.append(gpu(frame))
     return "     ".join(parts)

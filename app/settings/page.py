@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ _QUANTISE = (
     "Packs models that come in 16 or 32 bits a weight while they are loaded. Four bits (NF4, int4) take "
     "about a third of the memory and change the text a little; int8 takes half and changes it hardly."
 )
+_DEVICES = {"auto": "automatic", "cpu": "CPU", "cuda": "CUDA", "mps": "Metal"}
 _NEXT_LOAD = "Takes effect when a model is next loaded."
 
 
@@ -61,10 +63,20 @@ class SettingsPage(QWidget):
         self._computing.setText(words)
         self._computing.setVisible(bool(words))
 
-    def set_device(self, device: Device) -> None:
-        """What the engine found: without a CUDA device that choice says why it is grey."""
-        cuda = device.kind == "cuda"
-        self._device.refuse("cuda", "" if cuda else "The engine found no CUDA device.")
+    def set_devices(self, devices: Sequence[Device]) -> None:
+        """What the engine found; the GPU of a choice that it did not find says why it is grey."""
+        gpus = {_key(device, devices): device for device in devices if device.kind != "cpu"}
+        chosen = self._store.settings.device
+        if chosen == "cuda" and len(gpus) > 1:
+            chosen = "auto"  # the same one
+        missing = [key for key in ((chosen,) if gpus else ("cuda", chosen)) if key not in (*gpus, "auto", "cpu")]
+        keys = ("auto", "cpu", *gpus, *dict.fromkeys(missing))
+        self._device.offer(keys, [_DEVICES.get(key) or key.replace("cuda:", "GPU ") for key in keys])
+        self._device.choose(chosen)
+        for key, device in gpus.items():
+            self._device.explain(key, device.name)
+        for key in missing:
+            self._device.refuse(key, f"The engine found no {'such' if ':' in key else _DEVICES[key]} device.")
 
     def show_gpu(self) -> None:
         """Scroll to what is said about GPU packs."""
@@ -133,10 +145,12 @@ class SettingsPage(QWidget):
             f"A shorter one needs less memory; some models can go beyond their own. {_NEXT_LOAD}",
             context,
         )
-        self._device = Segments("Device", ("auto", "cpu", "cuda"), ("automatic", "CPU", "CUDA"), "settings.device")
+        known = ("auto", "cpu", "cuda")  # until the engine says what it has
+        self._device = Segments("Device", known, [_DEVICES[key] for key in known], "settings.device")
         self._device.choose(settings.device)
         self._device.chosen.connect(lambda key: self._set(device=key))
-        self._row("Device", f"Automatic takes a CUDA device where there is one. {_NEXT_LOAD}", self._device)
+        about = "Automatic takes a GPU where there is one, and of several the one with the most free memory."
+        self._row("Device", f"{about} {_NEXT_LOAD}", self._device)
         self._computing = caption(name="settings.computing")
         self._computing.hide()
         self._column.addWidget(self._computing)
@@ -248,3 +262,9 @@ class SettingsPage(QWidget):
     def _show_memory(self, kind: str) -> None:
         self._share.setVisible(kind == "share")
         self._fixed.setVisible(kind == "fixed")
+
+
+def _key(device: Device, among: Sequence[Device]) -> str:
+    """The setting that takes a GPU: its kind, or its number where there are several."""
+    several = sum(other.kind == device.kind for other in among) > 1
+    return f"{device.kind}:{device.index}" if several else device.kind

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Meta
 from PySide6.QtCore import QObject, Signal
 
-from engine.protocol import LoadOptions, Quantise
+from engine.protocol import DeviceName, LoadOptions, Quantise
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +30,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reduced_motion: bool = False
     memory: Annotated[float, Meta(gt=0, le=1e15)] | None = None
     context: Annotated[int, Meta(ge=1, le=1_048_576)] | None = None
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: DeviceName = "auto"
     quantise: Quantise = "none"
     draft: bool = True
     model: Annotated[str, Meta(max_length=4096)] = ""

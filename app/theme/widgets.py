@@ -96,22 +96,33 @@ class Segments(QFrame):
         self.setProperty("segmented", "true")
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
-        row = QHBoxLayout(self)
-        row.setContentsMargins(2, 2, 2, 2)
-        row.setSpacing(0)
-        self._keys = list(keys)
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(2, 2, 2, 2)
+        self._row.setSpacing(0)
+        self._prefix = prefix
+        self._keys: list[str] = []
         self._group = QButtonGroup(self)
         self._group.setExclusive(True)
-        for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
-            button = QPushButton(title)
-            button.setProperty("kind", "segment")
-            button.setCheckable(True)
-            button.setObjectName(f"{prefix}.{key}")
-            button.setAccessibleName(f"{name}: {title}")
-            self._group.addButton(button, index)
-            row.addWidget(button)
-        self.setFocusProxy(self._group.button(0))
         self._group.idClicked.connect(lambda index: self.chosen.emit(self._keys[index]))
+        self.offer(keys, titles)
+
+    def offer(self, keys: Sequence[str], titles: Sequence[str]) -> None:
+        """Put these in the place of those that there were, none of them chosen."""
+        for button in self._group.buttons():
+            self._group.removeButton(button)
+            self._row.removeWidget(button)
+            button.setParent(None)
+            button.deleteLater()
+        self._keys = list(keys)
+        for index, (key, title) in enumerate(zip(keys, titles, strict=True)):
+            segment = QPushButton(title)
+            segment.setProperty("kind", "segment")
+            segment.setCheckable(True)
+            segment.setObjectName(f"{self._prefix}.{key}")
+            segment.setAccessibleName(f"{self.accessibleName()}: {title}")
+            self._group.addButton(segment, index)
+            self._row.addWidget(segment)
+        self.setFocusProxy(self._group.button(0))
 
     def choose(self, key: str) -> None:
         """Show ``key`` as chosen, without a signal."""
@@ -120,9 +131,12 @@ class Segments(QFrame):
 
     def refuse(self, key: str, reason: str) -> None:
         """Grey a segment, with the reason as its tooltip; an empty reason allows it."""
-        button = self._group.button(self._keys.index(key))
-        button.setEnabled(not reason)
-        button.setToolTip(tip(reason))
+        self._group.button(self._keys.index(key)).setEnabled(not reason)
+        self.explain(key, reason)
+
+    def explain(self, key: str, words: str) -> None:
+        """A segment's tooltip."""
+        self._group.button(self._keys.index(key)).setToolTip(tip(words))
 
 
 def caption(text: str = "", name: str = "") -> QLabel:

@@ -35,7 +35,7 @@ class EngineWiring(QObject):
     def _on_welcome(self, message: protocol.Welcome) -> None:
         device = message.device
         self._bar.show_device(f"{device.name} · {device.kind.upper()}")
-        self._settings_page.set_device(device)
+        self._settings_page.set_devices(message.devices or [device])
 
     def _on_state(self, state: LinkState, _sentence: str) -> None:
         self._bar.show_engine(_STATE_WORDS.get(state, ""))

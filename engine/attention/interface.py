@@ -64,7 +64,7 @@ def _one_of(choose: np.ufunc, a: np.ndarray | None, b: np.ndarray | None) -> np.
 class AttnProblem(NamedTuple):
     """What a backend needs to know to accept or to decline."""
 
-    device: str  # "cpu" or "cuda"
+    device: str  # a name of `engine.devices.TRAITS`
     dtype: torch.dtype
     spec: AttnSpec
     kind: str = "dense"  # of PackedKV

@@ -1,4 +1,5 @@
-"""``kvasir bench --cost``: what approximations of keys and values cost in quality, on texts that were not trained on.
+"""``kvasir bench --cost``: what approximations cost in quality, on texts that were not trained on: those of keys and
+values, and the output head in 8 bits.
 
 The texts are the evaluation's questions, which training never saw. A conversation needs answers as well: those are the
 bundled model's own, so its perplexity is low there, and says more about drift than about knowledge. The questions
@@ -7,6 +8,7 @@ alone, one after the other, were written by people.
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 from collections.abc import Iterator, Sequence
@@ -21,9 +23,13 @@ from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSi
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
+from engine.checkpoints.quantised.quantise import Module, Quantiser
+from engine.checkpoints.source import HEAD
+from engine.layers.linear.base import Target
 from engine.loading.model import LoadedModel
 from engine.loading.parts import readers_of
 from engine.models.arenas import new_store, refuses
+from engine.models.base import CausalLM
 from engine.protocol import ChatMessage
 from engine.runner.perplexity import Scores, score
 
@@ -82,20 +88,26 @@ class CostFigures(msgspec.Struct, frozen=True):
 
 
 class _Way(NamedTuple):
+    """``int8_head``: with the output head in 8 bits, where it has more."""
+
     title: str
     kind: KVKind
     policy: PagePolicy
+    int8_head: bool = False
 
 
 def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures:
     """Every approximation that the loaded model allows. Raises EngineError without the texts."""
     loaded = client.model
+    coarse = loaded.model and _with_int8_head(loaded.model)
     length = min(LONGEST, loaded.card.context)
     texts, absent, ways = [], [], []
     for way in _ways(length):
         reason = "the model runs over arenas of its own"
         if loaded.model is not None:
             reason = refuses(loaded.model.config, way.kind) or way.policy.refuses(loaded.model.config)
+            if way.int8_head and coarse is None:
+                reason = "it is quantised already"
         if reason:
             absent.append(f"{way.title}: {reason}")
         else:
@@ -105,7 +117,7 @@ def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures
         rows, exact = [], 0.0
         for way in ways:
             say(f"{title}: {way.title}")
-            scores = [_scored(loaded, way, piece) for piece in pieces]
+            scores = [_scored(loaded, way, piece, coarse if way.int8_head else loaded.model) for piece in pieces]
             tokens = sum(s.tokens for s in scores)
             # One perplexity over all predictions, from the mean logarithms of the pieces.
             exact, present = (
@@ -118,7 +130,23 @@ def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures
     return CostFigures(loaded.card.name, texts, absent)
 
 
+def _with_int8_head(model: CausalLM) -> CausalLM | None:
+    """The same layers under a head in 8 bits; None where the head has not 16 or 32."""
+    if model.head.kind != "dense":
+        return None
+    head = model.head
+    module = Module(HEAD, head.out_features, head.in_features, lambda: head.dequantised(model.dtype))
+    target = Target(model.dtype, model.device, model.numerics)
+    layer = Quantiser("int8", model.device, stay=()).layer([module], None, target, planning=False)
+    if layer is None:
+        return None
+    swapped = copy.copy(model)
+    swapped.head = layer
+    return swapped
+
+
 def _ways(length: int) -> Iterator[_Way]:
+    yield _Way("output head in 8 bits", KVKind(), KeepAll(), int8_head=True)
     kivi = [KVKind("kivi", key_bits, value_bits) for key_bits in (4, 2) for value_bits in (4, 2)]
     for kind in (KVKind("int8"), KVKind("int4"), *kivi):
         yield _Way(kind.title, kind, KeepAll())
@@ -150,9 +178,12 @@ def _texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]
     yield "questions kept out of training, one after the other", loaded.tokenizer.encode("\n".join(asked))
 
 
-def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int]) -> Scores:
+def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int], model: CausalLM | None) -> Scores:
+    """``model`` is the loaded one, or the one that approximates it."""
     assert loaded.model is not None
-    exact, present, _ = readers_of(loaded.model, loaded.device, way.kind)(way.policy)
+    assert model is not None
+    exact = readers_of(loaded.model, loaded.device, KVKind())(KeepAll()).exact
+    present = readers_of(model, loaded.device, way.kind)(way.policy).present
     work = score(ids, exact, present, loaded.card.vocabulary, way.title)
     while True:
         try:

@@ -201,7 +201,7 @@ def _shown(key: str, before: _Side, after: _Side) -> str:
         case keys.CHUNKED_PREFILL:
             first, second = statistics.median(before.stalls), statistics.median(after.stalls)
             return f"longest wait {first * 1000:.0f} -> {second * 1000:.0f} ms"
-        case keys.WEIGHTS:
+        case keys.WEIGHTS | keys.OUTPUT_HEAD:
             return f"weights {before.weights / MB:.1f} -> {after.weights / MB:.1f} MB"
     steps = [_median(side.answers, "tokens_per_step") for side in (before, after)]
     accepted = f", accepted {_accepted(after)}" if key == keys.SPECULATION or key in DRAFTERS else ""

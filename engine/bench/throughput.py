@@ -19,6 +19,7 @@ from engine.bench.measure import timed
 from engine.bench.shapes import Shape
 from engine.bench.tables import GB, MB, say, show_line, show_table
 from engine.memory.bandwidth import measure_bandwidth
+from engine.memory.nvml import Meter
 from engine.protocol import Sampling, Value, keys
 from engine.telemetry.records import StepRecord
 
@@ -34,7 +35,8 @@ class BatchRow(msgspec.Struct, frozen=True):
     """Decoding for ``batch`` listeners: medians over the steps in which all of them wrote one token each.
 
     Tokens a second of all together, milliseconds of a step and of the host's part in it, bytes read for each token, and
-    the share of the measured bandwidth that reading them took.
+    the share of the measured bandwidth that reading them took. ``joules`` is what the GPU took for each token of these
+    runs, their short prompts included; 0 where its driver does not say.
     """
 
     batch: int
@@ -44,6 +46,7 @@ class BatchRow(msgspec.Struct, frozen=True):
     bytes_per_token: float
     bandwidth_share: float
     steps: int
+    joules: float = 0.0
 
 
 class ShapeFigures(msgspec.Struct, frozen=True):
@@ -68,15 +71,17 @@ class ShapeFigures(msgspec.Struct, frozen=True):
     notices: list[str]
 
     def show(self) -> None:
+        energy = any(row.joules for row in self.batches)
         peak = f", {self.device_peak / GB:.1f} GB on the GPU at peak" if self.device_peak else ""
         show_table(
             f"{self.shape}, int4 in groups of {self.group}, random weights, {self.dtype} on {self.device}: "
             f"loaded in {self.load_seconds:.1f} s, weights {self.weights / GB:.2f} GB{peak}; prompt of "
             f"{self.prompt_tokens}: {self.prefill:.0f} tok/s; memory reads {self.bandwidth / GB:.0f} GB/s",
-            "listeners | decode, tok/s | step, ms | of it host, ms | read per token, MB | of the bandwidth",
+            "listeners | decode, tok/s | step, ms | of it host, ms | read per token, MB | of the bandwidth"
+            + " | J/token" * energy,
             (
                 f"{row.batch} | {row.tokens_per_second:.1f} | {row.step_ms:.2f} | {row.host_ms:.2f} | "
-                f"{row.bytes_per_token / MB:.1f} | {row.bandwidth_share:.0%}"
+                f"{row.bytes_per_token / MB:.1f} | {row.bandwidth_share:.0%}" + f" | {row.joules:.3f}" * energy
                 for row in self.batches
             ),
         )
@@ -133,10 +138,14 @@ def _decode(
     sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
     client.together(prompts, sampling, _PLAIN)
     steps: list[StepRecord] = []
+    meter = Meter(client.model.device)
+    before = meter.read()
     for _ in range(rounds):
         steps += whole_steps(client.together(prompts, sampling, _PLAIN)[0].steps, batch)
+    after = meter.read()
     if not steps:
         return None
+    spent = (after.joules or 0.0) - (before.joules or 0.0) if before is not None and after is not None else 0.0
     duration = statistics.median(step.duration for step in steps)
     read = statistics.median(step.bytes_read for step in steps)
     return BatchRow(
@@ -147,4 +156,5 @@ def _decode(
         bytes_per_token=read / batch,
         bandwidth_share=read / duration / bandwidth,
         steps=len(steps),
+        joules=spent / (rounds * batch * tokens),
     )

@@ -116,6 +116,11 @@ IDLE = (
         Setting(keys.WEIGHTS, ("16bit",)),
         "The kernel multiplies with packed weights, and 16-bit ones are unpacked.",
     ),
+    Idle(
+        keys.OUTPUT_HEAD,
+        Setting(keys.PACKED_KERNEL, ("torch",)),
+        "PyTorch has no operator for 8-bit rows, so the head stays as in the file.",
+    ),
 )
 
 SHAPES = (
@@ -156,6 +161,7 @@ MISSING: Mapping[Capability, str] = {
     "eagle head": "This model has no EAGLE head: choose a file of one in the model menu, or make one with kvasir "
     "train-heads.",
     "mtp layers": "This checkpoint has no layers for multi-token prediction (MTP).",
+    "dense head": "This model's output head is quantised in its file already.",
     "packed weights": "This model's weights are not quantised: each has 16 or 32 bits.",
     "sliding window": "This model cannot use a sliding window: its kind of positions or of attention does not allow "
     "one.",

@@ -12,6 +12,7 @@ Capability = Literal[
     "model",
     "draft model",
     "packed weights",
+    "dense head",
     "native kernel",
     "sliding window",
     "page bounds",

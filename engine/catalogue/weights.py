@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue.metrics import SPEED, WEIGHT_BYTES
+from engine.catalogue.metrics import BYTES_READ, SPEED, WEIGHT_BYTES
 from engine.catalogue.option import Choice, Option
 from engine.protocol import keys
 
@@ -57,5 +57,33 @@ WEIGHTS = (
         ),
         needs=("packed weights", "native kernel"),
         compare=("torch", "native"),
+    ),
+    _weights(
+        key=keys.OUTPUT_HEAD,
+        title="Output head",
+        default="file",
+        metric=BYTES_READ,
+        explains="The output head turns the last layer's result into a number for each token of the vocabulary, and "
+        "most quantised files leave it in 16 bits: about 1 GB of an 8B model, read for every token. "
+        "In 8 bits half of that is read, and the text may differ.",
+        shows="bytes read per token, and tokens per second",
+        helps="GPTQ, AWQ and 16-bit models with a large vocabulary, most of all small ones.",
+        costs="A little accuracy: see docs/measurements.md. Where the head is the token table (tied embeddings) the "
+        "8-bit one is held besides it, so that memory grows while fewer bytes are read.",
+        source=("engine/layers/linear/int8.py", "engine/checkpoints/quantised/quantise.py"),
+        also=("lm_head", "8-bit head", "logits layer"),
+        reference="Dettmers et al. 2022, LLM.int8 (arXiv 2208.07339), without its outlier columns",
+        choices=(
+            Choice("file", "as in the file", explains="16 or 32 bits a weight, or as the file packs it."),
+            Choice(
+                "int8",
+                "8-bit",
+                exactness="approximate",
+                explains="Quantised when the model is loaded: 8 bits a weight and a scale for each token of the "
+                "vocabulary.",
+            ),
+        ),
+        needs=("dense head", "native kernel"),
+        compare=("file", "int8"),
     ),
 )

@@ -23,6 +23,7 @@ from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing, count_parameters
 from engine.checkpoints.tensors import MISMATCH
 from engine.checkpoints.times import LoadTimes
+from engine.devices import make_current
 from engine.errors import CheckpointError, LoadCancelled
 from engine.files import read_json, regular_size
 from engine.layers.interface import WeightSource
@@ -64,6 +65,8 @@ class Checkpoint:
     """What a person should know about how the model is served."""
     quantise: Method | None = None
     """How to pack linear layers while they are loaded; see :meth:`quantised`."""
+    int8_head: bool = False
+    """Whether the output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
     _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -127,6 +130,15 @@ class Checkpoint:
         """The same model, its linear layers to be packed while they are loaded; for one that is not :attr:`packed`."""
         return replace(self, quantise=method)
 
+    @property
+    def dense_head(self) -> bool:
+        """Whether the file's output head, or the token table that serves as one, has 16 or 32 bits a weight."""
+        return replace(self, int8_head=False).planned(torch.float32).head.kind == "dense"
+
+    def with_int8_head(self) -> Self:
+        """The same model, its output head to be quantised to 8 bits while it is loaded, where :attr:`dense_head`."""
+        return replace(self, int8_head=self.dense_head)
+
     def _quantised_title(self, stored: str) -> str:
         method = self.quantise
         return stored if method is None else f"{PACKERS[method].title}, quantised from {stored} while loading"
@@ -150,8 +162,13 @@ class Checkpoint:
         computing: torch.device = CPU,
     ) -> WeightSource:
         """Where a family gets its weights; see :class:`engine.checkpoints.source.LoadSettings`."""
-        quantiser = Quantiser(self.quantise, device, lambda: on_module(0), fetch) if self.quantise is not None else None
-        return self._source(LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing))
+
+        def tick() -> None:
+            on_module(0)
+
+        quantiser = Quantiser(self.quantise, device, tick, fetch) if self.quantise is not None else None
+        head = Quantiser("int8", device, tick, stay=()) if self.int8_head else None
+        return self._source(LoadSettings(device, dtype, weights, numerics, on_module, quantiser, computing, head))
 
     def _source(self, settings: LoadSettings) -> WeightSource:
         return CheckpointSource(self.files, self.config.quantisation, settings)
@@ -160,7 +177,8 @@ class Checkpoint:
         """Where ``folder`` keeps what the modules of this checkpoint are quantised to."""
         assert self.quantise is not None
         key = content_key(self.files.entries.values(), self.quantise, device.type)
-        packed = [layer for _, layer in self.planned(torch.bfloat16).linears() if layer.kind != "dense"]
+        planned = replace(self, int8_head=False).planned(torch.bfloat16)
+        packed = [layer for _, layer in planned.linears() if layer.kind != "dense"]
         title = f"{self.path.name}, {PACKERS[self.quantise].title}"
         return Kept(folder, key, sum(layer.storage_size() + KEPT_INDEX for layer in packed), title)
 
@@ -199,8 +217,10 @@ def load_model(
     tensors. Besides the result, memory of the process's own is needed for a small part of one module at a time, or for
     one layer as it is packed.
 
-    ``kept`` gives and takes what modules are quantised to. ``times`` is told what the load's seconds went into.
+    ``kept`` gives and takes what modules are quantised to. ``times`` is told what the load's seconds went into. The
+    device becomes this thread's current one, on which its kernels run.
     """
+    make_current(device)
     done = 0
     last_trim = 0
 

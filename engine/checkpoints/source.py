@@ -44,6 +44,9 @@ FORMATS = {
 MXFP4 packs no single modules, but stacked experts (engine/checkpoints/quantised/stacked.py)."""
 MARKS = ("qweight", "weight_packed", "weight.quant_map", "SCB")
 """A tensor that only a packed module has."""
+HEAD = "lm_head"
+"""The module of the output head."""
+HeadInFile = tuple[tuple[str, ...], Callable[[], Tensor]]
 COMPANIONS = (
     ".qzeros", ".scales", ".g_idx",
     ".weight_scale", ".weight_zero_point", ".weight_shape", ".weight_g_idx",
@@ -65,7 +68,7 @@ class LoadSettings(NamedTuple):
     """How layers are made of a file. On device "meta" they are only planned, as they would be on ``computing``.
 
     ``on_module(bytes)`` is called after each module with the size of the tensors just used; it may raise. ``quantiser``
-    packs modules that are dense in a file without packed ones.
+    packs modules that are dense in a file without packed ones, ``head_quantiser`` an output head that is dense.
     """
 
     device: torch.device
@@ -75,6 +78,7 @@ class LoadSettings(NamedTuple):
     on_module: Callable[[int], None] = lambda size: None
     quantiser: Quantiser | None = None
     computing: torch.device = CPU
+    head_quantiser: Quantiser | None = None
 
 
 class Source(ABC):
@@ -82,17 +86,49 @@ class Source(ABC):
 
     def __init__(self, entries: Mapping[str, StoredTensor], settings: LoadSettings) -> None:
         self._entries = entries
-        self.device, self.dtype, self.weights, self.numerics, self._on_module, self._quantiser, computing = settings
+        self.device, self.dtype, self.weights, self.numerics = settings[:4]
+        self._on_module, self._quantiser, self._head_quantiser = (
+            settings.on_module,
+            settings.quantiser,
+            settings.head_quantiser,
+        )
         self._planning = self.device.type == "meta"
-        device = computing if self._planning else self.device
+        device = settings.computing if self._planning else self.device
         self._target = Target(self.dtype, device, self.numerics, native=self.weights == "4bit")
 
     def head(self, table: Tensor | TokenTable | None, rows: int, columns: int) -> Linear:
         if isinstance(table, ggml.GgmlEmbedding):
             return choose.tied_head(table, self._target)
-        if isinstance(table, Tensor):
-            return Dense(table, None, self.numerics)
-        return self.linear("", ("lm_head",), [rows], columns, False)
+        tied = table if isinstance(table, Tensor) else None
+        if self._head_quantiser is not None:
+            quantised = self._quantised_head(self._head_quantiser, tied, rows, columns)
+            if quantised is not None:
+                return quantised
+        if tied is not None:
+            head = Dense(tied, None, self.numerics)
+            head.tied = True
+            return head
+        return self.linear("", (HEAD,), [rows], columns, False)
+
+    def _quantised_head(self, quantiser: Quantiser, table: Tensor | None, rows: int, columns: int) -> Linear | None:
+        """The head out of its 16- or 32-bit weight, or of a copy of the token table; None where there is no such."""
+        found = self._head_in_file(rows, columns) if table is None else ((), lambda: table)
+        if found is None:
+            return None
+        names, weight = found
+        # Its kernel serves it where all other weights are unpacked, too.
+        target = self._target._replace(native=self.weights != "4bit_torch")
+        layer = quantiser.layer([Module(HEAD, rows, columns, weight)], None, target, self._planning)
+        if layer is not None:
+            self._used(*names)
+        return layer
+
+    @abstractmethod
+    def _head_in_file(self, rows: int, columns: int) -> HeadInFile | None:
+        """The output head's tensors by their names, and what gives its weight as the file has it.
+
+        None where it is packed there, or has a bias.
+        """
 
     @abstractmethod
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
@@ -128,6 +164,13 @@ class CheckpointSource(Source):
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
         return self._linear(self._modules(prefix, names, sizes, in_features, bias), in_features)
+
+    def _head_in_file(self, rows: int, columns: int) -> HeadInFile | None:
+        if self._packed(HEAD, rows, columns) is not None or self._tensors.has(f"{HEAD}.bias"):
+            return None
+        name = f"{HEAD}.weight"
+        self._floating(name, (rows, columns))
+        return (name,), functools.partial(self.files.view, name)
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         modules = self._modules("", [prefix], [rows], columns, False)

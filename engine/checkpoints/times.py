@@ -74,6 +74,9 @@ class _TimedSource:
     def linear(self, *arguments: Any) -> Linear:
         return self._times.packed(lambda: [self._source.linear(*arguments)])[0]
 
+    def head(self, *arguments: Any) -> Linear:
+        return self._times.packed(lambda: [self._source.head(*arguments)])[0]
+
     def experts(self, *arguments: Any) -> list[Linear]:
         return self._times.packed(lambda: self._source.experts(*arguments))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast, get_args
@@ -13,9 +14,9 @@ if TYPE_CHECKING:
     from engine.bench.shapes import Shape
     from engine.protocol import Quantise
 
-    Device = Literal["auto", "cpu", "cuda"]
     Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
+DEVICE_HELP = "auto, cpu, cuda (the GPU with the most free memory), cuda:1 (the second one) or mps (Apple's)."
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 DRAFT_HELP = (
     "A draft model, or Medusa or EAGLE heads, for speculation (a name or a path; the bundled model brings its own, "
@@ -76,8 +77,12 @@ def draft_of(draft: str | None) -> str | None:
     return "" if draft.lower() in ("", "none") else path_or_name_of(draft)
 
 
-def device_of(device: str) -> Device:
-    return cast("Device", _known(device, ("auto", "cpu", "cuda"), "--device"))
+def device_of(device: str) -> str:
+    """A :data:`engine.protocol.DeviceName`."""
+    if not re.fullmatch(r"auto|cpu|mps|cuda(:[0-9]{1,3})?", device):
+        text = f"{device!r} is none of auto, cpu, cuda and mps, and no single GPU, such as cuda:1."
+        raise typer.BadParameter(text, param_hint="--device")
+    return device
 
 
 def dtype_of(dtype: str) -> Dtype:

@@ -9,7 +9,7 @@ import os
 import platform
 from collections.abc import Iterator, Mapping
 from importlib import metadata
-from typing import Literal, NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -21,6 +21,7 @@ from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import choose
 from engine.attention.triton import pack_trial
 from engine.cli.local import LocalEngine
+from engine.devices import make_current, traits
 from engine.layers.linear.triton.int4 import try_kernels
 from engine.layers.linear.triton.runtime import PATH
 from engine.layers.triton import fused
@@ -28,13 +29,13 @@ from engine.loading.capabilities import draws_there
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
-from engine.memory.probe import choose_device, choose_dtype, probe
+from engine.memory.probe import all_devices, choose_device, choose_dtype, described, probe, why_no_gpu
 from engine.models.base import CausalLM
 from engine.native import triton_compiler
 from engine.native.instructions import VARIABLE, wanted
 from engine.native.library import find as native_library
 from engine.packs.start import REASON
-from engine.protocol import LoadOptions
+from engine.protocol import DeviceName, LoadOptions
 from engine.runner.graphs import NOT_HERE
 
 LIBRARIES = (
@@ -65,9 +66,9 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
     path, draft = config.resolve(model, None)
     engine = LocalEngine(device)
     try:
-        console.print(_facts("Machine", machine_facts(cast(Literal["auto", "cpu", "cuda"], device))))
+        console.print(_facts("Machine", machine_facts(device)))
         console.print(_facts("Versions", version_facts()))
-        console.print(_facts("Compilers", compiler_facts()))
+        console.print(_facts("Compilers", compiler_facts(choose_device(device))))
         console.print(_facts("Folders", folder_facts()))
         card = engine.load(path, draft, lambda stage, fraction: None, options)
         loaded = engine.loaded
@@ -109,23 +110,39 @@ def load_times(seconds: Mapping[str, float]) -> str:
     return f"{sum(seconds.values()):.2f} s: {parts}"
 
 
-def machine_facts(kind: Literal["auto", "cpu", "cuda"]) -> list[tuple[str, str]]:
+def machine_facts(name: DeviceName) -> list[tuple[str, str]]:
     """Every device with its memory, and the read bandwidth of the one in use."""
-    used = choose_device(kind)
+    used = choose_device(name)
     facts = [("system", f"{platform.system()} {platform.release()}, Python {platform.python_version()}")]
-    kinds: tuple[Literal["cpu", "cuda"], ...] = ("cpu", "cuda") if torch.cuda.is_available() else ("cpu",)
-    for name in kinds:
-        device = probe(choose_device(name))
-        mark = " (in use)" if name == used.type else ""
-        facts.append((name + mark, f"{device.name}, {size(device.free_bytes)} of {size(device.total_bytes)} free"))
-    if "cuda" not in kinds:
-        why = "this PyTorch was built without it" if torch.version.cuda is None else "no GPU or no driver was found"
-        facts.append(("cuda", f"not available: {why}"))
+    found = all_devices()
+    for place in found:
+        mark = " (in use)" if place == used else ""
+        facts.append((f"{place}{mark}", _device_fact(place, place == used)))
+    if used.type == "cpu" and (len(found) == 1 or (name == "auto" and found[1].type == "mps")):
+        reason, advice = why_no_gpu("mps" if platform.system() == "Darwin" or len(found) > 1 else "cuda")
+        facts.append(("GPU", f"none in use: {reason}. {advice}"))
+    elif torch.version.hip is not None:
+        facts.append(("ROCm", f"{torch.version.hip}; PyTorch calls its GPUs cuda, too"))
     facts.append(("GPU pack", pack_fact()))
-    facts.append(("read bandwidth", f"{measure_bandwidth(used) / 1e9:.1f} GB/s measured on {used.type}"))
+    try:
+        facts.append(("read bandwidth", f"{measure_bandwidth(used) / 1e9:.1f} GB/s measured on {used.type}"))
+    except RuntimeError as error:
+        facts.append(("read bandwidth", f"cannot be measured: {_first_line(error)}"))
     capability = torch.backends.cpu.get_cpu_capability()
     facts.append(("processor", f"{capability}, {torch.get_num_threads()} threads of torch, {os.cpu_count()} cores"))
     return facts
+
+
+def _device_fact(place: torch.device, used: bool) -> str:
+    try:
+        device = probe(place) if used else described(place)
+    except RuntimeError as error:  # it was lost, or another program has it for itself
+        return f"does not answer ({_first_line(error)}). Restart the machine if no other program keeps it for itself."
+    return f"{device.name}, {size(device.free_bytes)} of {size(device.total_bytes)} free"
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0][:300].rstrip(".")
 
 
 def pack_fact() -> str:
@@ -158,8 +175,8 @@ def folder_facts() -> list[tuple[str, str]]:
     ]
 
 
-def compiler_facts() -> list[tuple[str, str]]:
-    """What kernels could be compiled with here."""
+def compiler_facts(device: torch.device) -> list[tuple[str, str]]:
+    """What kernels could be compiled with here, and whether they compute rightly on ``device``."""
     triton = importlib.util.find_spec("triton")
     library, reason = native_library()
     wanting = ["the native code"] * bool(reason) + ["Triton"] * bool(triton and not triton_compiler.c_compiler())
@@ -168,7 +185,7 @@ def compiler_facts() -> list[tuple[str, str]]:
     )
     return [
         ("Triton", _triton_version() if triton else "not installed; torch's own operations are used"),
-        ("Triton kernels", _triton_kernels()),
+        ("Triton kernels", _triton_kernels(device)),
         ("Triton's C compiler", (triton_compiler.c_compiler() or "not found") if triton else "not needed"),
         ("C compiler", triton_compiler.system_compiler() or missing),
         ("native code", reason or "built from the present source"),
@@ -182,11 +199,11 @@ def _triton_version() -> str:
     return ", ".join(f"{metadata.version(name)}{f' ({name})' * (name != 'triton')}" for name in names) or "unknown"
 
 
-def _triton_kernels() -> str:
-    """Whether a 4-bit product was computed rightly on this machine's GPU, or why none is."""
-    if not torch.cuda.is_available():
-        return "not used: the model is not on a GPU"
-    device = choose_device("cuda")
+def _triton_kernels(device: torch.device) -> str:
+    """Whether a 4-bit product was computed rightly on a GPU, or why none is."""
+    if device.type != "cuda":
+        return f"not used: they are for CUDA and ROCm, and this is {traits(device).title}"
+    make_current(device)
     reason = try_kernels(choose_dtype(device).dtype, device)
     return f"not used: {reason}" if reason else "tried on the GPU: a 4-bit product agrees with its definition"
 

@@ -9,6 +9,7 @@ from typing import Annotated, cast
 import typer
 
 from engine.cli.arguments import (
+    DEVICE_HELP,
     DRAFT_HELP,
     QUANTISE_HELP,
     device_of,
@@ -69,7 +70,7 @@ def chat(
     temperature: Annotated[float | None, typer.Option(min=0.0, help="0 takes the likeliest token.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Max tokens of the answer.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="KEY=VALUE of an optimisation; repeatable.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
@@ -107,7 +108,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8642,
     model: Annotated[str | None, typer.Option(help="Load this at the start; the bundled one if left out.")] = None,
     draft: Annotated[str | None, typer.Option(help=DRAFT_HELP, show_default=False)] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
@@ -128,7 +129,7 @@ def serve(
 @app.command()
 def doctor(
     model: Annotated[str, typer.Option(help=MODEL_HELP, show_default=False)] = "",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
 ) -> None:
@@ -153,7 +154,7 @@ def check(
     dump: Annotated[Path, typer.Option(help="The .npz file to write: tokens, logits, continuation.")],
     new_tokens: Annotated[int, typer.Option("--max-tokens", min=0, help="Length of the greedy continuation.")] = 32,
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
 ) -> None:
@@ -208,7 +209,7 @@ def train_heads(
         typer.Option("--resume/--fresh", help="Go on with an unfinished training, or begin again.", show_default=False),
     ] = None,
     seed: Annotated[int, typer.Option(help="The same seed gives the same heads on the same machine.")] = 0,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
 ) -> None:

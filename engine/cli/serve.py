@@ -9,7 +9,6 @@ import secrets
 import sys
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from engine import installation
 from engine import paths as config
@@ -74,10 +73,10 @@ def _server(host: str, port: int, token: str, device: str) -> Server:
     listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
     from engine.cache.offload.saved import SavedChats
     from engine.core.engine import Engine
-    from engine.server.probes import DeviceKind, MachineProbes
+    from engine.server.probes import MachineProbes
 
     saved = SavedChats(config.saved_cache_folder(), 0)  # the switch sets how much they may take
-    return Server(listener, token, partial(Engine, device=device, saved=saved), MachineProbes(cast(DeviceKind, device)))
+    return Server(listener, token, partial(Engine, device=device, saved=saved), MachineProbes(device))
 
 
 def _run(server: Server, started: Callable[[], None]) -> int:

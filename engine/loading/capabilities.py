@@ -28,6 +28,8 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
     lm = model.model
     if lm is None:
         return frozenset(found | {"sliding window", "page bounds", "shared reads"})
+    if model.checkpoint is not None and model.checkpoint.dense_head:
+        found.add("dense head")
     own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
     has: dict[Capability, bool] = {
         "sliding window": not excluded(lm.config, keys.PAGE_POLICY, WindowWithSinks.name),

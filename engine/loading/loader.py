@@ -7,10 +7,11 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Literal, cast
+from typing import cast
 
 import torch
 
+from engine import devices
 from engine import paths as config
 from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE
@@ -39,7 +40,7 @@ from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
 from engine.models.base import CausalLM
 from engine.native.library import find as find_native
 from engine.options import EngineOptions
-from engine.protocol import Fit, LoadOptions, ModelCard
+from engine.protocol import DeviceName, Fit, LoadOptions, ModelCard
 from engine.runner.ahead import capture_ahead, compile_ahead
 from engine.runner.runner import Runner
 from engine.sampling.device import rehearse
@@ -57,12 +58,12 @@ Weights = tuple[CausalLM, Drafters]
 
 
 class CheckpointLoader:
-    """Loads models from folders and GGUF files. ``device`` is what "auto" in a load means: "auto", "cpu" or "cuda"."""
+    """Loads models from folders and GGUF files. ``device`` is what "auto" in a load means."""
 
-    def __init__(self, device: str = "auto") -> None:
+    def __init__(self, device: DeviceName = "auto") -> None:
         """Raises `engine.native.instructions.NoSuchInstructions`."""
         find_native()  # raises before anything is loaded if the CPU lacks what KVASIR_NATIVE asks for
-        self._device = cast(Literal["auto", "cpu", "cuda"], device)
+        self._device = device
 
     def open(self, command: LoadModel, options: EngineOptions, resident: LoadedModel | None) -> OpenedCheckpoint:
         """See :meth:`Loader.open`."""
@@ -74,6 +75,8 @@ class CheckpointLoader:
             target = ModelFiles.open(command.path, asked.context)
             companions = find_companions(command, target)
             target, ignored = target.quantised(asked.quantise)
+            if options.int8_head:
+                target = target._replace(checkpoint=target.checkpoint.with_int8_head())
             if companions.draft is not None:
                 draft, draft_ignored = companions.draft.quantised(asked.quantise)
                 companions, ignored = companions._replace(draft=draft), ignored or draft_ignored
@@ -166,6 +169,7 @@ class OpenedCheckpoint:
     def assemble(self, weights: Weights, progress: Progress) -> LoadedModel:
         """See :meth:`OpenedModel.assemble`."""
         model, drafters = weights
+        devices.make_current(self.device)
         progress("making room for keys and values", 0.97)
         with _as_load_failed():
             # The weights are in memory by now, so that free memory no longer includes theirs.
@@ -321,10 +325,10 @@ def _check(options: LoadOptions) -> None:
 def _held(resident: LoadedModel | None, device: torch.device) -> int:
     """Bytes that become free when the present model is dropped; a CPU's arenas are not counted, because only pages that
     were written take memory there."""
-    if resident is None or resident.device.type != device.type:
+    if resident is None or resident.device != device:
         return 0
     fit = resident.fit
-    return fit.weights + fit.draft_weights + (fit.kv if device.type == "cuda" else 0)
+    return fit.weights + fit.draft_weights + (fit.kv if devices.traits(device).gpu else 0)
 
 
 @contextmanager

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 import torch
 
+from engine import devices
 from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.policies import SparseReads
 from engine.cache.stores.kinds import KVKind
@@ -76,8 +77,7 @@ def release_memory() -> None:
     """Return the memory of a dropped model to the system."""
     gc.unfreeze()
     gc.collect()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    devices.release_cached()
     trim_heap()
 
 

@@ -7,10 +7,13 @@ import time
 
 import torch
 
+from engine import devices
+from engine.memory.probe import free_bytes
+
 _CPU_BYTES = 192 << 20
 """Well beyond a last-level cache."""
-_CUDA_BYTES = 1 << 30
-_CUDA_PASSES = 16
+_GPU_BYTES = 1 << 30
+_GPU_PASSES = 16
 _BUDGET_SECONDS = 0.15
 
 
@@ -18,22 +21,21 @@ _BUDGET_SECONDS = 0.15
 def read_bandwidth(kind: str, index: int, threads: int) -> float:
     """Bytes a second; see :func:`measure_bandwidth`, which fills in the key under which it is kept."""
     device = torch.device(kind) if kind == "cpu" else torch.device(kind, index)
-    count = (_CPU_BYTES if kind == "cpu" else _CUDA_BYTES) // 4
-    if kind == "cuda":
-        count = min(count, torch.cuda.mem_get_info(device)[0] // 16)
+    gpu = devices.traits(device).gpu
+    count = (_GPU_BYTES if gpu else _CPU_BYTES) // 4
+    if gpu:
+        count = min(count, free_bytes(device) // 16)
     data = torch.ones(count, dtype=torch.float32, device=device)
     data.sum()
-    # On CUDA passes are launched in a row, so that the time of a launch does not count as the memory's.
-    passes = 1 if kind == "cpu" else _CUDA_PASSES
+    # On a GPU passes are launched in a row, so that the time of a launch does not count as the memory's.
+    passes = _GPU_PASSES if gpu else 1
     best, spent = float("inf"), 0.0
-    if kind == "cuda":
-        torch.cuda.synchronize(device)
+    devices.synchronize(device)
     while spent < _BUDGET_SECONDS:
         start = time.perf_counter()
         for _ in range(passes):
             data.sum()
-        if kind == "cuda":
-            torch.cuda.synchronize(device)
+        devices.synchronize(device)
         elapsed = time.perf_counter() - start
         best, spent = min(best, elapsed / passes), spent + elapsed
     return count * 4 / best

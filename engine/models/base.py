@@ -12,6 +12,7 @@ from torch import Tensor
 from engine.attention.interface import ModelAttention
 from engine.batch import Batch, ForwardOutput
 from engine.cache.stores.store import KVStore
+from engine.devices import for_sampling
 from engine.layers.embedding import TokenTable
 from engine.layers.interface import Norm, Rotary, Step, WeightSource, new_step
 from engine.layers.linear.base import Linear
@@ -121,7 +122,10 @@ class CausalLM(ABC):
 
     @torch.inference_mode()
     def head_logits(self, x: Tensor) -> Tensor:
-        """The head alone over ``x [L, hidden_size]``, normalised already -> logits as in :meth:`logits`."""
+        """The head alone over ``x [L, hidden_size]``, normalised already -> logits as in :meth:`logits`.
+
+        On the host where the device cannot draw from them.
+        """
         if x.shape[0] == 0:
             return x.new_empty(0, self.config.vocab_size)
         invariant = self.numerics.batch_invariant
@@ -131,7 +135,7 @@ class CausalLM(ABC):
         cap = self.config.logit_softcap
         if cap is not None:
             logits = self.numerics.by_row(torch.tanh, logits / cap) * cap
-        return logits
+        return for_sampling(logits)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         """All linear layers with their names, the head last."""
@@ -141,8 +145,8 @@ class CausalLM(ABC):
         yield "head", self.head
 
     def storage_size(self) -> int:
-        """Bytes of weights held. A head tied to the token table counts once."""
-        table = 0 if self.config.tie_word_embeddings else self.embedding.storage_size()
+        """Bytes of weights held. A head that is the token table counts once."""
+        table = 0 if self.head.tied else self.embedding.storage_size()
         return self._layers_size() + table + sum(rotary.storage_size() for rotary in self.rotaries)
 
     def bytes_read_per_step(self, skip: frozenset[int] = frozenset()) -> int:

@@ -67,7 +67,7 @@ def _test(kind: str, facts: dict[str, str]) -> None:
 def _device(kind: str, facts: dict[str, str]) -> torch.device:
     import torch
 
-    from engine.memory.probe import choose_device
+    from engine.memory.probe import choose_device, why_no_gpu
 
     if kind == "cpu":
         facts["device"] = "the processor"
@@ -75,24 +75,11 @@ def _device(kind: str, facts: dict[str, str]) -> torch.device:
     if torch.version.cuda is None and torch.version.hip is None:
         raise PackFailed("The GPU pack's PyTorch is built without GPUs. `kvasir gpu repair` fetches the right one.")
     if not torch.cuda.is_available():
-        raise PackFailed(f"The GPU pack sees no GPU{_why_none()}. Check the driver, then run `kvasir gpu check`.")
+        reason = why_no_gpu().reason
+        raise PackFailed(f"The GPU pack sees no GPU ({reason}). Check the driver, then run `kvasir gpu check`.")
     device = choose_device("cuda")
     facts["device"] = torch.cuda.get_device_name(device)
     return device
-
-
-def _why_none() -> str:
-    import warnings
-
-    import torch
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            torch.cuda.init()
-        except Exception as error:  # torch's own sentences, such as on a driver that is too old
-            return f" ({str(error).strip().splitlines()[0][:300].rstrip('.')})" if str(error).strip() else ""
-    return ""
 
 
 def _multiply(device: torch.device) -> torch.dtype:

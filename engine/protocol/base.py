@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -20,6 +20,9 @@ WHOLE: frozenset[FinishReason] = frozenset({"stop", "length", "context"})
 FAILED: frozenset[FinishReason] = frozenset({"memory", "error"})
 """Reasons of an answer that could not be finished."""
 Quantise = Literal["none", "nf4", "int4", "int8"]
+DeviceName = Annotated[str, msgspec.Meta(pattern=r"^(auto|cpu|mps|cuda(:[0-9]{1,3})?)$")]
+"""Where to compute. "auto" and "cuda" take the GPU with the most free memory; "cuda:1" is PyTorch's second one."""
+DeviceKind = Literal["cpu", "cuda", "mps"]
 Channel = Literal["content", "thinking"]
 Overflow = Literal["stop", "drop_middle", "window"]
 """When a chat outgrows the context: stop; leave out the middle (the first turn and the last ones stay); or let the

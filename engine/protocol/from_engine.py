@@ -20,6 +20,8 @@ class Welcome(Message, tag="welcome", frozen=True):
     version: str
     device: Device
     catalogue: list[OptionSpec]
+    devices: list[Device] = []
+    """All that a model may compute on, the CPU first."""
     models: list[KnownModel] = []
     loaded: ModelCard | None = None
     notice: str = ""
@@ -209,6 +211,17 @@ class Acceptance(Part, frozen=True):
     reasoning: str = ""
 
 
+class GpuReading(Part, frozen=True):
+    """What the GPU's driver says of it now; None: it does not say. ``joules`` count from the first reading on."""
+
+    watts: float | None = None
+    limit_watts: float | None = None
+    celsius: float | None = None
+    core_mhz: float | None = None
+    memory_mhz: float | None = None
+    joules: float | None = None
+
+
 class Telemetry(Message, tag="telemetry", frozen=True):
     """One frame, from the step records since the last. Percentiles cover 10 seconds; None: nothing happened."""
 
@@ -233,6 +246,10 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     """Steps launched as a CUDA graph, as a share of all; None where the device has none."""
     eager_reason: str = ""
     """Why the others were not, most often."""
+    gpu: GpuReading | None = None
+    """None on a CPU, and where the driver says nothing."""
+    joules_per_token: float | None = None
+    """What the GPU took for each token generated in the last ten seconds, pauses aside; None: no token, or unknown."""
 
 
 class Error(Message, tag="error", frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-from engine.protocol.base import Exactness, Part, Quantise, Source, Value
+from engine.protocol.base import DeviceKind, DeviceName, Exactness, Part, Quantise, Source, Value
 
 
 class ChatMessage(Part, frozen=True):
@@ -113,12 +113,14 @@ class OptionSpec(Part, frozen=True):
 
 
 class Device(Part, frozen=True):
-    kind: Literal["cpu", "cuda"]
+    kind: DeviceKind
     name: str
     total_bytes: int
     free_bytes: int
     bandwidth: float | None = None
     """Measured read bandwidth, bytes a second; None until measured."""
+    index: int = 0
+    """Which one of its kind."""
 
 
 class ModelCard(Part, frozen=True):
@@ -170,7 +172,7 @@ class LoadOptions(Part, frozen=True):
 
     memory: float | None = None
     context: int | None = None
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: DeviceName = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     quantise: Quantise = "none"
 

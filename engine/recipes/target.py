@@ -14,12 +14,13 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.open import open_checkpoint
+from engine.devices import traits
 from engine.errors import CheckpointError
 from engine.loading.parts import new_runner
 from engine.memory.estimate import kv_bytes_per_token
-from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, cpu_has_bfloat16
+from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, has_bfloat16
 from engine.models.base import CausalLM
-from engine.protocol import Quantise
+from engine.protocol import DeviceName, Quantise
 from engine.recipes.errors import RecipeError
 from engine.recipes.text import TextEncoder
 
@@ -32,7 +33,7 @@ _ROWS = 2048
 class Opening(NamedTuple):
     """How the model is loaded; as for a chat, so that heads learn from the states that they will be given."""
 
-    device: Literal["auto", "cpu", "cuda"] = "auto"
+    device: DeviceName = "auto"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     quantise: Quantise = "none"
 
@@ -47,8 +48,7 @@ class TargetModel:
         self.eos_ids = frozenset(checkpoint.generation_config.eos_ids)
         bos_id = checkpoint.generation_config.bos_id
         self.words = TextEncoder.of(checkpoint.tokenizer(), checkpoint.chat_template(), bos_id)
-        on_gpu = self.device.type == "cuda"
-        self.fast_bfloat16 = torch.cuda.is_bf16_supported(False) if on_gpu else cpu_has_bfloat16()
+        self.fast_bfloat16 = has_bfloat16(self.device)
         self._pages = pages_for(self.length)
         each = self._pages * PAGE_SIZE * kv_bytes_per_token(model.config, model.dtype)
         self.together = max(_LEAST_TOGETHER, min(_MOST_TOGETHER, int(_ARENAS / each)))
@@ -142,7 +142,7 @@ class TargetModel:
 
     def _head(self) -> Tensor:
         """A dense copy ``[vocab_size, hidden_size]``; bfloat16, whose range small gradients need, only on a GPU."""
-        thin = self.device.type == "cuda" and self.model.dtype == torch.bfloat16
+        thin = traits(self.device).gpu and self.model.dtype == torch.bfloat16
         try:
             weight = self.model.head.dequantised(torch.bfloat16 if thin else torch.float32)
         except NotImplementedError as error:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from engine.batch import power_of_two
 from engine.cache.stores.transfer import on_device
+from engine.devices import traits
 
 MAX_CACHED_BUCKETS = 64
 LEAST_WORDS = 1 << 15
@@ -51,6 +52,17 @@ def sixteens(shape: Bucket) -> Bucket:
     return shape._replace(T=-(-shape.T // 16) * 16) if shape.T > 64 else shape
 
 
+def powers_of_two(shape: Bucket) -> Bucket:
+    """Every size rounded up to a power of two."""
+    return Bucket(power_of_two(shape.T), power_of_two(shape.S), power_of_two(shape.L), shape.tree)
+
+
+def _policy_of(device: torch.device) -> BucketPolicy:
+    if traits(device).fixed_shapes:
+        return powers_of_two
+    return sixteens if traits(device).gpu else exact
+
+
 class BatchInputs(NamedTuple, Generic[T]):
     """Views of one flat piece of memory: the tables of a batch, as the fields of :class:`engine.batch.Batch`."""
 
@@ -80,16 +92,16 @@ class Buffers:
 
     def __init__(self, groups: int, device: torch.device, policy: BucketPolicy | None = None) -> None:
         self._groups, self._target = groups, device
-        self._policy = policy or (sixteens if device.type == "cuda" else exact)
+        self._policy = policy or _policy_of(device)
         self._buckets: OrderedDict[Bucket, StepMemory] = OrderedDict()
-        self._on_device = device.type != "cpu"
+        self._on_device, self._pinned = device.type != "cpu", traits(device).pinned
         self._copied: torch.cuda.Event | None = None
         self.generation = 0
         """Grows when the flat memory moves: what keeps its addresses is then of no use."""
         self._allocate(LEAST_WORDS)
 
     def _allocate(self, words: int) -> None:
-        self._host = torch.zeros(words, dtype=torch.int64, pin_memory=self._on_device)
+        self._host = torch.zeros(words, dtype=torch.int64, pin_memory=self._pinned)
         self._device = torch.zeros_like(self._host, device=self._target) if self._on_device else self._host
         self._buckets.clear()
         self.generation += 1
@@ -112,7 +124,8 @@ class Buffers:
     def commit(self, memory: StepMemory) -> None:
         """Send the filled memory to the device."""
         if self._on_device:
-            self._device[: memory.words].copy_(self._host[: memory.words], non_blocking=True)
+            self._device[: memory.words].copy_(self._host[: memory.words], non_blocking=self._pinned)
+        if self._pinned:
             self._copied = self._copied or torch.cuda.Event()
             self._copied.record()
 

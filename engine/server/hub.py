@@ -17,13 +17,24 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 import msgspec
 
 from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import Event, RequestEvent
-from engine.protocol import Cancel, Delta, Error, Finished, Loaded, MemoryByOwner, Prefill, Telemetry, Unloaded
+from engine.protocol import (
+    Cancel,
+    Delta,
+    Error,
+    Finished,
+    GpuReading,
+    Loaded,
+    MemoryByOwner,
+    Prefill,
+    Telemetry,
+    Unloaded,
+)
 from engine.telemetry.records import StepRecord
 from engine.telemetry.window import TelemetryWindow
 
@@ -41,8 +52,8 @@ MOST_IDS = 4096
 REST_SECONDS = 1.0
 """The pause between two looks at an engine that does nothing and whose last steps have left the figures."""
 
-MEMORY_SECONDS = 0.5
-"""How long a measurement of memory serves all windows before it is taken again."""
+MEASURE_EVERY_SECONDS = 0.5
+"""How long a measurement of the machine serves all windows before it is taken again."""
 INSPECT_SECONDS = 10.0
 """How long a look into the cache may take: a step in progress is finished first."""
 MEASURE_SECONDS = 600.0
@@ -57,6 +68,13 @@ class _Running:
 
     listener: Callable[[RequestEvent], None]
     left: int
+
+
+class _Measured(NamedTuple):
+    """What is measured of the machine: its memory, and the GPU where one computes."""
+
+    memory: MemoryByOwner
+    gpu: GpuReading | None
 
 
 class EngineHub:
@@ -81,9 +99,9 @@ class EngineHub:
         self._listeners: list[Callable[[Event], None]] = []
         self._watchers: list[Callable[[StepRecord], None]] = []
         self._numbers = itertools.count(1)
-        self._memory: tuple[MemoryByOwner, float] | None = None
+        self._machine: tuple[_Measured, float] | None = None
         """The last measurement, and when it was taken."""
-        self._memory_lock = asyncio.Lock()
+        self._measure_lock = asyncio.Lock()
         self._measuring: asyncio.Future[None] | None = None
         self._stirred = asyncio.Event()
 
@@ -149,11 +167,11 @@ class EngineHub:
 
     async def frame(self, since: float = 0.0) -> Telemetry:
         """A telemetry frame as of now."""
-        memory = await self._memory_by_owner()
+        memory, gpu = await self._measured()
         frame = self.window.frame(
             time.monotonic(), memory, self.engine.cache_pages(), self.bandwidth, since, idle=not self._running
         )
-        return msgspec.structs.replace(frame, cache=self.engine.cache_stats())
+        return msgspec.structs.replace(frame, cache=self.engine.cache_stats(), gpu=gpu)
 
     async def pause(self, interval: float) -> None:
         """Sleep between two looks: ``interval`` seconds; at rest REST_SECONDS, or until something begins."""
@@ -201,19 +219,25 @@ class EngineHub:
             return await answer
 
     async def _measure_bandwidth(self) -> None:
-        """Measure what the device can read, once, when nobody is waiting for an answer."""
-        if self.bandwidth is None and not self._running:
-            self.bandwidth = await asyncio.to_thread(self.probes.bandwidth)
+        """Measure what the model's device can read, once for each, when nobody is waiting for an answer."""
+        if not self._running:
+            self.bandwidth = await asyncio.to_thread(self.probes.bandwidth, self.loaded)
 
-    async def _memory_by_owner(self) -> MemoryByOwner:
+    async def _measured(self) -> _Measured:
         """The last measurement, or a new one, taken in another thread with the pages in use as of now."""
-        async with self._memory_lock:
-            if self._memory is None or time.monotonic() - self._memory[1] > MEMORY_SECONDS:
-                pages = self.engine.cache_pages()
+        async with self._measure_lock:
+            if self._machine is None or time.monotonic() - self._machine[1] > MEASURE_EVERY_SECONDS:
+                pages, loaded = self.engine.cache_pages(), self.loaded
                 used_share = pages.used / pages.total if pages.total else 0.0
-                memory = await asyncio.to_thread(self.probes.memory, self.loaded, used_share)
-                self._memory = memory, time.monotonic()
-            return self._memory[0]
+
+                def measure() -> _Measured:
+                    return _Measured(self.probes.memory(loaded, used_share), self.probes.gpu(loaded))
+
+                measured = await asyncio.to_thread(measure)
+                self._machine = measured, time.monotonic()
+                if measured.gpu is not None and measured.gpu.joules is not None:
+                    self.window.add_energy(time.monotonic(), measured.gpu.joules)
+            return self._machine[0]
 
     # --- the engine thread ---------------------------------------------------------------------------------------
 
@@ -272,7 +296,7 @@ class EngineHub:
 
     def _note(self, event: Event) -> None:
         if isinstance(event, Loaded | Unloaded):
-            self._memory = None
+            self._machine = None
             self.window.model_changed()
         if isinstance(event, Loaded):
             self._measuring = asyncio.ensure_future(self._measure_bandwidth())

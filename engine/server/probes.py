@@ -2,41 +2,60 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Mapping
-from typing import Literal
+
+import torch
 
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import OutOfMemory, size
+from engine.memory.nvml import Meter
 from engine.memory.owners import memory_by_owner
-from engine.memory.probe import choose_device, probe
+from engine.memory.probe import all_devices, choose_device, described, probe
 from engine.options import EngineOptions
-from engine.protocol import Device, Estimated, LoadOptions, MemoryByOwner, Value
-
-DeviceKind = Literal["auto", "cpu", "cuda"]
+from engine.protocol import Device, DeviceName, Estimated, GpuReading, LoadOptions, MemoryByOwner, Value
 
 
 class MachineProbes:
     """Every call may take a moment; safe from any thread."""
 
-    def __init__(self, device: DeviceKind = "auto") -> None:
+    def __init__(self, device: DeviceName = "auto") -> None:
         """Raises engine.memory.probe.NoSuchDevice."""
         self._kind = device
         self._device = choose_device(device)
         self._lock = threading.Lock()
         self._measured_for: Callable[[], LoadedModel | None] = lambda: None
         self._most_used = 0
+        self._meters: dict[torch.device, Meter] = {}
 
     def device(self) -> Device:
         return probe(self._device)
 
-    def bandwidth(self) -> float | None:
+    def devices(self) -> list[Device]:
+        """All that a model may compute on, the CPU first; a GPU that does not answer is left out."""
+        found = []
+        for device in all_devices():
+            with contextlib.suppress(RuntimeError):
+                found.append(described(device))
+        return found
+
+    def gpu(self, loaded: LoadedModel | None) -> GpuReading | None:
+        """What the driver says of the GPU that computes; None on a CPU."""
+        device = self._device if loaded is None else loaded.device
+        with self._lock:
+            meter = self._meters.get(device)
+            if meter is None:
+                meter = self._meters[device] = Meter(device)
+        return meter.read()
+
+    def bandwidth(self, loaded: LoadedModel | None) -> float | None:
         """Bytes a second that the device reads; None if it cannot be measured now."""
         try:
-            return measure_bandwidth(self._device)
+            return measure_bandwidth(self._device if loaded is None else loaded.device)
         except (RuntimeError, MemoryError):
             return None
 

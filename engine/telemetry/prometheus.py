@@ -18,6 +18,13 @@ _COUNTERS = (
     ("bytes_read", "Bytes of weights, keys and values read."),
     ("answers_started", "Answers that produced a first token."),
 )
+_GPU = (
+    ("watts", "Power that the GPU takes."),
+    ("limit_watts", "Power that the GPU may take."),
+    ("celsius", "Temperature of the GPU."),
+    ("core_mhz", "Clock of the GPU's multiprocessors."),
+    ("memory_mhz", "Clock of the GPU's memory."),
+)
 _CACHE = (
     ("looked_up", "Prompt tokens looked up in the prefix cache."),
     ("hit", "Prompt tokens found in the prefix cache, which were not read again."),
@@ -51,7 +58,15 @@ def _lines(totals: Mapping[str, int], frame: Telemetry) -> Iterator[str]:
     yield from _metric("live_tokens", "gauge", "Tokens held in pages.", [("", frame.pages.live_tokens)])
     queue = [(f'{{state="{state}"}}', getattr(frame.queue, state)) for state in ("waiting", "running", "prefilling")]
     yield from _metric("requests", "gauge", "Answers by state.", queue)
+    for name, explains in _GPU:
+        value = None if frame.gpu is None else getattr(frame.gpu, name)
+        if value is not None:
+            yield from _metric(f"gpu_{name}", "gauge", explains, [("", value)])
+    if frame.gpu is not None and frame.gpu.joules is not None:
+        explains = "Energy that the GPU took, counted from the first reading."
+        yield from _metric("gpu_joules_total", "counter", explains, [("", frame.gpu.joules)])
     for name, explains in (
+        ("joules_per_token", "Energy that the GPU took for each token generated."),
         ("ttft_ms", "Median time to first token."),
         ("itl_p50_ms", "Median inter-token latency."),
         ("itl_p95_ms", "95th percentile of inter-token latency."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Sequence
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 
 from engine.protocol import Acceptance, MemoryByOwner, PageCounts, QueueCounts, Telemetry
 from engine.telemetry.records import DraftRecord, StepRecord
@@ -25,6 +25,7 @@ class TelemetryWindow:
         self._records: deque[StepRecord] = deque()
         self._last: StepRecord | None = None
         self._latencies: deque[tuple[float, float, int]] = deque()  # (time, seconds between tokens, tokens)
+        self._energy: deque[tuple[float, float, int]] = deque()  # (time, joules so far, tokens so far)
         self.totals: Counter[str] = Counter()
         """Counted since the start of the engine, by the names of engine/telemetry/prometheus.py."""
 
@@ -45,6 +46,13 @@ class TelemetryWindow:
             answers_started=len(record.ttfts),
         )
         self._forget(record.time)
+
+    def add_energy(self, now: float, joules: float) -> None:
+        """The GPU has taken ``joules`` by ``now``, counted from some time on."""
+        if self._energy and joules < self._energy[-1][1]:
+            self._energy.clear()  # another GPU, or its driver was loaded anew
+        self._energy.append((now, joules, self.totals["generated"]))
+        self._forget(now)
 
     def quiet(self, now: float) -> bool:
         """Whether no step counts any more."""
@@ -92,6 +100,7 @@ class TelemetryWindow:
             preemptions=sum(r.preemptions for r in records if r.time > since),
             captured=captured_share(records),
             eager_reason=commonest_reason(records),
+            joules_per_token=joules_per_token(self._energy),
         )
 
     def _forget(self, now: float) -> None:
@@ -99,6 +108,8 @@ class TelemetryWindow:
             self._records.popleft()
         while self._latencies and self._latencies[0][0] < now - KEPT_SECONDS:
             self._latencies.popleft()
+        while self._energy and self._energy[0][0] < now - KEPT_SECONDS:
+            self._energy.popleft()
 
 
 def rate(amounts: Iterable[tuple[int, StepRecord]], now: float) -> float:
@@ -174,6 +185,15 @@ def bytes_per_token(decoding: Sequence[StepRecord]) -> float | None:
     """Bytes of weights, keys and values read for each token generated."""
     tokens = sum(record.generated for record in decoding)
     return sum(record.bytes_read for record in decoding) / tokens if tokens else None
+
+
+def joules_per_token(readings: Sequence[tuple[float, float, int]]) -> float | None:
+    """Energy over tokens generated, of (time, joules so far, tokens so far); pauses without a token do not count."""
+    steps = [
+        (after[1] - before[1], after[2] - before[2]) for before, after in pairwise(readings) if after[2] > before[2]
+    ]
+    tokens = sum(generated for _, generated in steps)
+    return sum(joules for joules, _ in steps) / tokens if tokens else None
 
 
 def bandwidth_share(decoding: Sequence[StepRecord], bandwidth: float | None) -> float | None:

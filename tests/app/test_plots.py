@@ -12,14 +12,14 @@ from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 from app.plots import words
 from app.plots.acceptance import AcceptanceChart
 from app.plots.chart import MAX_MARKS, nice_ceiling
-from app.plots.charts import MemoryChart, QueueChart, RateChart
+from app.plots.charts import GpuChart, MemoryChart, QueueChart, RateChart
 from app.plots.pages import PagesChart
 from app.plots.plot import corners
 from app.plots.ring import Ring
-from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip
+from app.plots.strip import COLLAPSED_HEIGHT, HEIGHT, PlotStrip, still
 from app.theme.widgets import ElidedLabel
 from app.words import kv_cached, size, waste
-from engine.protocol import Acceptance, PageCounts, QueueCounts
+from engine.protocol import Acceptance, GpuReading, PageCounts, QueueCounts
 from tests.app.specs import frame
 
 
@@ -82,7 +82,7 @@ def test_charts_show_the_newest_frame(strip):
     for i in range(700):
         strip.add(frame(i / 10, rate=float(i)))
     strip.tick()
-    rate, memory, pages, queue, acceptance = strip.charts
+    rate, memory, pages, queue, acceptance, _ = strip.charts
     assert isinstance(rate, RateChart)
     assert rate.figure.text() == "699.0"
     assert len(rate._line.x) == 600
@@ -227,7 +227,7 @@ def test_the_line_of_figures_opens_plots_and_panel(strip, qtbot):
 def test_axes_have_a_scale_and_labels_of_marks_stand_above_the_data(strip):
     strip.add(frame(0, rate=87.0, scope="process"))
     strip.tick()
-    rate, memory, _, queue, _ = strip.charts
+    rate, memory, _, queue, *_ = strip.charts
     assert rate._plot.labels == ["0", "50", "100"]
     assert memory._plot.labels == ["0 MB", "5.0 GB", "10.0 GB"]
     assert queue._plot.labels == ["0", "2", "4"]
@@ -288,3 +288,47 @@ def test_a_change_of_theme_recolours_the_lines(strip, theme):
     before = strip.charts[0]._line.color
     theme.set_mode("light")
     assert strip.charts[0]._line.color == theme.tokens.accent != before
+
+
+READING = GpuReading(watts=312.4, limit_watts=450.0, celsius=61.0, core_mhz=2520.0, memory_mhz=10501.0, joules=900.0)
+
+
+def test_the_gpu_has_a_chart_only_where_its_driver_says_something(strip):
+    chart = next(each for each in strip.charts if isinstance(each, GpuChart))
+    strip.add(frame(0.0))
+    assert not chart.isVisible()
+    assert sum(each.isVisible() for each in strip.charts) == 5
+    strip.add(frame(0.2, gpu=READING, joules_per_token=2.44))
+    assert chart.isVisible()
+    chart.refresh()
+    assert chart.figure.text() == "2.4 J/token"
+    legend = chart._legend.text()
+    assert all(text in legend for text in ("312\xa0W", "61\xa0°C", "2,520\xa0MHz"))
+    assert chart._plot.labels == ["0 W", "225 W", "450 W"]
+    assert "Power of 450 W: 312 W" in chart.toolTip()
+    assert "Clock of the memory: 10,501 MHz" in chart.toolTip()
+    strip.add(frame(0.4))
+    assert not chart.isVisible(), "the model computes on the processor now"
+
+
+def test_a_gpu_that_says_little_has_no_made_up_figures(strip):
+    chart = next(each for each in strip.charts if isinstance(each, GpuChart))
+    strip.add(frame(0.0, gpu=GpuReading(celsius=40.0)))
+    chart.refresh()
+    assert chart.figure.text() == "–"
+    assert "W" not in chart._legend.text()
+    assert chart.toolTip() == "Temperature: 40 °C"
+    strip.add(frame(0.2, gpu=GpuReading(watts=80.0)))
+    chart.refresh()
+    assert chart.figure.text() == "80 W", "nothing is written, so a token has no cost"
+    assert words.energy(0.0421) == "42 mJ/token"
+    assert words.energy(212.3) == "212 J/token"
+    assert "80 W" in words.one_line(frame(0, gpu=GpuReading(watts=80.0)))
+
+
+def test_a_resting_gpu_does_not_wake_the_strip():
+    before = frame(0.0, gpu=READING)
+    assert still(frame(1.0, gpu=msgspec.structs.replace(READING, watts=316.0, celsius=62.0, joules=999.0)), before)
+    for change in ({"watts": 330.0}, {"celsius": 70.0}, {"core_mhz": 300.0}, {"watts": None}):
+        assert not still(frame(1.0, gpu=msgspec.structs.replace(READING, **change)), before)
+    assert not still(frame(1.0), before)

@@ -45,7 +45,8 @@ def test_a_forced_set_is_the_one_used(instructions: str) -> None:
         choice = choose_dtype(CPU)
         assert choice.dtype == FP32
         assert f"because KVASIR_NATIVE={instructions} leaves bfloat16 instructions" in choice.notice
-    assert (f"{found.instructions} (KVASIR_NATIVE={instructions})") in dict(compiler_facts())["its instructions"]
+    facts = dict(compiler_facts(CPU))
+    assert f"{found.instructions} (KVASIR_NATIVE={instructions})" in facts["its instructions"]
 
 
 def test_off_is_no_native_code_and_the_processor_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -55,7 +56,7 @@ def test_off_is_no_native_code_and_the_processor_as_it_is(monkeypatch: pytest.Mo
     assert library.find().library is None
     assert library.declines(FP32, CPU) == "KVASIR_NATIVE=off leaves Kvasir's native code out"
     assert cpu_has_bfloat16() == had
-    assert dict(compiler_facts())["its instructions"] == "none (KVASIR_NATIVE=off)"
+    assert dict(compiler_facts(CPU))["its instructions"] == "none (KVASIR_NATIVE=off)"
 
 
 @pytest.mark.parametrize("name", [name for name in SETS if name not in ("auto", OFF)])

@@ -18,8 +18,8 @@ from engine.attention.interface import AttnSpec
 from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.transfer import on_device
+from engine.devices import traits
 
-BLOCK_ROWS = {"cpu": 64, "cuda": 256}  # a small block keeps its scores in the processor's cache
 # A block whose rows share a longer prefix than this attends to it without a mask, and merges the masked rest.
 SPLIT_PREFIX = 1024
 # Decoding sequences are attended in one padded call while the longest has at most this many tokens.
@@ -118,7 +118,7 @@ def _source(
     if host.trees and host.trees[sequence]:
         blocks = [_tree_block(batch, spec, sequence, base, heads_per_kv, dtype)]
     else:
-        size = BLOCK_ROWS[batch.tokens.device.type]
+        size = traits(batch.tokens.device).block_rows
         blocks = [
             _causal_block(batch, start - begin, at, min(at + size, end), reach, base, heads_per_kv, dtype)
             for at in range(begin, end, size)

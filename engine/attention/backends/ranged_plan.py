@@ -8,7 +8,6 @@ import numpy as np
 import torch
 
 from engine.attention.backends.plan import (
-    BLOCK_ROWS,
     SPLIT_PREFIX,
     AttentionPlan,
     Block,
@@ -23,6 +22,7 @@ from engine.attention.interface import AttnSpec, KeyRange
 from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.transfer import on_device
+from engine.devices import traits
 
 
 class _VisibleRange(NamedTuple):
@@ -116,7 +116,7 @@ def _source(
         blocks = [_tree_block(batch, spec, sight, base, heads_per_kv, dtype, keys)]
     else:
         device = batch.positions.device
-        size = BLOCK_ROWS[device.type]
+        size = traits(device).block_rows
         cuts = range(sight.rows.start, sight.rows.stop, size)
         found = [_block(sight, at, min(at + size, sight.rows.stop), base, heads_per_kv, dtype, device) for at in cuts]
         blocks = [block for block in found if block is not None]

@@ -17,6 +17,7 @@ from torch import Tensor
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import host_buffer, host_cost, pages_per_stage
+from engine.devices import traits
 
 _log = logging.getLogger(__name__)
 
@@ -198,7 +199,7 @@ class SwapSpace:
     def cost(self, stores: Sequence[KVStore], pages: int) -> int:
         """Bytes of host memory that ``pages`` pages of the stores take here."""
         return sum(
-            host_cost(count, store.page_bytes, store.device.type == "cuda")
+            host_cost(count, store.page_bytes, traits(store.device).pinned)
             for store in stores
             for count in _pieces(store, pages)
         )
@@ -245,7 +246,7 @@ class SwapSpace:
     def _allocated(self, stores: Sequence[KVStore], pages: int) -> list[list[Tensor]] | None:
         try:
             return [
-                [host_buffer(count, store.page_bytes, store.device.type == "cuda") for count in _pieces(store, pages)]
+                [host_buffer(count, store.page_bytes, traits(store.device).pinned) for count in _pieces(store, pages)]
                 for store in stores
             ]
         except (RuntimeError, MemoryError) as error:

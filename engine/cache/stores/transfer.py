@@ -13,15 +13,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.devices import traits
+
 STAGING_BYTES = 32 << 20
 """Bytes of pages that are gathered on a GPU and copied over the link at a time. A power of two, see `host_cost`."""
 _WORDS = (torch.int64, torch.int32, torch.int16, torch.uint8)
 
 
 def on_device(device: torch.device, values: list[int] | np.ndarray) -> Tensor:
-    """A tensor of the values; on CUDA out of pinned memory, because a copy from any other waits for the device."""
+    """A tensor of the values; for CUDA out of pinned memory, because a copy from any other waits for the device."""
     tensor = torch.from_numpy(values) if isinstance(values, np.ndarray) else torch.tensor(values)
-    return tensor if device.type == "cpu" else tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.pin_memory().to(device, non_blocking=True) if traits(device).pinned else tensor.to(device)
 
 
 class PageTransfer:
@@ -31,7 +33,7 @@ class PageTransfer:
         """Each arena is contiguous and holds `pages` pages in order."""
         rows = [arena.view(pages, -1).view(torch.uint8) for arena in arenas]
         self.device = arenas[0].device
-        self._direct = self.device.type == "cpu"
+        self._direct, self._pinned = self.device.type == "cpu", traits(self.device).pinned
         """Whether pages are copied between the arenas and the host's buffer, with nothing between."""
         self.page_bytes = sum(row.shape[1] for row in rows)
         """Bytes of a page in all arenas."""
@@ -50,7 +52,7 @@ class PageTransfer:
         Ready when it returns. Raises ValueError if `out` has another shape.
         """
         if out is None:
-            out = host_buffer(len(pages), self.page_bytes, self.device.type == "cuda")
+            out = host_buffer(len(pages), self.page_bytes, self._pinned)
         self._expect(out, len(pages))
         if not pages:
             return out
@@ -62,7 +64,7 @@ class PageTransfer:
         for start, stop in self._stages(len(pages)):
             staging = torch.cat([row.index_select(0, index[start:stop]) for row in self._rows], dim=1)
             # Copies follow each other on the stream, so to wait for the last one is to wait for all.
-            words[start:stop].copy_(staging, non_blocking=stop < len(pages))
+            words[start:stop].copy_(staging, non_blocking=self._pinned and stop < len(pages))
         return out
 
     def import_(self, pages: Sequence[int], data: Tensor) -> None:
@@ -81,7 +83,7 @@ class PageTransfer:
             return
         index = self._index(pages)
         for start, stop in self._stages(len(pages)):
-            staging = words[start:stop].to(self.device, non_blocking=stop < len(pages))
+            staging = words[start:stop].to(self.device, non_blocking=self._pinned and stop < len(pages))
             for row, part in zip(self._rows, staging.split(self._widths, dim=1), strict=True):
                 row.index_copy_(0, index[start:stop], part)
 

@@ -15,7 +15,7 @@ from engine.checkpoints.gguf.names import K_UP, KV_UP, STACKED, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.quantised.layouts import ggml_layer
 from engine.checkpoints.quantised.quantise import Module, Quantiser
-from engine.checkpoints.source import LoadSettings, Source
+from engine.checkpoints.source import HEAD, HeadInFile, LoadSettings, Source
 from engine.errors import CheckpointError
 from engine.layers.embedding import TokenTable
 from engine.layers.linear import ggml
@@ -83,6 +83,13 @@ class GGUFSource(Source):
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
         heads = [self._heads.get(name, 0) for name in names]
         return self._one([self._names.module(prefix + name) for name in names], sizes, in_features, bias, heads)
+
+    def _head_in_file(self, rows: int, columns: int) -> HeadInFile | None:
+        module = self._module(self._names.module(HEAD), rows, columns, False)
+        if module.type not in FLOATING or module.bias:
+            return None
+        name = f"{module.name}.weight"
+        return (name,), lambda: self._rows(name, module)
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         name = self._names.module(prefix)

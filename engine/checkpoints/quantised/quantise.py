@@ -83,6 +83,7 @@ class Quantiser:
     """Packs modules by ``method``. The arithmetic is done on ``device``, results come to the CPU.
 
     ``tick()`` is called every few million weights; it may raise to stop. ``fetch`` is asked for each module's tensors.
+    Modules whose last part is in ``stay`` are left alone.
     """
 
     def __init__(
@@ -91,13 +92,14 @@ class Quantiser:
         device: torch.device,
         tick: Callable[[], None] = lambda: None,
         fetch: Fetch = lambda module, shapes, make: make(),
+        stay: Sequence[str] = STAY,
     ) -> None:
         self.method, self.device = method, device
-        self._tick, self._fetch = tick, fetch
+        self._tick, self._fetch, self._stay = tick, fetch, stay
 
     def packed(self, module: Module) -> PackedModule | None:
         """How the module is packed, or None where it stays as it is."""
-        if module.name.rpartition(".")[2] in STAY or group_size(module.in_features) is None:
+        if module.name.rpartition(".")[2] in self._stay or group_size(module.in_features) is None:
             return None
         return PackedModule(PACKERS[self.method].layout(module), lambda: self._read(module))
 

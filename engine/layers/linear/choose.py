@@ -95,6 +95,7 @@ def tied_head(table: ggml.GgmlEmbedding, target: Target) -> PackedLinear:
     layer = unfilled(LinearShape("ggml, shared", table.in_features, rows, block_type=table.type), target, _META)
     assert isinstance(layer, ggml.GgmlLinear | triton_ggml.TritonGgmlLinear), "the kind's paths make these"
     layer.hold(table.data)
+    layer.tied = True
     return layer
 
 
@@ -130,6 +131,7 @@ _NATIVE_GGML = Path(ggml.PATH, functools.partial(ggml.GgmlLinear, native=True), 
 register("int4", [
     _triton(triton_int4.TritonInt4Linear, triton_int4.triton_declines),
     Path(int4_cuda.CudaInt4Linear.path, int4_cuda.CudaInt4Linear, int4_cuda.cuda_declines, "cuda"),
+    Path(int4_cuda.MetalInt4Linear.path, int4_cuda.MetalInt4Linear, int4_cuda.metal_declines, "mps"),
     _native(native_int4.NativeInt4Linear, native_int4.native_declines),
     Path(int4.OPERATOR, functools.partial(int4.Int4Linear, operator=True), int4.operator_declines, "cpu"),
     _dequantise(int4.Int4Linear),
@@ -146,7 +148,7 @@ register("int8 rows", [
 ])  # fmt: skip
 register("coded", [
     Path(TRITON, CodedLinear, _no_kernel, "cuda", own=True),
-    Path(native_int4.NativeInt4Linear.path, CodedLinear, _other_bits),
+    Path(native_int4.NativeInt4Linear.path, CodedLinear, _other_bits, "cpu"),
     _dequantise(CodedLinear),
 ])  # fmt: skip
 register("table4", [

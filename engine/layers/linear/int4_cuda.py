@@ -1,4 +1,7 @@
-"""Torch's own int4 matrix multiplication on CUDA, which reads a layout of its tensor-core tiles."""
+"""Torch's own int4 matrix multiplication on a GPU: on CUDA it reads a layout of its tensor-core tiles.
+
+On Metal the same two operators have a layout of their own and take every dtype, scales and zero-points in the same.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,8 @@ K_TILES = (8, 4, 2)
 _EYE_ROWS = 256
 _FEATURES = 8
 """Output features of one tile of the layout."""
+_METAL_FEATURES = 32
+"""Output features of one group of Metal's threads, which all take part."""
 
 
 def cuda_declines(shape: LinearShape, target: Target) -> str | None:
@@ -26,12 +31,23 @@ def cuda_declines(shape: LinearShape, target: Target) -> str | None:
         return f"it needs bfloat16 activations and the model runs in {str(target.dtype).removeprefix('torch.')}"
     if torch.cuda.get_device_capability(target.device) < (8, 0):
         return "the GPU is older than compute capability 8.0"
+    return _shape_declines(shape, target)
+
+
+def metal_declines(shape: LinearShape, target: Target) -> str | None:
+    """As :func:`cuda_declines` on an Apple GPU."""
+    if shape.out_features % _METAL_FEATURES:
+        return f"{shape.out_features} output features are not a multiple of {_METAL_FEATURES}"
+    return _shape_declines(shape, target)
+
+
+def _shape_declines(shape: LinearShape, target: Target) -> str | None:
     if shape.group not in GROUPS or shape.in_features % shape.group:
         return f"it has no groups of {shape.group} over {shape.in_features} input features"
     tiles = _k_tiles(shape.in_features)
     if tiles is None or shape.out_features % _FEATURES:
         return f"{shape.out_features} x {shape.in_features} is not a multiple of its tiles"
-    return _operator_fails(target.device, tiles)
+    return _operator_fails(target.device, tiles, target.dtype)
 
 
 def _k_tiles(in_features: int) -> int | None:
@@ -39,12 +55,12 @@ def _k_tiles(in_features: int) -> int | None:
 
 
 @functools.cache
-def _operator_fails(device: torch.device, tiles: int) -> str | None:
+def _operator_fails(device: torch.device, tiles: int, dtype: torch.dtype) -> str | None:
     """Multiply a small random matrix once and compare with the definition: packing conventions changed over time."""
     generator = torch.Generator().manual_seed(1)
     codes = torch.randint(0, 16, (64, 256), dtype=torch.uint8, generator=generator)
-    scale_zero = torch.rand(2, 64, 2, generator=generator).bfloat16()
-    x = torch.randn(3, 256, generator=generator).bfloat16()
+    scale_zero = torch.rand(2, 64, 2, generator=generator).to(dtype)
+    x = torch.randn(3, 256, generator=generator).to(dtype)
     scale, zero = scale_zero.float().repeat_interleave(128, 0).unbind(-1)
     expected = x.float() @ ((codes.t().float() - 8) * scale + zero)
     try:
@@ -64,7 +80,10 @@ def _pack(codes: Tensor, tiles: int) -> Tensor:
 
 
 class CudaInt4Linear(BlockwiseLinear):
-    """The operator serves every number of rows; its layout is the only resident copy."""
+    """The operator serves every number of rows; its layout is the only resident copy.
+
+    ``scale_zero`` is in the model's dtype, which is bfloat16 on CUDA.
+    """
 
     kind = "int4"
     path = "torch int4 matmul on CUDA"
@@ -79,7 +98,7 @@ class CudaInt4Linear(BlockwiseLinear):
         packed = (shape.out_features // _FEATURES, shape.in_features // (16 * tiles), 32, tiles // 2)
         self.packed = torch.empty(packed, dtype=torch.int32, device=device)
         groups = (shape.groups, shape.out_features, 2)
-        self.scale_zero = torch.empty(groups, dtype=torch.bfloat16, device=device)
+        self.scale_zero = torch.empty(groups, dtype=target.dtype, device=device)
 
     def fill(self, parts: Sequence[AffineWeights]) -> None:
         order = parts[0].order
@@ -102,10 +121,16 @@ class CudaInt4Linear(BlockwiseLinear):
         """The identity times the operator over some output features: every sum has one term that is not zero."""
         packed = self.packed[start // _FEATURES : stop // _FEATURES]
         scale_zero = self.scale_zero[:, start:stop].contiguous()
-        weight = torch.empty(self.in_features, stop - start, dtype=torch.bfloat16, device=packed.device)
+        weight = torch.empty(self.in_features, stop - start, dtype=scale_zero.dtype, device=packed.device)
         for first in range(0, self.in_features, _EYE_ROWS):
             rows = min(_EYE_ROWS, self.in_features - first)
-            eye = torch.zeros(rows, self.in_features, dtype=torch.bfloat16, device=packed.device)
+            eye = torch.zeros(rows, self.in_features, dtype=scale_zero.dtype, device=packed.device)
             eye[:, first : first + rows].fill_diagonal_(1)
             weight[first : first + rows] = torch._weight_int4pack_mm(eye, packed, self.group, scale_zero)
         return weight.t()
+
+
+class MetalInt4Linear(CudaInt4Linear):
+    """The same on an Apple GPU."""
+
+    path = "torch int4 matmul on Metal"

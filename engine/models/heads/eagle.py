@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor
 
+from engine.devices import for_sampling
 from engine.layers.embedding import token_table
 from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
@@ -109,9 +110,9 @@ class Eagle3(FeatureHead):
         if x.shape[0] == 0:
             return x.new_empty(0, vocabulary)
         said = self.head.forward_float32(x) if self.numerics.batch_invariant else self.head.forward(x)
-        if self.ids is None:
-            return said
-        return said.new_full((x.shape[0], vocabulary), -torch.inf).index_copy_(1, self.ids, said)
+        if self.ids is not None:
+            said = said.new_full((x.shape[0], vocabulary), -torch.inf).index_copy_(1, self.ids, said)
+        return for_sampling(said)
 
     def linears(self) -> Iterator[Linear]:
         yield self.fc

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from engine.devices import for_sampling
 from engine.models.base import CausalLM
 
 
@@ -74,7 +75,7 @@ class MedusaHeads:
             x = x + F.silu(torch.baddbmm(bias[:count], x, weight[:count].transpose(1, 2)))
         if self._outputs is None:
             return self.target.head_logits(x.reshape(-1, x.shape[-1])).view(count, hidden.shape[0], -1)
-        return torch.bmm(x, self._outputs[:count].transpose(1, 2))
+        return for_sampling(torch.bmm(x, self._outputs[:count].transpose(1, 2)))
 
     def storage_size(self) -> int:
         """Bytes held; the target's output layer is not counted."""

@@ -96,8 +96,9 @@ class Session:
         return refused_greeting(frame, self._token)
 
     async def _welcome(self) -> Welcome:
-        device, models = await asyncio.gather(
-            asyncio.to_thread(self._hub.probes.device), asyncio.to_thread(config.known_models)
+        probes = self._hub.probes
+        device, devices, models = await asyncio.gather(
+            asyncio.to_thread(probes.device), asyncio.to_thread(probes.devices), asyncio.to_thread(config.known_models)
         )
         loaded = self._hub.loaded
         return Welcome(
@@ -105,6 +106,7 @@ class Session:
             version=config.version(),
             device=msgspec.structs.replace(device, bandwidth=self._hub.bandwidth),
             catalogue=self._hub.engine.catalogue_state(),
+            devices=devices,
             models=models,
             loaded=loaded.card if loaded is not None else None,
             notice=os.environ.get("KVASIR_GPU_PACK_REASON", ""),

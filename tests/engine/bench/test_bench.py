@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from engine.bench import run as bench
+from engine.bench import throughput
 from engine.bench.folders import gptq_folder, plain_folder
 from engine.bench.null import CASES, NullFigures
 from engine.bench.peers.compare import compare, named_programs
@@ -26,7 +27,7 @@ from engine.checkpoints.open import open_checkpoint
 from engine.cli.arguments import programs_of, shapes_of
 from engine.memory.estimate import kv_bytes_per_token
 from engine.paths import bundled_model
-from engine.protocol import Compared, Effect, Metric
+from engine.protocol import Compared, Effect, GpuReading, Metric
 
 TINY = Shape("tiny", layers=2, hidden=64, ffn=128, heads=4, kv_heads=2, vocabulary=504, context=1024)
 
@@ -60,6 +61,29 @@ def test_the_known_shapes_are_those_of_llama_3() -> None:
     assert [round(size / 1e9, 2) for size in sizes] == [1.5, 8.03]
     assert (EIGHT_B.layers, EIGHT_B.hidden, EIGHT_B.ffn, EIGHT_B.heads, EIGHT_B.kv_heads) == (32, 4096, 14336, 32, 8)
     assert (EIGHT_B.group, EIGHT_B.head_dim) == (128, 128)
+
+
+def test_energy_is_shown_where_a_gpu_tells_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Meter:
+        """2 J more at each reading."""
+
+        def __init__(self, device: torch.device) -> None:
+            self.joules = 7.0
+
+        def read(self) -> GpuReading:
+            self.joules += 2.0
+            return GpuReading(joules=self.joules)
+
+    measured = {"rounds": 2, "batches": (2,), "prompt_tokens": 20, "decode_tokens": 5}
+    measure_shape(TINY, tmp_path, **measured).show()
+    assert "J/token" not in capsys.readouterr().out
+    monkeypatch.setattr(throughput, "Meter", Meter)
+    figures = measure_shape(TINY, tmp_path, **measured)
+    assert figures.batches[0].joules == 2.0 / (2 * 2 * 5)
+    figures.show()
+    assert "J/token" in capsys.readouterr().out
 
 
 def test_a_shape_alone(tmp_path: Path) -> None:

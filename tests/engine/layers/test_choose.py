@@ -96,7 +96,7 @@ def _a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (triton_int4, triton_int8, triton_table, triton_ggml):
         monkeypatch.setattr(module, "_disagrees", lambda *of: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
+    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles, dtype: None)
 
 
 def filled(shape: LinearShape, parts: Sequence[Any], bias: Tensor, target: Target) -> Linear:

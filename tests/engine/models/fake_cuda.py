@@ -20,9 +20,8 @@ from torch.overrides import TorchFunctionMode
 from engine.batch import Batch, SequenceRows
 from engine.cache.stores.packed import Flush
 from engine.cache.stores.store import DenseKVStore, KVStore
-from engine.runner.buffers import BucketPolicy
+from engine.runner.buffers import BucketPolicy, powers_of_two
 from engine.runner.runner import Runner
-from tests.engine.padding import powers_of_two
 
 CUDA = torch.device("cuda", 0)
 _MODE = FakeTensorMode()

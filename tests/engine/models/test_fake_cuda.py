@@ -164,7 +164,7 @@ class Packed:
 @pytest.fixture(autouse=True)
 def _a_modern_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
-    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
+    monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles, dtype: None)
     monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: None)
     trials = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
     for module, proof in (*trials, (fused, "norm_disagrees"), (fused, "gate_disagrees")):

@@ -160,8 +160,8 @@ def test_zig_comes_before_the_systems_compiler_and_after_the_users(monkeypatch, 
     assert knobs.build.impl is None  # Triton looks for it itself
     monkeypatch.setattr(compiler, "zig", lambda: bare / "zig")
     assert compiler.c_compiler() == str(bare / "zig")
-    assert dict(compiler_facts())["Triton's C compiler"] == str(bare / "zig")
-    assert dict(compiler_facts())["C compiler"] == str(gcc)
+    assert dict(compiler_facts(torch.device("cpu")))["Triton's C compiler"] == str(bare / "zig")
+    assert dict(compiler_facts(torch.device("cpu")))["C compiler"] == str(gcc)
     monkeypatch.setenv("CC", "/usr/bin/some-cc")
     assert compiler.c_compiler() == "/usr/bin/some-cc"
     compiler.install()
@@ -177,7 +177,7 @@ def test_zig_comes_before_the_systems_compiler_and_after_the_users(monkeypatch, 
 def test_without_a_compiler_kernels_decline_and_say_what_is_missing(bare):
     reason = machine_declines(torch.bfloat16, torch.device("cuda"))
     assert reason == compiler.unavailable() == "Triton finds no C compiler (install the package gcc or build-essential)"
-    facts = dict(compiler_facts())
+    facts = dict(compiler_facts(torch.device("cpu")))
     assert facts["Triton's C compiler"] == "not found"
     assert "Triton would need one (the package gcc)" in facts["C compiler"]
     program(bare / "cc")

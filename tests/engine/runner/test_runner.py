@@ -19,9 +19,8 @@ from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.families.llama import Model as Llama
-from engine.runner.buffers import BucketPolicy
+from engine.runner.buffers import BucketPolicy, powers_of_two
 from engine.runner.runner import Runner
-from tests.engine.padding import powers_of_two
 
 VOCAB, PAGES = 50, 40
 

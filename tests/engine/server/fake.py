@@ -26,6 +26,7 @@ from engine.protocol import (
     Finished,
     Fit,
     ForgetChat,
+    GpuReading,
     Loaded,
     Loading,
     LoadOptions,
@@ -309,11 +310,19 @@ def step(at: float, **changes: Any) -> StepRecord:
 class FakeProbes:
     """Fixed numbers."""
 
+    reading: GpuReading | None = None
+
     def device(self) -> Device:
         return Device(kind="cpu", name="fake", total_bytes=100, free_bytes=50)
 
-    def bandwidth(self) -> float | None:
+    def devices(self) -> list[Device]:
+        return [self.device()]
+
+    def bandwidth(self, loaded: Any) -> float | None:
         return 1e6
+
+    def gpu(self, loaded: Any) -> GpuReading | None:
+        return self.reading
 
     def memory(self, loaded: Any, used_share: float) -> MemoryByOwner:
         used = int(1600 * used_share)

@@ -15,12 +15,14 @@ import openai
 import pytest
 
 from engine.core.commands import AddRequest
-from engine.protocol import CacheStats, Cancel, Sampling, ThinkingModes
+from engine.protocol import CacheStats, Cancel, GpuReading, Sampling, ThinkingModes
 from engine.sampling.params import resolve
+from engine.server import hub
 from engine.server.openai.fields import MOST_MESSAGES, MOST_PROMPT_TOKENS
 from engine.server.openai.types import ChatIn
 from engine.text.template import ChatTemplate
 from tests.engine.server.conftest import TOKEN, Running
+from tests.engine.server.fake import FakeProbes
 
 SWITCHED = "{{ enable_thinking }}|{{ reasoning_effort }}"
 MESSAGES: Any = [{"role": "user", "content": "abc"}]
@@ -384,6 +386,17 @@ def test_metrics(running: Running, api: openai.OpenAI) -> None:
     assert f"kvasir_generated_total {generated}\n" in text
     assert 'kvasir_memory_bytes{owner="weights",scope="process"} 1000\n' in text
     assert "# TYPE kvasir_steps_total counter\n" in text
+
+
+def test_metrics_of_a_gpu(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What its driver says comes from the probes, in a thread of their own, as memory does."""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    assert "gpu" not in httpx.get(f"{running.url}/metrics", headers=headers).text
+    monkeypatch.setattr(hub, "MEASURE_EVERY_SECONDS", 0.0)
+    monkeypatch.setattr(FakeProbes, "reading", GpuReading(watts=250.0, joules=12.5))
+    lines = httpx.get(f"{running.url}/metrics", headers=headers).text.splitlines()
+    assert "kvasir_gpu_watts 250" in lines
+    assert "kvasir_gpu_joules_total 12.5" in lines
 
 
 def test_health(running: Running) -> None:

@@ -2,9 +2,10 @@ from __future__ import annotations
 
 import random
 
+import msgspec
 import pytest
 
-from engine.protocol import MemoryByOwner, PageCounts, Telemetry
+from engine.protocol import GpuReading, MemoryByOwner, PageCounts, Telemetry
 from engine.telemetry.prometheus import metrics
 from engine.telemetry.records import DraftRecord, StepRecord
 from engine.telemetry.window import KEPT_SECONDS, TelemetryWindow, acceptance, inter_token_seconds, quantile, rate
@@ -192,3 +193,41 @@ def test_prometheus_text() -> None:
     for line in lines:
         assert line.startswith(("# ", "kvasir_"))
         assert line.startswith("# ") or float(line.rsplit(" ", 1)[1]) >= 0
+
+
+def test_energy_for_each_token_leaves_out_pauses() -> None:
+    window = TelemetryWindow()
+    assert window.frame(0.0, MEMORY, PAGES).joules_per_token is None
+    window.add_energy(0.0, 0.0)
+    window.add(step(0.4, generated=10))
+    window.add_energy(0.5, 100.0)
+    window.add_energy(1.0, 130.0)  # nothing was generated: the GPU rested
+    window.add(step(1.4, generated=30))
+    window.add_energy(1.5, 230.0)
+    assert window.frame(1.5, MEMORY, PAGES).joules_per_token == (100 + 100) / 40
+    assert window.frame(12.0, MEMORY, PAGES).joules_per_token is None, "nothing in the last seconds"
+
+
+def test_energy_that_begins_anew_is_not_compared() -> None:
+    window = TelemetryWindow()
+    window.add_energy(0.0, 500.0)
+    window.add(step(0.4, generated=10))
+    window.add_energy(0.5, 0.0)  # another GPU
+    assert window.frame(0.5, MEMORY, PAGES).joules_per_token is None
+    window.add(step(0.9, generated=10))
+    window.add_energy(1.0, 20.0)
+    assert window.frame(1.0, MEMORY, PAGES).joules_per_token == 2.0
+
+
+def test_the_gpu_in_prometheus_text() -> None:
+    window = TelemetryWindow()
+    frame = window.frame(1.0, MEMORY, PAGES)
+    assert "gpu" not in metrics(window.totals, frame)
+    reading = GpuReading(watts=250.5, celsius=61.0, joules=1000.0)
+    text = metrics(window.totals, msgspec.structs.replace(frame, gpu=reading, joules_per_token=3.5))
+    lines = text.splitlines()
+    assert "kvasir_gpu_watts 250.5" in lines
+    assert "kvasir_gpu_celsius 61" in lines
+    assert "kvasir_gpu_joules_total 1000" in lines
+    assert "kvasir_joules_per_token 3.5" in lines
+    assert "core_mhz" not in text, "what the GPU does not say is not made up"

@@ -20,10 +20,10 @@ from engine.attention.triton import launch
 from engine.attention.triton.launch import TileConfig
 from engine.batch import Batch
 from engine.cache.stores.packed import PackedKV
+from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
 from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.numpy_packers import KINDS, pack
-from tests.engine.padding import powers_of_two
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 MIXED = [(5, 1, False), (0, 33, False), (40, 5, False), (31, 1, False), (3, 0, True), (16, 16, False)]
