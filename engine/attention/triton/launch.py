@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import NamedTuple
 
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor
 from engine.attention.interface import AttnSpec
 from engine.batch import Batch, power_of_two
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
+from engine.native.gpu import processors
 
 MAX_SPLITS = 64
 LEAST_KEYS = 256
@@ -81,14 +81,6 @@ def cut_for(
     wanted = -(-PROGRAMS * processors // tiles)
     splits = min(power_of_two(wanted), power_of_two(-(-max_keys // LEAST_KEYS)), MAX_SPLITS)
     return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
-
-
-@functools.cache
-def processors(device: torch.device) -> int:
-    """Multiprocessors of the device; 1 where kernels are interpreted, an H100's where they are only compiled."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count
-    return 132 if device.type == "meta" else 1
 
 
 def attend(
