@@ -157,7 +157,12 @@ class Stepper:
         began = time.perf_counter()
         options = self._options
         self.scheduler.policy = POLICIES[options.admission]
-        limits = Limits(options.token_budget, options.chunked_prefill, options.whole_context)
+        limits = Limits(
+            options.token_budget,
+            options.chunked_prefill,
+            options.whole_context,
+            options.reading_budget(self.model.device.type),
+        )
         plan = self.scheduler.plan(limits, self.controller.plan(self.scheduler.running))
         now = self.clock()
         for request in plan.admitted:

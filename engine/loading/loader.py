@@ -29,14 +29,14 @@ from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_
 from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
 from engine.models.base import CausalLM
 from engine.native.library import find as find_native
-from engine.options import EngineOptions
+from engine.options import READING_ROWS, EngineOptions
 from engine.protocol import Fit, LoadOptions, ModelCard
 from engine.runner.runner import Runner
 from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
 from engine.speculation.base import Proposer
 from engine.text.thinking import thinking_modes
 
-_ROWS = 2048
+_ROWS = READING_ROWS
 """Rows of a step that memory is reserved for; a larger step may run out of memory, which ends requests, not the engine.
 """
 _LOGIT_ROWS = 64 + MAX_DRAFT_TOKENS

@@ -1,6 +1,6 @@
 """How fast the Triton kernels are on this machine's GPU, beside torch's operators.
 
-    python tests/gpu/bench_kernels.py [--kinds TEXT ...] [--rows 1 2 4 8 16 64] [--json FILE]
+    python tests/gpu/bench_kernels.py [--kinds TEXT ...] [--rows 1 2 4 8 16 64 128 256 512] [--json FILE]
 
 Each figure: a CUDA graph of 50 products over weights that rotate through more than the level-2 cache holds, the median
 of 20 replays, in microseconds a product; the packed bytes read in that time as GB/s, and as a share of what a read-only
@@ -27,7 +27,7 @@ from torch.nn import functional as F
 
 SHAPES = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096))
 """Output and input features of a Llama 8B: q, k and v; o; gate and up; down; the head."""
-ROWS = (1, 2, 4, 8, 16, 64)
+ROWS = (1, 2, 4, 8, 16, 64, 128, 256, 512)
 KINDS = ("int4 g128", "int4 g64", "NF4", "int8 rows", "Q4_K", "Q6_K")
 ROTATED, READ = 512 << 20, 2 << 30
 CALLS, REPLAYS = 50, 20

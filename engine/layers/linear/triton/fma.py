@@ -52,8 +52,10 @@ def fma(x, words, scales, offsets, outer, codebook, table, bias, out,
                 if OFFSET == "eight":
                     code -= MAGIC + 8.0
                 elif OFFSET == "zeros":
-                    zero = (_bits(offsets, block * outputs + n, live, j, 8, 4) & 255).to(tl.float32) + MAGIC
-                    code -= zero.to(code.dtype)
+                    # As the codes are made: where the last bit of a float16 counts 1.
+                    tl.static_assert(MAGIC == 1024)
+                    zero = (_bits(offsets, block * outputs + n, live, j, 8, 4) & 255) | 0x6400
+                    code -= zero.to(tl.int16).to(tl.float16, bitcast=True)
                 elif not LOOKUP:
                     code -= MAGIC
                 code = code.to(tl.float32)

@@ -24,7 +24,7 @@ from engine.layers.linear.triton.runtime import (
     wide_tile,
     wide_tiles,
 )
-from engine.native.gpu import processors
+from engine.native.gpu import capability, processors
 
 PLANES = (128, 64, 32, 16)
 TURN = 32
@@ -137,10 +137,10 @@ class PlaneLinear(TritonLinear):
             return tile(rows)
         if rows > MANY_PLANE_ROWS:
             return None
-        return wide_tile(rows, self.out_features, wide_tiles(self.device), processors(self.device))
+        return wide_tile(rows, self.out_features, wide_tiles(capability(self.device)), processors(self.device))
 
     def cuts(self) -> tuple[Cut, ...]:
-        return (*super().cuts(), *wide_tiles(self.device)) if tensor_cores(self.device) else FMA
+        return (*super().cuts(), *wide_tiles(capability(self.device))) if tensor_cores(self.device) else FMA
 
     @property
     def fixed(self) -> Cut:

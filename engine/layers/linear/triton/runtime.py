@@ -80,10 +80,10 @@ def tile(rows: int) -> Tile:
 
 
 @functools.cache
-def wide_tiles(device: torch.device) -> tuple[WideTile, ...]:
-    """The tiles of gemm.py, the largest first: within 99 KB of shared memory (64 on AMD's GPUs)."""
+def wide_tiles(version: tuple[int, int]) -> tuple[WideTile, ...]:
+    """The tiles of gemm.py for a compute capability, the largest first: within 99 KB of shared memory (AMD's: 64)."""
     # Hopper's products are asynchronous, for which Triton keeps one buffer more.
-    stages = 2 if capability(device)[0] == HOPPER[0] or torch.version.hip is not None else 3
+    stages = 2 if version[0] == HOPPER[0] or torch.version.hip is not None else 3
     shapes = ((128, 128, 8), (64, 128, 8), (64, 64, 4), (32, 64, 4))
     return tuple(WideTile(*shape, stages) for shape in shapes)
 
@@ -147,8 +147,8 @@ def _compare(
     if _far(usual.dequantised(torch.float32), weight, 1e-6):
         return f"its weights {_WRONG}"
     generator = torch.Generator().manual_seed(2)
-    cuts = usual.cuts()
-    x = torch.randn(max(24, *(cut.rows + 3 for cut in cuts)), weight.shape[1], generator=generator).to(dtype)
+    cuts, some = usual.cuts(), 24
+    x = torch.randn(max(some, *(cut.rows + 3 for cut in cuts)), weight.shape[1], generator=generator).to(dtype)
     expected = x.double() @ weight.t()
     for cut in cuts:
         rows = cut.rows + 3
@@ -156,8 +156,8 @@ def _compare(
             return f"its values for {rows} rows {_WRONG}"
     if _far(usual.by_blocks(x.to(device)), expected, 0.02):
         return f"its values for many rows {_WRONG}"
-    whole = fixed.forward_float32(x.to(device))
-    if _far(whole, expected, 0.02):
+    whole = fixed.forward_float32(x[:some].to(device))
+    if _far(whole, expected[:some], 0.02):
         return f"its float32 values {_WRONG}"
     for start, stop in ((0, 1), (3, 21)):
         if not torch.equal(fixed.forward_float32(x[start:stop].to(device)), whole[start:stop]):
