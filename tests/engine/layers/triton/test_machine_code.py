@@ -73,6 +73,7 @@ def test_every_kernel_on_every_target(name: str, dtype: torch.dtype) -> None:
             code = look(launches(name, dtype, cut), sm)
             assert code.shared <= SHARED
             # (IQ4_XS in its raw blocks spills six instructions at eight rows on sm_86.)
-            assert code.spilled <= 8 + MORE_SPILLED or cut == FIXED, (rows, sm)
+            few = 16 if isinstance(cut, WideTile) else 8
+            assert code.spilled <= few + MORE_SPILLED or cut == FIXED, (rows, sm)
             if rows == "1" and name in BOUNDS and sm != TURING:
                 assert code.per_weight < 1.2 * BOUNDS[name]
