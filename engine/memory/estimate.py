@@ -32,8 +32,9 @@ RECENT_ROWS = 64
 """Rows of a step that one answer's recent tokens have room for at the least."""
 FLOAT_ROWS = 64
 """Sampling makes its float32 copy of the logits in blocks of fewer rows than this."""
-SCRATCH_BYTES = 64 << 20
-"""Buffers whose size does not follow the model's: dequantisation of many rows, operators' own workspace."""
+SCRATCH_BYTES = 96 << 20
+"""Buffers whose size does not follow the model's: 64 MB of dequantised weights for products of many rows, and the
+workspace of operators (32 MB of cuBLAS on Hopper)."""
 
 
 GRAPHS = 16
