@@ -63,9 +63,9 @@ class TritonGgmlLinear(TritonLinear):
     def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
         return {}
 
-    def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
+    def stages(self, cut: Tile) -> int:
         # Pipelined, looked-up values would be fetched into shared memory, more than there is.
-        super().launch_multiply(x, out, cut if self.table is None else cut._replace(stages=1))
+        return cut.stages if self.table is None else 1
 
 
 def _table(type: int, device: torch.device) -> Tensor | None:

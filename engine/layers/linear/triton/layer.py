@@ -48,6 +48,10 @@ class TritonLinear(BlockwiseLinear):
     def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
         """What ``multiply`` alone is compiled for; ``dtype`` is that of x."""
 
+    def stages(self, cut: Tile) -> int:
+        """How deep ``multiply`` is pipelined."""
+        return cut.stages
+
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
         """``out [rows, N]`` in any floating dtype from ``x [rows, K]``, contiguous, in the packed order; with bias."""
         grid = (-(-self.out_features // cut.outputs), -(-len(x) // cut.rows), 1)
@@ -62,7 +66,7 @@ class TritonLinear(BlockwiseLinear):
                 "BN": cut.outputs,
                 "SLICES": cut.slices,
                 "num_warps": cut.slices,
-                "num_stages": cut.stages,
+                "num_stages": self.stages(cut),
             }
 
         self._variants.launch(self.kernels().multiply, (cut, x.dtype, out.dtype), grid, args, keywords)
