@@ -18,6 +18,21 @@ from engine.cache.policies import PagePolicy
 from engine.cache.stores.packed import Placement
 
 MAX_TREE_ROWS = 64  # `ancestors` has one bit for each new row of the sequence
+ROW_CLASSES = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)
+"""Numbers of rows that a captured step has. Kernels are cut for a class, so that a step's bits do not depend on whether
+it is captured."""
+CONTEXT_CLASSES = (512, 4096, 16384, 65536, 262144)
+"""Lengths, in tokens, likewise: keys are split for the longest text of the class."""
+
+
+def row_class(rows: int) -> int:
+    """The least class that is >= rows; more rows than the largest are a class of their own."""
+    return next((size for size in ROW_CLASSES if size >= rows), rows)
+
+
+def context_class(tokens: int) -> int:
+    """The least class that is >= tokens; 0 tokens have the first."""
+    return next((size for size in CONTEXT_CLASSES if size >= tokens), tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +55,9 @@ class HostShape:
     max_rows: int
     max_kv: int
     trees: Sequence[bool] = ()
+    frozen: bool = False
+    """It is that of a captured graph: T, S, L, max_rows and max_kv are the most that the graph serves, all other
+    fields are empty, and what a step really has is on the device."""
 
 
 class RowViews(NamedTuple):

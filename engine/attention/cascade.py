@@ -16,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from engine.attention.interface import KeyRange
-from engine.batch import Batch
+from engine.batch import Batch, HostShape
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.transfer import on_device
 
@@ -55,7 +55,7 @@ class Shared(NamedTuple):
 
 def find_shared(batch: Batch, group: int) -> Shared | None:
     """The prefixes that are worth reading once. Reads only the host mirror, so it does not wait for the device."""
-    clusters = list(_clusters(batch, group))
+    clusters = list(clusters_of(batch.host, group))
     if not clusters:
         return None
     host, device = batch.host, batch.page_table.device
@@ -102,8 +102,8 @@ def find_shared(batch: Batch, group: int) -> Shared | None:
     return Shared(made, on_device(device, rows), KeyRange(None, np.array(stop)), KeyRange(first), saved)
 
 
-def _clusters(batch: Batch, group: int) -> Iterator[Cluster]:
-    host = batch.host
+def clusters_of(host: HostShape, group: int) -> Iterator[Cluster]:
+    """The sequences of a step that begin with the same pages, where that is worth a second call."""
     if host.S < 2 or host.max_kv <= LEAST_PAGES * PAGE_SIZE:
         return
     whole: dict[int, int] = {}

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.batch import Batch
+from engine.batch import Batch, HostShape
 from engine.cache.stores.packed import PackedKV
 
 
@@ -78,6 +78,8 @@ class AttentionBackend(Protocol):
     """One way to compute attention over paged keys."""
 
     name: str
+    captures: bool
+    """Whether its launches over a frozen batch can be captured in a CUDA graph."""
 
     def declines(self, problem: AttnProblem) -> str | None:
         """Why this backend cannot serve the problem; None if it can."""
@@ -102,6 +104,12 @@ class AttentionBackend(Protocol):
 
 class ModelAttention(Protocol):
     """The attention that a model's layers call: a backend, or what combines the calls of backends by `batch.views`."""
+
+    uncaptured: str
+    """Why the calls since it was last emptied cannot be captured in a CUDA graph; "" if they can."""
+
+    def shares_keys(self, host: HostShape) -> bool:
+        """Whether keys that sequences of this step share would be read once for all of them."""
 
     def attend(
         self,

@@ -13,13 +13,13 @@ from engine.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.attention.backends.native import NativeAttention
 from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
-from engine.attention.cascade import Shared, find_shared
+from engine.attention.cascade import Shared, clusters_of, find_shared
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
 from engine.attention.parts import AttentionPart, parts_of
 from engine.attention.quest import QuestAttention
 from engine.attention.triton.backend import TritonAttention
-from engine.batch import Batch
+from engine.batch import Batch, HostShape
 from engine.cache.stores.packed import PackedKV
 
 
@@ -67,6 +67,8 @@ class AttentionDispatcher:
         self._shared: PerBatch[Shared | None] = PerBatch()
         self._parts: PerBatch[tuple[list[AttentionPart], KeyRange | None]] = PerBatch()
         self.quest = QuestAttention()
+        self.uncaptured = ""
+        """Why the calls since it was last emptied cannot be captured in a graph; "" if they can."""
         self.keys_saved = 0
         """Readings of a key that cascades have saved so far, counted in each layer."""
 
@@ -94,6 +96,10 @@ class AttentionDispatcher:
             return self._attend_shared(q, kv, spec, batch, group, need_lse, shared)
         return self._backend(q, kv, spec, batch).attend(q, kv, spec, batch, group, need_lse, keys)
 
+    def shares_keys(self, host: HostShape) -> bool:
+        """See `ModelAttention.shares_keys`."""
+        return self._cascades and next(clusters_of(host, 0), None) is not None
+
     def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
         tree, invariant = batch.ancestors is not None, self._invariant
         key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, q.shape[2], kv.v_dim, tree, invariant, shared)
@@ -102,6 +108,8 @@ class AttentionDispatcher:
             widths = (q.shape[2], kv.v_dim)
             problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, shared)
             backend = self._chosen[key] = choose(problem, self._candidates).backend
+        if not backend.captures:
+            self.uncaptured = f"the attention backend {backend.name} plans each step on the host"
         return backend
 
     def _attend_parts(
@@ -151,7 +159,7 @@ class AttentionDispatcher:
         """None where the option is off, in the batch-invariant mode, where a window hides keys, or where the backend in
         use would not serve the shared part.
         """
-        if self._numerics is None or not self._numerics.cascade or self._numerics.batch_invariant:
+        if not self._cascades or batch.host.frozen:
             return None
         if batch.host.S < 2 or (spec.window is not None and spec.window < batch.host.max_kv):
             return None
@@ -171,6 +179,10 @@ class AttentionDispatcher:
             return merge(a[0], a[1], b[0], b[1])
         rows = [merge(*row) for row in zip(a[0].split(1), a[1].split(1), b[0].split(1), b[1].split(1), strict=True)]
         return torch.cat([o for o, _ in rows]), torch.cat([lse for _, lse in rows])
+
+    @property
+    def _cascades(self) -> bool:
+        return self._numerics is not None and self._numerics.cascade and not self._numerics.batch_invariant
 
     @property
     def _invariant(self) -> bool:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.layers.numerics import Numerics
+from engine.layers.triton import fused
 from engine.model_config.model import ActivationKind
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
@@ -35,10 +36,12 @@ class Gated:
     """What a gated block does between its layers: ``act(gate) * up``."""
 
     def __init__(self, kind: ActivationKind, numerics: Numerics) -> None:
-        self.activation = Activation(kind, numerics)
+        self.kind, self.activation = kind, Activation(kind, numerics)
 
     def __call__(self, gate_up: Tensor) -> Tensor:
         """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
+        if self.kind != "relu" and _by_kernel(gate_up, self.kind, self.activation.numerics):
+            return fused.gate(gate_up, self.kind)
         gate, up = gate_up.chunk(2, -1)
         return self.activation(gate).mul_(up)
 
@@ -51,7 +54,16 @@ class ClampedSwiGLU:
 
     def __call__(self, gate_up: Tensor) -> Tensor:
         """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
+        if _by_kernel(gate_up, "clamped", self.numerics):
+            return fused.gate(gate_up, "clamped", self.limit, self.alpha)
         gate, up = gate_up.chunk(2, -1)
         gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
         share = self.numerics.by_row(torch.sigmoid, gate * self.alpha)
         return gate.mul_(share).mul_(up.add_(1))
+
+
+def _by_kernel(gate_up: Tensor, kind: fused.Gating, numerics: Numerics) -> bool:
+    """Whether one kernel gates. (Its exponential may differ from torch's in the last bit.)"""
+    if not gate_up.is_cuda or numerics.batch_invariant or not gate_up.is_contiguous() or gate_up.data_ptr() % 16:
+        return False
+    return fused.gate_disagrees(kind, gate_up.dtype, gate_up.device) is None

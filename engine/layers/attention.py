@@ -10,6 +10,7 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec
 from engine.attention.rotation import RotaryStep, rotate
+from engine.attention.writing import write_rotated
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, norm_weight
 
@@ -60,8 +61,8 @@ class Attention:
         qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
         qk = self.normalise(qk)
         sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes)
-        q, k = self.turned(qk, step.ropes).split((self.heads, self.kv_heads), 1)
-        step.kv.write(self.index, k, v, batch.placement)
+        rope = step.ropes[self.rope] if self.rotary else None
+        q = write_rotated(step.kv, self.index, qk, self.heads, v, rope, batch.placement)
         need_lse = self.sinks is not None
         kv = step.kv.view(self.index)
         out, lse = step.attention.attend(q, kv, self.spec, batch, 0, need_lse, sink_q=sink_q)

@@ -68,6 +68,9 @@ class Rotary(Protocol):
     def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
         """The rotation of the rows of a batch, at its positions or at others ``[T]`` below the longest sequence's."""
 
+    def reserve(self, positions: int) -> None:
+        """Make tables for this many positions, which then do not move."""
+
     def storage_size(self) -> int: ...
 
 
@@ -81,5 +84,8 @@ def new_step(batch: Batch, kv: KVStore, attention: ModelAttention, rotaries: Seq
 class Norm(Protocol):
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]`` -> the same shape and dtype."""
+
+    def forward_added(self, x: Tensor, added: Tensor, scale: float = 1.0) -> Tensor:
+        """Add ``scale * added`` to ``x [T, hidden_size]`` in place; the norm of the sum, a new tensor."""
 
     def storage_size(self) -> int: ...

@@ -6,6 +6,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.layers.numerics import Numerics
+from engine.layers.residual import add_scaled
 
 
 class LayerNorm:
@@ -17,6 +18,11 @@ class LayerNorm:
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, size]`` -> the same shape and dtype."""
         return self.numerics.by_row(self._normalise, x)
+
+    def forward_added(self, x: Tensor, added: Tensor, scale: float = 1.0) -> Tensor:
+        """Add ``scale * added`` to ``x [T, size]`` in place; the norm of the sum."""
+        add_scaled(x, added, scale)
+        return self.forward(x)
 
     def _normalise(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)

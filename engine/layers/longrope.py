@@ -39,6 +39,11 @@ class LongRotaryEmbedding:
         beyond = (_lengths(batch) > self.boundary)[:, None, None]
         return RotaryStep(torch.where(beyond, long.cos, short.cos), torch.where(beyond, long.sin, short.sin))
 
+    def reserve(self, positions: int) -> None:
+        """As :meth:`RotaryEmbedding.reserve`."""
+        self.short.reserve(positions)
+        self.long.reserve(positions)
+
     def storage_size(self) -> int:
         return self.short.storage_size() + self.long.storage_size()
 

@@ -8,6 +8,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.layers.numerics import Numerics
+from engine.layers.residual import add_scaled
+from engine.layers.triton import fused
 
 if TYPE_CHECKING:
     from engine.layers.interface import WeightSource
@@ -41,6 +43,21 @@ class RMSNorm:
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, ...]`` -> the same shape and dtype."""
         return self.numerics.by_row(self._normalise, x)
+
+    def forward_added(self, x: Tensor, added: Tensor, scale: float = 1.0) -> Tensor:
+        """Add ``scale * added`` to ``x [T, size]`` in place; the norm of the sum."""
+        if x.is_cuda and self._serves(x, added):
+            return fused.add_norm(x, added, scale, self.weight, self.eps)
+        add_scaled(x, added, scale)
+        return self.forward(x)
+
+    def _serves(self, x: Tensor, added: Tensor) -> bool:
+        """Whether one kernel adds and normalises. (It sums squares in another order than torch.)"""
+        if self.numerics.batch_invariant or not (x.is_contiguous() and added.is_contiguous()):
+            return False
+        if (x.data_ptr() | added.data_ptr() | self.weight.data_ptr()) % 16:
+            return False
+        return fused.norm_disagrees(self._shape[0], self.weight.dtype, x.dtype, x.device) is None
 
     def _normalise(self, x: Tensor) -> Tensor:
         y = F.rms_norm(x.to(self.weight.dtype), self._shape, self._fused, self.eps)

@@ -15,12 +15,14 @@ class Numerics:
     and however its prompt was chunked (and logits are float32). Slower; with it, speculation changes no bit of a text.
 
     ``cascade``: keys that several sequences of a step share are read once for all; never with ``batch_invariant``.
+
+    ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``.
     """
 
-    __slots__ = ("batch_invariant", "cascade")
+    __slots__ = ("batch_invariant", "cascade", "graphs")
 
-    def __init__(self, batch_invariant: bool = False, cascade: bool = True) -> None:
-        self.batch_invariant, self.cascade = batch_invariant, cascade
+    def __init__(self, batch_invariant: bool = False, cascade: bool = True, graphs: bool = True) -> None:
+        self.batch_invariant, self.cascade, self.graphs = batch_invariant, cascade, graphs
 
     def by_row(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """Apply ``function`` to ``x [T, ...]``, with ``batch_invariant`` to each of its rows by itself.

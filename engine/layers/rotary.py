@@ -40,9 +40,14 @@ class RotaryEmbedding:
         if limit > self._table.shape[0]:
             # Beyond the model's own length (a sliding window goes on for ever) it grows by steps.
             beyond = limit + FIRST_ROWS if limit > self.max_position else limit
-            self._table = self._build(max(beyond, min(2 * self._table.shape[0], self.max_position)))
+            self.reserve(max(beyond, min(2 * self._table.shape[0], self.max_position)))
         rows = self._table.index_select(0, positions)
         return RotaryStep(rows[:, :1], rows[:, 1:])
+
+    def reserve(self, positions: int) -> None:
+        """See :meth:`engine.layers.interface.Rotary.reserve`."""
+        if positions > self._table.shape[0]:
+            self._table = self._build(positions)
 
     def _build(self, rows: int) -> Tensor:
         """``[rows, 2, d]``: cos and signed sin of every position."""

@@ -16,6 +16,7 @@ from engine.layers.embedding import TokenTable
 from engine.layers.interface import Norm, Rotary, Step, WeightSource, new_step
 from engine.layers.linear.base import Linear
 from engine.layers.numerics import Numerics
+from engine.layers.residual import ResidualStream
 from engine.model_config.model import ModelConfig
 
 
@@ -23,8 +24,8 @@ class DecoderLayer(Protocol):
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         """Read the weights of layer ``index``."""
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
-        """``x [T, hidden_size]``, the residual stream, which may be changed in place -> the stream after this layer."""
+    def forward(self, stream: ResidualStream, step: Step) -> None:
+        """Add what this layer computes to the residual stream."""
 
     def linears(self) -> Iterator[tuple[str, Linear]]: ...
 
@@ -56,6 +57,16 @@ class CausalLM(ABC):
     def num_layers(self) -> int:
         return len(self.layers)
 
+    @property
+    def uncaptured(self) -> str:
+        """Why a forward cannot be captured in a CUDA graph; "" if it can."""
+        return "" if self.config.moe is None else "which experts are asked is read on the host"
+
+    def reserve(self, context: int) -> None:
+        """Make what grows with the length of a text large enough for this many tokens, so that it never moves."""
+        for rotary in self.rotaries:
+            rotary.reserve(context)
+
     @torch.inference_mode()
     def forward(
         self,
@@ -75,18 +86,19 @@ class CausalLM(ABC):
         """
         start, stop = layers if layers is not None else (0, len(self.layers))
         if hidden_in is not None:
-            x = hidden_in.clone()
+            stream = ResidualStream(hidden_in.clone())
         elif start == 0:
-            x = self.embed(batch)
+            stream = ResidualStream(self.embed(batch))
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
         step = new_step(batch, kv, attention, self.rotaries)
         for index in range(start, stop):
             if index in wanted:
-                hidden[index] = x.clone()
+                hidden[index] = stream.value().clone()
             if index not in skip:
-                x = self.layers[index].forward(x, step)
+                self.layers[index].forward(stream, step)
+        x = stream.value()
         if stop < len(self.layers):
             hidden[stop] = x
             return ForwardOutput(x.new_empty(0, self.config.vocab_size), hidden)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from torch import Tensor
-
 from engine.layers.attention import Attention
 from engine.layers.embedding import token_table
 from engine.layers.interface import Norm, Rotary, Step, WeightSource
@@ -16,6 +14,7 @@ from engine.layers.mlp import GatedMLP
 from engine.layers.moe import SparseMLP, feed_forward
 from engine.layers.norm import read_norm
 from engine.layers.plain_mlp import PlainMLP
+from engine.layers.residual import ResidualStream
 from engine.layers.rotary import RotaryEmbedding
 from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.base import CausalLM, DecoderLayer
@@ -42,14 +41,10 @@ class PreNormLayer:
         )
         self.scale = config.residual_scale
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
-        """``x [T, hidden_size]`` -> the stream after this layer (``x`` itself, changed)."""
-        x += self._scaled(self.attention.forward(self.attention_norm.forward(x), step))
-        x += self._scaled(self.mlp.forward(self.mlp_norm.forward(x)))
-        return x
-
-    def _scaled(self, added: Tensor) -> Tensor:
-        return added if self.scale == 1 else added * self.scale
+    def forward(self, stream: ResidualStream, step: Step) -> None:
+        """Add what this layer computes."""
+        stream.add(self.attention.forward(stream.normed(self.attention_norm), step), self.scale)
+        stream.add(self.mlp.forward(stream.normed(self.mlp_norm)), self.scale)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield from self.attention.linears()

@@ -74,16 +74,17 @@ class Launch(NamedTuple):
     def variant(self) -> Hashable:
         """Equal for launches of the same compiled code (or finer)."""
         kernel = self.kernel
-        plain = {param.name for param in getattr(kernel, "params", ()) if param.do_not_specialize}
-        names = kernel.arg_names
-        traits = tuple(_trait(value, name in plain) for name, value in zip(names, self.args, strict=False))
+        traits = tuple(
+            _trait(value, param.do_not_specialize, param.do_not_specialize_on_alignment)
+            for param, value in zip(kernel.params, self.args, strict=False)
+        )
         return kernel, traits, tuple(sorted((name, repr(value)) for name, value in self.keywords.items()))
 
 
-def _trait(value: Any, plain: bool) -> Hashable:
+def _trait(value: Any, plain: bool, anywhere: bool) -> Hashable:
     """What Triton specialises an argument on."""
     if isinstance(value, Tensor):
-        return value.dtype, value.is_meta or value.data_ptr() % 16 == 0
+        return value.dtype, plain or anywhere or value.is_meta or value.data_ptr() % 16 == 0
     if isinstance(value, int) and not isinstance(value, bool):
         return "int" if plain else (value == 1, value % 16 == 0, value.bit_length() > 31)
     return None if value is None else type(value).__name__

@@ -11,16 +11,18 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import ModelAttention
-from engine.batch import MAX_TREE_ROWS, Batch, ForwardOutput, HostShape, RowViews, SequenceRows
+from engine.batch import Batch, ForwardOutput, HostShape, RowViews, SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import on_device
-from engine.runner.buffers import Bucket, BucketBuffers, BucketPolicy, Buffers, fill
+from engine.runner.buffers import BucketPolicy, StepMemory
+from engine.runner.graphs import NOT_HERE, Asked, CapturedModel, Graphs, Recorder
+from engine.runner.inputs import Shape, StepInputs, shape_of
 
 
-class RunnableModel(Protocol):
-    """What the runner needs of a model (`engine.models.base.CausalLM`)."""
+class RunnableModel(CapturedModel, Protocol):
+    """What the runner needs of a model (`engine.models.base.CausalLM`); what concerns capture only with a recorder."""
 
     num_groups: int
 
@@ -44,13 +46,20 @@ class Runner:
         attention: ModelAttention,
         device: torch.device | str = "cpu",
         policy: BucketPolicy | None = None,
+        context: int = 0,
+        recorder: Recorder | None = None,
     ) -> None:
-        """`policy` rounds shapes to buckets; None takes the device's own."""
+        """`policy` rounds shapes to buckets; None takes the device's own. `context` is the length of the longest
+        sequence, in tokens, where that is known; with it, a `recorder` captures steps in CUDA graphs."""
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
-        self._groups = max(model.num_groups, kv.num_groups)
+        self.eager = NOT_HERE
+        """Why the last step was launched kernel by kernel; "": it was a captured graph."""
         self._device = torch.device(device)
-        self._buffers = Buffers(self._groups, self._device, policy)
+        self._inputs = StepInputs(max(model.num_groups, kv.num_groups), self._device, policy, context)
+        self.graphs: Graphs | None = None
+        if recorder is not None:
+            self.graphs = Graphs(recorder, self._inputs, model, kv, attention, context, self._run)
 
     @property
     def num_layers(self) -> int:
@@ -73,82 +82,83 @@ class Runner:
         ValueError for rows that their pages do not cover, for a sequence without rows and for a tree that is no tree.
         """
         began = time.perf_counter()
-        batch = self.batch(rows, want_hidden)
+        shape = shape_of(rows, self._inputs.groups)
+        asked = Asked(want_hidden, layers, skip)
+        key = None
+        if self.graphs is not None:
+            key, self.eager = self.graphs.key(rows, shape, asked, hidden_in)
+            memory = None if key is None else self.graphs.prepare(key, rows)
+            if key is not None and memory is not None:
+                self.batch_seconds = time.perf_counter() - began
+                return self.graphs.replay(key, rows, memory)
+            if key is not None:
+                self.eager = self.graphs.reason(key)
+        batch = self.batch(rows, want_hidden, shape)
         self.batch_seconds = time.perf_counter() - began
-        options: dict[str, Any] = {} if layers is None else {"layers": layers}
+        out = self._run(batch, asked, hidden_in)
+        if self.graphs is not None and key is not None:
+            self.graphs.ran_eagerly(key)
+        return _without_padding(out, batch.host.T, batch.host.L)
+
+    def _run(self, batch: Batch, asked: Asked, hidden_in: Tensor | None = None) -> ForwardOutput:
+        options: dict[str, Any] = {} if asked.layers is None else {"layers": asked.layers}
         if hidden_in is not None:
             padding = batch.tokens.shape[0] - hidden_in.shape[0]
             options["hidden_in"] = torch.nn.functional.pad(hidden_in, (0, 0, 0, padding)) if padding else hidden_in
-        if skip:
-            options["skip"] = skip
+        if asked.skip:
+            options["skip"] = asked.skip
         with torch.inference_mode():
-            out = self.model.forward(batch, self.kv, self.attention, **options)
-        return _without_padding(out, batch.host.T, batch.host.L)
+            return self.model.forward(batch, self.kv, self.attention, **options)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """What the model would say of streams [N, hidden] that left it after any layer: final norm and head, [N, V]."""
         with torch.inference_mode():
             return self.model.logits(hidden, torch.arange(hidden.shape[0], device=hidden.device))
 
-    def batch(self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset()) -> Batch:
-        """The batch of these rows, in static buffers: valid until the next one is built."""
-        shape, row_start, kv_len = _shape(rows, self._groups)
-        buffers = self._buffers.take(shape)
-        groups = range(self._groups)
-        tables = [[row.pages if g == 0 else row.more_pages[g - 1] for row in rows] for g in groups]
-        positions, ancestors = _positions(rows, shape.tree)
-        tokens: list[int] = []
-        wanted: list[int] = []
-        for row, end in zip(rows, row_start[1:], strict=True):
-            tokens += row.tokens
-            wanted.extend(range(end - row.want_logits, end))
-        fill(buffers.host.tokens, tokens)
-        fill(buffers.host.positions, positions)
-        fill(buffers.host.want_logits, wanted)
-        fill(buffers.host.row_start, row_start, padding=shape.T)
-        fill(buffers.host.kv_len, kv_len)
-        if shape.tree:
-            fill(buffers.host.ancestors, ancestors, padding=-1)
-        first_slot = [_fill_slots(buffers, g, rows, tables[g]) for g in groups]
-        runs = [[buffers.set_pages(g, s, pages) * PAGE_SIZE for s, pages in enumerate(tables[g])] for g in groups]
-        buffers.clear_pages_from(len(rows))
-        buffers.commit()
+    def batch(
+        self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset(), shape: Shape | None = None
+    ) -> Batch:
+        """The batch of these rows, in static memory: valid until the next one is built."""
+        shape = shape or shape_of(rows, self._inputs.groups)
+        memory = self._inputs.buffers.take(shape.sizes)
+        filled = self._inputs.fill(rows, memory, shape)
         counts = [len(row.tokens) for row in rows]
-        packs = self.kv.packs([row.start for row in rows], counts, tables)
+        packs = self.kv.packs([row.start for row in rows], counts, filled.tables)
+        tree = shape.sizes.tree
         host = HostShape(
-            T=shape.T,
-            S=shape.S,
-            L=shape.L,
-            row_start=row_start,
-            kv_len=kv_len,
-            pages=tables,
+            T=shape.sizes.T,
+            S=shape.sizes.S,
+            L=shape.sizes.L,
+            row_start=shape.row_start,
+            kv_len=shape.kv_len,
+            pages=filled.tables,
             first_page=[
-                [pages[0] if run >= n else -1 for pages, run, n in zip(table, run_of, kv_len, strict=True)]
-                for table, run_of in zip(tables, runs, strict=True)
+                [pages[0] if run >= n else -1 for pages, run, n in zip(table, run_of, shape.kv_len, strict=True)]
+                for table, run_of in zip(filled.tables, filled.runs, strict=True)
             ],
             max_rows=max(counts),
-            max_kv=max(kv_len),
-            trees=[row.parents is not None for row in rows] if shape.tree else (),
+            max_kv=max(shape.kv_len),
+            trees=[row.parents is not None for row in rows] if tree else (),
         )
         return Batch(
-            tokens=buffers.device.tokens,
-            positions=buffers.device.positions,
-            placement=Placement(buffers.device.slots, first_slot, packs, self._written(buffers)),
-            row_start=buffers.device.row_start,
-            kv_len=buffers.device.kv_len,
-            page_table=buffers.device.page_table,
-            ancestors=buffers.device.ancestors if shape.tree else None,
-            want_logits=buffers.device.want_logits,
+            tokens=memory.device.tokens,
+            positions=memory.device.positions,
+            placement=Placement(memory.device.slots, filled.first_slot, packs, self._written(memory)),
+            row_start=memory.device.row_start,
+            kv_len=memory.device.kv_len,
+            page_table=self._inputs.tables.device[:, : memory.bucket.S],
+            ancestors=memory.device.ancestors if tree else None,
+            want_logits=memory.device.want_logits,
             want_hidden=want_hidden,
             host=host,
-            views=self._views(rows, positions, buffers.device.tokens),
+            views=self._views(rows, filled.positions, memory.device.tokens),
         )
 
-    def _written(self, buffers: BucketBuffers) -> Tensor | None:
+    def _written(self, memory: StepMemory) -> Tensor | None:
         """The pages that the rows write, for a store that looks at them."""
         if not self.kv.ranks_pages:
             return None
-        return on_device(buffers.device.slots.device, np.unique(buffers.host.slots[0] // PAGE_SIZE))
+        return on_device(self._device, np.unique(memory.host.slots[0] // PAGE_SIZE))
 
     def _views(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> RowViews | None:
         """What the policies hide from the rows; None when they hide nothing in this step. `like` [T] is padded.
@@ -177,87 +187,6 @@ class Runner:
             packed_until=packed,
             sparse=chosen if chosen.any() else None,
         )
-
-
-def _shape(rows: Sequence[SequenceRows], groups: int) -> tuple[Bucket, list[int], list[int]]:
-    """The exact shape, row_start and kv_len; checks what would otherwise read or write a stranger's page."""
-    if not rows:
-        raise ValueError("a batch needs at least one sequence")
-    row_start, kv_len = [0], []
-    end = wanted = width = 0
-    tree = False
-    for row in rows:
-        n = len(row.tokens)
-        length = row.start + n
-        if len(row.more_pages) < groups - 1:
-            raise ValueError(f"the sequence has pages in {1 + len(row.more_pages)} of {groups} groups")
-        for pages in (row.pages, *row.more_pages):
-            if len(pages) * PAGE_SIZE < length:
-                raise ValueError(f"{len(pages)} pages do not cover the {length} tokens of the sequence")
-            width = max(width, len(pages))
-        if n == 0 or not 0 <= row.want_logits <= n:
-            raise ValueError(f"{row.want_logits} logits wanted of {n} rows")
-        tree = tree or row.parents is not None
-        end += n
-        wanted += row.want_logits
-        row_start.append(end)
-        kv_len.append(length)
-    return Bucket(end, len(rows), wanted, width, tree), row_start, kv_len
-
-
-def _positions(rows: Sequence[SequenceRows], tree: bool) -> tuple[list[int], list[int]]:
-    """Position of every row (start + depth) and, if the batch has a tree, its ancestor bits (-1 for a chain)."""
-    positions: list[int] = []
-    ancestors: list[int] = []
-    for row in rows:
-        if row.parents is None:
-            positions += range(row.start, row.start + len(row.tokens))
-            if tree:
-                ancestors += [-1] * len(row.tokens)
-        else:
-            depths, bits = _tree(row.parents, len(row.tokens))
-            positions += [row.start + depth for depth in depths]
-            ancestors += bits
-    return positions, ancestors
-
-
-def _tree(parents: Sequence[int], n: int) -> tuple[list[int], list[int]]:
-    """Depth and ancestor bits (itself included, as signed 64 bits) of each row of a tree."""
-    if len(parents) != n or n > MAX_TREE_ROWS:
-        raise ValueError(
-            f"a tree of {n} rows with {len(parents)} parents; at most {MAX_TREE_ROWS} rows, a parent for each"
-        )
-    depths: list[int] = []
-    bits: list[int] = []
-    for i, parent in enumerate(parents):
-        if not -1 <= parent < i:
-            raise ValueError(f"the parent of row {i} must be an earlier row or -1, not {parent}")
-        depths.append(depths[parent] + 1 if parent >= 0 else 0)
-        bits.append((bits[parent] if parent >= 0 else 0) | 1 << i)
-    return depths, [b - (1 << 64) if b >> 63 else b for b in bits]
-
-
-def _fill_slots(
-    buffers: BucketBuffers, group: int, rows: Sequence[SequenceRows], tables: Sequence[Sequence[int]]
-) -> int:
-    """Write the slots of one group; returns the first slot if all of them are consecutive, else -1."""
-    slots: list[int] = []
-    for row, pages in zip(rows, tables, strict=True):
-        start, n = row.start, len(row.tokens)
-        if n == 1:
-            slots.append(pages[start // PAGE_SIZE] * PAGE_SIZE + start % PAGE_SIZE)
-            continue
-        first, last = start // PAGE_SIZE, (start + n - 1) // PAGE_SIZE
-        run = np.asarray(pages[first : last + 1], dtype=np.int64)[:, None] * PAGE_SIZE + np.arange(PAGE_SIZE)
-        offset = start - first * PAGE_SIZE
-        slots += run.ravel()[offset : offset + n].tolist()
-    fill(buffers.host.slots[group], slots)
-    count = len(slots)
-    if count < buffers.bucket.T:
-        return -1  # padding rows follow, whose slots are those of page 0
-    if slots[-1] - slots[0] == count - 1 and (count == 1 or slots == list(range(slots[0], slots[0] + count))):
-        return slots[0]
-    return -1
 
 
 def _without_padding(out: ForwardOutput, rows: int, wanted: int) -> ForwardOutput:

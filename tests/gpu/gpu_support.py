@@ -20,8 +20,8 @@ from engine.model_config.model import LatentShape, ModelConfig, MoEConfig, RopeC
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.registry import family
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 CPU = torch.device("cpu")
 DEVICE = torch.device(os.environ.get("KVASIR_TEST_DEVICE", "cuda"))

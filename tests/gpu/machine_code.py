@@ -98,7 +98,8 @@ def specialised(launch: Launch) -> Specialised:
     kernel = launch.kernel
     keywords = {name: value for name, value in launch.keywords.items() if name not in OPTIONS}
     values = dict(zip(kernel.arg_names, launch.args, strict=False)) | keywords
-    unspecialised = {kernel.params[i].name for i in range(len(kernel.params)) if kernel.params[i].do_not_specialize}
+    unspecialised = {param.name for param in kernel.params if param.do_not_specialize}
+    anywhere = {param.name for param in kernel.params if param.do_not_specialize_on_alignment}
     signature: dict[str, str] = {}
     constants: dict[tuple[int], Any] = {}
     attributes: dict[tuple[int], list[list[Any]]] = {}
@@ -107,8 +108,11 @@ def specialised(launch: Launch) -> Specialised:
         if name in keywords or value is None or (type(value) is int and value == 1 and name not in unspecialised):
             signature[name], constants[(place,)] = "constexpr", value
             continue
-        whole = isinstance(value, torch.Tensor) or (type(value) is int and value % 16 == 0)
-        if whole and name not in unspecialised:
+        if isinstance(value, torch.Tensor):
+            whole = value.is_meta or value.data_ptr() % 16 == 0
+        else:
+            whole = type(value) is int and value % 16 == 0
+        if whole and name not in unspecialised | anywhere:
             attributes[(place,)] = [["tt.divisibility", 16]]
         numbers = "fp32" if isinstance(value, float) else "i32"
         signature[name] = TYPES[value.dtype] if isinstance(value, torch.Tensor) else numbers

@@ -46,6 +46,7 @@ class BatchInvariantAttention:
     """Float32 attention in fixed tiles, for every dtype."""
 
     name = "batch_invariant"
+    captures = False
 
     def __init__(self) -> None:
         self._chains: PerBatch[list[Chain]] = PerBatch()

@@ -27,6 +27,7 @@ class NativeAttention:
     """Few rows of each sequence; others through :class:`SdpaAttention`."""
 
     name = "native"
+    captures = False
 
     def __init__(self) -> None:
         self._library, self._absent = find()

@@ -20,6 +20,7 @@ class ReferenceAttention:
     """All scores of a sequence at once in float32 (float64 for float64 inputs), softmax, weighted sum."""
 
     name = "reference"
+    captures = False
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It computes everything."""
@@ -65,8 +66,8 @@ def attend_dense(q: Tensor, k: Tensor, v: Tensor, spec: AttnSpec, mask: Tensor) 
     A row that sees nothing gives (0, -inf).
     """
     dtype = torch.float64 if q.dtype == torch.float64 else torch.float32
-    rows, heads, _ = q.shape
-    grouped = q.to(dtype).view(rows, k.shape[1], heads // k.shape[1], -1)
+    rows, heads, width = q.shape
+    grouped = q.to(dtype).view(rows, k.shape[1], heads // k.shape[1], width)
     scores = torch.einsum("rhgd,nhd->rhgn", grouped, k.to(dtype)) * spec.scale
     if spec.softcap is not None:
         scores = spec.softcap * torch.tanh(scores / spec.softcap)
@@ -74,7 +75,7 @@ def attend_dense(q: Tensor, k: Tensor, v: Tensor, spec: AttnSpec, mask: Tensor) 
     lse = torch.logsumexp(scores, dim=-1)
     weights = torch.exp(scores - torch.where(lse == -torch.inf, torch.zeros_like(lse), lse).unsqueeze(-1))
     o = torch.einsum("rhgn,nhd->rhgd", weights, v.to(dtype))
-    return o.reshape(rows, heads, -1), lse.reshape(rows, heads)
+    return o.reshape(rows, heads, v.shape[2]), lse.reshape(rows, heads)
 
 
 def slots_of(batch: Batch, group: int, sequence: int, kv_len: int) -> Tensor:

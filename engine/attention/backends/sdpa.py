@@ -28,6 +28,7 @@ class SdpaAttention:
     """Fused attention for each sequence, blocked over rows; short decoding sequences together in one padded call."""
 
     name = "sdpa"
+    captures = False
 
     def __init__(self) -> None:
         # cuDNN's attention builds a plan for every new number of keys, which is to say for every token.

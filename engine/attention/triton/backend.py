@@ -22,9 +22,11 @@ class TritonAttention:
     """Every kind of arena; of "kivi" the packed body, with ranges that stop where it ends."""
 
     name = "triton"
+    captures = True
 
     def __init__(self) -> None:
         self._ranges: PerBatch[tuple[Tensor, np.ndarray]] = PerBatch()
+        self._plans: PerBatch[launch.Plan] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It needs a GPU on which it has proved itself, and rounds as keys are split."""
@@ -58,7 +60,25 @@ class TritonAttention:
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
         first, stop = (None, None) if keys is None else (self._there(part, batch) for part in keys)
-        return launch.attend(q, kv, spec, batch, group, need_lse, first, stop)
+        q = launch.with_whole_heads(q)
+        plans = self._plans.of(batch)
+        form = (
+            spec,
+            group,
+            need_lse,
+            q.shape[1:],
+            q.stride(0),
+            kv.kind,
+            kv.k_bits,
+            kv.v_bits,
+            kv.v.shape,
+            id(first),
+            id(stop),
+        )
+        plan = plans.get(form)
+        if plan is None:
+            plan = plans[form] = launch.plan(q, kv, spec, batch, group, need_lse, first, stop)
+        return launch.run(plan, q, kv, need_lse)
 
     def _there(self, bounds: np.ndarray | None, batch: Batch) -> Tensor | None:
         """Bounds of a range on the device, copied at the first layer of a step that has them."""

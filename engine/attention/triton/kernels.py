@@ -76,7 +76,11 @@ def capped(scores, softcap):
     return softcap * (1.0 - 2.0 / (tl.exp(2.0 * scores / softcap) + 1.0))
 
 
-@triton.jit(do_not_specialize=["sequences", "tokens", "window"])
+TABLES = ["table", "row_start", "kv_len", "first", "stop", "ancestors", "positions"]
+"""What is read number by number: where it begins in memory is no reason to compile another kernel."""
+
+
+@triton.jit(do_not_specialize=["sequences", "tokens", "window", "table_row"], do_not_specialize_on_alignment=TABLES)
 def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ancestors, positions,
            out, lse_out, scale, softcap, window, sequences, tokens,
            q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
@@ -84,10 +88,10 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
            K_BITS: tl.constexpr, V_BITS: tl.constexpr, K_GROUP: tl.constexpr, V_GROUP: tl.constexpr,
            K_LANES: tl.constexpr, V_LANES: tl.constexpr, K_REST: tl.constexpr, V_REST: tl.constexpr,
            SHARED: tl.constexpr, WINDOW: tl.constexpr, SOFTCAP: tl.constexpr, TREE: tl.constexpr,
-           FIRST: tl.constexpr, STOP: tl.constexpr, SEARCH: tl.constexpr, LSE: tl.constexpr, SPLITS: tl.constexpr,
+           FIRST: tl.constexpr, STOP: tl.constexpr, SEARCH: tl.constexpr, LSE: tl.constexpr, PARTS: tl.constexpr,
            BM: tl.constexpr, BN: tl.constexpr):  # fmt: skip
-    """Grid (tiles, H_kv, SPLITS). ``out [T, H, V_DIM]`` in any dtype and ``lse_out [T, H]`` float32; with SPLITS > 1
-    both have a first dimension SPLITS, and parts in which a row sees nothing have no ``out``.
+    """Grid (tiles, H_kv, splits). ``out [T, H, V_DIM]`` in any dtype and ``lse_out [T, H]`` float32; with PARTS both
+    have a first dimension, the splits, and parts in which a row sees nothing have no ``out``.
 
     SHARED: values are the first channels of the keys. K_BITS and V_BITS: 16 for numbers, 8, 4 or 2 for codes.
     """
@@ -115,7 +119,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     low, high = tl.min(tl.where(sees, bottom, FAR)), tl.max(tl.where(sees, top, 0))
     low = tl.minimum(low, high)
     first_block = low // BN
-    each = tl.cdiv(tl.cdiv(high, BN) - first_block, SPLITS)
+    each = tl.cdiv(tl.cdiv(high, BN) - first_block, tl.num_programs(2))
     start = first_block + tl.program_id(2) * each
     end = tl.minimum(start + each, tl.cdiv(high, BN))
 
@@ -205,7 +209,7 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
     share = tl.where(some, total, 1.0)[:, None]
     place = (begin + row).to(tl.int64) * (heads * GROUP) + head * GROUP + m % GROUP
     stored = live
-    if SPLITS > 1:
+    if PARTS:
         place += tl.program_id(2).to(tl.int64) * tokens * (heads * GROUP)
         stored = live & some
     channel, real = loads.channels(V_DIM, V_PLANES, V_LANES)
@@ -220,23 +224,24 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
         tl.store(lse_out + place, lse, mask=live)
 
 
-@triton.jit(do_not_specialize=["tokens"])
-def combine(parts, lses, out, lse_out, tokens, V_DIM: tl.constexpr, COLUMNS: tl.constexpr, SPLITS: tl.constexpr,
+@triton.jit(do_not_specialize=["tokens", "splits"])
+def combine(parts, lses, out, lse_out, tokens, splits, V_DIM: tl.constexpr, COLUMNS: tl.constexpr, MOST: tl.constexpr,
             LSE: tl.constexpr):  # fmt: skip
-    """Grid (T, H): ``parts [SPLITS, T, H, V_DIM]`` and ``lses [SPLITS, T, H]``, float32 -> out, lse_out.
+    """Grid (T, H): ``parts [splits, T, H, V_DIM]`` and ``lses [splits, T, H]``, float32 -> out, lse_out; MOST splits.
 
     A part whose lse is -inf is not read: nobody wrote it.
     """
     place = tl.program_id(0).to(tl.int64) * tl.num_programs(1) + tl.program_id(1)
-    split = tl.arange(0, SPLITS).to(tl.int64) * tokens * tl.num_programs(1)
+    split = tl.arange(0, MOST)
+    at = split.to(tl.int64) * tokens * tl.num_programs(1) + place
     column = tl.arange(0, COLUMNS)
-    lse = tl.load(lses + split + place)
+    lse = tl.load(lses + at, mask=split < splits, other=float("-inf"))
     most = tl.max(lse, 0)
     base = tl.where(most == float("-inf"), 0.0, most)
     weight = tl.exp(lse - base)
     total = tl.sum(weight, 0)
     used = (lse > float("-inf"))[:, None] & (column < V_DIM)[None, :]
-    part = tl.load(parts + (split + place)[:, None] * V_DIM + column[None, :], mask=used, other=0.0)
+    part = tl.load(parts + at[:, None] * V_DIM + column[None, :], mask=used, other=0.0)
     o = tl.sum(part * weight[:, None], 0) / tl.where(total > 0, total, 1.0)
     tl.store(out + place * V_DIM + column, o.to(out.dtype.element_ty), mask=column < V_DIM)
     if LSE:

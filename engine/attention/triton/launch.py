@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from collections.abc import Hashable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.batch import Batch, power_of_two
+from engine.batch import Batch, context_class, power_of_two, row_class
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
+from engine.native.triton_launch import Grid, Variants
 
 MAX_SPLITS = 64
 LEAST_KEYS = 256
@@ -65,11 +67,11 @@ def layout(kv: PackedKV) -> tuple[Columns, Columns, bool]:
 def cut_for(
     k: Columns, v: Columns, kind: str, packed_rows: int, tiles: int, max_keys: int, processors: int
 ) -> TileConfig:
-    """``packed_rows``: new rows times heads for each KV head, of the longest sequence; ``tiles``: how many sequences
-    times KV heads there are. Estimates from machine code, for a GPU to correct."""
+    """``packed_rows``: rows times heads for each KV head, of one sequence where all decode, else of the batch;
+    ``tiles``: how many such there are. Estimates from machine code, for a GPU to correct. There are
+    two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
     width = max(k.width, v.width)
-    most = 16 if width > 256 else 32 if width > 128 else 64
-    rows = min(most, max(16, power_of_two(packed_rows)))
+    rows = 16 if packed_rows <= 16 or width > 256 else 32 if width > 128 else 64
     keys = 64 if width <= 128 else 32
     if width > 256:
         keys = 16
@@ -78,8 +80,7 @@ def cut_for(
     # Scales that are looked up for each channel would be fetched ahead into shared memory, more than there is.
     looked_up = any(side.bits < 8 and side.width != side.dim for side in (k, v))
     tiles *= -(-packed_rows // rows)
-    wanted = -(-PROGRAMS * processors // tiles)
-    splits = min(power_of_two(wanted), power_of_two(-(-max_keys // LEAST_KEYS)), MAX_SPLITS)
+    splits = max(1, min(PROGRAMS * processors // tiles, -(-max_keys // LEAST_KEYS), MAX_SPLITS))
     return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
 
 
@@ -89,6 +90,110 @@ def processors(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).multi_processor_count
     return 132 if device.type == "meta" else 1
+
+
+class Plan(NamedTuple):
+    """What is launched for every layer of a batch whose arenas and queries have one form, worked out once."""
+
+    grid: Grid
+    key: Hashable
+    keywords: dict[str, Any]
+    tables: tuple[Tensor | None, ...]
+    numbers: tuple[float, ...]
+    part: Tensor | None
+    """[splits, T, H, d_v] float32 and ..."""
+    part_lse: Tensor | None
+    """... [splits, T, H], where keys are split."""
+    real: int
+    """Rows that are no padding."""
+
+
+def plan(
+    q: Tensor,
+    kv: PackedKV,
+    spec: AttnSpec,
+    batch: Batch,
+    group: int = 0,
+    need_lse: bool = False,
+    first: Tensor | None = None,
+    stop: Tensor | None = None,
+    cut: TileConfig | None = None,
+) -> Plan:
+    """The launch of :func:`attend` with these and with arenas and queries [T, H, d] of the same layout."""
+    host = batch.host
+    k_columns, v_columns, shared = layout(kv)
+    heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
+    # By classes, so that a step is cut in the same way whether it is captured (and padded) or not.
+    rows, decoding = row_class(host.T), host.max_rows == 1
+    packed_rows, tiles = (per_kv, rows * kv.kv_heads) if decoding else (rows * per_kv, kv.kv_heads)
+    if cut is None:
+        keys = context_class(host.max_kv)
+        cut = cut_for(k_columns, v_columns, kv.kind, packed_rows, tiles, keys, processors(q.device))
+    search = packed_rows > cut.rows
+    part = part_lse = None
+    if cut.splits > 1:
+        part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
+        part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
+    tree, table = batch.ancestors is not None, batch.page_table
+    keywords = {
+        "KIND": kv.kind if kv.kind in PACKED_KINDS else "dense",
+        "GROUP": per_kv,
+        "K_DIM": kv.k_dim,
+        "V_DIM": kv.v_dim,
+        "K_BITS": k_columns.bits,
+        "V_BITS": v_columns.bits,
+        "K_GROUP": value_group(kv.k_dim),
+        "V_GROUP": value_group(kv.v_dim),
+        "K_LANES": k_columns.lanes,
+        "V_LANES": v_columns.lanes,
+        "K_REST": k_columns.rest,
+        "V_REST": v_columns.rest,
+        "SHARED": shared,
+        "WINDOW": spec.window is not None,
+        "SOFTCAP": spec.softcap is not None,
+        "TREE": tree,
+        "FIRST": first is not None,
+        "STOP": stop is not None,
+        "SEARCH": search,
+        "LSE": need_lse or cut.splits > 1,
+        "PARTS": cut.splits > 1,
+        "BM": cut.rows,
+        "BN": cut.keys,
+        "num_warps": cut.warps,
+        "num_stages": cut.stages,
+    }
+    strides = *q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)
+    return Plan(
+        (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits),
+        (*keywords.values(), q.dtype, strides[:-1]),
+        keywords,
+        (table[group], batch.row_start, batch.kv_len, first, stop, batch.ancestors, batch.positions if tree else None),
+        (spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T, *strides),
+        part,
+        part_lse,
+        host.T,
+    )
+
+
+def run(plan: Plan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tuple[Tensor, Tensor | None]:
+    """One layer's attention as planned."""
+    from engine.attention.triton import kernels
+
+    out = q.new_empty(q.shape[0], q.shape[1], kv.v_dim)
+    lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
+    if q.shape[0] > plan.real:
+        out[plan.real :] = 0
+        if lse is not None:
+            lse[plan.real :] = -torch.inf
+    if plan.real == 0:
+        return out, lse
+    written = (out, lse) if plan.part is None else (plan.part, plan.part_lse)
+    k_meta, v_meta = meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi"))
+    args = (q, kv.k, kv.v, k_meta, v_meta, *plan.tables, *written, *plan.numbers)
+    _variants.launch(kernels.attend, plan.key, plan.grid, args, lambda: plan.keywords)
+    if plan.part is not None:
+        merge_parts(plan.part, plan.part_lse, out, lse, plan.real)
+    return out, lse
 
 
 def attend(
@@ -104,47 +209,16 @@ def attend(
 ) -> tuple[Tensor, Tensor | None]:
     """As `AttentionBackend.attend`, with the key ranges on the device (int32 [T] each). Of "kivi" only the body:
     `stop` must not exceed what is packed."""
-    from engine.attention.triton import kernels
+    q = with_whole_heads(q)
+    return run(plan(q, kv, spec, batch, group, need_lse, first, stop, cut), q, kv, need_lse)
 
-    host = batch.host
-    q = q if q.stride(2) == 1 else q.contiguous()
-    k_columns, v_columns, shared = layout(kv)
-    heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
-    out = q.new_empty(q.shape[0], heads, kv.v_dim)
-    lse = torch.empty(q.shape[:2], dtype=torch.float32, device=q.device) if need_lse else None
-    if q.shape[0] > host.T:
-        out[host.T :] = 0
-        if lse is not None:
-            lse[host.T :] = -torch.inf
-    if host.T == 0:
-        return out, lse
-    packed_rows = host.max_rows * per_kv
-    if cut is None:
-        tiles = host.S * kv.kv_heads
-        cut = cut_for(k_columns, v_columns, kv.kind, packed_rows, tiles, host.max_kv, processors(q.device))
-    search = packed_rows > cut.rows
-    part, part_lse = out, lse
-    if cut.splits > 1:
-        part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)
-        part_lse = q.new_empty(cut.splits, host.T, heads, dtype=torch.float32)
-    grid = (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits)
-    tree = batch.ancestors is not None
-    k, v, table = kv.k, kv.v, batch.page_table
-    kernels.attend[grid](
-        q, k, v, meta(kv.k_meta, kv.kind == "int4"), meta(kv.v_meta, kv.kind in ("int4", "kivi")), table[group],
-        batch.row_start, batch.kv_len, first, stop, batch.ancestors, batch.positions if tree else None,
-        part, part_lse, spec.scale, spec.softcap or 0.0, spec.window or 0, host.S, host.T,
-        *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], table.stride(1),
-        KIND=kv.kind if kv.kind in PACKED_KINDS else "dense", GROUP=per_kv, K_DIM=kv.k_dim, V_DIM=kv.v_dim,
-        K_BITS=k_columns.bits, V_BITS=v_columns.bits, K_GROUP=value_group(kv.k_dim), V_GROUP=value_group(kv.v_dim),
-        K_LANES=k_columns.lanes, V_LANES=v_columns.lanes, K_REST=k_columns.rest, V_REST=v_columns.rest,
-        SHARED=shared, WINDOW=spec.window is not None, SOFTCAP=spec.softcap is not None, TREE=tree,
-        FIRST=first is not None, STOP=stop is not None, SEARCH=search, LSE=part_lse is not None, SPLITS=cut.splits,
-        BM=cut.rows, BN=cut.keys, num_warps=cut.warps, num_stages=cut.stages,
-    )  # fmt: skip
-    if cut.splits > 1:
-        merge_parts(part, part_lse, out, lse, host.T)
-    return out, lse
+
+def with_whole_heads(q: Tensor) -> Tensor:
+    """Queries [T, H, d] whose heads are contiguous, and which begin where the kernels were compiled for."""
+    return q if q.stride(2) == 1 and (q.is_meta or q.data_ptr() % 16 == 0) else q.contiguous().clone()
+
+
+_variants = Variants()
 
 
 def meta(scales: Tensor | None, pairs: bool) -> Tensor | None:
@@ -157,7 +231,10 @@ def merge_parts(part: Tensor, part_lse: Tensor | None, out: Tensor, lse: Tensor 
     from engine.attention.triton import kernels
 
     splits, _, heads, width = part.shape
-    kernels.combine[(rows, heads)](
-        part, part_lse, out, lse, rows, V_DIM=width, COLUMNS=max(16, power_of_two(width)), SPLITS=splits,
-        LSE=lse is not None, num_warps=4,
-    )  # fmt: skip
+
+    def keywords() -> dict[str, Any]:
+        columns = max(16, power_of_two(width))
+        return {"V_DIM": width, "COLUMNS": columns, "MOST": MAX_SPLITS, "LSE": lse is not None, "num_warps": 4}
+
+    args = part, part_lse, out, lse, rows, splits
+    _variants.launch(kernels.combine, (width, lse is None, out.dtype), (rows, heads, 1), args, keywords)

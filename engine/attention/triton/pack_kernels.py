@@ -97,7 +97,8 @@ def store_groups(at, cos, sin, codes, meta, WIDTH: tl.constexpr, BITS: tl.conste
     tl.store(codes + lane, byte.to(tl.uint8), mask=lane < PLANE)
 
 
-@triton.jit
+# Slots lie in tables of a step, and the rotation's rows in a table of the model: anywhere.
+@triton.jit(do_not_specialize_on_alignment=["cos", "sin", "slots"])
 def write(q, k, v, cos, sin, slots, q_out, k_arena, v_arena, k_meta, v_meta,
           q_row, q_head, k_row, k_head, v_row, v_head, table_row,
           HEADS: tl.constexpr, KIND: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, ROTARY: tl.constexpr,
@@ -136,7 +137,7 @@ def write(q, k, v, cos, sin, slots, q_out, k_arena, v_arena, k_meta, v_meta,
         tl.store(v_arena + place * V_DIM + channel, x, mask=channel < V_DIM)
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["slots", "pages"])
 def flush_keys(recent, slots, pages, arena, meta, slot_stride, WIDTH: tl.constexpr, BITS: tl.constexpr,
                LANES: tl.constexpr):  # fmt: skip
     """Grid (groups of 32 tokens, H_kv): each channel's scale and minimum over the group, and the codes."""
@@ -164,7 +165,7 @@ def flush_keys(recent, slots, pages, arena, meta, slot_stride, WIDTH: tl.constex
     tl.store(place, byte.to(tl.uint8), mask=real[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize_on_alignment=["slots", "pages"])
 def flush_values(recent, slots, pages, arena, meta, slot_stride, WIDTH: tl.constexpr, BITS: tl.constexpr,
                  GROUP: tl.constexpr, GROUPS: tl.constexpr, LANES: tl.constexpr):  # fmt: skip
     """Grid (tokens, H_kv): one head of a token, whose neighbouring channels share scales."""

@@ -87,7 +87,7 @@ def attend_pages(
         spec.scale, spec.softcap or 0.0, host.S, host.T, chosen,
         *q.stride()[:2], *k.stride()[:2], *v.stride()[:2], table.stride(1),
         GROUP=heads // kv.kv_heads, K_DIM=kv.k_dim, V_DIM=kv.v_dim, K_LANES=power_of_two(kv.k_dim),
-        V_LANES=power_of_two(kv.v_dim), SOFTCAP=spec.softcap is not None, LSE=part_lse is not None, SPLITS=splits,
+        V_LANES=power_of_two(kv.v_dim), SOFTCAP=spec.softcap is not None, LSE=part_lse is not None, PARTS=splits > 1,
         BP=PAGES_AT_ONCE, num_warps=4,
     )  # fmt: skip
     if splits > 1:

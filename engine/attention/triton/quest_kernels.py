@@ -65,9 +65,9 @@ def sequence_of(row, row_start, sequences):
 def attend_pages(q, k, v, table, row_start, kv_len, pages, out, lse_out, scale, softcap, sequences, tokens, chosen,
                  q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
                  GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, K_LANES: tl.constexpr,
-                 V_LANES: tl.constexpr, SOFTCAP: tl.constexpr, LSE: tl.constexpr, SPLITS: tl.constexpr,
+                 V_LANES: tl.constexpr, SOFTCAP: tl.constexpr, LSE: tl.constexpr, PARTS: tl.constexpr,
                  BP: tl.constexpr):  # fmt: skip
-    """Grid (T, H, SPLITS): each row's head over its own ``pages [T, H, chosen]``, BP of them at a time.
+    """Grid (T, H, splits): each row's head over its own ``pages [T, H, chosen]``, BP of them at a time.
 
     Numbers of pages count in the row's sequence; negative ones are none. Results as of `kernels.attend`. Heads that
     share keys choose different pages, so there is one row at a time and no matrix product.
@@ -80,7 +80,7 @@ def attend_pages(q, k, v, table, row_start, kv_len, pages, out, lse_out, scale, 
     query = tl.load(q + row.to(tl.int64) * q_row + head * q_head + k_channel, mask=k_channel < K_DIM, other=0.0)
     query = query.to(tl.float32)
     lane = tl.arange(0, BP * PAGE)
-    each = tl.cdiv(tl.cdiv(chosen, BP), SPLITS) * BP
+    each = tl.cdiv(tl.cdiv(chosen, BP), tl.num_programs(2)) * BP
     start = tl.program_id(2) * each
     # A vector of one: Triton's interpreter knows no scalar that changes in a loop.
     most = tl.full((1,), float("-inf"), tl.float32)
@@ -109,7 +109,7 @@ def attend_pages(q, k, v, table, row_start, kv_len, pages, out, lse_out, scale, 
         acc = acc * shrink + tl.sum(weights[:, None] * values, 0)
     some = total > 0
     share = tl.where(some, total, 1.0)
-    if SPLITS > 1:
+    if PARTS:
         place += tl.program_id(2).to(tl.int64) * tokens * heads
     tl.store(out + place * V_DIM + v_channel, (acc / share).to(out.dtype.element_ty), mask=v_channel < V_DIM)
     if LSE:

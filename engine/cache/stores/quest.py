@@ -50,8 +50,12 @@ class QuestStore(DenseKVStore):
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """See `KVStore.write`."""
         super().write(layer, k, v, to)
+        self.written(layer, to, k.shape[0])
+
+    def written(self, layer: int, to: Placement, rows: int) -> None:
+        """See `KVStore.written`."""
         if self._views[layer].bounds is not None:
-            _bound(self._views[layer], self._pages_of(to, k.shape[0]))
+            _bound(self._views[layer], self._pages_of(to, rows))
 
     def move_slots(self, src: Tensor, dst: Tensor) -> None:
         """See `KVStore.move_slots`."""

@@ -10,6 +10,7 @@ from torch import Tensor
 from engine.batch import Batch
 from engine.layers.interface import Step, WeightSource
 from engine.layers.norm import read_norm
+from engine.layers.residual import ResidualStream
 from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.common import read_decoder
@@ -63,11 +64,11 @@ class SandwichLayer(PreNormLayer):
         self.attention_out_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
         self.mlp_out_norm = read_norm(config, source, f"{prefix}post_feedforward_layernorm.weight")
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
-        """``x [T, hidden_size]`` -> the stream after this layer (``x`` itself, changed)."""
-        x += self.attention_out_norm.forward(self.attention.forward(self.attention_norm.forward(x), step))
-        x += self.mlp_out_norm.forward(self.mlp.forward(self.mlp_norm.forward(x)))
-        return x
+    def forward(self, stream: ResidualStream, step: Step) -> None:
+        """Add what this layer computes."""
+        attended = self.attention.forward(stream.normed(self.attention_norm), step)
+        stream.add(self.attention_out_norm.forward(attended))
+        stream.add(self.mlp_out_norm.forward(self.mlp.forward(stream.normed(self.mlp_norm))))
 
     def storage_size(self) -> int:
         return super().storage_size() + self.attention_out_norm.storage_size() + self.mlp_out_norm.storage_size()

@@ -8,6 +8,7 @@ from torch import Tensor
 from engine.layers.attention import Attention
 from engine.layers.interface import Step, WeightSource
 from engine.layers.norm import RMSNorm
+from engine.layers.residual import ResidualStream
 from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.common import read_decoder
@@ -44,11 +45,10 @@ class PostNormLayer(PreNormLayer):
     attention_kind = WholeNormAttention
     norm_names = ("post_attention_layernorm", "post_feedforward_layernorm")
 
-    def forward(self, x: Tensor, step: Step) -> Tensor:
-        """``x [T, hidden_size]`` -> the stream after this layer (``x`` itself, changed)."""
-        x += self.attention_norm.forward(self.attention.forward(x, step))
-        x += self.mlp_norm.forward(self.mlp.forward(x))
-        return x
+    def forward(self, stream: ResidualStream, step: Step) -> None:
+        """Add what this layer computes."""
+        stream.add(self.attention_norm.forward(self.attention.forward(stream.value(), step)))
+        stream.add(self.mlp_norm.forward(self.mlp.forward(stream.value())))
 
 
 class Model(Decoder):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.attention.interface import AttnSpec
-from engine.runner.buffers import powers_of_two
+from tests.engine.padding import powers_of_two
 
 DTYPES = [torch.float32, torch.bfloat16]
 

@@ -24,8 +24,8 @@ from engine.batch import Batch, RowViews, SequenceRows
 from engine.cache.stores.packed import PackedKV, Placement
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.layers.numerics import Numerics
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 SPEC = AttnSpec(0.25)
 TREE = (-1, 0, 0, 1)

@@ -14,7 +14,7 @@ from engine.attention.backends.native import FEW_ROWS, NativeAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.native import library
-from engine.runner.buffers import powers_of_two
+from tests.engine.padding import powers_of_two
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
 reason = NativeAttention().declines(PLAIN)

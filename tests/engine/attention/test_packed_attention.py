@@ -27,8 +27,8 @@ from engine.cache.stores.codecs import (
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, PackedKV, Placement
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
 TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 2e-2}

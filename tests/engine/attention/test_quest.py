@@ -15,7 +15,7 @@ from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.quest import QuestAttention, Rows, choose_pages, page_scores
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.quest import QuestStore
-from engine.runner.buffers import powers_of_two
+from tests.engine.padding import powers_of_two
 
 HEADS, KV_HEADS, WIDTH = 6, 2, 24
 SPEC = AttnSpec(0.2)

@@ -18,7 +18,7 @@ from engine.attention.backends.native import NativeAttention
 from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange
-from engine.runner.buffers import powers_of_two
+from tests.engine.padding import powers_of_two
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]

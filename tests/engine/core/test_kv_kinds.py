@@ -17,8 +17,8 @@ from engine.cache.stores.recent import recent_span
 from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 PAGES = 40
 KINDS = [KVKind("int8"), KVKind("int4"), KVKind("kivi", 4, 2, 64), KVKind("kivi", 2, 4, 96)]

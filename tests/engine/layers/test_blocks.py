@@ -19,8 +19,8 @@ from engine.layers.norm import RMSNorm
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import RotaryEmbedding, inverse_frequencies
 from engine.model_config.model import RopeConfig
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 CPU = torch.device("cpu")
 

@@ -26,8 +26,8 @@ from engine.layers.rotary import RotaryEmbedding
 from engine.model_config.model import LatentShape, ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.registry import family
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 torch.set_num_threads(1)
 HIDDEN, HEADS, PAGES = 32, 4, 60

@@ -19,8 +19,8 @@ from torch.overrides import TorchFunctionMode
 
 from engine.batch import Batch, SequenceRows
 from engine.cache.stores.store import DenseKVStore
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 CUDA = torch.device("cuda", 0)
 _MODE = FakeTensorMode()
@@ -35,12 +35,13 @@ class _Indexing(TorchFunctionMode):
         if function is Tensor.__setitem__:
             return _write(*args)
         if function is Tensor.copy_:
-            assert torch.broadcast_shapes(args[0].shape, args[1].shape) == args[0].shape
-            return args[0]
+            return torch.ops.aten.copy_(args[0], args[1])
         if function is Tensor.__invert__:
             return torch.bitwise_not(args[0])
-        if function is Tensor.contiguous:
+        if function is Tensor.contiguous and not args[0].is_contiguous():
             return torch.ops.aten.clone(args[0], memory_format=torch.contiguous_format)
+        if function is Tensor.data_ptr:  # what is allocated begins at an address that is divided by whatever is asked
+            return args[0].storage_offset() * args[0].element_size()
         if function is Tensor.pin_memory:
             return args[0]
         if function is torch.tensor:
@@ -93,7 +94,9 @@ def _write(x: Tensor, index: Any, value: Any) -> None:
         value = value if isinstance(value, Tensor) else _constant(value, dtype=x.dtype, device=x.device)
         torch.ops.aten.index_put_(view, picks, value)
     elif isinstance(value, Tensor):
-        assert torch.broadcast_shapes(view.shape, value.shape) == view.shape, (view.shape, value.shape)
+        torch.ops.aten.copy_(view, value)
+    else:
+        torch.ops.aten.fill_(view, value)
 
 
 @contextmanager

@@ -20,10 +20,11 @@ from engine.cache.stores.recent import recent_span
 from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
-from engine.runner.buffers import BucketPolicy, powers_of_two
+from engine.runner.buffers import BucketPolicy
 from engine.runner.runner import Runner
 from engine.speculation.base import NO_DRAFT, DraftTree
 from engine.speculation.verify.early_exit import forward_step
+from tests.engine.padding import powers_of_two
 from tests.engine.speculation.target_support import KINDS, NAMES
 
 LAYERS, PAGES, EXIT = 5, 64, 2

@@ -21,8 +21,8 @@ from engine.layers.numerics import Numerics
 from engine.model_config.model import LatentShape
 from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 LAYERS, PAGES, PROMPT, LENGTH = 4, 60, 70, 150
 DEEP = replace(CONFIG, num_layers=LAYERS, windows=(None,) * LAYERS, rotary=(True,) * LAYERS)

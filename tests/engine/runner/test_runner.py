@@ -19,8 +19,9 @@ from engine.layers.linear.dense import Dense
 from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.families.llama import Model as Llama
-from engine.runner.buffers import BucketPolicy, powers_of_two
+from engine.runner.buffers import BucketPolicy
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 VOCAB, PAGES = 50, 40
 
@@ -247,7 +248,7 @@ def test_a_bucket_keeps_its_addresses_and_forgets_its_past() -> None:
     assert other.page_table[0, 0, 0] == 9
     assert other.placement.slots.tolist() == [[9 * 16 + 3, 8 * 16 + 5]]
     three = runner.batch([SequenceRows([1], 3, [9], 1)] * 3)
-    assert three.page_table[0, 3].tolist() == [0] * 16
+    assert three.page_table[0, :3, 0].tolist() == [9] * 3
     assert three.tokens.shape[0] == 4
 
 

@@ -18,8 +18,8 @@ from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig
 from engine.models.families.llama import Model as Llama
 from engine.options import EngineOptions
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
+from tests.engine.padding import powers_of_two
 
 POLICY = WindowWithSinks(64, 4)
 LENGTH = 230

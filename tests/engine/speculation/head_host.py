@@ -31,7 +31,6 @@ from engine.models.heads.mtp import PREFIX, MultiToken
 from engine.options import RequestOptions
 from engine.protocol import Sampling
 from engine.request import Request
-from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
 from engine.sampling.params import resolve
 from engine.sampling.sampler import sample
@@ -39,6 +38,7 @@ from engine.scheduling.scheduler import Slice
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Seen
 from engine.speculation.proposers.eagle import FeatureProposer
 from engine.speculation.verify.verifier import verify
+from tests.engine.padding import powers_of_two
 
 VOCABULARY, HIDDEN, INNER, HEADS, KV_HEADS, LAYERS = 48, 32, 40, 4, 2, 2
 EOS = 47

@@ -20,10 +20,10 @@ from engine.attention.triton import launch
 from engine.attention.triton.launch import TileConfig
 from engine.batch import Batch
 from engine.cache.stores.packed import PackedKV
-from engine.runner.buffers import powers_of_two
 from tests.engine.attention.attention_cases import Case, as_latents, expected, place
 from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.numpy_packers import KINDS, pack
+from tests.engine.padding import powers_of_two
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 MIXED = [(5, 1, False), (0, 33, False), (40, 5, False), (31, 1, False), (3, 0, True), (16, 16, False)]
@@ -182,7 +182,7 @@ def test_the_cut_that_is_chosen() -> None:
     compare(cases_of([(300, 1, False)]), AttnSpec(0.125), "int8")
     compare(cases_of([(70, 40, False), (3, 1, False)]), AttnSpec(0.125))
     assert launch.cut_for(*launch.layout(PackedKV(torch.empty(16, 8, 128), torch.empty(16, 8, 128)))[:2], "dense", 4, 8,
-                          32768, 132) == TileConfig(16, 64, 64)  # fmt: skip
+                          32768, 132) == TileConfig(16, 64, 33)  # fmt: skip
     assert launch.columns(576, 16) == (576, 16, 512, 64)
     assert launch.columns(192, 16) == (192, 16, 128, 64)
     assert launch.columns(80, 16) == (80, 16, 64, 16)

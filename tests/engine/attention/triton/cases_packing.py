@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
+from engine.attention import writing
 from engine.attention.rotation import RotaryStep
-from engine.attention.triton import pack
+from engine.attention.triton import pack, pack_trial
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels
-from engine.cache.stores.packed import Flush, PackedKV, value_group
+from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.packed import Flush, PackedKV, Placement, value_group
+from engine.cache.stores.store import DenseKVStore
 from engine.layers.rotary import RotaryEmbedding
 from engine.model_config.model import RopeConfig
+from engine.models.arenas import STORES, Arenas
 from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.numpy_packers import absolute, by_channel, by_token
+from tests.gpu.gpu_support import CONFIG as TINY
 
 SLOTS = 64
+CPU = torch.device("cpu")
+CONFIG = replace(TINY, num_layers=3, windows=(None,) * 3, rotary=(True, True, False))
 
 
 def arenas(kind: str, width: int, v_width: int, bits: tuple[int, int] = (4, 4), heads: int = 2) -> PackedKV:
@@ -72,6 +81,43 @@ def test_rotated_and_stored(kind: str, width: int) -> None:
         assert torch.equal(q_found, q_expected)
         assert equal(found, expected)
         assert found.k.any(2).sum() >= 8, "all but the heads of equal numbers"
+
+
+@pytest.mark.parametrize(("kind", "bits"), [("dense", (16, 16)), ("int8", (8, 8)), ("int4", (4, 4)), ("kivi", (2, 4))])
+def test_the_trial_of_writing(kind: str, bits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It agrees with the store's own writing, and notices what does not."""
+    for turns in (0, 24, 48)[2 * (kind != "dense") :]:
+        assert pack_trial.compare(kind, bits, 48, turns, torch.float32, CPU) is None
+    right = pack.write
+    monkeypatch.setattr(pack, "write", lambda q, k, v, *others: right(q, k, v + 0.1, *others))
+    assert pack_trial.compare(kind, bits, 48, 48, torch.float32, CPU) is not None
+
+
+@pytest.mark.parametrize("kind", ["16bit", "int8", "int4", "kivi", "bounds"])
+def test_every_store_is_written_as_by_itself(kind: str) -> None:
+    """Also one that keeps bounds of its pages, and rows that do not rotate."""
+    config = KVKind("16bit", bounds=True) if kind == "bounds" else KVKind(kind)
+    by_itself, by_kernels = (STORES[config.name](Arenas(CONFIG, config, 5, 5, torch.float32, CPU)) for _ in range(2))
+    slots = 16 + torch.randperm(32, generator=torch.Generator().manual_seed(1))
+    to = Placement(slots.expand(2, -1), [-1, -1], Flush(slots, torch.tensor([2, 1])) if kind == "kivi" else None)
+    qk, v = torch.randn(32, 6, 32), torch.randn(32, 2, 32)
+    table = torch.randn(32, 2, 32)
+    for layer, rope in ((0, RotaryStep(table[:, :1], table[:, 1:])), (2, None)):
+        found = writing._by_kernels(by_kernels, layer, qk, 4, v, rope, to)
+        assert torch.equal(found, writing.write_rotated(by_itself, layer, qk, 4, v, rope, to))
+        one, other = by_itself.view(layer), by_kernels.view(layer)
+        assert equal(one, other)
+        assert one.bounds is None or (layer == 2 and torch.equal(one.bounds, other.bounds))
+        assert one.recent is None or equal(one.recent, other.recent)
+
+
+def test_a_store_that_writes_otherwise_is_left_to_itself() -> None:
+    class Other(DenseKVStore):
+        pass
+
+    x = torch.randn(1, 6, 32)
+    assert "Other" in str(writing.declines(Other(1, 2, 2, 32, torch.float32), 0, x, None))
+    assert writing.declines(DenseKVStore(1, 2, 2, 32, torch.float32), 0, x, None) == "the model is not on a GPU"
 
 
 @pytest.mark.parametrize("width", [80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (16, 128))])

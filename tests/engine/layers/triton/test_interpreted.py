@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-CASES = Path(__file__).with_name("cases_interpreted.py")
+CASES = sorted(Path(__file__).parent.glob("cases_*.py"))
 
 
 def run(marks: str) -> None:
-    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", marks, str(CASES)]
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-m", marks, *map(str, CASES)]
     done = subprocess.run(command, cwd=Path(__file__).parents[4], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
     assert " passed" in done.stdout

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
 from engine.layers.linear.triton.runtime import FIXED, Tile, tile
+from engine.layers.triton import fused, fused_kernels
 from tests.gpu.kernel_kinds import KINDS
-from tests.gpu.machine_code import MORE_SPILLED, TARGETS, cases, launches, look, specialised
+from tests.gpu.machine_code import MORE_SPILLED, TARGETS, Launch, cases, launches, look, recorded, specialised
 
 BOUNDS = {"int4 g128": 2.0, "int4 g64 zeros": 2.8, "NF4": 5.5, "int8 rows": 5.0, "Q4_K": 4.6, "Q6_K": 16.0}
 """Instructions a weight for one row: some above those of docs/measurements.md."""
@@ -34,6 +37,28 @@ def test_the_kernel_that_is_tried_is_the_one_that_is_used(name: str, cut: Tile |
     tried = specialised(launches(name, torch.bfloat16, cut, 72, inputs))
     for outputs, start in ((1024, 0), (264, 37)):
         assert specialised(launches(name, torch.bfloat16, cut, outputs, 8192, start)) == tried
+
+
+def fused_launches(dtype: torch.dtype) -> list[Launch]:
+    """Of one row: the norm of widths that are a power of two or none, and both kinds of gating."""
+    with recorded([(fused_kernels, "add_norm"), (fused_kernels, "gate")]) as found:
+        for size in (2560, 4096, 16384):
+            x, weight = (torch.empty(shape, dtype=dtype, device="meta") for shape in ((1, size), (size,)))
+            fused.add_norm(x, x, 0.5, weight, 1e-5)
+        fused.add_norm(x, x, 1.0, weight.float(), 1e-5)
+        for kind in get_args(fused.Gating):
+            fused.gate(torch.empty(1, 28672, dtype=dtype, device="meta"), kind)
+    return found
+
+
+@pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
+def test_what_lies_between_products_reads_16_bytes_at_a_time(sm: int) -> None:
+    for launch in fused_launches(torch.bfloat16):
+        code = look(launch, sm, 1)
+        assert (code.spilled, code.shared <= 1024) == (0, True), launch
+        assert code.wide >= 2, launch
+        loads = [name for name in code.operations if name.startswith("LDG")]
+        assert all("128" in name for name in loads), loads
 
 
 @pytest.mark.long

@@ -1,0 +1,72 @@
+"""What lies between the products of a layer: the addition to the residual stream with the norm after it, and gating.
+
+The roundings are those of torch's operators one after the other: a result is rounded to its tensor's dtype wherever one
+of them would have stored it.
+
+Importing this needs Triton.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def rounded(x, like):
+    """x as a tensor of the element type of ``like`` would hold it; float32."""
+    return x.to(like.dtype.element_ty).to(tl.float32)
+
+
+@triton.jit
+def add_norm(x, added, weight, out, scale, eps, SIZE: tl.constexpr, LANES: tl.constexpr, SCALED: tl.constexpr):
+    """Grid (T): ``x += scale * added`` and ``out = x / sqrt(mean(x^2) + eps) * weight``, each ``[T, SIZE]``.
+
+    LANES: the power of two that is not less than SIZE. SCALED: scale is not 1.
+    """
+    row = tl.program_id(0).to(tl.int64) * SIZE
+    channel = tl.arange(0, LANES)
+    real = channel < SIZE
+    more = tl.load(added + row + channel, mask=real, other=0.0).to(tl.float32)
+    if SCALED:
+        more = rounded(more * scale, added)
+    total = tl.load(x + row + channel, mask=real, other=0.0).to(tl.float32) + more
+    tl.store(x + row + channel, total.to(x.dtype.element_ty), mask=real)
+    total = rounded(total, x)
+    share = tl.rsqrt(tl.sum(total * total, 0) / SIZE + eps)
+    factor = tl.load(weight + channel, mask=real, other=0.0).to(tl.float32)
+    tl.store(out + row + channel, (total * share * factor).to(out.dtype.element_ty), mask=real)
+
+
+@triton.jit
+def activated(x, KIND: tl.constexpr):
+    """silu, gelu or gelu_tanh of float32 numbers."""
+    if KIND == "silu":
+        return x / (1.0 + tl.exp(-x))
+    if KIND == "gelu":
+        return 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
+    inner = 0.7978845608028654 * (x + 0.044715 * x * x * x)
+    return 0.5 * x * (2.0 - 2.0 / (tl.exp(2.0 * inner) + 1.0))  # 1 + tanh(inner)
+
+
+@triton.jit
+def gate(gate_up, out, size, limit, alpha, KIND: tl.constexpr, LANES: tl.constexpr):
+    """Grid (T, size / LANES): ``out [T, size]`` from ``gate_up [T, 2 * size]``, whose gates come first.
+
+    KIND "clamped" is gpt-oss': ``(up + 1) * gate * sigmoid(alpha * gate)``, gate at most ``limit`` and up within it;
+    all others are ``KIND(gate) * up``.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    channel = tl.program_id(1) * LANES + tl.arange(0, LANES)
+    real = channel < size
+    at = gate_up + row * 2 * size + channel
+    x = tl.load(at, mask=real, other=0.0).to(tl.float32)
+    up = tl.load(at + size, mask=real, other=0.0).to(tl.float32)
+    if KIND == "clamped":
+        x, up = tl.minimum(x, limit), tl.minimum(tl.maximum(up, -limit), limit)
+        x, up = rounded(x, gate_up), rounded(up, gate_up)
+        share = rounded(1.0 / (1.0 + tl.exp(-rounded(x * alpha, gate_up))), gate_up)
+        x, up = rounded(x * share, gate_up), rounded(up + 1.0, gate_up)
+    else:
+        x = rounded(activated(x, KIND), gate_up)
+    tl.store(out + row * size + channel, (x * up).to(out.dtype.element_ty), mask=real)

@@ -1,0 +1,296 @@
+"""Captured steps without a GPU: a graph is played by running the frozen batch again.
+
+Whatever a frozen batch took from the host would be that of its capture, and these tests would see it.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import pytest
+import torch
+from test_runner import CONFIG, PAGES, VOCAB, RandomWeights, pages_for, tokens
+from torch import Tensor
+
+from engine.attention.backends.reference import ReferenceAttention
+from engine.attention.backends.sdpa import SdpaAttention
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import ForwardOutput, SequenceRows
+from engine.cache.policies import WindowWithSinks
+from engine.cache.stores.kinds import KVKind
+from engine.layers.numerics import Numerics
+from engine.models.arenas import new_store
+from engine.models.families.llama import Model as Llama
+from engine.runner import graphs
+from engine.runner.graphs import Captured, Graphs
+from engine.runner.runner import Runner
+
+CONTEXT = 400
+
+
+class Capturing(ReferenceAttention):
+    """It reads nothing but the tensors of the batch, so a frozen one is as good as another."""
+
+    captures = True
+
+
+@dataclass
+class Player:
+    """Plays a graph by running what was captured again; what it gave lies where it lay at the capture."""
+
+    error: Exception | None = None
+    replays: int = 0
+    captures: int = 0
+    pointers: list[int] = field(default_factory=list)
+
+    def record(self, run: Callable[[], ForwardOutput]) -> Captured:
+        if self.error is not None:
+            raise self.error
+        self.captures += 1
+        out = run()
+        kept = ForwardOutput(out.logits.clone(), {layer: states.clone() for layer, states in out.hidden.items()})
+
+        def replay() -> None:
+            self.replays += 1
+            again = run()
+            kept.logits.copy_(again.logits)
+            for layer, states in again.hidden.items():
+                kept.hidden[layer].copy_(states)
+
+        return Captured(replay, kept)
+
+
+def runners(kind: KVKind = KVKind(), player: Player | None = None, **numerics: bool) -> tuple[Runner, Runner]:
+    """One that captures, and one that never does, over the same weights."""
+    made = []
+    for recorder in (player or Player(), None):
+        modes = Numerics(**numerics)  # type: ignore[arg-type]
+        store = new_store(CONFIG, PAGES, torch.float32, kind=kind)
+        attention = AttentionDispatcher(modes, [Capturing()])
+        made.append(Runner(Llama(CONFIG, RandomWeights(modes)), store, attention, context=CONTEXT, recorder=recorder))
+    return made[0], made[1]
+
+
+def graphs_of(runner: Runner) -> Graphs:
+    assert runner.graphs is not None
+    return runner.graphs
+
+
+def agree(found: ForwardOutput, expected: ForwardOutput) -> None:
+    torch.testing.assert_close(found.logits, expected.logits, atol=2e-5, rtol=1e-5)
+    assert found.hidden.keys() == expected.hidden.keys()
+    for layer, states in expected.hidden.items():
+        torch.testing.assert_close(found.hidden[layer], states, atol=2e-5, rtol=1e-5)
+
+
+class Chats:
+    """Sequences that are read, decoded and checked, on shuffled pages."""
+
+    def __init__(self, count: int, seed: int) -> None:
+        self.random = random.Random(seed)
+        tables = pages_for(96, seed)
+        self.pages = [next(tables) for _ in range(count)]
+        self.texts: list[list[int]] = [[] for _ in range(count)]
+
+    def rows(self, chat: int, count: int, wanted: int, parents: Sequence[int] | None = None) -> SequenceRows:
+        start, new = len(self.texts[chat]), tokens(count, self.random.randrange(1 << 30))
+        keep = count if parents is None else 1
+        self.texts[chat] += new[:keep]
+        # A table has pages for what is to come too, as when drafts are checked.
+        return SequenceRows(new, start, self.pages[chat], wanted, parents)
+
+
+TREE = (-1, 0, 0, 1, 2)
+KINDS = [KVKind(), KVKind("int8"), KVKind("int4")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_captured_step_gives_what_the_eager_one_gives(kind: KVKind, seed: int) -> None:
+    player = Player()
+    captured, eager = runners(kind, player)
+    chats = Chats(5, seed)
+    for step in range(60):
+        some = chats.random.sample(range(5), chats.random.randint(1, 5))
+        some = [chat for chat in some if len(chats.texts[chat]) < 80]
+        form = chats.random.choice(("decode", "decode", "chains", "tree", "read"))
+        rows = []
+        for chat in some:
+            if form == "read" or not chats.texts[chat]:
+                rows.append(chats.rows(chat, chats.random.randint(1, 9), 1))
+            elif form == "tree":
+                rows.append(chats.rows(chat, 5, 5, TREE))
+            else:
+                count = 1 if form == "decode" else chats.random.randint(1, 4)
+                rows.append(chats.rows(chat, count, count))
+        if not rows:
+            break
+        wanted = frozenset({0, 2}) if step % 13 == 0 else frozenset()
+        agree(captured.forward(rows, want_hidden=wanted), eager.forward(rows, want_hidden=wanted))
+        while graphs_of(captured).capture_one():
+            pass
+    assert player.replays > 12
+    assert player.captures <= len(graphs_of(captured)) + 1
+
+
+def test_padding_writes_page_0_alone_and_is_finite() -> None:
+    captured, _ = runners()
+    rows = [SequenceRows([1], 3, [5], 1), SequenceRows([2], 0, [7], 1), SequenceRows([3], 17, [9, 4], 1)]
+    rows += [SequenceRows([4], 2, [11], 1), SequenceRows([5], 1, [12], 1)] * 1 + [SequenceRows([6], 1, [13], 1)]
+    seven = [*rows, SequenceRows([7], 0, [14], 1)]
+    for _ in range(4):
+        out = captured.forward(seven)
+    assert captured.eager == ""
+    assert torch.isfinite(out.logits).all()
+    keys = captured.kv.view(0).k.view(PAGES, 16, -1)
+    assert torch.isfinite(keys).all()
+    assert set(keys.abs().sum((1, 2)).nonzero().flatten().tolist()) == {0, 5, 7, 4, 11, 12, 13, 14}
+
+
+def test_a_shape_is_captured_after_a_few_steps_or_in_an_idle_gap() -> None:
+    player = Player()
+    captured, _ = runners(player=player)
+    said = []
+    for place in range(4):
+        captured.forward([SequenceRows([1], place, [3], 1)])
+        said.append(captured.eager)
+    assert said == [graphs.FIRST_USES, graphs.FIRST_USES, "", ""]
+    assert (player.captures, player.replays) == (1, 2)
+    captured.forward([SequenceRows([1, 2], 4, [3], 2)])
+    assert graphs_of(captured).capture_one()
+    assert not graphs_of(captured).capture_one()
+    captured.forward([SequenceRows([1, 2], 6, [3], 2)])
+    assert (captured.eager, player.captures, player.replays) == ("", 2, 3)
+
+
+def test_classes_of_context_are_captured_apart() -> None:
+    captured, _ = runners()
+    key, _ = graphs_of(captured).key(*_one(SequenceRows([1], 20, [3, 4], 1)))
+    far, _ = graphs_of(captured).key(*_one(SequenceRows([1], 399, list(range(1, 26)), 1)))
+    assert key is not None
+    assert far is not None
+    assert key.context == far.context == CONTEXT
+    assert graphs.key_of(key.bucket, 1, 513, 100_000, key.asked).context == 4096
+    assert graphs.classes_of(20_000) == [512, 4096, 16384, 20_000]
+
+
+def _one(row: SequenceRows) -> tuple[list[SequenceRows], graphs.Shape, graphs.Asked]:
+    from engine.runner.inputs import shape_of
+
+    return [row], shape_of([row], 1), graphs.Asked()
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([SequenceRows([1] * 65, 0, list(range(1, 6)), 1)], graphs.TOO_MANY_ROWS),
+        ([SequenceRows([1], 420, list(range(1, 30)), 1)], graphs.TOO_LONG),
+        ([SequenceRows([1], 160, list(range(1, 12)), 1, policy=WindowWithSinks(64, 4))], graphs.RESTRICTED),
+    ],
+)
+def test_what_cannot_be_captured_says_why_and_runs(rows: list[SequenceRows], reason: str) -> None:
+    captured, eager = runners()
+    for _ in range(4):
+        agree(captured.forward(rows), eager.forward(rows))
+        assert captured.eager == reason
+
+
+def test_keys_that_are_shared_are_read_once_instead() -> None:
+    captured, eager = runners()
+    rows = [SequenceRows([chat], 260, [*range(1, 17), 20 + chat], 1) for chat in range(5)]
+    for _ in range(4):
+        agree(captured.forward(rows), eager.forward(rows))
+        assert captured.eager == graphs.SHARED
+
+
+def test_other_reasons() -> None:
+    row = [SequenceRows([1], 3, [3], 1)]
+    off, _ = runners(graphs=False)
+    off.forward(row)
+    assert off.eager == graphs.SWITCHED_OFF
+    exact, _ = runners(batch_invariant=True)
+    exact.forward(row)
+    assert exact.eager == graphs.INVARIANT
+    kivi, _ = runners(KVKind("kivi"))
+    kivi.forward([SequenceRows([1], 3, [3], 1, more_pages=[[3]])])
+    assert kivi.eager == graphs.RESTRICTED
+    captured, eager = runners()
+    hidden = captured.forward(row, layers=(0, 1)).hidden[1]
+    agree(captured.forward(row, layers=(1, 2), hidden_in=hidden), eager.forward(row, layers=(1, 2), hidden_in=hidden))
+    assert captured.eager == graphs.CONTINUED
+    assert eager.eager == graphs.NOT_HERE
+    planned = Runner(
+        captured.model, captured.kv, AttentionDispatcher(candidates=[SdpaAttention()]), context=9, recorder=Player()
+    )
+    for _ in range(4):
+        planned.forward(row)
+    assert planned.eager == "the attention backend sdpa plans each step on the host"
+
+
+def test_parts_of_the_layers_have_graphs_of_their_own() -> None:
+    captured, eager = runners()
+    for place in range(5):
+        rows = [SequenceRows([place], place, [3], 1)]
+        agree(captured.forward(rows, layers=(0, 1)), eager.forward(rows, layers=(0, 1)))
+        assert (captured.eager == "") == (place > 1)
+        agree(captured.forward(rows, skip=frozenset({1})), eager.forward(rows, skip=frozenset({1})))
+        agree(captured.forward(rows), eager.forward(rows))
+    assert len(graphs_of(captured)) == 3
+
+
+def test_out_of_memory_at_a_capture_drops_all_graphs_and_says_so() -> None:
+    player = Player()
+    captured, eager = runners(player=player)
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        captured.forward(rows)
+    assert len(graphs_of(captured)) == 1
+    player.error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 MiB")
+    two = [*rows, SequenceRows([2], 4, [5], 1)]
+    for _ in range(4):
+        agree(captured.forward(two), eager.forward(two))
+    assert captured.eager == graphs.NO_MEMORY
+    assert len(graphs_of(captured)) == 0
+    agree(captured.forward(rows), eager.forward(rows))
+    assert captured.eager == graphs.NO_MEMORY
+
+
+def test_a_capture_that_fails_leaves_the_others() -> None:
+    player = Player()
+    captured, eager = runners(player=player)
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        captured.forward(rows)
+    player.error = RuntimeError("operation not permitted when stream is capturing\nmore")
+    two = [*rows, SequenceRows([2], 4, [5], 1)]
+    for _ in range(4):
+        agree(captured.forward(two), eager.forward(two))
+    assert captured.eager == "it could not be captured (operation not permitted when stream is capturing)"
+    captured.forward(rows)
+    assert captured.eager == ""
+
+
+def test_memory_that_moves_makes_graphs_anew() -> None:
+    player = Player()
+    captured, eager = runners(player=player)
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        agree(captured.forward(rows), eager.forward(rows))
+    captured._inputs.tables.reserve(200, 64)
+    agree(captured.forward(rows), eager.forward(rows))
+    assert (player.captures, len(graphs_of(captured))) == (2, 1)
+
+
+def test_results_outlive_the_next_step() -> None:
+    captured, _ = runners()
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        first = captured.forward(rows, want_hidden=frozenset({1}))
+    kept: list[Tensor] = [first.logits.clone(), first.hidden[1].clone()]
+    captured.forward([SequenceRows([9], 4, [3], 1)], want_hidden=frozenset({1}))
+    assert captured.eager == ""
+    assert torch.equal(first.logits, kept[0])
+    assert torch.equal(first.hidden[1], kept[1])
+    assert first.logits.shape == (1, VOCAB)

@@ -1,0 +1,341 @@
+"""What a forward asks of a GPU, written down without one: operators and kernels in their order, copies and waits.
+
+    python tests/gpu/pretended.py [--layers 32] [--rows 1] [--context 1000] [--kind 16bit]
+
+Tensors are torch's fakes, which believe to be on CUDA (tests/engine/models/fake_cuda.py). Kvasir's kernels are chosen
+as if they had proved themselves on an H100, and their launches are taken down. An operator of torch that computes
+counts as one kernel, whatever it is made of (mostly one), and so does a launch of Triton.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
+from torch.utils._pytree import tree_leaves, tree_map
+from triton.runtime.jit import JITFunction
+
+from engine.attention.registry import AttentionDispatcher
+from engine.attention.triton import launch, pack_trial, trial
+from engine.batch import Batch, SequenceRows
+from engine.cache.stores.kinds import KVKind
+from engine.layers.linear import choose
+from engine.layers.linear.base import Linear, LinearShape, Target
+from engine.layers.linear.dense import Dense
+from engine.layers.linear.triton import ggml, int4, int8, table
+from engine.layers.numerics import Numerics
+from engine.layers.triton import fused
+from engine.model_config.model import ModelConfig, RopeConfig
+from engine.models.arenas import new_store
+from engine.models.base import CausalLM
+from engine.models.registry import family
+from engine.native import triton_launch
+from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
+
+MULTIPROCESSORS = 132
+ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
+PROOFS = [
+    (trial, "disagrees"),
+    (pack_trial, "disagrees"),
+    (fused, "norm_disagrees"),
+    (fused, "gate_disagrees"),
+    *((module, "_disagrees") for module in (int4, int8, table, ggml)),
+]
+"""Functions that try kernels on the device and say what is wrong with them."""
+
+
+class Traits(NamedTuple):
+    """Stands for a tensor."""
+
+    dtype: torch.dtype
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str
+
+
+class Node(NamedTuple):
+    """One thing that the device is asked to do; equal for equal work on other contents."""
+
+    name: str
+    """``aten.silu`` or ``triton.attend``."""
+    arguments: tuple[Any, ...]
+    constants: tuple[tuple[str, Any], ...] = ()
+    grid: tuple[int, ...] = ()
+
+
+@dataclass
+class Trace:
+    nodes: list[Node] = field(default_factory=list)
+    """Kernels, in their order: no views and no allocations."""
+    copies: list[str] = field(default_factory=list)
+    """Names of what copied from the host to the device; these are among the nodes where they run on the stream."""
+    waits: list[str] = field(default_factory=list)
+    """What the host waits for."""
+    pinned: int = 0
+    """Allocations of pinned memory."""
+
+    def clear(self) -> None:
+        """Forget what was so far."""
+        self.nodes, self.copies, self.waits, self.pinned = [], [], [], 0
+
+    def counts(self) -> Counter[str]:
+        """How often each kernel is in it."""
+        return Counter(node.name for node in self.nodes)
+
+    def text(self) -> str:
+        """One line a kernel, for people."""
+        return listed(self.nodes)
+
+
+def listed(nodes: Sequence[Node]) -> str:
+    """One line a kernel: its name, the shapes of its tensors, its grid."""
+    lines = []
+    for place, node in enumerate(nodes):
+        leaves = tree_leaves(node.arguments, lambda value: isinstance(value, Traits))
+        shapes = " ".join(str(list(value.shape)) for value in leaves if isinstance(value, Traits))
+        lines.append(f"{place:4} {node.name:24} {shapes}" + (f" grid {node.grid}" if node.grid else ""))
+    return "\n".join(lines)
+
+
+def _traits(value: Any) -> Any:
+    if not isinstance(value, Tensor):
+        return value
+    return Traits(value.dtype, tuple(value.shape), value.stride(), value.device.type)
+
+
+class _Operators(TorchDispatchMode):
+    """Writes down operators of torch."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = function(*args, **(kwargs or {}))
+        made = [value for value in tree_leaves(out) if isinstance(value, Tensor)]
+        given = [value for value in tree_leaves((args, kwargs)) if isinstance(value, Tensor)]
+        name = function.overloadpacket.__name__
+        if function.namespace != "aten" or name in ALLOCATIONS or not any(each.is_cuda for each in made + given):
+            return out
+        storages = {value.untyped_storage()._cdata for value in given}
+        if not function._schema.is_mutable and all(each.untyped_storage()._cdata in storages for each in made):
+            return out  # a view, or the tensor itself
+        if any(each.is_cuda for each in made) and any(not each.is_cuda and each.dim() for each in given):
+            self.trace.copies.append(name)
+        if any(not each.is_cuda for each in made) and not (kwargs or {}).get("non_blocking"):
+            self.trace.waits.append(name)
+        options = tuple(sorted(tree_map(_traits, kwargs or {}).items()))
+        self.trace.nodes.append(Node(f"aten.{name}", tuple(tree_map(_traits, args)), options))
+        return out
+
+
+class _Reads(TorchFunctionMode):
+    """What reads a content gets zeros, and is written down, as is what pins memory."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = dict(kwargs or {})
+        if function in (Tensor.item, Tensor.tolist, Tensor.__bool__, Tensor.__int__, Tensor.__float__):
+            x = args[0]
+            if x.is_cuda:
+                self.trace.waits.append(function.__name__)
+            with _disable_current_modes():
+                return function(torch.zeros(x.shape, dtype=x.dtype))
+        if function is Tensor.pin_memory or kwargs.pop("pin_memory", False):
+            self.trace.pinned += 1
+        if function is torch.tensor and torch.device(kwargs.get("device") or "cpu").type == "cuda":
+            self.trace.copies.append("tensor")
+        return function(*args, **kwargs)
+
+
+class _Launches(list[triton_launch.Launch]):
+    """The list that `triton_launch.gathering` fills, which writes down what it is given."""
+
+    def __init__(self, trace: Trace) -> None:
+        super().__init__()
+        self.trace = trace
+
+    def append(self, one: triton_launch.Launch) -> None:
+        super().append(one)
+        constants = tuple(sorted(one.keywords.items()))
+        name = f"triton.{one.kernel.fn.__name__}"
+        self.trace.nodes.append(Node(name, tuple(map(_traits, one.args)), constants, tuple(one.grid)))
+
+
+@contextmanager
+def pretended() -> Iterator[Trace]:
+    """Inside, tensors on "cuda" are fake, Kvasir's kernels are trusted, and what is asked of the GPU is in the trace.
+
+    Make models inside it, for what has been chosen on a CPU stays so.
+    """
+    trace = Trace()
+    gathered = _Launches(trace)
+
+    def run(kernel: Any, *args: Any, grid: Any, warmup: bool, **keywords: Any) -> None:
+        count = len(kernel.arg_names) - sum(name in keywords for name in kernel.arg_names)
+        gathered.append(triton_launch.Launch(kernel, (*grid, 1, 1)[:3], args[:count], keywords))
+
+    with ExitStack() as stack:
+        for module, name in PROOFS:
+            stack.enter_context(mock.patch.object(module, name, return_value=None))
+        for name, value in {"is_available": True, "current_device": 0, "get_device_capability": (9, 0)}.items():
+            stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
+        stack.enter_context(mock.patch.object(launch, "processors", return_value=MULTIPROCESSORS))
+        stack.enter_context(mock.patch.object(triton_launch, "_gathered", gathered))
+        stack.enter_context(mock.patch.object(JITFunction, "run", run))
+        stack.enter_context(fake_cuda())
+        stack.enter_context(_Operators(trace))
+        stack.enter_context(_Reads(trace))
+        yield trace
+
+
+LLAMA_8B = ModelConfig(
+    architecture="LlamaForCausalLM",
+    vocab_size=128256,
+    hidden_size=4096,
+    intermediate_size=14336,
+    num_layers=32,
+    num_heads=32,
+    num_kv_heads=8,
+    head_dim=128,
+    rms_norm_eps=1e-5,
+    rope=RopeConfig(500000.0),
+    max_position=131072,
+    tie_word_embeddings=False,
+    qkv_bias=False,
+    output_bias=False,
+    mlp_bias=False,
+    qk_norm=False,
+    windows=(None,) * 32,
+    rotary=(True,) * 32,
+    dtype=torch.bfloat16,
+)
+
+
+def shortened(config: ModelConfig, layers: int) -> ModelConfig:
+    """The model with fewer layers."""
+    moe = None if config.moe is None else replace(config.moe, sparse=config.moe.sparse[:layers])
+    return replace(
+        config,
+        num_layers=layers,
+        windows=config.windows[:layers],
+        rotary=config.rotary[:layers],
+        local=config.local[:layers],
+        moe=moe,
+    )
+
+
+class Weights:
+    """A `WeightSource` without contents: 4-bit layers in groups of 128 as GPTQ files have them, the rest in 16 bits."""
+
+    device = CUDA
+
+    def __init__(self, dtype: torch.dtype = torch.bfloat16, numerics: Numerics | None = None) -> None:
+        self.dtype, self.numerics = dtype, numerics or Numerics()
+
+    def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        shape = LinearShape("int4", in_features, sum(sizes), group=128, scales=torch.float16, symmetric=True)
+        layer = choose.unfilled(shape, Target(self.dtype, CUDA, self.numerics), CUDA)
+        layer.bias = self.vector("", sum(sizes)) if bias else None
+        return layer
+
+    def experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> list[Linear]:
+        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
+
+    def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
+        return torch.empty(rows, columns, dtype=self.dtype, device=CUDA)
+
+    def vector(self, name: str, size: int) -> Tensor:
+        return torch.empty(size, dtype=self.dtype, device=CUDA)
+
+    def embedding(self, name: str, rows: int, columns: int) -> Tensor:
+        return self.matrix(name, rows, columns)
+
+    def head(self, tied: Tensor | None, rows: int, columns: int) -> Linear:
+        return Dense(self.matrix("", rows, columns) if tied is None else tied, None, self.numerics)
+
+
+class Shape(NamedTuple):
+    """What is traced besides the model: sequences of (tokens in the cache, new rows) and the kind of their cache."""
+
+    sequences: tuple[tuple[int, int], ...] = ((1000, 1),)
+    kind: KVKind = KVKind()
+    want_hidden: frozenset[int] = frozenset()
+
+
+def batch_of(shape: Shape, groups: int = 1) -> Batch:
+    """The padded batch that a GPU would get, on the host."""
+    rows, first = [], 1
+    for start, count in shape.sequences:
+        pages = list(range(first, first + -(-(start + count) // 16)))
+        first = pages[-1] + 1
+        rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=[pages] * (groups - 1)))
+    return padded_batch(rows, shape.want_hidden)
+
+
+def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None) -> Trace:
+    """What one forward asks of the GPU, the batch's own copy left out."""
+    batch = batch_of(shape)
+    pages = 1 + sum(-(-(start + count) // 16) for start, count in shape.sequences)
+    with pretended() as trace:
+        source = Weights(config.dtype, numerics)
+        model: CausalLM = family(config.architecture).Model(config, source)
+        kv = new_store(config, pages, config.dtype, CUDA, shape.kind)
+        attention, moved = AttentionDispatcher(source.numerics), on_cuda(batch)
+        # A first forward makes what is kept.
+        model.forward(moved, kv, attention)
+        trace.clear()
+        model.forward(moved, kv, attention)
+    return trace
+
+
+class Counted(NamedTuple):
+    layer: list[Node]
+    """The kernels of one layer, from anywhere in it on."""
+    step: int
+    """Kernels of one forward of the whole model."""
+
+
+def counted(config: ModelConfig, shape: Shape = Shape()) -> Counted:
+    """From traces of two and of three layers, which differ in one."""
+    two, three = (traced(shortened(config, layers), shape).nodes for layers in (2, 3))
+    each = len(three) - len(two)
+    same = next((place for place, (a, b) in enumerate(zip(two, three, strict=False)) if a != b), len(two))
+    return Counted(three[same - each : same], len(two) + (config.num_layers - 2) * each)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--layers", type=int, default=2)
+    parser.add_argument("--rows", type=int, default=1)
+    parser.add_argument("--context", type=int, default=1000)
+    parser.add_argument("--kind", default="16bit", choices=("16bit", "int8", "int4", "kivi"))
+    options = parser.parse_args()
+    shape = Shape(((options.context, options.rows),), KVKind(options.kind))
+    trace = traced(shortened(LLAMA_8B, options.layers), shape)
+    print(trace.text())
+    layer, step = counted(LLAMA_8B, shape)
+    print(f"{len(layer)} kernels a layer, {step} in a step of 32 layers, {len(trace.copies)} copies to the device, "
+          f"{len(trace.waits)} waits, {trace.pinned} allocations of pinned memory")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main()
