@@ -25,7 +25,7 @@ class Activation:
     """One of :data:`FUNCTIONS`, row by row in the batch-invariant mode."""
 
     def __init__(self, kind: ActivationKind, numerics: Numerics) -> None:
-        self.kind, self.function, self.numerics = kind, FUNCTIONS[kind], numerics
+        self.function, self.numerics = FUNCTIONS[kind], numerics
 
     def __call__(self, x: Tensor) -> Tensor:
         """``x [T, ...]`` -> a new tensor of the same shape and dtype."""

@@ -1,4 +1,4 @@
-"""Kernels around the products of experts: scores, choice, sorting, gating and the sum.
+"""Kernels around the products of experts: scores, choice, sorting and the sum.
 
 Importing this needs Triton.
 """
@@ -111,40 +111,6 @@ def sort(chosen, entries, places, tiles, count, tile_count,
         tl.store(entries + place, entry, mask=mine)
         tl.store(places + entry, place, mask=mine)
         done += tl.sum(mine.to(tl.int32), 0)
-
-
-@triton.jit
-def _activated(x, ACTIVATION: tl.constexpr):
-    if ACTIVATION == "silu":
-        y = x / (1.0 + tl.exp(-x))
-    elif ACTIVATION == "gelu":
-        y = 0.5 * x * (1.0 + tl.erf(x * 0.7071067811865476))
-    elif ACTIVATION == "gelu_tanh":
-        # (1 + tanh(z)) / 2 is the logistic function of 2 z.
-        y = x / (1.0 + tl.exp(-1.5957691216057308 * (x + 0.044715 * x * x * x)))
-    else:
-        tl.static_assert(ACTIVATION == "relu")
-        y = tl.where(x < 0, 0.0, x)
-    return y
-
-
-@triton.jit(do_not_specialize=["inner"])
-def gate(gate_up, out, inner, limit, alpha, ACTIVATION: tl.constexpr, BLOCK: tl.constexpr):
-    """``gate_up [n, 2 I]`` -> ``out [n, I]``: `engine.layers.activation.Gated`, or ClampedSwiGLU for "clamped"."""
-    row = tl.program_id(0).to(tl.int64)
-    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    there = place < inner
-    at = gate_up + row * 2 * inner + place
-    gate, up = tl.load(at, mask=there).to(tl.float32), tl.load(at + inner, mask=there).to(tl.float32)
-    if ACTIVATION == "clamped":
-        # NaN stays: it is how damaged weights are found out.
-        gate = tl.where(gate > limit, limit, gate)
-        up = tl.where(up > limit, limit, tl.where(up < -limit, -limit, up))
-        result = gate / (1.0 + tl.exp(-alpha * gate)) * (up + 1.0)
-    else:
-        # As torch does it: the activation is rounded first.
-        result = _activated(gate, ACTIVATION).to(out.dtype.element_ty).to(tl.float32) * up
-    tl.store(out + row * inner + place, result.to(out.dtype.element_ty), mask=there)
 
 
 @triton.jit(do_not_specialize=["hidden"])

@@ -38,10 +38,8 @@ class SortedRows(NamedTuple):
 
 
 def tile_for(each: float) -> Tile:
-    """The tile for ``each`` rows that ask an expert, on average. Estimates from machine code, not yet measured."""
-    if each <= 16:
-        return tile(1 if each <= 2 else 8 if each <= 6 else 16)
-    return Tile(32, 32, 4) if each <= 48 else Tile(64, 32, 4)
+    """The tile for ``each`` rows that ask an expert, on average; some ask more. Estimates, not yet measured."""
+    return tile(1 if each <= 2 else 8 if each <= 6 else 16)
 
 
 def tile_count(entries: int, experts: int, rows: int) -> int:
