@@ -32,13 +32,15 @@ from engine.attention.registry import AttentionDispatcher
 from engine.attention.triton import launch, pack_trial, trial
 from engine.batch import Batch, SequenceRows
 from engine.cache.stores.kinds import KVKind
+from engine.layers.experts import grouped
 from engine.layers.linear import choose
 from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton import ggml, int4, int8, table
+from engine.layers.linear.triton.experts import stacked
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
-from engine.model_config.model import ModelConfig, RopeConfig
+from engine.model_config.model import ModelConfig, MoEConfig, RopeConfig
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.registry import family
@@ -52,6 +54,7 @@ PROOFS = [
     (pack_trial, "disagrees"),
     (fused, "norm_disagrees"),
     (fused, "gate_disagrees"),
+    (grouped, "declines"),
     *((module, "_disagrees") for module in (int4, int8, table, ggml)),
 ]
 """Functions that try kernels on the device and say what is wrong with them."""
@@ -228,6 +231,21 @@ LLAMA_8B = ModelConfig(
 )
 
 
+QWEN3_30B = replace(
+    LLAMA_8B,
+    architecture="Qwen3MoeForCausalLM",
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=6144,
+    num_layers=48,
+    num_kv_heads=4,
+    qk_norm=True,
+    windows=(None,) * 48,
+    rotary=(True,) * 48,
+    moe=MoEConfig(128, 8, 768, (True,) * 48, normalised=True),
+)
+
+
 def shortened(config: ModelConfig, layers: int) -> ModelConfig:
     """The model with fewer layers."""
     moe = None if config.moe is None else replace(config.moe, sparse=config.moe.sparse[:layers])
@@ -257,8 +275,9 @@ class Weights:
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
-    ) -> list[Linear]:
-        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
+    ) -> Sequence[Linear]:
+        layers = (self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count))
+        return stacked(layers, count, Target(self.dtype, CUDA, self.numerics))
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         return torch.empty(rows, columns, dtype=self.dtype, device=CUDA)
