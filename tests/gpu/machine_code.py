@@ -29,9 +29,13 @@ from triton import compile, knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from engine.layers.linear.triton import blocks, bytes8, planes
+from engine.layers.linear.base import Linear
+from engine.layers.linear.dense import Dense
+from engine.layers.linear.triton import blocks, bytes8, dense16, planes
+from engine.layers.linear.triton.experts import ExpertStack, SortedRows
 from engine.layers.linear.triton.runtime import FIXED, Tile, tile
 from engine.layers.numerics import Numerics
+from engine.native import triton_launch
 from tests.gpu.kernel_kinds import KINDS
 
 TARGETS = (80, 86, 89, 90, 120)
@@ -88,6 +92,20 @@ def launches(
             x = torch.empty(cut.rows, inputs, dtype=dtype, device="meta")
             layer.launch_multiply(x, torch.empty(cut.rows, outputs, dtype=dtype, device="meta"), cut)
     return found[0]
+
+
+def sorted_launches(kind: str, dtype: torch.dtype, cut: Tile, outputs: int = OUTPUTS, inputs: int = INPUTS) -> Launch:
+    """What eight experts of that kind, or "dense" ones, launch for rows that ask two each."""
+    meta = torch.device("meta")
+    if kind == "dense":
+        layer: Linear = Dense(torch.empty(outputs, inputs, dtype=dtype, device=meta), None, Numerics())
+    else:
+        layer = KINDS[kind](outputs, inputs, dtype, meta, Numerics()).layer
+    numbers = torch.empty(32, dtype=torch.int32, device=meta)
+    rows = SortedRows(numbers, numbers, numbers.view(-1, 4), cut)
+    with triton_launch.gathering() as found:
+        ExpertStack([layer] * 8).multiply(torch.empty(16, inputs, dtype=dtype, device=meta), rows, 2)
+    return Launch(found[0].kernel, found[0].args, found[0].keywords)
 
 
 Specialised = tuple[dict[str, str], dict[tuple[int], Any], dict[tuple[int], list[list[Any]]]]
@@ -165,6 +183,8 @@ def _weights(launch: Launch) -> int:
     """Weights that a program handles in one turn of its loop, or altogether where it has none."""
     words = launch.keywords
     plane = words.get("PLANE", 1) * words.get("TURN", 4)
+    if launch.kernel is dense16.multiply_sorted:
+        plane = words["PLANE"]
     return int(words.get("SLICES", 1) * words["BN"] * plane)
 
 
@@ -206,13 +226,17 @@ def main() -> None:
     parser.add_argument("--kernel", default="", help="only kinds whose name contains this")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--text", type=Path, help="write the disassembly into this folder")
+    parser.add_argument("--experts", action="store_true", help="look at the products of experts instead")
     parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype)
     print(f"{'kind':26} {'rows':10} {'sm':>4} {'instr/weight':>12} {'regs':>5} {'shared':>7} {'spills':>6} {'wide':>5}")
     for kind, rows, cut in cases([kind for kind in KINDS if options.kernel in kind]):
+        launch = launches(kind, dtype, cut)
+        if options.experts and cut is not None:
+            launch = sorted_launches(kind, dtype, cut)
         for sm in options.sm:
-            code = look(launches(kind, dtype, cut), sm)
+            code = look(launch, sm)
             print(f"{kind:26} {rows:10} {sm:4} {code.per_weight:12.2f} {code.registers:5} {code.shared:7} "
                   f"{code.spilled:6} {code.wide:5}")  # fmt: skip
             if options.operations:

@@ -32,6 +32,7 @@ from engine.attention.registry import AttentionDispatcher
 from engine.attention.triton import launch, pack_trial, trial
 from engine.batch import Batch, SequenceRows
 from engine.cache.stores.kinds import KVKind
+from engine.checkpoints.quantised.quantise import STAY
 from engine.layers.experts import grouped
 from engine.layers.linear import choose
 from engine.layers.linear.base import Linear, LinearShape, Target
@@ -268,6 +269,8 @@ class Weights:
         self.dtype, self.numerics = dtype, numerics or Numerics()
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        if names[-1] in STAY:
+            return Dense(self.matrix("", sum(sizes), in_features), None, self.numerics)
         shape = LinearShape("int4", in_features, sum(sizes), group=128, scales=torch.float16, symmetric=True)
         layer = choose.unfilled(shape, Target(self.dtype, CUDA, self.numerics), CUDA)
         layer.bias = self.vector("", sum(sizes)) if bias else None

@@ -113,7 +113,7 @@ def sort(chosen, entries, places, tiles, count, tile_count,
         done += tl.sum(mine.to(tl.int32), 0)
 
 
-@triton.jit(do_not_specialize=["hidden"])
+@triton.jit
 def combine(results, places, shares, shared, out, hidden,
             CHOICES: tl.constexpr, SHARED: tl.constexpr, BLOCK: tl.constexpr):  # fmt: skip
     """``out[t] = sum over j of results[places[t, j]] * shares[t, j] (+ shared[t])``, in float32 in the order of j."""
