@@ -37,7 +37,7 @@ from engine.layers.experts import grouped
 from engine.layers.linear import choose
 from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Dense
-from engine.layers.linear.triton import ggml, int4, int8, table
+from engine.layers.linear.triton import ggml, int4, int8, plane_layer, table
 from engine.layers.linear.triton.experts import stacked
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
@@ -200,7 +200,8 @@ def pretended() -> Iterator[Trace]:
             stack.enter_context(mock.patch.object(module, name, return_value=None))
         for name, value in {"is_available": True, "current_device": 0, "get_device_capability": (9, 0)}.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
-        stack.enter_context(mock.patch.object(launch, "processors", return_value=MULTIPROCESSORS))
+        for module in (launch, plane_layer):
+            stack.enter_context(mock.patch.object(module, "processors", return_value=MULTIPROCESSORS))
         stack.enter_context(mock.patch.object(triton_launch, "_gathered", gathered))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
         stack.enter_context(fake_cuda())

@@ -6,7 +6,7 @@ grids depend on the number of rows alone, so the block can be captured in a CUDA
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -14,8 +14,8 @@ from torch import Tensor
 
 from engine.layers.activation import ClampedSwiGLU, Gated
 from engine.layers.linear.dense import Dense
-from engine.layers.linear.triton.experts import ExpertStack, SortedRows, tile_count, tile_for
-from engine.layers.linear.triton.runtime import FIXED, Tile, aligned
+from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows, tile_count, tile_for
+from engine.layers.linear.triton.runtime import FIXED, aligned
 from engine.native.proof import failure
 from engine.native.triton_launch import Variants
 
@@ -47,6 +47,7 @@ class GroupedExperts:
     def __init__(self, router: Router, gate_up: ExpertStack, down: ExpertStack, gated: Gated | ClampedSwiGLU) -> None:
         self.router, self.gate_up, self.down, self.gated = router, gate_up, down, gated
         self.choices, self.experts = router.moe.experts_per_token, len(down)
+        self._wide = gate_up.wide() if gate_up.wide() == down.wide() else ()
         self._lanes = max(32, 1 << (self.experts - 1).bit_length())
         self._variants = Variants()
 
@@ -58,11 +59,15 @@ class GroupedExperts:
         gated = self.gated(self.gate_up.multiply(x, rows, self.choices))
         return self.combine(self.down.multiply(gated, rows, 0), rows, choice.shares, shared)
 
-    def cut(self, rows: int) -> Tile:
+    def cut(self, rows: int) -> SortedCut:
         """The tile of the products for a step of so many rows."""
         if self.router.numerics.batch_invariant:
             return FIXED
-        return tile_for(rows * self.choices / self.experts)
+        return tile_for(rows * self.choices / self.experts, self._wide)
+
+    def cuts(self) -> tuple[SortedCut, ...]:
+        """All that :meth:`cut` gives, for a trial."""
+        return (*dict.fromkeys(tile_for(each) for each in (1, 4, 16)), *self._wide)
 
     def scores(self, x: Tensor) -> Tensor:
         """The router's, float32 ``[T, E]``."""
@@ -87,7 +92,7 @@ class GroupedExperts:
         )  # fmt: skip
         return Choice(chosen, shares)
 
-    def sort(self, chosen: Tensor, cut: Tile) -> SortedRows:
+    def sort(self, chosen: Tensor, cut: SortedCut) -> SortedRows:
         """Sort ``chosen [T, k]``."""
         count = chosen.numel()
         entries, places = torch.empty_like(chosen).flatten(), torch.empty_like(chosen)
@@ -147,7 +152,7 @@ def _disagrees(block: GroupedExperts, dtype: torch.dtype, device: torch.device) 
         return f"its shares {_WRONG}"
     # Some experts are asked by many, some by one, most by nobody.
     some = sorted({0, experts // 2, experts - 1})
-    for cut in _cuts(block):
+    for cut in block.cuts():
         rows = max(5, -(-(cut.rows + 5) // choices))
         asked = torch.tensor(some)[(torch.arange(rows * choices) % (cut.rows + 3)).clamp(max=len(some) - 1)]
         asked = asked.view(rows, choices)
@@ -167,11 +172,6 @@ def _disagrees(block: GroupedExperts, dtype: torch.dtype, device: torch.device) 
         if cut == FIXED and not _steady(block, x.to(device), asked.int().to(device), sorted_rows):
             return "its product of a row depends on the other rows"
     return _sum(block, dtype, device, generator)
-
-
-def _cuts(block: GroupedExperts) -> Iterator[Tile]:
-    """Every tile that a step may have."""
-    yield from dict.fromkeys([*(tile_for(each) for each in (1, 4, 16)), FIXED])
 
 
 def _expected(stack: ExpertStack, expert: int, x: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from engine.layers.linear.base import Declined, Linear, Target
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.plane_layer import PlaneLinear
-from engine.layers.linear.triton.runtime import Tile, tile
+from engine.layers.linear.triton.runtime import FEW_ROWS, Tile, WideTile, tensor_cores, tile, wide_tiles
 from engine.native.proof import machine_declines
 from engine.native.triton_launch import Variants
 
@@ -28,18 +28,26 @@ DENSE_PLANE = 64
 """Input features that a slice of an unpacked product takes in a turn."""
 
 
+SortedCut = Tile | WideTile
+
+
 class SortedRows(NamedTuple):
     """What sorted_rows.py describes, for ``cut`` tiles; ``places [T, k]`` says where each entry is."""
 
     entries: Tensor
     places: Tensor
     tiles: Tensor
-    cut: Tile
+    cut: SortedCut
 
 
-def tile_for(each: float) -> Tile:
-    """The tile for ``each`` rows that ask an expert, on average; some ask more. Estimates, not yet measured."""
-    return tile(1 if each <= 2 else 8 if each <= 6 else 16)
+def tile_for(each: float, wide: Sequence[WideTile] = ()) -> SortedCut:
+    """The tile for ``each`` rows that ask an expert, on average; some ask more. ``wide``: the largest first.
+
+    Estimates, not yet measured.
+    """
+    if each <= FEW_ROWS or not wide:
+        return tile(1 if each <= 2 else 8 if each <= 6 else FEW_ROWS)
+    return next((cut for cut in wide if 1.5 * cut.rows <= each), wide[-1])
 
 
 def tile_count(entries: int, experts: int, rows: int) -> int:
@@ -89,14 +97,31 @@ class ExpertStack(Sequence[Linear]):
                 "CHOICES": choices,
                 "MB": cut.rows,
                 "BN": cut.outputs,
-                "SLICES": cut.slices,
-                "num_warps": cut.slices,
-                "num_stages": self.form.stages(cut),
+                **self._constants(cut, x.dtype),
             }
 
-        key = (cut, choices, x.dtype)
-        self._variants.launch(self.form.kernels().multiply_sorted, key, grid, args, keywords)
+        self._variants.launch(self._kernel(cut), (cut, choices, x.dtype), grid, args, keywords)
         return out
+
+    def wide(self) -> tuple[WideTile, ...]:
+        """The tiles of gemm.py, where that serves these layers: the largest first, one of each number of rows."""
+        if not isinstance(self.form, PlaneLinear) or not tensor_cores(self.form.device):
+            return ()
+        tiles = wide_tiles(self.form.device)
+        return tuple(cut for place, cut in enumerate(tiles) if all(cut.rows != each.rows for each in tiles[:place]))
+
+    def _kernel(self, cut: SortedCut) -> Any:
+        if isinstance(cut, Tile):
+            return self.form.kernels().multiply_sorted
+        from engine.layers.linear.triton import gemm
+
+        return gemm.gemm_sorted
+
+    def _constants(self, cut: SortedCut, dtype: torch.dtype) -> dict[str, Any]:
+        if isinstance(cut, Tile):
+            return {"SLICES": cut.slices, "num_warps": cut.slices, "num_stages": self.form.stages(cut)}
+        assert isinstance(self.form, PlaneLinear)
+        return self.form.wide_constants(cut, dtype)
 
     def variant(self) -> Hashable:
         """Equal for stacks that one kernel computes, all of it."""

@@ -16,7 +16,7 @@ from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS,
 from engine.layers.linear.triton import ggml_planes
 from engine.layers.linear.triton.int8 import TritonQ8Linear
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, aligned, disagrees
+from engine.layers.linear.triton.runtime import Tile, aligned, disagrees, tensor_cores
 
 PLANE = 32
 TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}
@@ -101,6 +101,8 @@ def triton_declines(shape: LinearShape, target: Target, raw: bool = False) -> st
 
     ``raw``: the same for a :class:`TritonGgmlLinear`.
     """
+    if not (tensor_cores(target.device) or ggml_planes.serves(shape.block_type, shape.in_features)):
+        return f"on GPUs older than compute capability 8.0 there is none for {BLOCKS[shape.block_type].name}"
     return _disagrees(shape.block_type, shape.in_features % 128 == 0, raw, target.dtype, target.device)
 
 

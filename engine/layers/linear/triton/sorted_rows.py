@@ -18,7 +18,7 @@ import triton.language as tl
 def sorted_rows(tiles, entries, MB: tl.constexpr, CHOICES: tl.constexpr):
     """Of this program's run: the expert, the places ``[MB]`` of its entries, their rows of x, and which there are.
 
-    ``CHOICES`` 0: x has a row for each place in the list.
+    Where there is none the row is 0. ``CHOICES`` 0: x has a row for each place in the list.
     """
     at = tiles + tl.program_id(1) * 4
     expert = tl.load(at)
@@ -27,5 +27,5 @@ def sorted_rows(tiles, entries, MB: tl.constexpr, CHOICES: tl.constexpr):
     if CHOICES > 0:
         row = tl.load(entries + place, mask=used, other=0) // CHOICES
     else:
-        row = place
+        row = tl.where(used, place, 0)
     return expert, place, row, used

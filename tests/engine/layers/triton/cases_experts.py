@@ -23,7 +23,7 @@ from engine.layers.linear import choose
 from engine.layers.linear.base import Declined, Linear, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.linear.triton import experts, ggml, int4, planes
-from engine.layers.linear.triton.experts import PATH, ExpertStack, stacked, tile_count, tile_for
+from engine.layers.linear.triton.experts import PATH, ExpertStack, stacked, tile_count
 from engine.layers.linear.triton.runtime import FIXED, Tile
 from engine.layers.moe import Router, SparseMLP
 from engine.layers.numerics import Numerics
@@ -47,7 +47,7 @@ MOE = MoEConfig(8, 2, INNER, (True,))
 @pytest.fixture(autouse=True)
 def _anywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Kernels are taken on a CPU too, where the interpreter runs them."""
-    monkeypatch.setattr(experts, "machine_declines", lambda dtype, device: None)
+    monkeypatch.setattr(experts, "machine_declines", lambda *of: None)
     grouped._tried.clear()
     yield
     grouped._tried.clear()
@@ -160,7 +160,8 @@ def test_a_block(name: str, count: int) -> None:
 
 @pytest.mark.usefixtures("_trusted")
 @pytest.mark.parametrize("kind", ["dense", "int4 g32 zeros bf16", "int4 rows fp32", "NF4", "int8 rows", "int8 g32",
-                                  "MXFP4", "MXFP4 raw", "Q4_1", "Q4_K", "Q6_K"])  # fmt: skip
+                                  "MXFP4", "MXFP4 raw", "Q4_1", pytest.param("Q4_K", marks=pytest.mark.long),
+                                  pytest.param("Q6_K", marks=pytest.mark.long)])  # fmt: skip
 def test_a_kind(kind: str) -> None:
     inner = max(INNER, WIDTHS.get(kind, 0))
     mlp, source = block(replace(MOE, bias=kind == "MXFP4", intermediate_size=inner), kind)
@@ -235,6 +236,19 @@ def test_what_is_launched_does_not_depend_on_the_choice(monkeypatch: pytest.Monk
 # --- the kernels around the products ------------------------------------------------------------------------------
 
 
+class _Nothing(list[None]):
+    """Experts without contents."""
+
+    def wide(self) -> tuple[()]:
+        return ()
+
+
+def around(router: Router, experts: int) -> grouped.GroupedExperts:
+    """A block that is only asked for what lies around its products."""
+    stack = cast(Any, _Nothing([None] * experts))
+    return grouped.GroupedExperts(router, stack, stack, cast(Any, None))
+
+
 ROUTINGS = {
     "all": MOE,
     "normalised and scaled": replace(MOE, normalised=True, share_scale=2.5),
@@ -257,8 +271,7 @@ def test_experts_are_chosen_as_by_the_definition(name: str) -> None:
         scores[5, :-4], scores[6, -1] = float("-inf"), float("nan")
     router = Router(moe, HIDDEN, cast(Any, Weights("dense")), "")
     chosen, shares = router.choose(scores)
-    stacks = [cast(ExpertStack, [None] * moe.num_experts)] * 2
-    found = grouped.GroupedExperts(router, *stacks, cast(Any, None)).route(scores)
+    found = around(router, moe.num_experts).route(scores)
     order = chosen.argsort(1)
     assert torch.equal(found.chosen.long(), chosen.gather(1, order))
     assert torch.allclose(found.shares, shares.gather(1, order), rtol=1e-5, atol=1e-9, equal_nan=True)
@@ -271,8 +284,7 @@ def test_rows_are_sorted_by_expert(count: int, choices: int, number: int, cut: T
     asked = torch.rand(count, number, generator=generator).argsort(1)[:, :choices]
     asked[: count // 2, 0] = number // 2  # many ask the same one
     router = SimpleNamespace(moe=replace(MOE, experts_per_token=choices, num_experts=number))
-    together = grouped.GroupedExperts(cast(Any, router), *[cast(Any, [None] * number)] * 2, cast(Any, None))
-    found = together.sort(asked.int(), cut)
+    found = around(cast(Any, router), number).sort(asked.int(), cut)
     order = asked.flatten().argsort(stable=True)
     assert torch.equal(found.entries.long(), order)
     assert torch.equal(found.entries.long()[found.places.flatten().long()], torch.arange(count * choices))
@@ -359,7 +371,7 @@ def test_what_keeps_its_loop_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "alike" in reason(mixed)
     assert [layer.words.untyped_storage().nbytes() == layer.words.nbytes for layer in mixed] == [True] * 3
     assert all(torch.equal(layer.dequantised(FLOAT), each) for layer, each in zip(mixed, exact, strict=True))
-    monkeypatch.setattr(experts, "machine_declines", lambda dtype, device: "Triton is not installed")
+    monkeypatch.setattr(experts, "machine_declines", lambda *of: "Triton is not installed")
     assert reason([Dense(weight, None, Numerics())]) == "Triton is not installed"
     for target in (Target(FLOAT, CPU, Numerics()), Target(FLOAT, PRETENDED, Numerics(), native=False)):
         (layer,) = stacked([Dense(weight, None, Numerics())], 1, target)
@@ -433,9 +445,14 @@ def test_a_wrong_product_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "products" in mlp.gate_up[0].declined[0].reason
 
 
-def test_every_tile_of_a_step_is_tried() -> None:
-    tried = set(grouped._cuts(cast(Any, None)))
-    assert {tile_for(count * 8 / 128) for count in range(1, 4097)} | {FIXED} == tried
+@pytest.mark.usefixtures("_trusted")
+@pytest.mark.parametrize("kind", ["dense", "int4 g32"])
+def test_every_tile_of_a_step_is_tried(kind: str) -> None:
+    together = block(SMALL, kind)[0].grouped
+    assert together is not None
+    assert {together.cut(rows) for rows in range(1, 2000)} == set(together.cuts())
+    together.router.numerics.batch_invariant = True
+    assert {together.cut(rows) for rows in range(1, 2000)} == {FIXED} < set(together.cuts())
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------
@@ -444,7 +461,7 @@ def test_every_tile_of_a_step_is_tried() -> None:
 @pytest.fixture
 def _loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     """Layers are chosen as for a GPU, and stay on the CPU."""
-    monkeypatch.setattr(choose, "machine_declines", lambda dtype, device: None)
+    monkeypatch.setattr(choose, "machine_declines", lambda *of: None)
     for module in (int4, ggml):
         monkeypatch.setattr(module, "_disagrees", lambda *of: None)
     for kind, paths in choose._PATHS.items():

@@ -151,7 +151,7 @@ def test_an_address_that_16_does_not_divide() -> None:
 @pytest.fixture
 def _anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are taken on a CPU too, where the interpreter runs them, and before those that are for one."""
-    monkeypatch.setattr(choose, "machine_declines", lambda dtype, device: None)
+    monkeypatch.setattr(choose, "machine_declines", lambda *_: None)
     for module in (triton_int4, int8, table, ggml):
         module._disagrees.cache_clear()  # type: ignore[attr-defined]
     for kind, paths in choose._PATHS.items():

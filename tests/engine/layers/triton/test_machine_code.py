@@ -105,8 +105,9 @@ def around_experts(experts: int) -> list[Any]:
     """The launches of a block around its products."""
     moe = MoEConfig(experts, 4, 64, (True,), normalised=True, groups=8, groups_per_token=3)
     router = SimpleNamespace(moe=moe, numerics=Numerics(), linear=Dense(on_meta(experts, 2048), None, Numerics()))
-    stacks = [cast(ExpertStack, [None] * experts)] * 2
-    block = grouped.GroupedExperts(cast(Any, router), *stacks, cast(Any, None))
+    layer = Dense(on_meta(64, 64).bfloat16(), None, Numerics())
+    stack = ExpertStack([layer] * experts)
+    block = grouped.GroupedExperts(cast(Any, router), stack, stack, cast(Any, None))
     with triton_launch.gathering() as found:
         choice = block.route(block.scores(on_meta(3, 2048).bfloat16()))
         rows = block.sort(choice.chosen, tile(1))
