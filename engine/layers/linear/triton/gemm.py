@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.layers.linear.triton.planes import _added, _bits, _scale, of_expert
+from engine.layers.linear.triton.planes import _added, _bits, _scale
 from engine.layers.linear.triton.sorted_rows import sorted_rows
 
 
@@ -117,8 +117,14 @@ def gemm_sorted(x, words, scales, offsets, outer, codebook, table, bias, out,
     expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
     if expert < 0:
         return
-    words, scales, offsets, bias = of_expert(words, scales, offsets, bias, expert, outputs, blocks, PLANE, SCALE,
-                                             OFFSET, BIAS)  # fmt: skip
+    tl.static_assert(SCALE != "nested")
+    first = expert.to(tl.int64) * outputs
+    words += first * (blocks * PLANE)
+    scales += first * (blocks * (2 if SCALE == "float32" else 1))
+    if OFFSET == "zeros" or OFFSET == "added":
+        offsets += first * blocks
+    if BIAS:
+        bias += first
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     acc = _product(x, words, scales, offsets, outer, codebook, table, bias, m, outputs, inputs, blocks, shift,
                    PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, TURN, ASM,

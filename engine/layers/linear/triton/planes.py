@@ -167,21 +167,6 @@ def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
     tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
 
 
-@triton.jit
-def of_expert(words, scales, offsets, bias, expert, outputs, blocks, PLANE: tl.constexpr, SCALE: tl.constexpr,
-              OFFSET: tl.constexpr, BIAS: tl.constexpr):  # fmt: skip
-    """What one expert has of tensors that hold those of all, one expert's after another's."""
-    tl.static_assert(SCALE != "nested")
-    first = expert.to(tl.int64) * outputs
-    words += first * (blocks * PLANE)
-    scales += first * (blocks * (2 if SCALE == "float32" else 1))
-    if OFFSET == "zeros" or OFFSET == "added":
-        offsets += first * blocks
-    if BIAS:
-        bias += first
-    return words, scales, offsets, bias
-
-
 @triton.jit(do_not_specialize=["outputs", "blocks"])
 def multiply_sorted(x, words, scales, offsets, outer, codebook, table, bias, out,
                     entries, tiles, outputs, inputs, blocks, shift,
@@ -193,8 +178,14 @@ def multiply_sorted(x, words, scales, offsets, outer, codebook, table, bias, out
     expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
     if expert < 0:
         return
-    words, scales, offsets, bias = of_expert(words, scales, offsets, bias, expert, outputs, blocks, PLANE, SCALE,
-                                             OFFSET, BIAS)  # fmt: skip
+    tl.static_assert(SCALE != "nested")
+    first = expert.to(tl.int64) * outputs
+    words += first * (blocks * PLANE)
+    scales += first * (blocks * (2 if SCALE == "float32" else 1))
+    if OFFSET == "zeros" or OFFSET == "added":
+        offsets += first * blocks
+    if BIAS:
+        bias += first
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     result = _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used, outputs, inputs, blocks,
                       shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, SLICES, ASM,
