@@ -32,7 +32,7 @@ from triton.compiler import ASTSource
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton import blocks, bytes8, dense16, planes
-from engine.layers.linear.triton.experts import ExpertStack, SortedRows
+from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
 from engine.layers.linear.triton.runtime import FIXED, Tile, tile
 from engine.layers.numerics import Numerics
 from engine.native import triton_launch
@@ -94,7 +94,9 @@ def launches(
     return found[0]
 
 
-def sorted_launches(kind: str, dtype: torch.dtype, cut: Tile, outputs: int = OUTPUTS, inputs: int = INPUTS) -> Launch:
+def sorted_launches(
+    kind: str, dtype: torch.dtype, cut: SortedCut, outputs: int = OUTPUTS, inputs: int = INPUTS
+) -> Launch:
     """What eight experts of that kind, or "dense" ones, launch for rows that ask two each."""
     meta = torch.device("meta")
     if kind == "dense":

@@ -66,8 +66,8 @@ class GroupedExperts:
         return tile_for(rows * self.choices / self.experts, self._wide)
 
     def cuts(self) -> tuple[SortedCut, ...]:
-        """All that :meth:`cut` gives, for a trial."""
-        return (*dict.fromkeys(tile_for(each) for each in (1, 4, 16)), *self._wide)
+        """All that :meth:`cut` gives, in either mode, for a trial."""
+        return (*(tile_for(each) for each in (1, 4)), FIXED, *self._wide)
 
     def scores(self, x: Tensor) -> Tensor:
         """The router's, float32 ``[T, E]``."""

@@ -26,6 +26,8 @@ MOST = 4096
 """Experts that the kernel which chooses among them can hold."""
 DENSE_PLANE = 64
 """Input features that a slice of an unpacked product takes in a turn."""
+DENSE_TILES = (Tile(64, 32, 4), Tile(32, 32, 4))
+"""The tiles of unpacked products for many rows."""
 
 
 SortedCut = Tile | WideTile
@@ -40,12 +42,12 @@ class SortedRows(NamedTuple):
     cut: SortedCut
 
 
-def tile_for(each: float, wide: Sequence[WideTile] = ()) -> SortedCut:
+def tile_for(each: float, wide: Sequence[SortedCut] = ()) -> SortedCut:
     """The tile for ``each`` rows that ask an expert, on average; some ask more. ``wide``: the largest first.
 
     Estimates, not yet measured.
     """
-    if each <= FEW_ROWS or not wide:
+    if each <= 6 or not wide:
         return tile(1 if each <= 2 else 8 if each <= 6 else FEW_ROWS)
     return next((cut for cut in wide if 1.5 * cut.rows <= each), wide[-1])
 
@@ -103,8 +105,10 @@ class ExpertStack(Sequence[Linear]):
         self._variants.launch(self._kernel(cut), (cut, choices, x.dtype), grid, args, keywords)
         return out
 
-    def wide(self) -> tuple[WideTile, ...]:
-        """The tiles of gemm.py, where that serves these layers: the largest first, one of each number of rows."""
+    def wide(self) -> tuple[SortedCut, ...]:
+        """The tiles for many rows, the largest first, one of each number of rows; () where FIXED is the largest."""
+        if isinstance(self.form, _DenseForm):
+            return DENSE_TILES
         if not isinstance(self.form, PlaneLinear) or not tensor_cores(self.form.device):
             return ()
         tiles = wide_tiles(self.form.device)
