@@ -60,8 +60,13 @@ GPT_OSS = {"routing": "chosen", "bias": True, "swiglu_limit": 7.0}
 @pytest.mark.parametrize("options", [{"normalised": True}, GPT_OSS], ids=["qwen 3", "gpt-oss"])
 def test_a_block_has_as_many_kernels_for_any_number_of_experts(options: dict[str, Any], rows: int) -> None:
     blocks = [block_of_experts(MoEConfig(count, 4, 768, (True,), **options), rows) for count in (8, 32, 128)]
-    assert len({tuple(node.name for node in nodes) for nodes in blocks}) == 1
+    # Which of the products is launched follows from the rows that an expert has on average.
+    assert len({tuple(_role(node.name) for node in nodes) for nodes in blocks}) == 1
     assert len(blocks[0]) <= BLOCK, listed(blocks[0])
+
+
+def _role(name: str) -> str:
+    return "product" if name in ("triton.multiply_sorted", "triton.gemm_sorted") else name
 
 
 def test_shared_experts_are_a_block_besides() -> None:
