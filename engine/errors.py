@@ -22,6 +22,26 @@ class LoadCancelled(Exception):  # noqa: N818 - the user asked for it, it is no 
     """The load was cancelled; nothing of it is kept."""
 
 
+class DeviceLost(RuntimeError):  # noqa: N818 - what happened to the device
+    """The device failed in a way that this process does not recover from; the message says how."""
+
+
+_LOST = ("cuda error", "hip error", "cudnn_status_execution_failed", "cublas_status_execution_failed")
+
+
+def lost_device(error: BaseException) -> DeviceLost | None:
+    """The error as a lost device, if it is one: after a CUDA error other than "out of memory" (an illegal address, a
+    GPU that was reset or slept) every later call of the process fails too (CUDA C++ Programming Guide, Error Checking).
+    """
+    if isinstance(error, DeviceLost):
+        return error
+    text = str(error).strip()
+    known = type(error).__name__ == "AcceleratorError" or any(words in text.lower() for words in _LOST)
+    if not isinstance(error, RuntimeError) or not known or is_out_of_memory(error):
+        return None
+    return DeviceLost(text.splitlines()[0][:200] if text else "no reason was given")
+
+
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the error says that the device or the host had no memory left."""
     text = str(error).lower()

@@ -104,6 +104,11 @@ class EngineOptions:
         return int(self.values[keys.TOKEN_BUDGET])
 
     @property
+    def async_scheduling(self) -> bool:
+        """Whether a decoding step may be launched before the last one's tokens are read."""
+        return bool(self.values[keys.ASYNC_SCHEDULING])
+
+    @property
     def admission(self) -> str:
         """The order of admission: "longest_prefix" or "first_come"."""
         return str(self.values[keys.ADMISSION])
@@ -134,6 +139,7 @@ class EngineOptions:
     def apply_to(self, numerics: Numerics) -> None:
         """Set the live modes of a model."""
         numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
+        numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
 
     @property
     def kv_kind(self) -> KVKind:

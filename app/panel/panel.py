@@ -89,10 +89,11 @@ class OptimisationPanel(QWidget):
             self._rows[result.key].set_result(result, asked)
         self._update_blocked()
 
-    def show_live(self, key: str, words: str) -> None:
-        """What an automatic value amounts to at the moment; nothing happens when there is no such option."""
+    def show_live(self, key: str, words: str, why: str = "") -> None:
+        """What an automatic value or a switch amounts to at the moment, and why no more; nothing happens when there is
+        no such option."""
         if key in self._rows:
-            self._rows[key].set_live(words)
+            self._rows[key].set_live(words, why)
 
     def clear_results(self) -> None:
         """Another model was loaded: what was measured no longer holds."""

@@ -66,6 +66,7 @@ class OptionRow(QWidget):
         self._spec = spec
         self._theme = theme
         self._expanded = False
+        self._live = "", ""
         self.setObjectName(f"row.{spec.key}")
         name, self._term = in_two(spec.title)
         self._name = NameLabel(name)
@@ -125,10 +126,14 @@ class OptionRow(QWidget):
             self._expanded = True
         self._refresh()
 
-    def set_live(self, words: str) -> None:
-        """What an automatic value amounts to at the moment."""
+    def set_live(self, words: str, why: str = "") -> None:
+        """What an automatic value or a switch amounts to at the moment; ``why`` no more, for those who look closer."""
         if isinstance(self._control, IntControl):
             self._control.set_live(words)
+        elif (words, why) != self._live:
+            self._live = words, why
+            self._refresh_second()
+            self._refresh()
 
     def stops(self) -> list[QWidget]:
         """What can have the focus now, left to right."""
@@ -200,8 +205,9 @@ class OptionRow(QWidget):
             self._badge.setToolTip(tip(badge.meaning))
             restyle(self._badge)
         term = "" if self._spec.kind == "float" else self._term
-        words = "reloads the model" if self._spec.applies == "reload" else term
+        words = "reloads the model" if self._spec.applies == "reload" else self._live[0] or term
         self._second.setText(words)
+        self._second.setToolTip(tip(self._live[1]))
         self._second.setVisible(bool(words) and badge is None)
 
     def _refresh(self) -> None:
@@ -216,7 +222,7 @@ class OptionRow(QWidget):
         self._fit_cell()
         lines = [reason] if reason and not why else []
         if self._expanded:
-            lines.append(explanation(self._spec))
+            lines += [explanation(self._spec), *filter(None, [self._live[1]])]
         self._caption.setText("\n".join(lines))
         self._caption.setVisible(bool(lines))
         self.result.detail.setVisible(self._expanded and self.result.measured)

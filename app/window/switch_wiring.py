@@ -112,6 +112,8 @@ class SwitchWiring(QObject):
         self._panel.show_live(keys.DRAFT_LENGTH, str(max(lengths)) if lengths else "")
         trees = [one.tree_nodes for one in drafting if one.tree_nodes > one.draft_length]
         self._panel.show_live(keys.TREE_NODES, str(max(trees)) if trees else "")
+        share = "" if frame.captured is None else f"{100 * frame.captured:.0f} % of steps"
+        self._panel.show_live(keys.CUDA_GRAPHS, share, f"The others: {frame.eager_reason}." * bool(frame.eager_reason))
 
     def _set_tint(self, on: bool) -> None:
         self._store.update(tint=on)

@@ -71,6 +71,7 @@ class AttnProblem(NamedTuple):
     tree: bool = False  # the batch has ancestors
     batch_invariant: bool = False
     head_dims: tuple[int, int] = (64, 64)  # of keys and of values
+    heads_per_kv: int = 4  # query heads that read the same keys
     shared: bool = False  # asks whether keys that sequences share are worth a call of their own
 
 

@@ -19,6 +19,8 @@ from torch import Tensor
 
 from engine.attention.interface import AttnSpec, KeyRange
 from engine.attention.memo import PerBatch
+from engine.attention.triton import quest as kernels
+from engine.attention.triton import quest_trial
 from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import PackedKV
@@ -59,6 +61,7 @@ class QuestAttention:
         self._library, _ = find()
         self._splits: PerBatch[tuple[Tensor, KeyRange]] = PerBatch()
         self._plans: PerBatch[tuple[np.ndarray, Tensor, Tensor]] = PerBatch()
+        self._choices: PerBatch[tuple[np.ndarray, _Choices]] = PerBatch()
 
     def attend(
         self,
@@ -79,6 +82,8 @@ class QuestAttention:
         page_bytes = _page_bytes(q, kv)
         if not invariant and self._serves(q, kv, spec):
             return self._natively(q, kv, spec, batch, budgets, group)
+        if not invariant and kernels_decline(q, kv, spec) is None:
+            return self._by_kernels(q, kv, spec, batch, budgets, group)
         outs, lses = [q.new_empty(0, q.shape[1], kv.v_dim)], [q.new_empty(0, q.shape[1], dtype=torch.float32)]
         for rows in _blocks(batch, budgets, page_bytes, invariant):
             table = batch.page_table[group, rows.sequence, : rows.pages].long()
@@ -147,6 +152,44 @@ class QuestAttention:
         ranked = int(own[(chosen > 1) & (chosen <= own)].sum())
         self.bytes_read += ranked * _bounds_bytes(kv) + int(chosen.sum()) * _page_bytes(q, kv)
         return out, lse
+
+    def _by_kernels(
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int
+    ) -> tuple[Tensor, Tensor]:
+        assert kv.bounds is not None, "a layer that reads everything"
+        made, key = self._choices.of(batch), (group, id(budgets))
+        if key not in made:  # as in _natively
+            made[key] = (budgets, _choices(batch, budgets, q))
+        _, choices = made[key]
+        self.bytes_read += choices.ranked * _bounds_bytes(kv) + choices.read * _page_bytes(q, kv)
+        pages = kernels.choose_pages(q, kv.bounds, batch, choices.most, group)
+        o, lse = kernels.attend_pages(q, kv, spec, batch, pages, choices.limits, group, need_lse=True)
+        assert lse is not None, "asked for"
+        rows = choices.rows
+        return (o, lse) if rows is None else (o.index_select(0, rows), lse.index_select(0, rows))
+
+
+class _Choices(NamedTuple):
+    """What the kernels are told of a step's rows, the same for all layers."""
+
+    rows: Tensor | None
+    """[R] int64: those with a budget; None: all."""
+    limits: Tensor
+    """[T] int32: how many pages each head of a row reads; 0 where the row has no budget."""
+    most: int
+    read: int
+    """Pages that all rows read."""
+    ranked: int
+    """Pages whose bounds they look at."""
+
+
+def kernels_decline(q: Tensor, kv: PackedKV, spec: AttnSpec) -> str | None:
+    """Why pages are not chosen and read by Triton's kernels; None where they are, having proved themselves here."""
+    if q.device.type != "cuda":
+        return "the model is not on a GPU"
+    if kv.v_dim != q.shape[2] or spec.window is not None:
+        return "it has no values of another width than the keys', and no windows"
+    return quest_trial.disagrees(q.shape[2], spec.softcap is not None, q.dtype, q.device)
 
 
 def choose_pages(q: Tensor, bounds: Tensor, table: Tensor, rows: Rows) -> Tensor:
@@ -231,6 +274,19 @@ def _rows(batch: Batch, budgets: np.ndarray, width: int) -> tuple[Tensor, Tensor
         where.append(rows.row)
         found.append((rows.sequence * width, rows.chosen, rows.first + 1))
     return torch.tensor(where, dtype=torch.int64), torch.tensor(found, dtype=torch.int64).view(-1, 3)
+
+
+def _choices(batch: Batch, budgets: np.ndarray, q: Tensor) -> _Choices:
+    found = list(_blocks(batch, budgets, BLOCK_BYTES, True))
+    limits = np.zeros(q.shape[0], dtype=np.int32)
+    limits[[rows.row for rows in found]] = [rows.chosen for rows in found]
+    return _Choices(
+        None if len(found) == q.shape[0] else on_device(q.device, [rows.row for rows in found]),
+        on_device(q.device, limits),
+        int(limits.max()),
+        int(limits.sum()),
+        sum(rows.ranked for rows in found),
+    )
 
 
 def _blocks(batch: Batch, budgets: np.ndarray, page_bytes: int, invariant: bool) -> Iterator[Rows]:

@@ -18,6 +18,7 @@ from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, 
 from engine.attention.memo import PerBatch
 from engine.attention.parts import AttentionPart, parts_of
 from engine.attention.quest import QuestAttention
+from engine.attention.triton import merging
 from engine.attention.triton.backend import TritonAttention
 from engine.batch import Batch, HostShape
 from engine.cache.stores.packed import PackedKV
@@ -102,11 +103,11 @@ class AttentionDispatcher:
 
     def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
         tree, invariant = batch.ancestors is not None, self._invariant
-        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, q.shape[2], kv.v_dim, tree, invariant, shared)
+        widths, per_kv = (q.shape[2], kv.v_dim), q.shape[1] // kv.kv_heads
+        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, widths, per_kv, tree, invariant, shared)
         backend = self._chosen.get(key)
         if backend is None:
-            widths = (q.shape[2], kv.v_dim)
-            problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, shared)
+            problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, per_kv, shared)
             backend = self._chosen[key] = choose(problem, self._candidates).backend
         if not backend.captures:
             self.uncaptured = f"the attention backend {backend.name} plans each step on the host"
@@ -176,7 +177,8 @@ class AttentionDispatcher:
         assert a[1] is not None, "asked for"
         assert b[1] is not None, "asked for"
         if not self._invariant:
-            return merge(a[0], a[1], b[0], b[1])
+            by_kernel = merging.serves(a[0], a[1], b[0], b[1])
+            return (merging.merge if by_kernel else merge)(a[0], a[1], b[0], b[1])
         rows = [merge(*row) for row in zip(a[0].split(1), a[1].split(1), b[0].split(1), b[1].split(1), strict=True)]
         return torch.cat([o for o, _ in rows]), torch.cat([lse for _, lse in rows])
 

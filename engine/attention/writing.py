@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from engine.attention.rotation import RotaryStep, rotate
-from engine.attention.triton import pack, pack_trial
+from engine.attention.triton import pack, pack_trial, quest, quest_trial
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.cache.stores.quest import QuestStore
@@ -36,7 +36,10 @@ def declines(store: KVStore, layer: int, qk: Tensor, rope: RotaryStep | None) ->
         return f"it does not know how {type(store).__name__} writes"
     width, turns = qk.shape[2], 0 if rope is None else rope.cos.shape[-1]
     kv = store.view(layer)
-    return pack_trial.disagrees(kv.kind, (kv.k_bits, kv.v_bits), width, turns, qk.dtype, qk.device)
+    reason = pack_trial.disagrees(kv.kind, (kv.k_bits, kv.v_bits), width, turns, qk.dtype, qk.device)
+    if reason is None and kv.bounds is not None:
+        reason = quest_trial.disagrees(width, False, qk.dtype, qk.device)
+    return reason
 
 
 def _by_kernels(
@@ -50,5 +53,6 @@ def _by_kernels(
         q = pack.write(q, k, v, rope, to.slots[1], kv.recent)
         if to.flush is not None:
             pack.flush(kv, to.flush)
-    store.written(layer, to, v.shape[0])
+    if kv.bounds is not None and isinstance(store, QuestStore):
+        quest.bound_pages(kv, store.written_pages(to, v.shape[0]))
     return q

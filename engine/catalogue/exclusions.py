@@ -98,6 +98,18 @@ IDLE = (
         Setting(keys.BATCH_INVARIANT, (True,)),
         "Batch-invariant arithmetic reads every answer's keys and values by themselves.",
     ),
+    Idle(keys.ASYNC_SCHEDULING, _NO_CACHE, "Without the KV cache every step reads the whole text."),
+    Idle(keys.ASYNC_SCHEDULING, _KIVI, "What a KIVI cache packs is planned step by step."),
+    Idle(
+        keys.CUDA_GRAPHS,
+        Setting(keys.BATCH_INVARIANT, (True,)),
+        "Batch-invariant arithmetic plans every row on the host, which cannot be captured.",
+    ),
+    Idle(
+        keys.CUDA_GRAPHS, _KIVI, "What a KIVI cache packs in a step is planned on the host, which cannot be captured."
+    ),
+    Idle(keys.CUDA_GRAPHS, _QUEST, "Pages are chosen by a plan of each step, which cannot be captured."),
+    Idle(keys.CUDA_GRAPHS, _NO_CACHE, "Without the KV cache every step has another size."),
     Idle(keys.TREE_NODES, _QUEST, "Rows that choose pages cannot share a tree: its first path alone is checked."),
     Idle(
         keys.PACKED_KERNEL,
@@ -151,6 +163,10 @@ MISSING: Mapping[Capability, str] = {
     "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
     "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",
     "shared reads": "Shared keys and values are not read faster together on this device.",
+    "async steps": "Only a GPU that samples by Kvasir's own kernels can be given steps ahead: kvasir doctor says what "
+    "runs here.",
+    "graphs": "Only steps on a GPU, with Kvasir's own attention kernels, can be captured: kvasir doctor says what runs "
+    "here.",
 }
 
 

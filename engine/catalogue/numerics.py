@@ -29,4 +29,26 @@ NUMERICS = (
         "(https://thinkingmachines.ai/blog/defeating-nondeterminism-in-llm-inference/)",
         compare=(True, False),
     ),
+    Option(
+        key=keys.CUDA_GRAPHS,
+        title="CUDA graphs",
+        group="Numerics",
+        default=True,
+        scope="engine",
+        metric=SPEED,
+        applies="live",
+        exactness="lossless",
+        explains="Captures all kernel launches of a step once, and from then on makes them by a single call. "
+        "Without it Python launches every kernel of every layer for each token, and a fast GPU waits for it.",
+        shows="tokens per second, and the share of steps that were captured",
+        helps="Decoding on a fast GPU, most of all with small models, a draft model or few chats at once.",
+        costs="GPU memory: about ten megabytes for each captured shape. Nothing in the text: kernels are cut alike "
+        "whether a step is captured or not.",
+        source=("engine/runner/graphs.py",),
+        also=("graph capture", "CUDA graph"),
+        reference="CUDA C++ Programming Guide, CUDA Graphs "
+        "(https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)",
+        pointless_without=("graphs",),
+        compare=(False, True),
+    ),
 )

@@ -21,6 +21,8 @@ Capability = Literal[
     "eagle head",
     "mtp layers",
     "shared reads",
+    "graphs",
+    "async steps",
 ]
 """What a switch may need before it can apply."""
 _SWITCH_WORDS = {

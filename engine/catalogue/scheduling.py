@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT
+from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, OTHERS_WAIT, SPEED
 from engine.catalogue.option import Choice, Option
 from engine.protocol import keys
 
@@ -43,6 +43,23 @@ SCHEDULING = (
         also=("token budget",),
         reference="Agrawal et al. 2024, Sarathi-Serve (arXiv 2403.02310)",
         compare=(64, 512),
+    ),
+    _scheduling(
+        key=keys.ASYNC_SCHEDULING,
+        title="Asynchronous scheduling",
+        default=True,
+        metric=SPEED,
+        explains="Launches the next step on the GPU before the tokens of the last one have been read, so that the GPU "
+        "does not wait for the processor between two steps. "
+        "Prompts, drafts and settings that the GPU does not sample by are scheduled step by step.",
+        shows="tokens per second",
+        helps="Decoding on a fast GPU while nothing is drafted.",
+        costs="Nothing in the text. An answer that ends by itself wastes one row of one step.",
+        source=("engine/core/lane.py",),
+        also=("async scheduling", "overlap scheduling", "overlapped scheduling"),
+        reference="Zheng et al. 2023, SGLang (arXiv 2312.07104)",
+        pointless_without=("async steps",),
+        compare=(False, True),
     ),
     _scheduling(
         key=keys.ADMISSION,

@@ -19,8 +19,12 @@ from engine import installation
 from engine import paths as config
 from engine.attention.interface import AttnProblem, AttnSpec
 from engine.attention.registry import choose
+from engine.attention.triton import pack_trial
 from engine.cli.local import LocalEngine
 from engine.layers.linear.triton.int4 import try_kernels
+from engine.layers.linear.triton.runtime import PATH
+from engine.layers.triton import fused
+from engine.loading.capabilities import draws_there
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
@@ -31,6 +35,7 @@ from engine.native.instructions import VARIABLE, wanted
 from engine.native.library import find as native_library
 from engine.packs.start import REASON
 from engine.protocol import LoadOptions
+from engine.runner.graphs import NOT_HERE
 
 LIBRARIES = (
     "torch",
@@ -71,6 +76,8 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
             ("load", load_times(card.load_seconds)),
             ("context", f"{card.context:,} tokens; room for {loaded.fit.kv_tokens:,} in all"),
             ("draft", card.draft or card.draft_refused or "none"),
+            ("CUDA graphs", graphs_fact(loaded)),
+            ("steps ahead", "the next one is launched before the last is read" if draws_there(loaded) else NOT_AHEAD),
         ]
         console.print(_facts(f"Model {card.name}", facts))
         console.print(_facts("Draft methods available", list(loaded.drafting)))
@@ -79,6 +86,21 @@ def run_doctor(model: str, device: str, options: LoadOptions) -> None:
             console.print(notice, style="yellow", markup=False)
     finally:
         engine.close()
+
+
+NOT_AHEAD = "no: they are for a GPU on which Kvasir's kernels draw the tokens"
+
+
+def graphs_fact(loaded: LoadedModel) -> str:
+    """Whether decoding steps are captured in CUDA graphs, or why not."""
+    if not loaded.graphs or loaded.model is None:
+        return f"not used: {NOT_HERE}"
+    kv = loaded.stores[0].view(0)
+    traits = AttnProblem(loaded.device.type, loaded.model.dtype, AttnSpec(1.0), kv.kind, head_dims=(kv.k_dim, kv.v_dim))
+    backend = choose(traits).backend
+    planned = "" if backend.captures else f"the attention backend {backend.name} plans each step on the host"
+    reason = loaded.model.uncaptured or planned
+    return f"not used: {reason}" if reason else "captured as shapes are met, and in idle moments"
 
 
 def load_times(seconds: Mapping[str, float]) -> str:
@@ -197,11 +219,31 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
             yield Kernel(part, layers, choice.backend.name, tuple(f"{name}: {why}" for name, why in choice.declined))
 
 
+def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
+    """What lies between the products of a layer, each one kernel on a GPU where it has proved itself."""
+    if model.device.type != "cuda":
+        return
+    config, traits = model.config, (model.dtype, model.device)
+    reasons: dict[str, str | None] = {}
+    if config.latent is None:
+        turns = config.rope.width(config.head_dim) if any(config.rotary) else 0
+        kind = "rotation and writing of keys and values"
+        reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.head_dim, turns, *traits)
+    weight = torch.float32 if config.unit_offset_norms else model.dtype
+    reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *traits)
+    if config.activation != "relu":
+        clamped = config.moe is not None and config.moe.swiglu_limit is not None
+        reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *traits)
+    for part, reason in reasons.items():
+        declined = () if reason is None else (f"{PATH}: {reason}",)
+        yield Kernel(part, config.num_layers, PATH if reason is None else "torch", declined)
+
+
 def _kernel_table(loaded: LoadedModel) -> Table:
     table = Table("part", "layers", "kernel", "declined, and why", title="Kernels", title_justify="left", expand=False)
     for prefix, model in (("", loaded.model), ("draft: ", loaded.draft_model)):
         if model is not None:
-            for kernel in [*kernels(model), *attention_kernels(model)]:
+            for kernel in [*kernels(model), *attention_kernels(model), *fused_kernels(model)]:
                 declined = "\n".join(kernel.declined) or "nothing"
                 table.add_row(prefix + kernel.part, str(kernel.layers), kernel.chosen, declined)
     return table

@@ -19,8 +19,9 @@ from engine.core import admission
 from engine.core.commands import AddRequest, Command, Inspect, MeasureText, Shutdown
 from engine.core.events import Event
 from engine.core.inspecting import Measuring, inspected
+from engine.core.lane import lane_of
 from engine.core.stepper import Stepper
-from engine.errors import LoadCancelled, is_out_of_memory
+from engine.errors import LoadCancelled, is_out_of_memory, lost_device
 from engine.loading.capabilities import capabilities
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import (
@@ -54,6 +55,11 @@ from engine.runner.perplexity import Readers
 from engine.sampling.params import SamplingError
 
 _log = logging.getLogger(__name__)
+
+GPU_LOST = (
+    "The GPU failed ({reason}). The engine has to start anew, which the window sees to by itself: send the message "
+    "again when the model is loaded."
+)
 
 
 class Engine:
@@ -129,7 +135,7 @@ class Engine:
     def run(self) -> None:
         """Obey and step until :class:`Shutdown`; sleeps while there is nothing to do."""
         while not self._stopping:
-            if self.step() or self._stopping:
+            if self.step() or self._stopping or self._prepare():
                 continue
             self._check()
             self._obey(self._commands.get())
@@ -158,14 +164,26 @@ class Engine:
         try:
             return stepper.step()
         except Exception as error:
+            lost = lost_device(error)
+            if lost is not None:
+                stepper.abandon(GPU_LOST.format(reason=lost))
+                raise lost from error  # ends the thread, and with it the process: a new one may have its GPU back
             _log.exception("the step loop failed")
             stepper.abandon(f"The engine failed ({error}). Try again; the log has the details.")
-            self._stepper = Stepper(stepper.model, self._options, self._emit, self._clock, self._saved)
+            self._stepper = self._new_stepper(stepper.model)
             return True
+
+    def _prepare(self) -> bool:
+        """Use an idle moment: capture a graph that steps asked for; whether there was one."""
+        model = self.loaded
+        return model is not None and any(graphs.capture_one() for graphs in model.graphs)
+
+    def _new_stepper(self, model: LoadedModel) -> Stepper:
+        return Stepper(model, self._options, self._emit, self._clock, self._saved, lane_of(model))
 
     def install(self, model: LoadedModel) -> None:
         """Serve this model from now on (the end of a load)."""
-        self._stepper = Stepper(model, self._options, self._emit, self._clock, self._saved)
+        self._stepper = self._new_stepper(model)
         self._version += 1
         self._options.adopt(capabilities(model))
         for numerics in model.numerics:

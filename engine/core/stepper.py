@@ -14,9 +14,10 @@ from engine.cache.offload.saved import SavedChats
 from engine.cache.stores.transfer import on_device
 from engine.core.answers import AppendResult, extend, flushed
 from engine.core.events import Event
+from engine.core.lane import Flight, Lane
 from engine.core.model_cache import ModelCache
 from engine.core.step import Facts, Taken, draws_of, moves, rows_of, run_of, seen
-from engine.errors import is_out_of_memory
+from engine.errors import is_out_of_memory, lost_device
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
 from engine.protocol import Finished, FinishReason, PageCounts, Prefill
@@ -24,7 +25,7 @@ from engine.request import Request
 from engine.sampling.sampler import LogProbs, log_probs, new_history
 from engine.scheduling.policy import POLICIES, LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler, Slice
-from engine.speculation.base import DraftTree
+from engine.speculation.base import NO_DRAFT, DraftTree, Work
 from engine.speculation.control.controller import Controller, Round
 from engine.speculation.verify.early_exit import forward_step
 from engine.speculation.verify.verdict import NO_TOKEN
@@ -65,7 +66,9 @@ class Stepper:
         emit: Callable[[Event], None],
         clock: Callable[[], float],
         saved: SavedChats | None = None,
+        lane: Lane | None = None,
     ) -> None:
+        """``lane`` launches steps ahead of the last one's tokens; None: nothing does."""
         self.model, self.clock = model, clock
         self._options, self._emit = options, emit
         self.cache = ModelCache(model, options, clock, saved)
@@ -74,6 +77,9 @@ class Stepper:
         self.requests: dict[tuple[str, int], Request] = {}
         self._eos = frozenset(model.card.eos_ids)
         self._ttfts: list[float] = []
+        self.lane = lane
+        self._flight: Flight | None = None
+        self._landed = 0.0
 
     @property
     def page_counts(self) -> PageCounts:
@@ -152,12 +158,16 @@ class Stepper:
 
     def step(self) -> bool:
         """Do one step; false if there was nothing to do. A failure ends the requests in it and nothing else."""
+        flight, self._flight = self._flight, None
         if not self.requests:
             return False
+        if flight is not None:
+            self._land(flight)
+            return True
         began = time.perf_counter()
         options = self._options
         self.scheduler.policy = POLICIES[options.admission]
-        limits = Limits(options.token_budget, options.chunked_prefill, options.whole_context)
+        limits = self._limits()
         plan = self.scheduler.plan(limits, self.controller.plan(self.scheduler.running))
         now = self.clock()
         for request in plan.admitted:
@@ -167,6 +177,8 @@ class Stepper:
         for request in plan.failed:
             self.finish(request, "memory", OUT_OF_PAGES)
         if not plan.slices:
+            return True
+        if self._take_off(plan, began):
             return True
         scheduled = time.perf_counter() - began
         try:
@@ -189,6 +201,79 @@ class Stepper:
         generated = sum(each.outcome.kept for each in taken if each.outcome is not None)
         self._record(began, scheduled, forwarded_at, facts, generated, drafts)
         return True
+
+    def _limits(self) -> Limits:
+        options = self._options
+        return Limits(options.token_budget, options.chunked_prefill, options.whole_context)
+
+    # --- the asynchronous lane -----------------------------------------------------------------------------------
+
+    def _take_off(self, plan: Plan[Request], began: float) -> bool:
+        """Launch the step of a plan without reading it, where nothing but decoding runs; whether it was."""
+        if self.lane is None or not self._options.async_scheduling or self.scheduler.waiting:
+            return False
+        if self.lane.declines(plan, self.controller.rests(self.scheduler.running)):
+            return False
+        try:
+            self._flight, self._landed = self.lane.launch(plan.slices), began
+        except Exception as error:
+            self._fail(plan, error)
+        return True
+
+    def _land(self, flight: Flight) -> None:
+        """Launch the step after this one, if all goes on as it is, and take in this one's tokens meanwhile."""
+        assert self.lane is not None
+        self.controller.pass_by()
+        plan = Plan(flight.pieces, [], [], [])
+        launched = self.lane.seconds
+        try:
+            after = self._launch_after(flight)
+            waited = time.perf_counter()
+            tokens = flight.pending.read()
+        except Exception as error:
+            self._fail(plan._replace(slices=[piece for piece in flight.pieces if self._runs(piece.sequence)]), error)
+            return
+        read = time.perf_counter()
+        if None in tokens:
+            after = None  # it was launched with a token that is not the answer's
+        alive = [place for place, piece in enumerate(flight.pieces) if self._runs(piece.sequence)]
+        pieces = [flight.pieces[place] for place in alive]
+        draws = [draw for piece in pieces for draw in draws_of(piece.sequence, NO_DRAFT)]
+        found = [tokens[place] for place in alive]
+        unknown = [place for place, token in enumerate(found) if token is None]
+        if unknown:
+            logits = flight.logits[[alive[place] for place in unknown]]
+            others = judge_all(["keyed"] * len(unknown), [NO_DRAFT] * len(unknown), logits, [draws[i] for i in unknown])
+            for place, verdict in zip(unknown, others, strict=True):
+                found[place] = verdict.token
+        verdicts = [Verdict((), token, "target") for token in found if token is not None]
+        plan, trees = plan._replace(slices=pieces), [NO_DRAFT] * len(pieces)
+        facts = Facts(plan, trees, Work(), read - waited, self.model.sparse)
+        self._ttfts.clear()
+        forwarded = _Forwarded(verdicts, [None] * len(verdicts), {}, read - waited)
+        # What steps cost is learned from those that are read before the next one is launched.
+        taken, drafts = self._accept(plan, trees, forwarded, decoding_only=False)
+        limits = self._limits()
+        for each in taken:
+            self._settle(each, limits)
+        self._flight = after
+        generated = sum(each.outcome.kept for each in taken if each.outcome is not None)
+        self._record(self._landed, self.lane.seconds - launched, read, facts, generated, drafts)
+        self._landed = time.perf_counter()
+
+    def _launch_after(self, flight: Flight) -> Flight | None:
+        """The step after one whose tokens are not read yet; None where something else comes first."""
+        assert self.lane is not None
+        running = self.scheduler.running
+        if not self._options.async_scheduling or self.scheduler.waiting or not self.controller.rests(running):
+            return None
+        if len(flight.pieces) < len(running):
+            return None  # an answer that takes no part in it waits for its turn
+        pieces = self.lane.next_pieces(flight, self._runs)
+        return self.lane.launch(pieces, flight) if pieces else None
+
+    def _runs(self, request: Request) -> bool:
+        return self.requests.get(request.owner) is request
 
     # --- inside a step -------------------------------------------------------------------------------------------
 
@@ -296,7 +381,7 @@ class Stepper:
         """Handle a failed step, of which nothing was committed.
 
         Out of memory preempts the newest request, or ends it if no other holds pages; other errors end all requests of
-        the step.
+        the step. Raises :class:`DeviceLost` where no later step can succeed.
         """
         requests = [piece.sequence for piece in plan.slices]
         if is_out_of_memory(error):
@@ -308,6 +393,9 @@ class Stepper:
             else:
                 self.scheduler.preempt(newest)
             return
+        lost = lost_device(error)
+        if lost is not None:
+            raise lost from error
         _log.exception("a step failed", exc_info=error)
         for request in requests:
             self.finish(
@@ -323,7 +411,7 @@ class Stepper:
         generated: int,
         drafts: tuple[DraftRecord, ...],
     ) -> None:
-        running = self.scheduler.running
+        running, runner = self.scheduler.running, self.model.runner
         ended = time.perf_counter()
         duration, settled = ended - began, ended - forwarded_at
         host = duration - facts.seconds - facts.work.seconds
@@ -349,5 +437,7 @@ class Stepper:
                 ttfts=tuple(self._ttfts),
                 host=HostSeconds(scheduled, host - scheduled - settled, settled),
                 drafting=facts.work,
+                captured=None if runner.graphs is None else not runner.eager,
+                eager=runner.eager,
             )
         )

@@ -16,6 +16,8 @@ from engine.native.gpu import TURING
 from engine.native.library import declines as native_declines
 from engine.native.proof import machine_declines
 from engine.protocol import keys
+from engine.sampling import device
+from engine.sampling.sampler import by_torch
 
 
 def capabilities(model: LoadedModel) -> frozenset[Capability]:
@@ -37,8 +39,25 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         "packed cache": not arenas.refuses(lm.config, KVKind("kivi")),
         "native kernel": declined is None,
         "shared reads": _reads_shared_keys_once(lm, model.stores[0].view(0)),
+        "graphs": _captures(model, lm),
+        "async steps": draws_there(model),
     }
     return frozenset(found | {capability for capability, holds in has.items() if holds})
+
+
+def _captures(model: LoadedModel, lm: CausalLM) -> bool:
+    """Whether decoding steps can be captured in CUDA graphs, as far as the model and its attention say."""
+    kv = model.stores[0].view(0)
+    problem = AttnProblem(model.device.type, lm.dtype, AttnSpec(1.0), kv.kind, head_dims=(kv.k_dim, kv.v_dim))
+    return bool(model.graphs) and not lm.uncaptured and choose(problem).backend.captures
+
+
+def draws_there(model: LoadedModel) -> bool:
+    """Whether tokens are drawn on a GPU by Kvasir's kernels."""
+    lm = model.model
+    if lm is None or model.device.type != "cuda":
+        return False
+    return device.declines(lm.dtype, model.card.vocabulary, model.device, by_torch) is None
 
 
 def _reads_shared_keys_once(model: CausalLM, kv: PackedKV) -> bool:

@@ -30,6 +30,7 @@ from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.medusa import MedusaHeads
 from engine.models.heads.mtp import MultiToken, has_mtp
+from engine.runner.graphs import Graphs
 from engine.runner.runner import RunnableModel, Runner
 from engine.speculation.base import Proposer
 from engine.speculation.proposers.draft_model import DraftModelProposer
@@ -191,21 +192,38 @@ ALONE: list[Callable[[ProposerInputs], Proposer | None]] = [lambda target: Ngram
 """Makers of proposers that need nothing but the model, None where it has none; a new one is added here."""
 
 
-def assemble(
-    drafters: Drafters, layers: LayerChoice, runner: Runner, model: CausalLM, eos_ids: list[int], pages: int
-) -> tuple[list[Proposer], list[KVStore]]:
-    """All proposers of a loaded model, and their arenas, which use the target's page numbers.
+class Assembled(NamedTuple):
+    """All proposers of a loaded model; their arenas, which use the target's page numbers; what captures their steps."""
 
-    ``runner`` is the target's; ``pages`` counts page 0. Draft model and heads run one warm-up pass, because the
-    controller measures costs and the first draft should cost as much as the later ones.
+    proposers: list[Proposer]
+    stores: list[KVStore]
+    graphs: list[Graphs]
+
+
+def assemble(
+    drafters: Drafters,
+    layers: LayerChoice,
+    runner: Runner,
+    model: CausalLM,
+    eos_ids: list[int],
+    pages: int,
+    context: int = 0,
+) -> Assembled:
+    """``runner`` is the target's; ``pages`` counts page 0; ``context`` is the longest sequence, in tokens.
+
+    Draft model and heads run one warm-up pass, because the controller measures costs and the first draft should cost as
+    much as the later ones.
     """
     target = ProposerInputs(model, runner, eos_ids, layers, estimate.kv_bytes_per_token(model.config, model.dtype))
     proposers = [made for make in ALONE if (made := make(target)) is not None]
     stores: list[KVStore] = []
+    graphs = [runner.graphs] if runner.graphs is not None else []
     draft = drafters.draft
     if draft is not None:
-        small = new_runner(draft, pages, model.device)
+        small = new_runner(draft, pages, model.device, context=context, switches=model.numerics)
         small.forward([_FIRST])
+        if small.graphs is not None:
+            graphs.append(small.graphs)
         stores.append(small.kv)
         read, kept = draft.bytes_read_per_step(), estimate.kv_bytes_per_token(draft.config, draft.dtype)
         words, known = model.config.vocab_size, draft.config.vocab_size
@@ -220,7 +238,7 @@ def assemble(
         own = Runner(cast(RunnableModel, head), arena, AttentionDispatcher(head.numerics), model.device)
         own.forward([_FIRST], hidden_in=_nothing(model))
         proposers.append(FeatureProposer(head, own, eos_ids))
-    return proposers, stores
+    return Assembled(proposers, stores, graphs)
 
 
 def described(companions: Companions, drafters: Drafters, model: CausalLM) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,14 +15,22 @@ from engine import paths as config
 from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.store import KVStore
 from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.quantised.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
-from engine.loading.drafters import Companions, Drafters, assemble, described, find_companions, read_heads, sizes
+from engine.loading.drafters import (
+    Assembled,
+    Companions,
+    Drafters,
+    assemble,
+    described,
+    find_companions,
+    read_heads,
+    sizes,
+)
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runner, prove, readers_of
 from engine.memory import estimate
@@ -31,11 +40,13 @@ from engine.models.base import CausalLM
 from engine.native.library import find as find_native
 from engine.options import EngineOptions
 from engine.protocol import Fit, LoadOptions, ModelCard
+from engine.runner.ahead import compile_ahead
 from engine.runner.runner import Runner
+from engine.sampling.device import rehearse
 from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
-from engine.speculation.base import Proposer
 from engine.text.thinking import thinking_modes
 
+_log = logging.getLogger(__name__)
 _ROWS = 2048
 """Rows of a step that memory is reserved for; a larger step may run out of memory, which ends requests, not the engine.
 """
@@ -160,12 +171,33 @@ class OpenedCheckpoint:
             # The weights are in memory by now, so that free memory no longer includes theirs.
             self.credit = model.storage_size() + drafters.storage_size()
             self._plan = self._planned(free_bytes(self.device))
-            runner = new_runner(model, self._plan.pages, self.device, self.kind, self._plan.recent_pages)
+            context = self._plan.context
+            runner = new_runner(model, self._plan.pages, self.device, self.kind, self._plan.recent_pages, context)
             layers, eos_ids = self.companions.layers, self.target.eos_ids
-            proposers, stores = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages)
+            if self.device.type == "cuda":
+                self._compile(model, runner, context, progress)
+            made = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages, context)
             progress("first pass", 0.99)
             runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=[[1]] * (runner.kv.num_groups - 1))])
-        return self._loaded(model, drafters, runner, stores, proposers)
+        return self._loaded(model, drafters, runner, made)
+
+    def _compile(self, model: CausalLM, runner: Runner, context: int, progress: Progress) -> None:
+        """Compile what answers would otherwise wait for; what cannot be is met, with its reason, when it is used."""
+
+        def show(done: int, of: int) -> None:
+            progress(f"compiling kernels ({done} of {of})", 0.97 + 0.02 * done / of)
+
+        with self.times.of("compiling kernels"):
+            try:
+                compile_ahead(
+                    runner, context, show, lambda: rehearse(model.dtype, model.config.vocab_size, self.device)
+                )
+            except torch.OutOfMemoryError:
+                raise
+            except Exception as error:
+                text = f"Kernels could not be compiled ahead ({error}): the first answers wait for them."
+                self.notices.append(text)
+                _log.warning("kernels could not be compiled ahead", exc_info=error)
 
     def _load(self, part: ModelFiles, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
         kept = self._kept(part.checkpoint)
@@ -192,9 +224,7 @@ class OpenedCheckpoint:
             return None
         return model
 
-    def _loaded(
-        self, model: CausalLM, drafters: Drafters, runner: Runner, stores: list[KVStore], proposers: list[Proposer]
-    ) -> LoadedModel:
+    def _loaded(self, model: CausalLM, drafters: Drafters, runner: Runner, made: Assembled) -> LoadedModel:
         def with_kind(kind: KVKind) -> LoadedModel:
             again = replace(self, kind=kind, kind_refused="")
             return again.assemble((model, drafters), lambda stage, fraction: None)
@@ -232,8 +262,9 @@ class OpenedCheckpoint:
             limit=self.limit,
             weight_bytes=model.bytes_read_per_step(),
             kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
-            stores=(runner.kv, *stores),
-            proposers=tuple(proposers),
+            stores=(runner.kv, *made.stores),
+            proposers=tuple(made.proposers),
+            graphs=tuple(made.graphs),
             drafting=described(self.companions, drafters, model),
             sampling=checkpoint.generation_config.sampling,
             checkpoint=checkpoint,
@@ -260,11 +291,12 @@ class OpenedCheckpoint:
             self.companions, self.target, self.dtype, self.packing, self.draft_packing, self.device
         )
         shape = self.target.checkpoint.config
+        graphs = estimate.graph_bytes(shape, self.dtype, self.limit) if self.device.type == "cuda" else 0
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device),
             draft_weights=draft_weights,
             kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + draft_kv,
-            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS),
+            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS) + graphs,
             context=self.limit,
             free=free,
             memory=self.command.options.memory,

@@ -18,6 +18,7 @@ from engine.checkpoints.load import trim_heap
 from engine.layers.numerics import Numerics
 from engine.options import EngineOptions
 from engine.protocol import ChatMessage, Fit, LoadOptions, ModelCard, Sampling
+from engine.runner.graphs import Graphs
 from engine.runner.runner import Runner
 from engine.speculation.base import Proposer
 from engine.text.prompt import prompt_ids
@@ -111,6 +112,8 @@ class LoadedModel:
     weight_bytes: int
     kv_bytes_per_token: float
     stores: tuple[KVStore, ...] = ()
+    graphs: tuple[Graphs, ...] = ()
+    """What captures the steps of the model and of its draft, where steps can be captured."""
     fingerprint: str = ""
     """Identifies model, device and kernels; saved pages with another fingerprint are not used. "": none are saved."""
     proposers: tuple[Proposer, ...] = ()
@@ -160,7 +163,7 @@ class _NoRunner:
 
 def without_arenas(model: LoadedModel) -> LoadedModel:
     """The model without arenas and proposers: other threads still use its card and its text parts."""
-    return replace(model, runner=cast(Runner, _NoRunner()), stores=(), proposers=())
+    return replace(model, runner=cast(Runner, _NoRunner()), stores=(), proposers=(), graphs=())
 
 
 class LoadModel(NamedTuple):

@@ -17,11 +17,13 @@ from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.errors import CheckpointError
+from engine.layers.numerics import Numerics
 from engine.loading.model import load_name
 from engine.memory import estimate
 from engine.models.arenas import SIXTEEN_BITS, new_store
 from engine.models.base import CausalLM
 from engine.protocol import Quantise
+from engine.runner.graphs import CudaRecorder
 from engine.runner.perplexity import Reader, Readers, ReadersFactory, reader
 from engine.runner.runner import RunnableModel, Runner
 from engine.text.channels import ChannelStyle, channel_style
@@ -99,11 +101,24 @@ def fallbacks(model: CausalLM, name: str) -> Iterator[str]:
 
 
 def new_runner(
-    model: CausalLM, pages: int, device: torch.device, kind: KVKind = SIXTEEN_BITS, recent_pages: int | None = None
+    model: CausalLM,
+    pages: int,
+    device: torch.device,
+    kind: KVKind = SIXTEEN_BITS,
+    recent_pages: int | None = None,
+    context: int = 0,
+    switches: Numerics | None = None,
 ) -> Runner:
-    """A runner with its own arenas; ``pages`` and ``recent_pages`` (None: the same number) include page 0."""
+    """A runner with its own arenas; ``pages`` and ``recent_pages`` (None: the same number) include page 0.
+
+    With a ``context``, the longest sequence in tokens, its steps are captured in CUDA graphs on a GPU, as the model's
+    own live switches say or those that are given.
+    """
     store = new_store(model.config, pages, model.dtype, device, kind, recent_pages)
-    return Runner(cast(RunnableModel, model), store, AttentionDispatcher(model.numerics), device)
+    recorder = CudaRecorder(device) if context and device.type == "cuda" else None
+    attention = AttentionDispatcher(model.numerics)
+    switches = switches or model.numerics
+    return Runner(cast(RunnableModel, model), store, attention, device, None, context, recorder, switches)
 
 
 def readers_of(model: CausalLM, device: torch.device, kind: KVKind) -> ReadersFactory:

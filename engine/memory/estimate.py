@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import torch
 
+from engine.batch import ROW_CLASSES
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
@@ -33,6 +34,12 @@ FLOAT_ROWS = 64
 """Sampling makes its float32 copy of the logits in blocks of fewer rows than this."""
 SCRATCH_BYTES = 64 << 20
 """Buffers whose size does not follow the model's: dequantisation of many rows, operators' own workspace."""
+
+
+GRAPHS = 16
+"""Captured shapes that are counted on."""
+GRAPH_BYTES = 8 << 20
+"""Of the nodes of one. An estimate, to be measured on a GPU."""
 
 
 class OutOfMemory(Exception):  # noqa: N818 - an outcome that a person is told about
@@ -91,6 +98,16 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     copied = 4 * max(config.hidden_size, read, config.num_heads * config.head_dim)
     logits = config.vocab_size * (logit_rows * dtype.itemsize + 4 * min(logit_rows, FLOAT_ROWS))
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
+
+
+def graph_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
+    """What captured CUDA graphs take in addition: their own nodes, the results of each, and rotation for all positions.
+
+    Where more are captured than are counted on, and memory runs out, all are given up (`engine.runner.graphs`).
+    """
+    results = sum(ROW_CLASSES) * config.vocab_size * dtype.itemsize
+    rotation = 2 * context * config.rotated_dim * dtype.itemsize
+    return GRAPHS * GRAPH_BYTES + results + rotation
 
 
 def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype, kind: KVKind | None = None) -> float:

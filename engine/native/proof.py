@@ -10,6 +10,7 @@ import torch
 
 from engine.native import triton_compiler
 from engine.native.gpu import TENSOR_CORES, capability
+from engine.native.triton_launch import launching
 
 DTYPES = (torch.bfloat16, torch.float16)
 
@@ -39,7 +40,8 @@ def failure(compare: Callable[[], str | None]) -> str | None:
     Raises only torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason.
     """
     try:
-        return compare()
+        with launching():
+            return compare()
     except torch.OutOfMemoryError:
         raise
     except subprocess.CalledProcessError:  # ptxas's failures are Triton's own errors

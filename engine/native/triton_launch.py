@@ -104,6 +104,17 @@ def gathering() -> Iterator[list[Launch]]:
         _gathered = before
 
 
+@contextmanager
+def launching() -> Iterator[None]:
+    """Launches are made again, within :func:`gathering` too: a trial has to compute."""
+    global _gathered
+    before, _gathered = _gathered, None
+    try:
+        yield
+    finally:
+        _gathered = before
+
+
 def compile_all(launches: list[Launch], progress: Callable[[int, int], None], workers: int | None = None) -> int:
     """Compile every variant among the launches, several at a time; ``progress(done, of)`` follows. Returns how many.
 

@@ -229,6 +229,10 @@ class Telemetry(Message, tag="telemetry", frozen=True):
     bandwidth_share: float | None = None
     preemptions: int = 0
     cache: CacheStats = CacheStats()
+    captured: float | None = None
+    """Steps launched as a CUDA graph, as a share of all; None where the device has none."""
+    eager_reason: str = ""
+    """Why the others were not, most often."""
 
 
 class Error(Message, tag="error", frozen=True):

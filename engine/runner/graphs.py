@@ -89,8 +89,6 @@ class Captured(NamedTuple):
 class CapturedModel(Protocol):
     """What a model says about its capture (`engine.models.base.CausalLM`)."""
 
-    numerics: Numerics
-
     @property
     def uncaptured(self) -> str:
         """Why a forward cannot be captured in a CUDA graph; "" if it can."""
@@ -145,9 +143,11 @@ class Graphs:
         kv: KVStore,
         attention: ModelAttention,
         context: int,
+        switches: Numerics,
         run: Callable[[Batch, Asked], ForwardOutput],
     ) -> None:
         """``run`` is the model's forward; ``context`` is the longest that was loaded, in tokens."""
+        self._switches = switches
         self._recorder, self._inputs, self._model, self._kv = recorder, inputs, model, kv
         self._attention, self._context, self._run = attention, context, run
         self._captured: dict[GraphKey, Captured] = {}
@@ -174,10 +174,9 @@ class Graphs:
 
     def declines(self, rows: Sequence[SequenceRows], shape: Shape, hidden_in: Tensor | None = None) -> str:
         """Why a step cannot be captured, whatever its key; "" if it may."""
-        numerics = self._model.numerics
-        if not numerics.graphs:
+        if not self._switches.graphs:
             return SWITCHED_OFF
-        if numerics.batch_invariant:
+        if self._switches.batch_invariant:
             return INVARIANT
         if hidden_in is not None:
             return CONTINUED
@@ -197,13 +196,15 @@ class Graphs:
             return NO_MEMORY
         return self._refused.get(key) or (FULL if len(self) >= MOST_GRAPHS else FIRST_USES)
 
-    def prepare(self, key: GraphKey, rows: Sequence[SequenceRows]) -> StepMemory | None:
+    def prepare(
+        self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None
+    ) -> StepMemory | None:
         """Fill the memory of the key's graph with a step; None where there is no graph, nor one due to be captured."""
         self._forget_moved()
         if key not in self._captured and not self._due(key, EAGER_USES):
             self._attention.uncaptured = self._model.uncaptured
             return None
-        memory = self._fill(key, rows)
+        memory = self._fill(key, rows, tokens_there)
         return memory if key in self._captured or self._capture(key) else None
 
     def replay(self, key: GraphKey, rows: Sequence[SequenceRows], memory: StepMemory) -> ForwardOutput:
@@ -260,7 +261,7 @@ class Graphs:
             self._generation = self._inputs.generation
             self._captured.clear()
 
-    def _fill(self, key: GraphKey, rows: Sequence[SequenceRows]) -> StepMemory:
+    def _fill(self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None) -> StepMemory:
         """Fill the memory of the key with a step, and with sequences on page 0 for the rows that are missing."""
         size = key.bucket
         left = size.T - sum(len(row.tokens) for row in rows)
@@ -270,7 +271,8 @@ class Graphs:
         rows = [*rows, *(SequenceRows(range(count), 0, (0,), more_pages=more) for count in padding)]
         memory = self._inputs.buffers.take(size, padded=True)
         ends = list(accumulate((len(row.tokens) for row in rows), initial=0))
-        self._inputs.fill(rows, memory, Shape(size, ends, [row.start + len(row.tokens) for row in rows]))
+        shape = Shape(size, ends, [row.start + len(row.tokens) for row in rows])
+        self._inputs.fill(rows, memory, shape, tokens_there)
         return memory
 
     def _frozen(self, key: GraphKey) -> Batch:

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from engine.batch import MAX_TREE_ROWS, SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
@@ -45,8 +46,11 @@ class StepInputs:
         """Another one says that memory moved."""
         return self.buffers.generation, self.tables.generation
 
-    def fill(self, rows: Sequence[SequenceRows], memory: StepMemory, shape: Shape) -> Filled:
-        """Write the rows into the memory of a bucket and send it."""
+    def fill(
+        self, rows: Sequence[SequenceRows], memory: StepMemory, shape: Shape, tokens_there: Tensor | None = None
+    ) -> Filled:
+        """Write the rows into the memory of a bucket and send it. ``tokens_there [n]`` int64 are the tokens of the
+        first n rows where only the device knows them."""
         groups = range(self.groups)
         tables = [[row.pages if g == 0 else row.more_pages[g - 1] for row in rows] for g in groups]
         positions, ancestors = _positions(rows, memory.bucket.tree)
@@ -68,6 +72,8 @@ class StepInputs:
         changed = self.tables.send(memory)
         self.buffers.commit(memory)
         self.tables.apply(memory, changed)
+        if tokens_there is not None:
+            memory.device.tokens[: tokens_there.shape[0]].copy_(tokens_there)
         return Filled(tables, positions, first_slot, runs)
 
 

@@ -16,6 +16,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import on_device
+from engine.layers.numerics import Numerics
 from engine.runner.buffers import BucketPolicy, StepMemory
 from engine.runner.graphs import NOT_HERE, Asked, CapturedModel, Graphs, Recorder
 from engine.runner.inputs import Shape, StepInputs, shape_of
@@ -48,9 +49,11 @@ class Runner:
         policy: BucketPolicy | None = None,
         context: int = 0,
         recorder: Recorder | None = None,
+        switches: Numerics | None = None,
     ) -> None:
         """`policy` rounds shapes to buckets; None takes the device's own. `context` is the length of the longest
-        sequence, in tokens, where that is known; with it, a `recorder` captures steps in CUDA graphs."""
+        sequence, in tokens, where that is known; with it, a `recorder` captures steps in CUDA graphs while the
+        `switches` say so."""
         self.model, self.kv, self.attention = model, kv, attention
         self.batch_seconds = 0.0  # host time that building the last batch took
         self.eager = NOT_HERE
@@ -59,7 +62,9 @@ class Runner:
         self._inputs = StepInputs(max(model.num_groups, kv.num_groups), self._device, policy, context)
         self.graphs: Graphs | None = None
         if recorder is not None:
-            self.graphs = Graphs(recorder, self._inputs, model, kv, attention, context, self._run)
+            self.graphs = Graphs(
+                recorder, self._inputs, model, kv, attention, context, switches or Numerics(), self._run
+            )
 
     @property
     def num_layers(self) -> int:
@@ -74,11 +79,14 @@ class Runner:
         hidden_in: Tensor | None = None,
         want_hidden: frozenset[int] = frozenset(),
         skip: frozenset[int] = frozenset(),
+        tokens_there: Tensor | None = None,
     ) -> ForwardOutput:
         """Run the rows; logits [L, V] in the order of the sequences, each sequence's last `want_logits` rows in turn.
 
         `layers` = (start, stop) runs part of the model; `hidden_in` [T, hidden] replaces the embedding when start >
-        0. `want_hidden` names layers whose input is returned, [T, hidden] each. The layers in `skip` do nothing. Raises
+        0. `want_hidden` names layers whose input is returned, [T, hidden] each. The layers in `skip` do nothing.
+        `tokens_there` [n] int64 are the tokens of the first n rows, on the device, where the host does not know them
+        yet. Raises
         ValueError for rows that their pages do not cover, for a sequence without rows and for a tree that is no tree.
         """
         began = time.perf_counter()
@@ -87,18 +95,22 @@ class Runner:
         key = None
         if self.graphs is not None:
             key, self.eager = self.graphs.key(rows, shape, asked, hidden_in)
-            memory = None if key is None else self.graphs.prepare(key, rows)
+            memory = None if key is None else self.graphs.prepare(key, rows, tokens_there)
             if key is not None and memory is not None:
                 self.batch_seconds = time.perf_counter() - began
                 return self.graphs.replay(key, rows, memory)
             if key is not None:
                 self.eager = self.graphs.reason(key)
-        batch = self.batch(rows, want_hidden, shape)
+        batch = self.batch(rows, want_hidden, shape, tokens_there)
         self.batch_seconds = time.perf_counter() - began
         out = self._run(batch, asked, hidden_in)
         if self.graphs is not None and key is not None:
             self.graphs.ran_eagerly(key)
         return _without_padding(out, batch.host.T, batch.host.L)
+
+    def run_eagerly(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+        """As :meth:`forward`, launched kernel by kernel."""
+        return self._run(self.batch(rows), Asked())
 
     def _run(self, batch: Batch, asked: Asked, hidden_in: Tensor | None = None) -> ForwardOutput:
         options: dict[str, Any] = {} if asked.layers is None else {"layers": asked.layers}
@@ -116,12 +128,16 @@ class Runner:
             return self.model.logits(hidden, torch.arange(hidden.shape[0], device=hidden.device))
 
     def batch(
-        self, rows: Sequence[SequenceRows], want_hidden: frozenset[int] = frozenset(), shape: Shape | None = None
+        self,
+        rows: Sequence[SequenceRows],
+        want_hidden: frozenset[int] = frozenset(),
+        shape: Shape | None = None,
+        tokens_there: Tensor | None = None,
     ) -> Batch:
         """The batch of these rows, in static memory: valid until the next one is built."""
         shape = shape or shape_of(rows, self._inputs.groups)
         memory = self._inputs.buffers.take(shape.sizes)
-        filled = self._inputs.fill(rows, memory, shape)
+        filled = self._inputs.fill(rows, memory, shape, tokens_there)
         counts = [len(row.tokens) for row in rows]
         packs = self.kv.packs([row.start for row in rows], counts, filled.tables)
         tree = shape.sizes.tree

@@ -7,41 +7,27 @@ that verifies a draft token draws exactly the token that plain decoding would ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from engine.sampling import noise
+from engine.sampling import device, noise
+from engine.sampling.draw import Draw, Kind, kind_of
 from engine.sampling.params import SamplingParams
 from engine.sampling.processors import History, bias_, dry_, penalise_
 from engine.sampling.truncation import Candidates, truncate, truncate_typical
-
-Kind = Literal["greedy", "whole", "truncated", "typical"]
-"""How a row is drawn: its largest score; from all tokens; from the most likely ones; from the most typical ones."""
 
 _CHUNK = 1 << 21
 """Scores of one block of rows: bounds the float64 scratch of a large batch."""
 
 
-class Draw(NamedTuple):
-    """One row to draw for: the sequence ``tokens`` (committed), then ``path`` (drafted), then the drawn token.
+class Drawn(NamedTuple):
+    """Tokens, and of which rows it is known that the largest score is a finite number (of others it was not asked)."""
 
-    ``prompt_length`` divides ``tokens`` into prompt and output. ``history`` serves the penalties; it is brought up to
-    ``tokens`` here, and must be given when the penalties of ``params`` count tokens.
-    """
-
-    params: SamplingParams
-    answer: int
-    tokens: Sequence[int]
-    path: Sequence[int] = ()
-    history: History | None = None
-
-    @property
-    def key(self) -> tuple[int, int, int]:
-        """Seed, answer and the place of the drawn token in its sequence: what the noise depends on."""
-        return self.params.seed, self.answer, len(self.tokens) + len(self.path)
+    tokens: list[int]
+    finite: list[bool]
 
 
 class LogProbs(NamedTuple):
@@ -57,9 +43,28 @@ def new_history(params: SamplingParams, vocabulary: int, prompt_length: int, dev
 
 
 def sample(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
-    """The token of each row of ``logits`` [L, V] (any float type). One transfer from the device for the whole batch."""
+    """The token of each row of ``logits`` [L, V] (any float type)."""
+    return drawn(logits, draws).tokens
+
+
+def drawn(logits: Tensor, draws: Sequence[Draw]) -> Drawn:
+    """As :func:`sample`: by kernels where they are trusted, with one transfer from the device for the whole batch."""
     if not draws:
-        return []
+        return Drawn([], [])
+    tokens = None
+    if device.declines(logits.dtype, logits.shape[1], logits.device, by_torch) is None:
+        tokens = device.draw(logits, draws)
+    if tokens is None:
+        return Drawn(by_torch(logits, draws), [False] * len(draws))
+    rest = [row for row, token in enumerate(tokens) if token is None]
+    others = iter(by_torch(logits[rest], [draws[row] for row in rest]) if rest else ())
+    return Drawn(
+        [next(others) if token is None else token for token in tokens], [token is not None for token in tokens]
+    )
+
+
+def by_torch(logits: Tensor, draws: Sequence[Draw]) -> list[int]:
+    """As :func:`sample`, by torch's operators: the definition, and what draws where no kernel does."""
     if all(draw.params.greedy and draw.params.plain for draw in draws):
         return logits.argmax(-1).tolist()
     return over_kinds(logits, draws, _choose, torch.empty(len(draws), dtype=torch.int64, device=logits.device)).tolist()
@@ -104,7 +109,7 @@ def by_kind(draws: Sequence[Draw]) -> dict[Kind, list[int]]:
     """The rows that each way of choosing serves."""
     kinds: dict[Kind, list[int]] = {}
     for row, draw in enumerate(draws):
-        kinds.setdefault(_kind(draw.params), []).append(row)
+        kinds.setdefault(kind_of(draw.params), []).append(row)
     return kinds
 
 
@@ -128,15 +133,6 @@ def survivors(kind: Kind, scores: Tensor, draws: Sequence[Draw]) -> Candidates:
     """What truncation leaves of the processed ``scores`` [R, V] of rows of a truncating kind."""
     settings = [draw.params for draw in draws]
     return truncate_typical(scores, settings) if kind == "typical" else truncate(scores, settings)
-
-
-def _kind(params: SamplingParams) -> Kind:
-    """The way of choosing that serves a row."""
-    if params.greedy:
-        return "greedy"
-    if not params.truncates:
-        return "whole"
-    return "truncated" if params.top_k or params.top_p < 1.0 or params.min_p > 0.0 else "typical"
 
 
 def _choose(kind: Kind, scores: Tensor, draws: Sequence[Draw]) -> Tensor:

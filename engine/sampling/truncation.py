@@ -42,9 +42,8 @@ def truncate(scores: Tensor, rows: Sequence[SamplingParams]) -> Candidates:
     size = min(vocabulary, max(_FIRST, *(row.top_k + 1 for row in rows)))
     while True:
         top = torch.topk(scores, size, dim=-1) if size < vocabulary else torch.sort(scores, dim=-1, descending=True)
-        kept = _keep(top[0], whole, limits, vocabulary)
-        # The last candidate survived: there may be more beyond the list.
-        if size == vocabulary or not bool(kept[:, -1].any()):
+        kept, unsure = _keep(top[0], whole, limits, vocabulary)
+        if size == vocabulary or not bool(unsure.any()):
             break
         size = min(vocabulary, size * _GROWTH)
     kept = _typical(top[0], kept, limits, rows)
@@ -82,16 +81,19 @@ def _limits(rows: Sequence[SamplingParams], vocabulary: int, device: torch.devic
     )
 
 
-def _keep(top: Tensor, whole: Tensor | None, limits: TruncationSettings, vocabulary: int) -> Tensor:
-    """The survivors of top-k, top-p and min-p among the sorted candidates ``top`` [R, C]: a mask [R, C]."""
+def _keep(top: Tensor, whole: Tensor | None, limits: TruncationSettings, vocabulary: int) -> tuple[Tensor, Tensor]:
+    """The survivors of top-k, top-p and min-p among the sorted candidates ``top`` [R, C]: a mask [R, C]; and of which
+    rows [R] the candidates do not tell, since the last one survived or belongs to what the nucleus is a share of."""
     size = top.shape[1]
     place = (limits.top_k - 1).clamp(max=size - 1)
     # Ties with the k-th candidate stay, as in transformers; a k beyond the list closes nothing yet.
     kept = (top >= top.gather(1, place)) | (limits.top_k > size)
+    unsure = torch.zeros_like(kept[:, -1])
     if whole is not None:
         exact = top.to(torch.float64)
         among_k = exact.masked_fill(~kept, -torch.inf).logsumexp(-1, keepdim=True)
         norm = torch.where(limits.top_k < vocabulary, among_k, whole)
+        unsure = kept[:, -1] & (limits.top_k < vocabulary).squeeze(1)
         share = (exact - norm).exp_().masked_fill_(~kept, 0.0)
         before = share.cumsum(-1) - share
         nucleus = (before < limits.top_p) | (limits.top_p >= 1.0)
@@ -101,7 +103,8 @@ def _keep(top: Tensor, whole: Tensor | None, limits: TruncationSettings, vocabul
         last = ((kept & nucleus).sum(-1, keepdim=True) - 1).clamp(min=0)
         kept &= top >= top.gather(1, last)
     # p / p_max >= min_p, in logits.
-    return kept & (top >= top[:, :1] + limits.min_p.log())
+    kept = kept & (top >= top[:, :1] + limits.min_p.log())
+    return kept, unsure | kept[:, -1]
 
 
 def _typical(top: Tensor, kept: Tensor, limits: TruncationSettings, rows: Sequence[SamplingParams]) -> Tensor:

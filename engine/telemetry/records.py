@@ -49,7 +49,8 @@ class StepRecord(NamedTuple):
     ``duration`` is the whole step in seconds, ``host_seconds`` the part outside tensor operations. ``bytes_read`` are
     the weights and the keys and values that the forward passes touched. ``ttfts`` are the times to first token, in
     seconds, of the answers that began in this step. ``pages_cached`` of the pages used hold text that nobody reads now.
-    ``host`` says what the host's part went into, ``drafting`` what drafting cost.
+    ``host`` says what the host's part went into, ``drafting`` what drafting cost. ``captured``: whether the forward was
+    a captured graph, None where none can be; ``eager`` says why it was not.
     """
 
     time: float
@@ -71,3 +72,5 @@ class StepRecord(NamedTuple):
     ttfts: tuple[float, ...]
     host: HostSeconds = HostSeconds()
     drafting: Work = Work()
+    captured: bool | None = None
+    eager: str = ""

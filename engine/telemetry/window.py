@@ -90,6 +90,8 @@ class TelemetryWindow:
             bytes_per_token=bytes_per_token(decoding),
             bandwidth_share=bandwidth_share(decoding, bandwidth),
             preemptions=sum(r.preemptions for r in records if r.time > since),
+            captured=captured_share(records),
+            eager_reason=commonest_reason(records),
         )
 
     def _forget(self, now: float) -> None:
@@ -180,6 +182,18 @@ def bandwidth_share(decoding: Sequence[StepRecord], bandwidth: float | None) -> 
     if not bandwidth or seconds <= 0:
         return None
     return sum(record.bytes_read for record in decoding) / seconds / bandwidth
+
+
+def captured_share(records: Iterable[StepRecord]) -> float | None:
+    """Steps that were a captured graph, as a share of those of a device that has them."""
+    found = [record.captured for record in records if record.captured is not None]
+    return sum(found) / len(found) if found else None
+
+
+def commonest_reason(records: Iterable[StepRecord]) -> str:
+    """Why the steps that could have been captured were not, most often; "" if all were."""
+    reasons = Counter(record.eager for record in records if record.captured is False)
+    return reasons.most_common(1)[0][0] if reasons else ""
 
 
 def _only_decodes(record: StepRecord) -> bool:

@@ -124,6 +124,21 @@ def test_zero_has_its_word(panel):
     assert panel.findChild(QSpinBox, "token_budget.value").value() == 512
 
 
+def test_a_switch_says_what_it_amounts_to_and_why_no_more(panel):
+    panel.set_catalogue([switch(key="cuda_graphs", title="CUDA graphs")])
+    second = panel.findChild(QLabel, "cuda_graphs.term")
+    panel.show_live("cuda_graphs", "94 % of steps", "The others: prompts of more than 64 rows are read.")
+    assert second.isVisible()
+    assert second.text() == "94 % of steps"
+    assert "prompts of more than 64 rows" in second.toolTip()
+    row = panel.row("cuda_graphs")
+    row.toggle_explanation()
+    assert "prompts of more than 64 rows" in panel.findChild(QLabel, "cuda_graphs.caption").text()
+    panel.show_live("cuda_graphs", "")
+    assert not second.isVisible()
+    assert "prompts" not in panel.findChild(QLabel, "cuda_graphs.caption").text()
+
+
 def test_automatic_says_what_it_amounts_to(panel):
     panel.show_live("draft_length", "4")
     panel.show_live("no such option", "4")

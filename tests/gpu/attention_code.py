@@ -22,7 +22,17 @@ import torch
 
 from engine.attention.interface import AttnSpec
 from engine.attention.rotation import RotaryStep
-from engine.attention.triton import kernels, launch, pack, pack_kernels, quest, quest_kernels, trial
+from engine.attention.triton import (
+    kernels,
+    launch,
+    merge_kernels,
+    merging,
+    pack,
+    pack_kernels,
+    quest,
+    quest_kernels,
+    trial,
+)
 from engine.cache.stores.packed import Flush, PackedKV
 from tests.gpu.machine_code import TARGETS, Code, Launch, look, recorded
 
@@ -32,6 +42,8 @@ KERNELS = [
     (kernels, "combine"),
     (quest_kernels, "page_scores"),
     (quest_kernels, "attend_pages"),
+    (quest_kernels, "bound_pages"),
+    (merge_kernels, "merge"),
     (pack_kernels, "write"),
     (pack_kernels, "flush_keys"),
     (pack_kernels, "flush_values"),
@@ -85,7 +97,9 @@ def pages(dtype: torch.dtype, widths: tuple[int, int] = (128, 128), scores: bool
         if scores:
             quest.page_scores(q, torch.empty(2000, 8, 2 * widths[0], dtype=dtype, device=META), batch)
             return Made(found[0], quest.SCORED_PAGES * 2 * widths[0], "none")
-        quest.attend_pages(q, kv, AttnSpec(0.1), batch, torch.empty(1, 32, 128, dtype=torch.int32, device=META))
+        chosen, limits = (torch.empty(shape, dtype=kind, device=META) for shape, kind in
+                          (((1, 32, 128), torch.int64), ((1,), torch.int32)))  # fmt: skip
+        quest.attend_pages(q, kv, AttnSpec(0.1), batch, chosen, limits)
     return Made(found[0], quest.PAGES_AT_ONCE * 16 * sum(widths), "MUFU.EX2")
 
 
@@ -106,6 +120,22 @@ def flushing(bits: int, dtype: torch.dtype, keys: bool, width: int = 128) -> Mad
     with recorded(KERNELS) as found:
         pack.flush(kv, Flush(slots, numbers))
     return Made(found[0 if keys else 1], width * (32 if keys else 1), "none")
+
+
+def bounding(dtype: torch.dtype, width: int = 128) -> Made:
+    kv = arenas("dense", dtype, (width, width))._replace(
+        bounds=torch.empty(100, 8, 2 * width, dtype=dtype, device=META)
+    )
+    with recorded(KERNELS) as found:
+        quest.bound_pages(kv, torch.empty(4, dtype=torch.int64, device=META))
+    return Made(found[0], 16 * width, "none")
+
+
+def merged(dtype: torch.dtype, width: int = 128) -> Made:
+    o, lse = torch.empty(4, 32, width, dtype=dtype, device=META), torch.empty(4, 32, device=META)
+    with recorded(KERNELS) as found:
+        merging.merge(o, lse, o, lse)
+    return Made(found[0], 2 * width, "none")
 
 
 CASES: dict[str, Callable[[torch.dtype], Made]] = {
@@ -134,6 +164,8 @@ CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "prompt latent": lambda dtype: attention("latent", dtype, (576, 512), 16, rows=512),
     "quest scores": lambda dtype: pages(dtype, scores=True),
     "quest pages": lambda dtype: pages(dtype),
+    "quest bounds": bounding,
+    "merge two": merged,
     "write dense": lambda dtype: writing("dense", dtype),
     "write int8": lambda dtype: writing("int8", dtype),
     "write int4": lambda dtype: writing("int4", dtype),

@@ -181,7 +181,8 @@ class Bench:
         bounds = torch.cat((pages_of.amin(1), pages_of.amax(1)), -1)
         pages = quest.choose_pages(q, bounds, batch, count)
         # The definition in torch walks row by row, so one sequence and one head of it are compared.
-        found, _ = quest.attend_pages(q, kv, spec, batch, pages)
+        limits = torch.full((len(q),), count, dtype=torch.int32, device=q.device)
+        found, _ = quest.attend_pages(q, kv, spec, batch, pages, limits)
         one = trial.batch_on(trial.batch_of([(batch.host.max_kv - 1, 1)]), self.device)
         one.page_table[:] = batch.page_table[:, :1]
         expected, _ = reference.attend_pages(q[:1].float(), kv, spec, one, pages[:1])
@@ -189,7 +190,7 @@ class Bench:
         size = batch.host.S * (batch.host.max_kv // 16 * 2 * width + q.shape[1] // kv.kv_heads * count * 16 * 2 * width)
 
         def both(kv: PackedKV) -> None:
-            quest.attend_pages(q, kv, spec, batch, quest.choose_pages(q, bounds, batch, count))
+            quest.attend_pages(q, kv, spec, batch, quest.choose_pages(q, bounds, batch, count), limits)
 
         calls = [partial(both, kv) for kv in held]
         yield self.figure(f"quest, {count} pages", batch, calls, size, error_of(found[:1], expected))

@@ -29,8 +29,9 @@ from torch.utils._pytree import tree_leaves, tree_map
 from triton.runtime.jit import JITFunction
 
 from engine.attention.registry import AttentionDispatcher
-from engine.attention.triton import launch, pack_trial, trial
+from engine.attention.triton import launch, merging, pack_trial, quest, quest_trial, trial
 from engine.batch import Batch, SequenceRows
+from engine.cache.policies import PagePolicy, QuestPolicy
 from engine.cache.stores.kinds import KVKind
 from engine.checkpoints.quantised.quantise import STAY
 from engine.layers.experts import grouped
@@ -46,19 +47,20 @@ from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.registry import family
 from engine.native import triton_launch
+from engine.runner.buffers import sixteens
 from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 
 MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
+FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
+FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees")]
+"""The same of what lies between them."""
 PROOFS = [
     (trial, "disagrees"),
-    (pack_trial, "disagrees"),
-    (fused, "norm_disagrees"),
-    (fused, "gate_disagrees"),
     (grouped, "declines"),
     *((module, "_disagrees") for module in (int4, int8, table, ggml)),
 ]
-"""Functions that try kernels on the device and say what is wrong with them."""
+"""Functions that try kernels on the device and say what is wrong with them: of products and attention."""
 
 
 class Traits(NamedTuple):
@@ -183,10 +185,11 @@ class _Launches(list[triton_launch.Launch]):
 
 
 @contextmanager
-def pretended() -> Iterator[Trace]:
+def pretended(fused: bool = True) -> Iterator[Trace]:
     """Inside, tensors on "cuda" are fake, Kvasir's kernels are trusted, and what is asked of the GPU is in the trace.
 
-    Make models inside it, for what has been chosen on a CPU stays so.
+    Make models inside it, for what has been chosen on a CPU stays so. ``fused`` False: kernels between products and
+    attention have failed their trials.
     """
     trace = Trace()
     gathered = _Launches(trace)
@@ -196,11 +199,12 @@ def pretended() -> Iterator[Trace]:
         gathered.append(triton_launch.Launch(kernel, (*grid, 1, 1)[:3], args[:count], keywords))
 
     with ExitStack() as stack:
-        for module, name in PROOFS:
-            stack.enter_context(mock.patch.object(module, name, return_value=None))
+        for module, name in [*PROOFS, *FUSED]:
+            reason = None if fused or (module, name) in PROOFS else "it computes wrongly"
+            stack.enter_context(mock.patch.object(module, name, return_value=reason))
         for name, value in {"is_available": True, "current_device": 0, "get_device_capability": (9, 0)}.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
-        for module in (launch, plane_layer):
+        for module in (launch, quest, plane_layer):
             stack.enter_context(mock.patch.object(module, "processors", return_value=MULTIPROCESSORS))
         stack.enter_context(mock.patch.object(triton_launch, "_gathered", gathered))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
@@ -297,34 +301,40 @@ class Weights:
 
 
 class Shape(NamedTuple):
-    """What is traced besides the model: sequences of (tokens in the cache, new rows) and the kind of their cache."""
+    """What is traced besides the model: sequences of (tokens in the cache, new rows), the kind of their cache, and the
+    policy of their rows."""
 
     sequences: tuple[tuple[int, int], ...] = ((1000, 1),)
     kind: KVKind = KVKind()
+    policy: PagePolicy | None = None
     want_hidden: frozenset[int] = frozenset()
 
 
-def batch_of(shape: Shape, groups: int = 1) -> Batch:
-    """The padded batch that a GPU would get, on the host."""
+def batch_of(shape: Shape, config: ModelConfig) -> Batch:
+    """The batch that a step without a graph has, on the host."""
+    tiny = replace(config, hidden_size=64, num_heads=1, num_kv_heads=1, head_dim=32)
+    store = new_store(tiny, 1, torch.float32, kind=shape.kind)
     rows, first = [], 1
     for start, count in shape.sequences:
         pages = list(range(first, first + -(-(start + count) // 16)))
         first = pages[-1] + 1
-        rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=[pages] * (groups - 1)))
-    return padded_batch(rows, shape.want_hidden)
+        more = [pages] * (store.num_groups - 1)
+        rows.append(SequenceRows([1] * count, start, pages, 1, more_pages=more, policy=shape.policy))
+    return padded_batch(rows, shape.want_hidden, store, sixteens)
 
 
-def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None) -> Trace:
-    """What one forward asks of the GPU, the batch's own copy left out."""
-    batch = batch_of(shape)
+def traced(config: ModelConfig, shape: Shape = Shape(), numerics: Numerics | None = None, fused: bool = True) -> Trace:
+    """What one forward asks of the GPU, the batch's own copy left out; ``fused`` as for :func:`pretended`."""
+    batch = batch_of(shape, config)
     pages = 1 + sum(-(-(start + count) // 16) for start, count in shape.sequences)
-    with pretended() as trace:
+    with pretended(fused) as trace:
         source = Weights(config.dtype, numerics)
         model: CausalLM = family(config.architecture).Model(config, source)
         kv = new_store(config, pages, config.dtype, CUDA, shape.kind)
-        attention, moved = AttentionDispatcher(source.numerics), on_cuda(batch)
-        # A first forward makes what is kept.
-        model.forward(moved, kv, attention)
+        attention = AttentionDispatcher(source.numerics)
+        # A first forward makes what is kept from step to step; batches are different objects each time.
+        model.forward(on_cuda(batch), kv, attention)
+        moved = on_cuda(batch)
         trace.clear()
         model.forward(moved, kv, attention)
     return trace
@@ -337,12 +347,12 @@ class Counted(NamedTuple):
     """Kernels of one forward of the whole model."""
 
 
-def counted(config: ModelConfig, shape: Shape = Shape()) -> Counted:
-    """From traces of two and of three layers, which differ in one."""
-    two, three = (traced(shortened(config, layers), shape).nodes for layers in (2, 3))
-    each = len(three) - len(two)
-    same = next((place for place, (a, b) in enumerate(zip(two, three, strict=False)) if a != b), len(two))
-    return Counted(three[same - each : same], len(two) + (config.num_layers - 2) * each)
+def counted(config: ModelConfig, shape: Shape = Shape(), fused: bool = True) -> Counted:
+    """From traces of three and of four layers, which differ in one."""
+    few, more = (traced(shortened(config, layers), shape, fused=fused).nodes for layers in (3, 4))
+    each = len(more) - len(few)
+    same = next((place for place, (a, b) in enumerate(zip(few, more, strict=False)) if a != b), len(few))
+    return Counted(more[same - each : same], len(few) + (config.num_layers - 3) * each)
 
 
 def main() -> None:
@@ -350,12 +360,16 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--context", type=int, default=1000)
-    parser.add_argument("--kind", default="16bit", choices=("16bit", "int8", "int4", "kivi"))
+    parser.add_argument("--kind", default="16bit", choices=("16bit", "int8", "int4", "kivi", "quest"))
     options = parser.parse_args()
-    shape = Shape(((options.context, options.rows),), KVKind(options.kind))
+    policy = QuestPolicy(256, 16) if options.kind == "quest" else None
+    kind = KVKind(bounds=True) if policy else KVKind(options.kind)
+    shape = Shape(((options.context, options.rows),), kind, policy)
     trace = traced(shortened(LLAMA_8B, options.layers), shape)
     print(trace.text())
     layer, step = counted(LLAMA_8B, shape)
+    apart = counted(LLAMA_8B, shape, fused=False)
+    print(f"Without those that lie between products and attention: {len(apart.layer)} a layer, {apart.step} in a step")
     print(f"{len(layer)} kernels a layer, {step} in a step of 32 layers, {len(trace.copies)} copies to the device, "
           f"{len(trace.waits)} waits, {trace.pinned} allocations of pinned memory")  # fmt: skip
 

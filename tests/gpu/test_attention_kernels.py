@@ -112,12 +112,12 @@ def test_quest(width: int) -> None:
     expected = reference.page_scores(q, bounds, batch)
     assert torch.equal(scores.isinf(), expected.isinf())
     assert (scores - expected).nan_to_num(0.0).abs().max() < 0.01 * width
-    chosen = quest.best(expected, 4)
+    chosen, limits = expected.topk(4).indices, torch.full((5,), 4, dtype=torch.int32, device=DEVICE)
     spec = AttnSpec(width**-0.5)
     want, want_lse = reference.attend_pages(q, kv, spec, batch, chosen, need_lse=True)
     for splits in (1, 4):
         found, lse = quest.attend_pages(
-            q.to(DEVICE), there, spec, batch_there, chosen.to(DEVICE), need_lse=True, splits=splits
+            q.to(DEVICE), there, spec, batch_there, chosen.to(DEVICE), limits, need_lse=True, splits=splits
         )
         assert lse is not None
         assert want_lse is not None

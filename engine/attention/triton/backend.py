@@ -46,7 +46,8 @@ class TritonAttention:
         if reason is not None:
             return reason
         window, softcap = problem.spec.window is not None, problem.spec.softcap is not None
-        return trial.disagrees(problem.kind, (k_dim, v_dim), window, softcap, problem.tree, problem.dtype, device)
+        traits = problem.kind, (k_dim, v_dim), window, softcap, problem.tree, problem.dtype, device
+        return trial.disagrees(*traits, problem.heads_per_kv)
 
     def attend(
         self,

@@ -21,6 +21,10 @@ PROGRAMS = 2
 """Programs for each multiprocessor that splitting aims at."""
 
 
+DECODE_ROWS = 16
+"""Rows times heads for each KV head that fit into the least tile: of such a sequence there is one tile."""
+
+
 class TileConfig(NamedTuple):
     """What one program computes: ``rows`` packed rows, ``keys`` at a time; the keys of a tile in ``splits`` parts."""
 
@@ -71,7 +75,7 @@ def cut_for(
     ``tiles``: how many such there are. Estimates from machine code, for a GPU to correct. There are
     two sizes of tiles, one for decoding and one for all else, so that few variants are compiled."""
     width = max(k.width, v.width)
-    rows = 16 if packed_rows <= 16 or width > 256 else 32 if width > 128 else 64
+    rows = 16 if packed_rows <= DECODE_ROWS or width > 256 else 32 if width > 128 else 64
     keys = 64 if width <= 128 else 32
     if width > 256:
         keys = 16
@@ -82,6 +86,20 @@ def cut_for(
     tiles *= -(-packed_rows // rows)
     splits = max(1, min(PROGRAMS * processors // tiles, -(-max_keys // LEAST_KEYS), MAX_SPLITS))
     return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
+
+
+def cut_of(q: Tensor, kv: PackedKV, batch: Batch) -> TileConfig:
+    """The cut of a batch whose queries are like q [T, H, d]."""
+    k, v, _ = layout(kv)
+    packed_rows, tiles = _packed(batch, q.shape[1] // kv.kv_heads, kv.kv_heads)
+    return cut_for(k, v, kv.kind, packed_rows, tiles, context_class(batch.host.max_kv), processors(q.device))
+
+
+def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
+    """``packed_rows`` and ``tiles`` of :func:`cut_for`: by classes, so that a step is cut in the same way whether it is
+    captured (and padded) or not."""
+    rows = row_class(batch.host.T)
+    return (per_kv, rows * kv_heads) if batch.host.max_rows == 1 else (rows * per_kv, kv_heads)
 
 
 class Plan(NamedTuple):
@@ -115,13 +133,9 @@ def plan(
     host = batch.host
     k_columns, v_columns, shared = layout(kv)
     heads, per_kv = q.shape[1], q.shape[1] // kv.kv_heads
-    # By classes, so that a step is cut in the same way whether it is captured (and padded) or not.
-    rows, decoding = row_class(host.T), host.max_rows == 1
-    packed_rows, tiles = (per_kv, rows * kv.kv_heads) if decoding else (rows * per_kv, kv.kv_heads)
-    if cut is None:
-        keys = context_class(host.max_kv)
-        cut = cut_for(k_columns, v_columns, kv.kind, packed_rows, tiles, keys, processors(q.device))
-    search = packed_rows > cut.rows
+    packed_rows, _ = _packed(batch, per_kv, kv.kv_heads)
+    cut = cut or cut_of(q, kv, batch)
+    search = packed_rows > DECODE_ROWS
     part = part_lse = None
     if cut.splits > 1:
         part = q.new_empty(cut.splits, host.T, heads, kv.v_dim, dtype=torch.float32)

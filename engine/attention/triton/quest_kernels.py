@@ -9,10 +9,24 @@ import triton
 import triton.language as tl
 
 from engine.attention.triton import loads
-from engine.attention.triton.kernels import LN2, LOG2E, PAGE, capped, tile_of
+from engine.attention.triton.kernels import LN2, LOG2E, PAGE, TABLES, capped, tile_of
 
 
-@triton.jit(do_not_specialize=["sequences", "width"])
+@triton.jit(do_not_specialize_on_alignment=["pages"])
+def bound_pages(k, pages, bounds, DIM: tl.constexpr, LANES: tl.constexpr):
+    """Grid (N, H_kv): the least and the greatest keys of ``pages [N]`` into ``bounds [pages, H_kv, 2 * DIM]``."""
+    head, heads = tl.program_id(1), tl.num_programs(1)
+    page = tl.load(pages + tl.program_id(0))
+    channel = tl.arange(0, LANES)
+    real = channel < DIM
+    at = k + ((page * PAGE + tl.arange(0, PAGE)) * heads + head)[:, None] * DIM + channel[None, :]
+    keys = tl.load(at, mask=real[None, :], other=0.0)
+    out = bounds + (page * heads + head) * (2 * DIM) + channel
+    tl.store(out, tl.min(keys, 0), mask=real)
+    tl.store(out + DIM, tl.max(keys, 0), mask=real)
+
+
+@triton.jit(do_not_specialize=["sequences", "width", "table_row"], do_not_specialize_on_alignment=TABLES)
 def page_scores(q, bounds, table, row_start, kv_len, scores, sequences, width, q_row, q_head, table_row,
                 GROUP: tl.constexpr, DIM: tl.constexpr, LANES: tl.constexpr, BM: tl.constexpr,
                 BP: tl.constexpr):  # fmt: skip
@@ -61,16 +75,17 @@ def sequence_of(row, row_start, sequences):
     return low
 
 
-@triton.jit(do_not_specialize=["sequences", "tokens"])
-def attend_pages(q, k, v, table, row_start, kv_len, pages, out, lse_out, scale, softcap, sequences, tokens, chosen,
-                 q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
+@triton.jit(do_not_specialize=["sequences", "tokens", "chosen", "table_row"], do_not_specialize_on_alignment=TABLES)
+def attend_pages(q, k, v, table, row_start, kv_len, pages, limits, out, lse_out, scale, softcap, sequences, tokens,
+                 chosen, q_row, q_head, k_slot, k_head, v_slot, v_head, table_row,
                  GROUP: tl.constexpr, K_DIM: tl.constexpr, V_DIM: tl.constexpr, K_LANES: tl.constexpr,
                  V_LANES: tl.constexpr, SOFTCAP: tl.constexpr, LSE: tl.constexpr, PARTS: tl.constexpr,
                  BP: tl.constexpr):  # fmt: skip
-    """Grid (T, H, splits): each row's head over its own ``pages [T, H, chosen]``, BP of them at a time.
+    """Grid (T, H, splits): each row's head over the first ``limits [T]`` of its ``pages [T, H, chosen]``, BP at a time.
 
-    Numbers of pages count in the row's sequence; negative ones are none. Results as of `kernels.attend`. Heads that
-    share keys choose different pages, so there is one row at a time and no matrix product.
+    Numbers of pages count in the row's sequence; nothing is seen of negative ones and of those after the row. Results
+    are those of `kernels.attend`. Heads that share keys choose different pages, so there is one row at a time and no
+    matrix product.
     """
     row, head, heads = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     sequence = sequence_of(row, row_start, sequences)
@@ -82,13 +97,14 @@ def attend_pages(q, k, v, table, row_start, kv_len, pages, out, lse_out, scale, 
     lane = tl.arange(0, BP * PAGE)
     each = tl.cdiv(tl.cdiv(chosen, BP), tl.num_programs(2)) * BP
     start = tl.program_id(2) * each
+    limit = tl.minimum(tl.load(limits + row), chosen)
     # A vector of one: Triton's interpreter knows no scalar that changes in a loop.
     most = tl.full((1,), float("-inf"), tl.float32)
     total = tl.zeros((1,), tl.float32)
     acc = tl.zeros((V_LANES,), tl.float32)
     for first in range(start, tl.minimum(start + each, chosen), BP):
         entry = first + lane // PAGE
-        number = tl.load(pages + place * chosen + entry, mask=entry < chosen, other=-1)
+        number = tl.load(pages + place * chosen + entry, mask=entry < limit, other=-1)
         key = number * PAGE + lane % PAGE
         seen = (number >= 0) & (key <= index)
         page = tl.load(table + sequence * table_row + number, mask=seen, other=0).to(tl.int64)

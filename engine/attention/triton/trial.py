@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import torch
 from torch import Tensor
@@ -21,6 +22,7 @@ TOLERANCE = 0.02
 """Of the largest value: what 16 bits may differ by."""
 SHAPES = ([(700, 1), (37, 1)], [(40, 70), (3, 9)])
 """Tokens in the cache and new rows of each sequence: decoding, which splits keys, and prompts."""
+HEADS_PER_KV = 4
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 
@@ -33,9 +35,13 @@ def disagrees(
     tree: bool,
     dtype: torch.dtype,
     device: torch.device,
+    per_kv: int = HEADS_PER_KV,
 ) -> str | None:
-    """Why attention of these traits is not to be trusted here; None where it agrees with the definition."""
-    return failure(lambda: compare(kind, widths, window, softcap, tree, dtype, device))
+    """Why attention of these traits is not to be trusted here; None where it agrees with the definition.
+
+    ``per_kv``: query heads to each KV head.
+    """
+    return failure(lambda: compare(kind, widths, window, softcap, tree, dtype, device, per_kv=per_kv))
 
 
 def compare(
@@ -48,6 +54,7 @@ def compare(
     device: torch.device,
     shapes: Sequence[list[tuple[int, int]]] = SHAPES,
     tolerance: float = TOLERANCE,
+    per_kv: int = HEADS_PER_KV,
 ) -> str | None:
     """As :func:`disagrees`, without the guard."""
     spec = AttnSpec(widths[0] ** -0.5, 90 if window else None, 2.0 if softcap else None)
@@ -60,17 +67,19 @@ def compare(
             batch = batch_of(sequences, is_tree)
             kv = arenas(kind, widths, bits, batch, dtype, generator)
             exact = kv if kv.k_meta is not None else kv._replace(k=kv.k.float(), v=kv.v.float())
-            heads = 16 if kind == "latent" else 4 * kv.kv_heads
+            heads = per_kv * kv.kv_heads
             q = torch.randn(batch.host.T, heads, widths[0], generator=generator).to(dtype)
             for stop in [None, _packed_stop(batch)][kind == "kivi" :]:
                 keys = None if stop is None else KeyRange(None, stop.numpy())
                 expected, lse = ReferenceAttention().attend(q.float(), exact, spec, batch, 0, True, keys)
                 there = None if stop is None else stop.to(device)
-                found, found_lse = launch.attend(
-                    q.to(device), on(kv, device), spec, batch_on(batch, device), 0, True, None, there
-                )
-                if _far(found, expected, tolerance) or _far(found_lse, lse, tolerance):
-                    return f"its result over the kind {kind} does not agree with the definition here"
+                placed = q.to(device), on(kv, device), spec, batch_on(batch, device), 0
+                cut = launch.cut_of(placed[0], kv, batch)
+                # In parts, whole, and as layers without sinks ask for it: each is another variant.
+                for splits, need_lse in product((max(2, cut.splits), 1), (True, False)):
+                    found, found_lse = launch.attend(*placed, need_lse, None, there, cut._replace(splits=splits))
+                    if far(found, expected, tolerance) or (need_lse and far(found_lse, lse, tolerance)):
+                        return f"its result over the kind {kind} does not agree with the definition here"
     return None
 
 
@@ -79,7 +88,7 @@ def _packed_stop(batch: Batch) -> Tensor:
     return ((batch.positions - 32).clamp(min=0) // CHANNEL_GROUP * CHANNEL_GROUP).int()
 
 
-def _far(found: Tensor | None, expected: Tensor | None, share: float) -> bool:
+def far(found: Tensor | None, expected: Tensor | None, share: float) -> bool:
     """NaN counts as far; what is infinite must be so in both."""
     assert found is not None
     assert expected is not None

@@ -50,12 +50,8 @@ class QuestStore(DenseKVStore):
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """See `KVStore.write`."""
         super().write(layer, k, v, to)
-        self.written(layer, to, k.shape[0])
-
-    def written(self, layer: int, to: Placement, rows: int) -> None:
-        """See `KVStore.written`."""
         if self._views[layer].bounds is not None:
-            _bound(self._views[layer], self._pages_of(to, rows))
+            _bound(self._views[layer], self.written_pages(to, k.shape[0]))
 
     def move_slots(self, src: Tensor, dst: Tensor) -> None:
         """See `KVStore.move_slots`."""
@@ -84,8 +80,8 @@ class QuestStore(DenseKVStore):
             if view.bounds is not None:
                 _bound(view, pages)
 
-    def _pages_of(self, to: Placement, rows: int) -> Tensor:
-        """The pages [N] that a step writes; found at its first such layer, where the placement does not say."""
+    def written_pages(self, to: Placement, rows: int) -> Tensor:
+        """The pages [N] int64 that a step's rows write; found at its first such layer if the placement does not say."""
         if to.pages is not None:
             return to.pages
         if self._written is None or self._written[0] is not to:

@@ -49,9 +49,6 @@ class KVStore:
         """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`)."""
         raise NotImplementedError
 
-    def written(self, layer: int, to: Placement, rows: int) -> None:
-        """What follows once the step's rows lie in their slots, whoever has stored them there."""
-
     def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
         """What is packed in a step that writes `rows[s]` rows from index `starts[s]` on; None if nothing is.
 

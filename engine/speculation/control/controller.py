@@ -97,6 +97,18 @@ class Controller:
             self._choices[owner] = self._asked(max(each, key=lambda one: gains[one.name]))
         return {owner: choice.nodes for owner, choice in self._choices.items()}
 
+    def rests(self, requests: Sequence[Request]) -> bool:
+        """Whether nobody drafts for these requests in this step nor in the next, nor follows their states."""
+        return not any(
+            one.on or one.trying or one.due(self._step + 1) or self._follows(self._proposers[one.name], request)
+            for request in requests
+            for one in self._candidates(request).values()
+        )
+
+    def pass_by(self) -> None:
+        """A step goes by in which nobody is asked to draft, because :meth:`rests` said so."""
+        self._step += 1
+
     def propose(self, slices: Sequence[Slice[Request]]) -> Proposals:
         """Draft for the slices that were given room; a proposer's cache rides along with chunks of prompts."""
         trees, total = [NO_DRAFT] * len(slices), Work()

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
-from engine.sampling.sampler import Draw, sample
+from engine.sampling.sampler import Draw, drawn
 from engine.speculation.base import DraftTree
 from engine.speculation.verify import ratio, typical
 from engine.speculation.verify.verdict import NO_TOKEN, Verdict, children_of, source_after
@@ -40,14 +40,23 @@ def judge_all(modes: Sequence[str], trees: Sequence[DraftTree], logits: Tensor, 
         spans.append(slice(row, row + 1 + len(tree.tokens)))
         row = spans[-1].stop
     verdicts: dict[int, Verdict] = {}
+    finite = [False] * row
     for mode, places in tested.items():
-        test, most = (_keyed, row) if mode == "keyed" else (_TESTS[mode], max(1, _BLOCK // logits.shape[1]))
+        most = row if mode == "keyed" else max(1, _BLOCK // logits.shape[1])
         for some in _blocks(places, spans, most):
             rows = [row for place in some for row in range(spans[place].start, spans[place].stop)]
             whole = len(rows) == len(draws)
             part, mine = (logits, draws) if whole else (logits[rows], [draws[row] for row in rows])
-            verdicts.update(zip(some, test([trees[place] for place in some], part, mine), strict=True))
-    return _checked([verdicts[place] for place in range(len(trees))], spans, logits)
+            chosen = [trees[place] for place in some]
+            if mode == "keyed":
+                tokens, known = drawn(part, mine)
+                judged = _keyed(chosen, tokens)
+                for each, is_finite in zip(rows, known, strict=True):
+                    finite[each] = is_finite
+            else:
+                judged = _TESTS[mode](chosen, part, mine)
+            verdicts.update(zip(some, judged, strict=True))
+    return _checked([verdicts[place] for place in range(len(trees))], spans, logits, finite)
 
 
 def verify(tree: DraftTree, targets: Sequence[int]) -> Verdict:
@@ -88,8 +97,7 @@ def drawn_tokens(trees: Sequence[DraftTree], verdicts: Sequence[Verdict]) -> lis
     return found
 
 
-def _keyed(trees: Sequence[DraftTree], logits: Tensor, draws: Sequence[Draw]) -> list[Verdict]:
-    targets = sample(logits, draws)
+def _keyed(trees: Sequence[DraftTree], targets: Sequence[int]) -> list[Verdict]:
     verdicts = []
     start = 0
     for tree in trees:
@@ -99,19 +107,19 @@ def _keyed(trees: Sequence[DraftTree], logits: Tensor, draws: Sequence[Draw]) ->
     return verdicts
 
 
-def _checked(verdicts: list[Verdict], spans: Sequence[slice], logits: Tensor) -> list[Verdict]:
+def _checked(verdicts: list[Verdict], spans: Sequence[slice], logits: Tensor, finite: Sequence[bool]) -> list[Verdict]:
     """The verdicts, with NO_TOKEN where a row has a NaN score, which makes all of its probabilities invalid.
 
-    The largest score of a row tells: it is not finite if any score is NaN.
+    The largest score of a row tells: it is not finite if any score is NaN. ``finite`` are rows known to be without.
     """
-    if not verdicts:
-        return []
     rows = [span.start + 1 + (each.nodes[-1] if each.nodes else -1) for each, span in zip(verdicts, spans, strict=True)]
-    largest = logits[rows].amax(-1).tolist()
-    return [
-        each if math.isfinite(score) else each._replace(token=NO_TOKEN)
-        for each, score in zip(verdicts, largest, strict=True)
-    ]
+    unknown = [place for place, row in enumerate(rows) if not finite[row]]
+    if unknown:
+        largest = logits[[rows[place] for place in unknown]].amax(-1).tolist()
+        for place, score in zip(unknown, largest, strict=True):
+            if not math.isfinite(score):
+                verdicts[place] = verdicts[place]._replace(token=NO_TOKEN)
+    return verdicts
 
 
 def _blocks(places: Sequence[int], spans: Sequence[slice], most: int) -> Iterator[list[int]]:

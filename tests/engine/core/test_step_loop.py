@@ -13,6 +13,7 @@ from engine.batch import ForwardOutput, SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.types import DraftKVLengths
 from engine.core.stepper import NO_NUMBERS
+from engine.errors import DeviceLost, lost_device
 from engine.protocol import Cancel, Prefill, Sampling
 from engine.request import Request
 from engine.speculation.base import DraftTree
@@ -318,6 +319,42 @@ def test_out_of_memory_makes_the_newest_wait_and_ends_a_lone_request() -> None:
     reasons = {id: toy.heard.answers[id, 0].reason for id in "ab"}
     assert set(reasons.values()) <= {"length", "memory"}
     assert toy.heard.answers["a", 0].tokens == sequential(PROMPT, sampling)[0][: len(toy.heard.answers["a", 0].tokens)]
+
+
+@pytest.mark.parametrize("where", ["in the forward", "while tokens are taken in"])
+def test_a_lost_gpu_ends_the_answers_with_a_sentence_and_then_the_engine(
+    where: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every later call would fail too: the process has to end, so that a new one may have its GPU back."""
+    runner = ToyRunner(64)
+    toy = ToyEngine(toy_model(runner=runner))
+    for id in "ab":
+        toy.add(id, PROMPT, Sampling(seed=1, max_tokens=30, ignore_eos=True))
+    toy.step()
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("CUDA error: an illegal memory access was encountered\nCUDA kernel errors might be ...")
+
+    if where == "in the forward":
+        runner.before_forward = fail
+    else:
+        monkeypatch.setattr(toy.stepper, "_accept", fail)
+    with pytest.raises(DeviceLost):
+        toy.step()
+    for id in "ab":
+        finished = toy.heard.answers[id, 0].finished
+        assert finished is not None
+        assert finished.reason == "error"
+        assert "illegal memory access" in finished.detail
+        assert "start anew" in finished.detail
+
+
+def test_what_is_a_lost_device() -> None:
+    assert lost_device(RuntimeError("CUDA error: unspecified launch failure")) is not None
+    assert lost_device(RuntimeError("CUDA out of memory. Tried to allocate 2 MiB")) is None
+    assert lost_device(RuntimeError("CUDA error: out of memory")) is None
+    assert lost_device(RuntimeError("a step failed")) is None
+    assert lost_device(ValueError("CUDA error: not said by CUDA")) is None
 
 
 def test_prefill_progress_ends_with_the_whole_prompt() -> None:

@@ -48,6 +48,7 @@ class ToyRunner:
     """Keeps tokens where a model keeps keys and values, and answers from what it finds there."""
 
     batch_seconds = 0.0
+    graphs, eager = None, ""
 
     def __init__(self, pages: int, seed: int = 0, blur: float = 0.7) -> None:
         self.arena = np.full(pages * PAGE_SIZE, -1, dtype=np.int64)
@@ -56,10 +57,14 @@ class ToyRunner:
         self.rows = 0
         self.before_forward: Callable[[], None] = lambda: None
 
-    def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
+    def forward(self, rows: Sequence[SequenceRows], tokens_there: torch.Tensor | None = None) -> ForwardOutput:
         self.before_forward()
         self.calls += 1
         logits = []
+        if tokens_there is not None:
+            known = tokens_there.tolist()
+            assert all(len(sequence.tokens) == 1 for sequence in rows)
+            rows = [sequence._replace(tokens=[token]) for sequence, token in zip(rows, known, strict=True)]
         for sequence in rows:
             self.rows += len(sequence.tokens)
             stop = sequence.start + len(sequence.tokens)

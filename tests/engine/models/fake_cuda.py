@@ -18,7 +18,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.overrides import TorchFunctionMode
 
 from engine.batch import Batch, SequenceRows
-from engine.cache.stores.store import DenseKVStore
+from engine.cache.stores.packed import Flush
+from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.runner.buffers import BucketPolicy
 from engine.runner.runner import Runner
 from tests.engine.padding import powers_of_two
 
@@ -42,8 +44,8 @@ class _Indexing(TorchFunctionMode):
             return torch.ops.aten.clone(args[0], memory_format=torch.contiguous_format)
         if function is Tensor.data_ptr:  # what is allocated begins at an address that is divided by whatever is asked
             return args[0].storage_offset() * args[0].element_size()
-        if function is Tensor.pin_memory:
-            return args[0]
+        if function is Tensor.pin_memory:  # on its way to the device: from here on a fake
+            return torch.empty(tuple(args[0].shape), dtype=args[0].dtype)
         if function is torch.tensor:
             return _constant(args[0], **(kwargs or {}))
         return function(*args, **(kwargs or {}))
@@ -110,18 +112,34 @@ class _OneGroup:
     num_groups = 1
 
 
-def padded_batch(rows: Sequence[SequenceRows], wanted: frozenset[int] = frozenset()) -> Batch:
-    """The batch that a GPU would get of these rows, with its padding: call it outside of :func:`fake_cuda`."""
-    store = DenseKVStore(1, 1, 1, 1, torch.float32)
-    return Runner(_OneGroup(), store, None, policy=powers_of_two).batch(rows, wanted)  # type: ignore[arg-type]
+def padded_batch(
+    rows: Sequence[SequenceRows],
+    wanted: frozenset[int] = frozenset(),
+    kv: KVStore | None = None,
+    policy: BucketPolicy | None = powers_of_two,
+) -> Batch:
+    """The batch that a GPU would get of these rows, with its padding: call it outside of :func:`fake_cuda`.
+
+    ``kv``: a store on the host of the kind that the batch is for; None: a dense one.
+    """
+    store = DenseKVStore(1, 1, 1, 1, torch.float32) if kv is None else kv
+    return Runner(_OneGroup(), store, None, policy=policy).batch(rows, wanted)  # type: ignore[arg-type]
 
 
 def on_cuda(batch: Batch) -> Batch:
     """The same batch with fake tensors on CUDA: call it inside of :func:`fake_cuda`."""
-    moved = {
-        field.name: torch.empty(tuple(value.shape), dtype=value.dtype, device=CUDA)
-        for field in fields(batch)
-        if isinstance(value := getattr(batch, field.name), Tensor)
-    }
-    slots = torch.empty(tuple(batch.placement.slots.shape), dtype=torch.int64, device=CUDA)
-    return replace(batch, placement=batch.placement._replace(slots=slots), **moved)
+    moved = {name: _there(value) for name in _fields(batch) if isinstance(value := getattr(batch, name), Tensor)}
+    to, views = batch.placement, batch.views
+    flush = None if to.flush is None else Flush(*map(_there, to.flush))
+    placement = to._replace(slots=_there(to.slots), flush=flush, pages=None if to.pages is None else _there(to.pages))
+    if views is not None and views.sink_positions is not None:
+        views = views._replace(sink_positions=_there(views.sink_positions))
+    return replace(batch, placement=placement, views=views, **moved)
+
+
+def _fields(batch: Batch) -> list[str]:
+    return [field.name for field in fields(batch)]
+
+
+def _there(x: Tensor) -> Tensor:
+    return torch.empty(tuple(x.shape), dtype=x.dtype, device=CUDA)

@@ -22,7 +22,7 @@ from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
 from engine.attention.registry import AttentionDispatcher
-from engine.attention.triton import pack_trial
+from engine.attention.triton import merging, pack_trial, quest_trial
 from engine.batch import Batch, RowViews, SequenceRows
 from engine.cache.stores.codecs import unpack_pages
 from engine.cache.stores.kinds import KVKind
@@ -166,7 +166,8 @@ def _a_modern_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))
     monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles: None)
     monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: None)
-    for module, proof in ((pack_trial, "disagrees"), (fused, "norm_disagrees"), (fused, "gate_disagrees")):
+    trials = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
+    for module, proof in (*trials, (fused, "norm_disagrees"), (fused, "gate_disagrees")):
         monkeypatch.setattr(module, proof, lambda *traits: "kernels cannot be tried on a pretended GPU")
     # The one thing that a forward waits for: which experts its rows chose. Fakes have no contents.
     monkeypatch.setattr(moe, "on_host", lambda asked, experts: [1, 0, asked.shape[0] - 1, 0])

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
+from engine.cache.policies import QuestPolicy, WindowWithSinks
+from engine.cache.stores.kinds import KVKind
+from engine.cli.doctor import fused_kernels
 from engine.layers.moe import SparseMLP
+from engine.layers.numerics import Numerics
+from engine.layers.triton import fused
 from engine.model_config.model import MoEConfig
+from engine.models.registry import family
+from engine.native.triton_launch import Launch, Variants
 from tests.gpu.pretended import (
     CUDA,
     LLAMA_8B,
@@ -26,13 +34,50 @@ from tests.gpu.pretended import (
     traced,
 )
 
-LAYER, STEP, BLOCK = 10, 330, 8
+QUEST = QuestPolicy(256, 16)
+ONE = ((1007, 1),)
+KINDS = {
+    "16 bits": (Shape(ONE), 10, 330),
+    "int8": (Shape(ONE, KVKind("int8")), 10, 330),
+    "int4": (Shape(ONE, KVKind("int4")), 10, 330),
+    "KIVI": (Shape(ONE, KVKind("kivi")), 13, 430),
+    "KIVI that packs": (Shape(((1023, 1),), KVKind("kivi")), 15, 490),
+    "QUEST": (Shape(ONE, KVKind(bounds=True), QUEST), 13, 430),
+    "eight sequences": (Shape(((1007, 1),) * 8), 10, 330),
+    "a verified chain": (Shape(((1007, 5),)), 10, 330),
+    "a window with sinks": (Shape(ONE, policy=WindowWithSinks(256)), 17, 560),
+}
+"""Kernels of a layer and of a step of Llama 8B, at most. (Choosing pages counts torch's `topk` as one.)"""
+BLOCK = 8
+"""Kernels of a block of experts, at most."""
 
 
-def test_a_layer_of_llama_8b() -> None:
-    layer, step = counted(LLAMA_8B)
-    assert len(layer) <= LAYER, listed(layer)
-    assert step <= STEP
+@pytest.mark.parametrize("name", list(KINDS))
+def test_a_layer_of_llama_8b(name: str) -> None:
+    shape, most, most_in_step = KINDS[name]
+    layer, step = counted(LLAMA_8B, shape)
+    assert len(layer) <= most, listed(layer)
+    assert step <= most_in_step
+
+
+OWN = {
+    "granite": (replace(LLAMA_8B, architecture="GraniteForCausalLM", residual_scale=0.22), 10),
+    # Norms of each head, whose weights differ, and a product by those.
+    "qwen 3": (replace(LLAMA_8B, architecture="Qwen3ForCausalLM", qk_norm=True), 12),
+    "gemma 2": (
+        replace(LLAMA_8B, architecture="Gemma2ForCausalLM", unit_offset_norms=True, activation="gelu_tanh"),
+        16,
+    ),
+    "olmo 2": (replace(LLAMA_8B, architecture="Olmo2ForCausalLM"), 15),
+    "opt": (replace(LLAMA_8B, architecture="OPTForCausalLM", rotary=(False,) * 32, activation="relu"), 12),
+}
+
+
+@pytest.mark.parametrize("name", list(OWN))
+def test_a_layer_of_other_families(name: str) -> None:
+    config, most = OWN[name]
+    layer = counted(config).layer
+    assert len(layer) <= most, listed(layer)
 
 
 @pytest.mark.parametrize("sequences", [((1000, 1),), ((1000, 1), (37, 1), (200, 1)), ((600, 5),), ((40, 30), (7, 1))])
@@ -93,3 +138,49 @@ def test_what_waits_copies_and_pins_would_be_noticed() -> None:
     assert len(trace.copies) == 2
     assert trace.pinned == 2
     assert [node.name for node in trace.nodes] == ["aten.add_", "aten.sum", "aten.to", "aten.to"]
+
+
+def test_the_doctor_says_which_kernels_serve_and_why_others_do_not() -> None:
+    with pretended():
+        model = family("LlamaForCausalLM").Model(shortened(LLAMA_8B, 2), Weights())
+        served = list(fused_kernels(model))
+        with mock.patch.object(fused, "gate_disagrees", return_value="it computes wrongly"):
+            declined = list(fused_kernels(model))[-1]
+    assert [kernel.chosen for kernel in served] == ["Triton kernel"] * 3
+    assert declined == ("gating", 2, "torch", ("Triton kernel: it computes wrongly",))
+
+
+def test_what_declines_is_computed_by_torch() -> None:
+    for shape in (Shape(ONE), Shape(((1023, 1),), KVKind("kivi")), Shape(ONE, KVKind(bounds=True), QUEST)):
+        trace = traced(shortened(LLAMA_8B, 3), shape, fused=False)
+        kernels = {name for name in trace.counts() if name.startswith("triton")}
+        assert kernels == {"triton.multiply", "triton.attend", "triton.combine"}
+        assert trace.counts()["aten.silu"] == 3
+
+
+def test_batch_invariant_sums_are_those_of_torch() -> None:
+    trace = traced(shortened(LLAMA_8B, 2), Shape(ONE), Numerics(batch_invariant=True))
+    assert {"triton.add_norm", "triton.gate"}.isdisjoint(trace.counts())
+    assert trace.counts()["triton.write"] == 2, "each of its roundings is exact"
+
+
+def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
+    """Of all kinds of cache, and norms in float32: what was compiled at the first launch fits the others."""
+    found: dict[tuple[object, ...], object] = {}
+
+    def launch(of: Variants, kernel: Any, key: Any, grid: Any, args: Any, keywords: Any) -> None:
+        variant = Launch(kernel, grid, args, keywords()).variant()
+        assert found.setdefault((of, kernel, key), variant) == variant, (kernel, key)
+
+    sizes = [((1007, 1),), ((70, 1), (1, 1), (0, 3)), ((0, 37),), ((512, 300), (40, 1))]
+    models = [shortened(config, 3) for config in (LLAMA_8B, OWN["gemma 2"][0])]
+    with mock.patch.object(Variants, "launch", launch):
+        for config in models:
+            for sequences in sizes:
+                traced(config, Shape(sequences))
+        for kind in (KVKind("int8"), KVKind("int4"), KVKind("kivi"), KVKind(bounds=True)):
+            for sequences in sizes[::3]:
+                traced(models[0], Shape(sequences, kind, QUEST if kind.bounds else None))
+    kernels = {kernel.fn.__name__ for _, kernel, _ in found}
+    assert kernels >= {"write", "flush_keys", "flush_values", "bound_pages", "page_scores", "attend_pages", "merge",
+                       "add_norm", "gate", "attend", "combine", "multiply", "dequantise"}  # fmt: skip

@@ -69,7 +69,16 @@ def runners(kind: KVKind = KVKind(), player: Player | None = None, **numerics: b
         modes = Numerics(**numerics)  # type: ignore[arg-type]
         store = new_store(CONFIG, PAGES, torch.float32, kind=kind)
         attention = AttentionDispatcher(modes, [Capturing()])
-        made.append(Runner(Llama(CONFIG, RandomWeights(modes)), store, attention, context=CONTEXT, recorder=recorder))
+        made.append(
+            Runner(
+                Llama(CONFIG, RandomWeights(modes)),
+                store,
+                attention,
+                context=CONTEXT,
+                recorder=recorder,
+                switches=modes,
+            )
+        )
     return made[0], made[1]
 
 

@@ -133,6 +133,19 @@ def test_ties_with_the_last_survivor_stay_whatever_sorts_first() -> None:
     assert torch.isfinite(kept(logits, SamplingParams(seed=0, top_p=0.6)))[0].tolist() == [True] * 4 + [False]
 
 
+def test_the_nucleus_is_a_share_of_all_that_tie_with_the_last_of_top_k() -> None:
+    """More of them than are looked at first, and whatever another row needs."""
+    logits = torch.full((2, 3000), -9.0)
+    logits[:, :400] = 0.0
+    logits[:, 2000:2004] = torch.tensor([5.0, 4.5, 4.0, 3.5])  # shares 0.20, 0.12, 0.08 and 0.05
+    both = [SamplingParams(seed=0, top_k=10, top_p=0.35), SamplingParams(seed=0, top_k=1000)]
+    expected = TopPLogitsWarper(0.35)(torch.zeros(1, 1), TopKLogitsWarper(10)(torch.zeros(1, 1), logits[:1]))
+    for rows in (both[:1], both):
+        found = truncate(logits[: len(rows)], rows)
+        ids = found.ids[0][torch.isfinite(found.scores[0])]
+        assert sorted(ids.tolist()) == expected[0].isfinite().nonzero().flatten().tolist() == [2000, 2001, 2002]
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_temperature_zero_is_the_argmax_and_has_no_noise(dtype: torch.dtype) -> None:
     logits = torch.randn(8, 500).to(dtype)

@@ -135,6 +135,7 @@ class Bigrams:
     """A draft whose logits depend on the last token alone."""
 
     batch_seconds = 0.0
+    graphs, eager = None, ""
     table = torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(2)) * 2
 
     def forward(self, rows: Sequence[SequenceRows]) -> ForwardOutput:

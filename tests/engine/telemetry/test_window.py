@@ -56,6 +56,16 @@ def test_nothing_happened() -> None:
     assert empty.queue.running == 0
 
 
+def test_the_share_of_captured_steps_and_why_the_others_were_not() -> None:
+    window = frame(step(0.1), step(0.2), now=0.3)
+    assert (window.captured, window.eager_reason) == (None, ""), "a device without graphs"
+    records = [step(0.1 * i, captured=True) for i in range(1, 7)]
+    records += [step(0.7, captured=False, eager="a prompt"), step(0.8, captured=False, eager="it is new")]
+    records += [step(0.9, captured=False, eager="a prompt"), step(1.0, captured=True)]
+    mixed = frame(*records, now=1.1)
+    assert (mixed.captured, mixed.eager_reason) == (0.7, "a prompt")
+
+
 def test_steady_decoding() -> None:
     records = [step(0.1 * i, generated=4, decode_rows=4) for i in range(1, 101)]
     now = frame(*records, now=10.0, bandwidth=100_000.0)

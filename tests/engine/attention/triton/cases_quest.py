@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 import torch
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
+from engine.attention import quest as attention_quest
 from engine.attention.interface import AttnSpec
-from engine.attention.triton import launch, quest
+from engine.attention.quest import QuestAttention
+from engine.attention.triton import launch, quest, quest_trial
 from engine.cache.stores.packed import PackedKV
 from tests.engine.attention.triton import reference
 from tests.engine.attention.triton.cases_interpreted import cases_of, placed
@@ -47,10 +52,10 @@ def test_the_choice() -> None:
     index = [case.start + i for case in cases for i in range(case.rows)]
     for count in (1, 3, 20):
         pages = quest.choose_pages(q, bounds_of(kv), batch, count)
-        assert (tuple(pages.shape), pages.dtype) == ((*q.shape[:2], count), torch.int32)
+        assert tuple(pages.shape) == (*q.shape[:2], min(count, 10))
         for row in range(rows):
             for head in range(4):
-                chosen = pages[row, head][pages[row, head] >= 0].tolist()
+                chosen = [page for page in pages[row, head].tolist() if page <= index[row] // 16]
                 assert index[row] // 16 in chosen
                 assert len(set(chosen)) == len(chosen) == min(count, index[row] // 16 + 1)
                 others = set(range(index[row] // 16 + 1)) - set(chosen)
@@ -69,9 +74,11 @@ def test_attention_over_chosen_pages(
     rows, spec = batch.host.row_start[-1], AttnSpec(0.15, softcap=softcap)
     for count in (1, 7):
         pages = quest.choose_pages(q, bounds_of(kv), batch, count)
-        pages[1, 0], pages[3] = -1, -1
-        found, lse = quest.attend_pages(q, kv, spec, batch, pages, need_lse=True, splits=splits)
-        expected, expected_lse = reference.attend_pages(q, kv, spec, batch, pages, need_lse=True)
+        limits = torch.full((len(q),), 20, dtype=torch.int32)
+        pages[1, 0], limits[2], limits[3] = -1, 2, 0
+        found, lse = quest.attend_pages(q, kv, spec, batch, pages, limits, need_lse=True, splits=splits)
+        kept = pages.masked_fill(torch.arange(pages.shape[2]) >= limits[:, None, None], -1)
+        expected, expected_lse = reference.attend_pages(q, kv, spec, batch, kept, need_lse=True)
         assert lse is not None
         assert expected_lse is not None
         assert (found[:rows] - expected[:rows]).abs().max() < 5e-6
@@ -83,6 +90,39 @@ def test_all_pages_are_dense_attention() -> None:
     batch, q, kv = placed(cases_of(SHAPES[:2]), "dense")
     rows = batch.host.row_start[-1]
     pages = quest.choose_pages(q, bounds_of(kv), batch, 10)
-    found, _ = quest.attend_pages(q, kv, AttnSpec(0.125), batch, pages)
+    found, _ = quest.attend_pages(q, kv, AttnSpec(0.125), batch, pages, torch.full((len(q),), 10, dtype=torch.int32))
     dense, _ = launch.attend(q, kv, AttnSpec(0.125), batch)
     assert (found - dense)[:rows].abs().max() < 5e-6
+
+
+def test_the_trial(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It agrees with the definitions, and notices what does not."""
+    cpu = torch.device("cpu")
+    for softcap in (False, True):
+        assert quest_trial.compare(16, softcap, torch.float32, cpu) is None
+    attend, scores = quest.attend_pages, quest.page_scores
+    monkeypatch.setattr(quest, "attend_pages", lambda q, *others, **named: attend(q * 1.5, *others, **named))
+    assert "result" in str(quest_trial.compare(16, False, torch.float32, cpu))
+    monkeypatch.setattr(quest, "page_scores", lambda q, *others: scores(-q, *others))
+    assert "chooses" in str(quest_trial.compare(16, False, torch.float32, cpu))
+    monkeypatch.setattr(quest, "bound_pages", lambda kv, pages: None)
+    assert "bounds" in str(quest_trial.compare(16, False, torch.float32, cpu))
+
+
+def test_rows_with_budgets_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the engine calls the kernels: some rows read everything, the others as many pages as each wants."""
+    cases = cases_of([(150, 1, False), (94, 4, False), (0, 1, False), (200, 3, False)])
+    batch, q, kv = placed(cases, "dense")
+    kv = kv._replace(bounds=bounds_of(kv))
+    budgets = np.array([4, 0, 2, 3, 3, 1, 0, 5, 100])
+    expected = QuestAttention()
+    o, lse = expected.attend(q, kv, AttnSpec(0.125), batch, budgets, invariant=True)
+    found = QuestAttention()
+    monkeypatch.setattr(attention_quest, "kernels_decline", lambda *problem: None)
+    o_found, lse_found = found.attend(q, kv, AttnSpec(0.125), batch, budgets)
+    assert (o_found - o).abs().max() < 5e-6
+    assert (lse_found - lse).abs().max() < 5e-6
+    assert found.bytes_read == expected.bytes_read
+    tree = replace(batch, host=replace(batch.host, trees=[True] * 4))
+    with pytest.raises(ValueError, match="chains"):
+        found.attend(q, kv, AttnSpec(0.125), tree, budgets)

@@ -1,0 +1,135 @@
+"""Asynchronous scheduling: while nothing but decoding runs, a step is launched before the tokens of the last are read.
+
+What the next step needs besides the token follows from places alone: positions, slots, pages, the keys of the noise.
+The tokens stay on the device, where the step finds them. So the device never waits for the host between two steps. An
+answer that turns out to have ended wastes the row that was launched for it; whatever else happens (a prompt, a draft, a
+setting that the device does not draw by) leaves the lane, and an ordinary step follows.
+
+Source: vLLM's asynchronous scheduling; SGLang's overlap scheduler.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from engine.batch import SequenceRows
+from engine.loading.capabilities import draws_there
+from engine.loading.model import LoadedModel
+from engine.request import Request
+from engine.runner.runner import Runner
+from engine.sampling.device import DrawsAhead
+from engine.sampling.draw import Draw
+from engine.sampling.params import SamplingParams
+from engine.scheduling.scheduler import MAX_RUNNING, Plan, Slice
+
+
+class Pending(Protocol):
+    """Drawn tokens that are on their way to the host."""
+
+    @property
+    def tokens(self) -> Tensor:
+        """[n] int64 on the device; of a row whose token is not known, any."""
+
+    def read(self) -> list[int | None]:
+        """The tokens, once they are here; None for rows that have to be drawn otherwise."""
+
+
+class Sampler(Protocol):
+    """Draws on the device without waiting for it."""
+
+    def draws(self, params: SamplingParams) -> bool:
+        """Whether it serves rows with these settings."""
+
+    def launch(self, logits: Tensor, draws: Sequence[Draw]) -> Pending:
+        """Draw a token of each row of ``logits`` [n, V]; what two launches ago came of it must have been read."""
+
+
+def lane_of(model: LoadedModel) -> Lane | None:
+    """The lane of a model on a GPU that samples by Kvasir's kernels; None for others."""
+    return Lane(model.runner, DrawsAhead(MAX_RUNNING, model.device)) if draws_there(model) else None
+
+
+class Flight(NamedTuple):
+    """A step that was launched and not read."""
+
+    pieces: list[Slice[Request]]
+    logits: Tensor
+    pending: Pending
+
+
+class Lane:
+    """Launches decoding steps ahead of their tokens. It changes no ledger but for the pages that a row needs."""
+
+    def __init__(self, runner: Runner, sampler: Sampler) -> None:
+        self._runner, self._sampler = runner, sampler
+        self.seconds = 0.0
+        """What the host spent on launches, in all."""
+
+    def declines(self, plan: Plan[Request], rests: bool) -> str:
+        """Why the step of a plan is not to be launched ahead; "" if it may. ``rests``: no proposer drafts for now."""
+        if plan.preempted or plan.admitted or plan.failed or not plan.slices:
+            return "the set of running answers changes"
+        if any(piece.rows > 1 or not piece.last for piece in plan.slices):
+            return "a prompt is read"
+        if not rests or any(piece.drafts for piece in plan.slices):
+            return "tokens are drafted"
+        for piece in plan.slices:
+            request = piece.sequence
+            if not request.cached or request.cache.more_pages or request.cache.policy.restricts(request.reach):
+                return "the KV cache is planned step by step"
+            if request.params.logprobs is not None or not self._sampler.draws(request.params):
+                return "an answer's settings are not drawn by on the device"
+        return ""
+
+    def launch(self, pieces: list[Slice[Request]], after: Flight | None = None) -> Flight:
+        """Launch a step of these answers, ``after`` the one that is in flight and knows their last tokens."""
+        began = time.perf_counter()
+        ahead = 0 if after is None else 1
+        rows, draws = [], []
+        for piece in pieces:
+            request = piece.sequence
+            start = request.num_computed + ahead
+            tokens = request.tokens[start : start + 1] or (0,)
+            rows.append(SequenceRows(tokens, start, request.pages, 1, policy=request.cache.policy))
+            draws.append(_draw(request, ahead))
+        there = None if after is None else _tokens_of(pieces, after)
+        logits = self._runner.forward(rows, tokens_there=there).logits
+        pending = self._sampler.launch(logits, draws)
+        self.seconds += time.perf_counter() - began
+        return Flight(pieces, logits, pending)
+
+    def next_pieces(self, flight: Flight, running: Callable[[Request], bool]) -> list[Slice[Request]]:
+        """Those answers of a flight that go on for all that is known, with pages for a row more; none where there are
+        too few pages for all of them."""
+        goes_on = [
+            piece
+            for piece in flight.pieces
+            if running(piece.sequence) and piece.sequence.known + 1 < piece.sequence.reach
+        ]
+        for piece in goes_on:
+            if not piece.sequence.cache.fits(2):
+                return []
+            piece.sequence.cache.allocate(2)
+        return goes_on
+
+
+def _tokens_of(pieces: Sequence[Slice[Request]], flight: Flight) -> Tensor:
+    """[n]: the tokens that a flight draws for some of its answers."""
+    if len(pieces) == len(flight.pieces):
+        return flight.pending.tokens
+    goes_on = {piece.sequence.owner for piece in pieces}
+    places = [place for place, piece in enumerate(flight.pieces) if piece.sequence.owner in goes_on]
+    # Runs of neighbours, because a list of places would have to be copied to the device.
+    starts = [place for place in places if place - 1 not in places]
+    stops = [place + 1 for place in places if place + 1 not in places]
+    return torch.cat([flight.pending.tokens[start:stop] for start, stop in zip(starts, stops, strict=True)])
+
+
+def _draw(request: Request, unknown: int) -> Draw:
+    """The draw of its next token but ``unknown``."""
+    return Draw(request.params, request.answer, request.tokens, (0,) * unknown, request.history)

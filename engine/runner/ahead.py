@@ -1,0 +1,59 @@
+"""Compiling every kernel variant that a model's steps will meet, before an answer waits for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import torch
+
+from engine.batch import ROW_CLASSES, SequenceRows
+from engine.cache.pool import pages_for
+from engine.native.triton_launch import compile_all, gathering
+from engine.runner.graphs import classes_of
+from engine.runner.runner import Runner
+
+PROMPT_ROWS = (128, 512, 2048)
+"""Rows of prompts: more than a captured step has."""
+ROWS = (1, 2, 8, 16, 64)
+"""Rows of which kernels are cut differently: the largest of each of their classes, and of each class of batches."""
+_TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
+
+
+def compile_ahead(
+    runner: Runner, context: int, progress: Callable[[int, int], None], besides: Callable[[], None] = lambda: None
+) -> int:
+    """Compile what steps of every class launch, in several threads; ``progress(done, of)`` follows. Returns how many.
+
+    The steps are gone through without launching kernels, over page 0, which is emptied afterwards. ``context`` is the
+    longest sequence, in tokens; ``besides()`` launches what else is to be compiled. Raises what a compiler raises.
+    """
+    with gathering() as launches:
+        for rows in steps(context, runner.kv.num_groups):
+            runner.run_eagerly(rows)
+        besides()
+    # What was computed from kernels that did not run may be no numbers, which page 0 must not hold.
+    store = runner.kv
+    for arena in (store, *filter(None, [store.recent])):
+        arena.import_pages([0], torch.zeros_like(arena.export_pages([0])))
+    return compile_all(launches, progress)
+
+
+def steps(context: int, groups: int) -> Iterator[list[SequenceRows]]:
+    """Steps that together launch every variant: decoding, checking chains and a tree, reading prompts, each over a
+    short and a long text."""
+
+    def rows(count: int, length: int, parents: tuple[int, ...] | None = None) -> SequenceRows:
+        pages = (0,) * pages_for(length)
+        return SequenceRows(
+            [0] * count, length - count, pages, min(count, ROW_CLASSES[-1]), parents, (pages,) * (groups - 1)
+        )
+
+    lengths = classes_of(context)
+    for length in dict.fromkeys((lengths[0], lengths[-1])):
+        for count in ROWS:
+            yield [rows(1, length)] * count
+            if 1 < count <= length:
+                yield [rows(count, length)]
+        if length >= len(_TREE):
+            yield [rows(len(_TREE), length, _TREE)]
+        yield from ([rows(count, length)] for count in PROMPT_ROWS if count <= length)

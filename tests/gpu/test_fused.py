@@ -1,0 +1,68 @@
+"""What lies between the products of a layer, on a GPU in 16 bits. Skipped where there is no GPU."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import get_args
+
+import pytest
+import torch
+from gpu_support import DEVICE, NO_GPU
+
+sys.path.insert(0, str(Path(__file__).parents[2]))
+
+from engine.attention.triton import merging, pack_trial, quest_trial
+from engine.layers.activation import ClampedSwiGLU, Gated
+from engine.layers.norm import RMSNorm
+from engine.layers.numerics import Numerics
+from engine.layers.triton import fused
+from engine.layers.triton.fused import Gating
+
+if DEVICE.type != "cuda" or not torch.cuda.is_available():
+    pytest.skip(NO_GPU, allow_module_level=True)
+pytest.importorskip("triton")
+
+HALVES = [torch.bfloat16, torch.float16]
+INVARIANT = Numerics(batch_invariant=True)
+"""With it torch computes."""
+KINDS = {"dense": (16, 16), "int8": (8, 8), "int4": (4, 4), "kivi": (2, 4)}
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+def test_the_kernels_prove_themselves(dtype: torch.dtype) -> None:
+    for kind in get_args(Gating):
+        assert fused.gate_disagrees(kind, dtype, DEVICE) is None
+    for size in (2560, 4096, 16384):
+        for weight in (dtype, torch.float32):
+            assert fused.norm_disagrees(size, weight, dtype, DEVICE) is None
+    for width in (64, 96, 128, 256):
+        assert merging.disagrees(width, dtype, DEVICE) is None
+        assert quest_trial.disagrees(width, width == 64, dtype, DEVICE) is None
+        for kind, bits in KINDS.items():
+            for turns in (0, width // 2, width):
+                assert pack_trial.disagrees(kind, bits, width, turns, dtype, DEVICE) is None
+
+
+@pytest.mark.parametrize("rows", [1, 5, 2048])
+@pytest.mark.parametrize("scale", [1.0, 0.22])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_sums_are_those_of_torch_to_the_bit(rows: int, scale: float, dtype: torch.dtype) -> None:
+    x, added = (torch.randn(rows, 4096, device=DEVICE).to(dtype) for _ in range(2))
+    weight = torch.randn(4096, device=DEVICE).to(dtype)
+    expected, found = x.clone(), x.clone()
+    norm = RMSNorm(weight, 1e-5, INVARIANT).forward_added(expected, added, scale)
+    normed = RMSNorm(weight, 1e-5, Numerics()).forward_added(found, added, scale)
+    assert torch.equal(found, expected)
+    assert (normed.float() - norm.float()).abs().max() <= 0.01 * norm.float().abs().max()
+
+
+@pytest.mark.parametrize("rows", [1, 5, 2048])
+@pytest.mark.parametrize("kind", ["silu", "gelu", "gelu_tanh", "clamped"])
+@pytest.mark.parametrize("dtype", HALVES)
+def test_gates(rows: int, kind: str, dtype: torch.dtype) -> None:
+    gate_up = 4 * torch.randn(rows, 2 * 14336, device=DEVICE).to(dtype)
+    made = [ClampedSwiGLU(7.0, 1.702, numerics) if kind == "clamped" else Gated(kind, numerics)  # type: ignore[arg-type]
+            for numerics in (Numerics(), INVARIANT)]  # fmt: skip
+    found, expected = (gated(gate_up).float() for gated in made)
+    assert (found - expected).abs().max() <= 0.01 * expected.abs().max()
