@@ -14,6 +14,7 @@ pytest.importorskip("triton")
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.cli.doctor import fused_kernels
+from engine.layers.experts import grouped
 from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
@@ -125,6 +126,15 @@ def test_a_mixture_of_experts_waits_for_nothing(sequences: tuple[tuple[int, int]
     assert (trace.waits, trace.copies, trace.pinned) == ([], [], 0), trace.text()
 
 
+def test_a_mixture_of_experts_is_captured_where_they_run_together() -> None:
+    for declines, reason in ((None, ""), ("it computes wrongly", "which experts are asked is read on the host")):
+        with pretended(), mock.patch.object(grouped, "declines", return_value=declines):
+            model = family("Qwen3MoeForCausalLM").Model(shortened(QWEN3_30B, 2), Weights())
+        assert model.uncaptured == reason
+        paths = {linear.path for name, linear in model.linears() if ".experts." in name}
+        assert paths == {"Triton kernel" if declines else "Triton kernel for all experts"}
+
+
 def test_what_waits_copies_and_pins_would_be_noticed() -> None:
     with pretended() as trace:
         x = torch.empty(3, 4, device=CUDA)
@@ -173,7 +183,7 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
         assert found.setdefault((of, kernel, key), variant) == variant, (kernel, key)
 
     sizes = [((1007, 1),), ((70, 1), (1, 1), (0, 3)), ((0, 37),), ((512, 300), (40, 1))]
-    models = [shortened(config, 3) for config in (LLAMA_8B, OWN["gemma 2"][0])]
+    models = [shortened(config, 3) for config in (LLAMA_8B, OWN["gemma 2"][0], QWEN3_30B)]
     with mock.patch.object(Variants, "launch", launch):
         for config in models:
             for sequences in sizes:
@@ -183,4 +193,5 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
                 traced(models[0], Shape(sequences, kind, QUEST if kind.bounds else None))
     kernels = {kernel.fn.__name__ for _, kernel, _ in found}
     assert kernels >= {"write", "flush_keys", "flush_values", "bound_pages", "page_scores", "attend_pages", "merge",
-                       "add_norm", "gate", "attend", "combine", "multiply", "dequantise"}  # fmt: skip
+                       "add_norm", "gate", "attend", "combine", "multiply", "gemm",
+                       "score", "route", "sort", "multiply_sorted", "gemm_sorted"}  # fmt: skip

@@ -127,6 +127,13 @@ class ExpertStack(Sequence[Linear]):
         assert isinstance(self.form, PlaneLinear)
         return self.form.wide_constants(cut, dtype)
 
+    def part(self, expert: int, start: int, stop: int) -> tuple[Tensor, Tensor | float]:
+        """Some output features of an expert by the definition: ``W [stop - start, K]`` and bias, float64 on the CPU."""
+        layer = self.layers[expert]
+        assert isinstance(layer, TritonLinear | Dense)
+        weight = layer.weight[start:stop] if isinstance(layer, Dense) else layer.rows(start, stop, torch.float32)
+        return weight.double().cpu(), 0.0 if layer.bias is None else layer.bias[start:stop].double().cpu()
+
     def variant(self) -> Hashable:
         """Equal for stacks that one kernel computes, all of it."""
         constants = tuple(sorted(self.form.constants().items()))

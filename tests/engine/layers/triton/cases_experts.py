@@ -417,9 +417,10 @@ class _Broken:
 SMALL = replace(MOE, num_experts=4, intermediate_size=32)
 
 
-def test_a_block_proves_itself_once() -> None:
+@pytest.mark.parametrize("kind", ["dense", "int4 g32", "int8 g32"])
+def test_a_block_proves_itself_once(kind: str) -> None:
     for _ in range(2):
-        assert block(SMALL, "dense")[0].grouped is not None
+        assert block(SMALL, kind)[0].grouped is not None
     assert list(grouped._tried.values()) == [None]
 
 
