@@ -31,10 +31,14 @@ from triton import compile, knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from engine.layers.linear.triton import blocks, bytes8, fma, gemm, planes
+from engine.layers.linear.base import Linear
+from engine.layers.linear.dense import Dense
+from engine.layers.linear.triton import blocks, bytes8, dense16, fma, gemm, planes
+from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
 from engine.layers.linear.triton.plane_layer import PlaneLinear
-from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, tile, wide_tiles
+from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, Tile, WideTile, tile, wide_tiles
 from engine.layers.numerics import Numerics
+from engine.native import triton_launch
 from tests.gpu.kernel_kinds import KINDS
 
 TARGETS = (80, 86, 89, 90, 120)
@@ -94,6 +98,22 @@ def launches(
             x = torch.empty(cut.rows, inputs, dtype=dtype, device="meta")
             layer.launch_multiply(x, torch.empty(cut.rows, outputs, dtype=dtype, device="meta"), cut)
     return found[0]
+
+
+def sorted_launches(
+    kind: str, dtype: torch.dtype, cut: SortedCut, outputs: int = OUTPUTS, inputs: int = INPUTS
+) -> Launch:
+    """What eight experts of that kind, or "dense" ones, launch for rows that ask two each."""
+    meta = torch.device("meta")
+    if kind == "dense":
+        layer: Linear = Dense(torch.empty(outputs, inputs, dtype=dtype, device=meta), None, Numerics())
+    else:
+        layer = KINDS[kind](outputs, inputs, dtype, meta, Numerics()).layer
+    numbers = torch.empty(32, dtype=torch.int32, device=meta)
+    rows = SortedRows(numbers, numbers, numbers.view(-1, 4), cut)
+    with triton_launch.gathering() as found:
+        ExpertStack([layer] * 8).multiply(torch.empty(16, inputs, dtype=dtype, device=meta), rows, 2)
+    return Launch(found[0].kernel, found[0].args, found[0].keywords)
 
 
 Specialised = tuple[dict[str, str], dict[tuple[int], Any], dict[tuple[int], list[list[Any]]]]
@@ -180,6 +200,8 @@ def _weights(launch: Launch) -> int:
     if launch.kernel is gemm.gemm:
         return int(words["BN"] * words["TURN"] * 4)
     plane = words.get("PLANE", 1) * words.get("TURN", 4)
+    if launch.kernel is dense16.multiply_sorted:
+        plane = words["PLANE"]
     return int(words.get("SLICES", 1) * words["BN"] * plane)
 
 
@@ -230,6 +252,7 @@ def main() -> None:
     parser.add_argument("--kernel", default="", help="only kinds whose name contains this")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--text", type=Path, help="write the disassembly into this folder")
+    parser.add_argument("--experts", action="store_true", help="look at the products of experts instead")
     parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype)
@@ -237,7 +260,12 @@ def main() -> None:
     print("{:26} {:10} {:>4} {:>12} {:>6} {:>5} {:>7} {:>6} {:>5}".format(*titles))
     for kind, sm in itertools.product([kind for kind in KINDS if options.kernel in kind], options.sm):
         for rows, cut in cases(kind, sm):
-            code = look(launches(kind, torch.float16 if sm == TURING else dtype, cut), sm)
+            made = torch.float16 if sm == TURING else dtype
+            if options.experts and isinstance(cut, Tile | WideTile):
+                launch = sorted_launches(kind, made, cut)
+            else:
+                launch = launches(kind, made, cut)
+            code = look(launch, sm)
             print(f"{kind:26} {rows:10} {sm:4} {code.per_weight:12.2f} {code.share:6.2f} {code.registers:5} "
                   f"{code.shared:7} {code.spilled:6} {code.wide:5}", flush=True)  # fmt: skip
             if options.operations:

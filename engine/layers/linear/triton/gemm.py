@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from engine.layers.linear.triton.planes import _added, _bits, _scale
+from engine.layers.linear.triton.sorted_rows import sorted_rows
 
 
 @triton.jit
@@ -17,14 +18,13 @@ def _each(values, DTYPE: tl.constexpr, TURN: tl.constexpr):
     return tl.broadcast_to(values.to(DTYPE)[:, None], (values.shape[0], TURN))
 
 
-@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
-def gemm(x, words, scales, offsets, outer, codebook, table, bias, out,
-         rows, outputs, inputs, blocks, shift,
-         PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
-         OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
-         MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
-         ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
-    """``out [rows, N] = x [rows, K] W^T + bias``; parameters are those of planes.py, sums in float32.
+@triton.jit
+def _product(x, words, scales, offsets, outer, codebook, table, bias, m, outputs, inputs, blocks, shift,
+             PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+             OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
+             MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
+             ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """float32 ``[BN, MB]``: this program's output features of the rows ``m [MB]`` of x, all of which there are.
 
     TURN halfwords of a row at a time, so TURN input features of each of four planes. Scales and weights are rounded to
     the dtype of x, as in MARLIN (arXiv 2408.11743). ``SCALED``: how a code's float and the numbers of its group become
@@ -32,9 +32,8 @@ def gemm(x, words, scales, offsets, outer, codebook, table, bias, out,
     which asks for BN >= MB and 16 outputs a warp.
     """
     dtype = x.dtype.element_ty
-    # Nothing beyond the last row or output is stored, so any that exists will do.
+    # Nothing beyond the last output is stored, so any that exists will do.
     n = tl.minimum(tl.program_id(0) * BN + tl.arange(0, BN), outputs - 1)
-    m = tl.minimum(tl.program_id(1) * MB + tl.arange(0, MB), rows - 1)
     p = tl.arange(0, TURN)
     live = n >= 0
     word_at = words + n.to(tl.int64)[:, None] * (blocks * PLANE) + p[None, :]
@@ -84,9 +83,51 @@ def gemm(x, words, scales, offsets, outer, codebook, table, bias, out,
                     dtype=dtype, is_pure=True, pack=2,
                 )  # fmt: skip
             acc = tl.dot(part_of_w, part_of_x, acc, input_precision="ieee")
+    if BIAS:
+        acc += tl.load(bias + n).to(tl.float32)[:, None]
+    return acc
+
+
+@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
+def gemm(x, words, scales, offsets, outer, codebook, table, bias, out,
+         rows, outputs, inputs, blocks, shift,
+         PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+         OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
+         MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
+         ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """``out [rows, N] = x [rows, K] W^T + bias``; parameters are those of planes.py, sums in float32."""
     n = tl.program_id(0) * BN + tl.arange(0, BN)
     m = tl.program_id(1) * MB + tl.arange(0, MB)
-    if BIAS:
-        acc += tl.load(bias + n, mask=n < outputs, other=0.0).to(tl.float32)[:, None]
+    # Nothing beyond the last row is stored, so any that exists will do.
+    acc = _product(x, words, scales, offsets, outer, codebook, table, bias, tl.minimum(m, rows - 1), outputs, inputs,
+                   blocks, shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, TURN, ASM,
+                   SCALED, MAGIC)  # fmt: skip
     at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(at, acc.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
+
+
+@triton.jit(do_not_specialize=["outputs", "blocks"])
+def gemm_sorted(x, words, scales, offsets, outer, codebook, table, bias, out,
+                entries, tiles, outputs, inputs, blocks, shift,
+                PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+                OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
+                CHOICES: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr, TURN: tl.constexpr,
+                ASM: tl.constexpr, SCALED: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """As :func:`gemm` with the weights of an expert for each tile: see sorted_rows.py."""
+    expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
+    if expert < 0:
+        return
+    tl.static_assert(SCALE != "nested")
+    first = expert.to(tl.int64) * outputs
+    words += first * (blocks * PLANE)
+    scales += first * (blocks * (2 if SCALE == "float32" else 1))
+    if OFFSET == "zeros" or OFFSET == "added":
+        offsets += first * blocks
+    if BIAS:
+        bias += first
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    acc = _product(x, words, scales, offsets, outer, codebook, table, bias, m, outputs, inputs, blocks, shift,
+                   PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, TURN, ASM,
+                   SCALED, MAGIC)  # fmt: skip
+    at = out + place.to(tl.int64)[None, :] * outputs + n[:, None]
+    tl.store(at, acc.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & used[None, :])

@@ -16,7 +16,7 @@ from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS,
 from engine.layers.linear.triton import ggml_planes
 from engine.layers.linear.triton.int8 import TritonQ8Linear
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Cut, Tile, aligned, disagrees, tensor_cores
+from engine.layers.linear.triton.runtime import Tile, aligned, disagrees, tensor_cores
 
 PLANE = 32
 TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}
@@ -63,11 +63,9 @@ class TritonGgmlLinear(TritonLinear):
     def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
         return {}
 
-    def launch_multiply(self, x: Tensor, out: Tensor, cut: Cut) -> None:
+    def stages(self, cut: Tile) -> int:
         # Pipelined, looked-up values would be fetched into shared memory, more than there is.
-        if self.table is not None and isinstance(cut, Tile):
-            cut = cut._replace(stages=1)
-        super().launch_multiply(x, out, cut)
+        return cut.stages if self.table is None else 1
 
 
 def _table(type: int, device: torch.device) -> Tensor | None:

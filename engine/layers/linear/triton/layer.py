@@ -63,10 +63,14 @@ class TritonLinear(BlockwiseLinear):
         """The cut that serves any number of rows, each of which has the same bits whatever the others are."""
         return FIXED
 
+    def stages(self, cut: Tile) -> int:
+        """How deep ``multiply`` is pipelined."""
+        return cut.stages
+
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Cut) -> None:
         """``out [rows, N]`` in any floating dtype from ``x [rows, K]``, contiguous, in the packed order; with bias."""
         assert isinstance(cut, Tile)
-        constants = {"SLICES": cut.slices, "num_warps": cut.slices, "num_stages": cut.stages}
+        constants = {"SLICES": cut.slices, "num_warps": cut.slices, "num_stages": self.stages(cut)}
         self._launch_product(self.kernels().multiply, x, out, cut, lambda: constants)
 
     def _launch_product(

@@ -150,7 +150,7 @@ class PlaneLinear(TritonLinear):
         if isinstance(cut, WideTile):
             from engine.layers.linear.triton import gemm
 
-            self._launch_product(gemm.gemm, x, out, cut, lambda: self._wide_constants(cut, x.dtype))
+            self._launch_product(gemm.gemm, x, out, cut, lambda: self.wide_constants(cut, x.dtype))
         elif isinstance(cut, FmaTile):
             from engine.layers.linear.triton import fma
 
@@ -159,7 +159,8 @@ class PlaneLinear(TritonLinear):
         else:
             super().launch_multiply(x, out, cut)
 
-    def _wide_constants(self, cut: WideTile, dtype: torch.dtype) -> dict[str, Any]:
+    def wide_constants(self, cut: WideTile, dtype: torch.dtype) -> dict[str, Any]:
+        """What gemm.py's kernels are compiled for besides; ``dtype`` is that of x."""
         scaled = inline.scaled(self.form.offset, dtype) if inlines(self.device) else ""
         turn = min(TURN, self.form.plane)
         return {"TURN": turn, "SCALED": scaled, "num_warps": cut.warps, "num_stages": cut.stages}

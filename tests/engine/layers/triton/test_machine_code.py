@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import get_args
+from types import SimpleNamespace
+from typing import Any, cast, get_args
 
 import pytest
 import torch
@@ -11,11 +12,27 @@ from engine.layers.numerics import Numerics
 
 pytest.importorskip("triton")
 
+from engine.layers.experts import grouped
+from engine.layers.linear.dense import Dense
+from engine.layers.linear.triton.experts import DENSE_TILES, ExpertStack
 from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, FmaTile, WideTile, tile, wide_tiles
 from engine.layers.triton import fused, fused_kernels
+from engine.model_config.model import MoEConfig
+from engine.native import triton_launch
 from engine.native.gpu import HOPPER
 from tests.gpu.kernel_kinds import KINDS
-from tests.gpu.machine_code import MORE_SPILLED, TARGETS, TURING, Launch, cases, launches, look, recorded, specialised
+from tests.gpu.machine_code import (
+    MORE_SPILLED,
+    TARGETS,
+    TURING,
+    Launch,
+    cases,
+    launches,
+    look,
+    recorded,
+    sorted_launches,
+    specialised,
+)
 
 BOUNDS = {"int4 g128": 2.0, "int4 g64 zeros": 2.8, "NF4": 5.5, "int8 rows": 5.0, "Q4_K": 4.6, "Q6_K": 16.0}
 """Instructions a weight for one row: some above those of docs/measurements.md."""
@@ -87,6 +104,66 @@ def test_what_lies_between_products_reads_16_bytes_at_a_time(sm: int) -> None:
         assert code.wide >= 2, launch
         loads = [name for name in code.operations if name.startswith("LDG")]
         assert all("128" in name for name in loads), loads
+
+
+SPILLED = {FIXED: 80}
+"""Registers that the largest tile spills, as its product without experts does."""
+
+
+@pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
+@pytest.mark.parametrize("name", ["int4 g128", "int4 g64 zeros", "MXFP4", "dense"])
+def test_experts_cost_no_more_than_layers(name: str, sm: int) -> None:
+    bound = 1.6 if name == "dense" else 6.0 if name == "MXFP4" else BOUNDS[name]
+    for cut in (tile(1), tile(8), FIXED, *(DENSE_TILES if name == "dense" else ())):
+        code = look(sorted_launches(name, torch.bfloat16, cut), sm)
+        assert 0.5 < code.per_weight < 1.2 * bound * max(1, cut.rows / 24), cut
+        assert code.spilled <= SPILLED.get(cut, 0) + MORE_SPILLED, cut
+        assert code.shared <= SHARED
+        assert code.wide > 0
+        assert any("HMMA" in operation for operation in code.operations)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("sm", TARGETS)
+@pytest.mark.parametrize("name", ["int4 g128", "int4 g64 zeros", "MXFP4"])
+def test_prompts_through_experts_fit_every_card(name: str, sm: int) -> None:
+    stages = 2 if sm == 90 else 3
+    for shape in ((128, 128, 8), (64, 128, 8), (32, 64, 4)):
+        code = look(sorted_launches(name, torch.bfloat16, WideTile(*shape, stages)), sm)
+        assert code.shared <= SHARED
+        assert code.spilled <= (48 if shape[0] == 128 else 8) + MORE_SPILLED, shape
+
+
+def test_a_block_of_experts_is_tried_with_the_kernels_that_it_uses() -> None:
+    for name in ("int4 g128", "dense"):
+        tried = specialised(sorted_launches(name, torch.bfloat16, tile(1), 96, 2560))
+        assert specialised(sorted_launches(name, torch.bfloat16, tile(1), 1536, 2048)) == tried
+
+
+def around_experts(experts: int) -> list[Any]:
+    """The launches of a block around its products."""
+    moe = MoEConfig(experts, 4, 64, (True,), normalised=True, groups=8, groups_per_token=3)
+    router = SimpleNamespace(moe=moe, numerics=Numerics(), linear=Dense(on_meta(experts, 2048), None, Numerics()))
+    layer = Dense(on_meta(64, 64).bfloat16(), None, Numerics())
+    stack = ExpertStack([layer] * experts)
+    block = grouped.GroupedExperts(cast(Any, router), stack, stack, cast(Any, None))
+    with triton_launch.gathering() as found:
+        choice = block.route(block.scores(on_meta(3, 2048).bfloat16()))
+        rows = block.sort(choice.chosen, tile(1))
+        block.combine(on_meta(12, 2048).bfloat16(), rows, choice.shares, None)
+    return found
+
+
+def on_meta(*shape: int) -> torch.Tensor:
+    return torch.empty(shape, device="meta")
+
+
+@pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
+def test_what_lies_around_experts_compiles_without_spills(sm: int) -> None:
+    for experts in (8, 160, 512):
+        for launch in around_experts(experts):
+            code = look(launch, sm, 1)
+            assert (code.spilled, code.shared <= SHARED) == (0, True), launch.kernel
 
 
 @pytest.mark.long
