@@ -18,6 +18,7 @@ from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.plane_layer import PlaneLinear
 from engine.layers.linear.triton.runtime import FEW_ROWS, Tile, WideTile, tensor_cores, tile, wide_tiles
+from engine.native.gpu import capability
 from engine.native.proof import machine_declines
 from engine.native.triton_launch import Variants
 
@@ -111,7 +112,7 @@ class ExpertStack(Sequence[Linear]):
             return DENSE_TILES
         if not isinstance(self.form, PlaneLinear) or not tensor_cores(self.form.device):
             return ()
-        tiles = wide_tiles(self.form.device)
+        tiles = wide_tiles(capability(self.form.device))
         return tuple(cut for place, cut in enumerate(tiles) if all(cut.rows != each.rows for each in tiles[:place]))
 
     def _kernel(self, cut: SortedCut) -> Any:
