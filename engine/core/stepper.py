@@ -17,6 +17,7 @@ from engine.core.events import Event
 from engine.core.lane import Flight, Lane
 from engine.core.model_cache import ModelCache
 from engine.core.step import Facts, Taken, draws_of, moves, rows_of, run_of, seen
+from engine.devices import release_cached
 from engine.errors import is_out_of_memory, lost_device
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
@@ -204,7 +205,7 @@ class Stepper:
 
     def _limits(self) -> Limits:
         options = self._options
-        reading = options.reading_budget(self.model.device.type)
+        reading = options.reading_budget(self.model.device)
         return Limits(options.token_budget, options.chunked_prefill, options.whole_context, reading)
 
     # --- the asynchronous lane -----------------------------------------------------------------------------------
@@ -387,8 +388,7 @@ class Stepper:
         requests = [piece.sequence for piece in plan.slices]
         if is_out_of_memory(error):
             gave_up = [graphs.give_up() for graphs in self.model.graphs]
-            if self.model.device.type == "cuda":
-                torch.cuda.empty_cache()
+            release_cached()
             if any(gave_up):
                 _log.warning("memory ran out: CUDA graphs are given up, and the step is tried again")
                 return
