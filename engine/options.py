@@ -15,6 +15,8 @@ from engine.protocol import OptionSpec, Value, keys
 Acceptance = Literal["keyed", "ratio", "typical"]
 """How draft tokens are verified: against the tokens that would have been drawn, by the ratio test, or by typical
 acceptance."""
+READING_ROWS = 2048
+"""Rows of a step on a GPU while nothing decodes: products of more are hardly faster. Memory is reserved for them."""
 _ALL: frozenset[Capability] = frozenset(get_args(Capability))
 
 
@@ -102,6 +104,11 @@ class EngineOptions:
     def token_budget(self) -> int:
         """The most rows of one step."""
         return int(self.values[keys.TOKEN_BUDGET])
+
+    def reading_budget(self, device: str) -> int:
+        """The most rows of a step in which nothing decodes: a GPU has more, unless the budget was set to another."""
+        chosen = self.token_budget
+        return READING_ROWS if device == "cuda" and chosen == catalogue.option(keys.TOKEN_BUDGET).default else chosen
 
     @property
     def async_scheduling(self) -> bool:

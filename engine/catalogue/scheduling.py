@@ -34,7 +34,8 @@ SCHEDULING = (
         minimum=16,
         maximum=8192,
         metric=FIRST_TOKEN,
-        explains="The most tokens that one step computes, over all answers. "
+        explains="The most tokens that one step computes, over all answers; by default a GPU computes up to 2,048 "
+        "while no answer is being written. "
         "A larger number computes prompts faster; a smaller one keeps running answers smooth.",
         shows="time to first token against inter-token latency",
         helps="Large for one chat with long prompts, small for many chats at once.",

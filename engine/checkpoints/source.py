@@ -27,6 +27,7 @@ from engine.layers.embedding import TokenTable
 from engine.layers.linear import choose, ggml
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Concatenated, Dense
+from engine.layers.linear.triton.experts import stacked
 from engine.layers.numerics import Numerics
 from engine.model_config.model import Quantisation
 
@@ -180,20 +181,13 @@ class CheckpointSource(Source):
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
-    ) -> list[Linear]:
+    ) -> Sequence[Linear]:
         found = StackedExperts.find(self._tensors, prefix, names)
         if found is None:
             modules = (self._modules(f"{prefix}{expert}.", names, sizes, in_features, bias) for expert in range(count))
-            return self._experts(modules, in_features)
-        stacked = StackedExperts(self._tensors, found, count, sizes, in_features, bias)
-        if self._planning:
-            return [self._stacked(stacked, 0)] * count
-        share = sum(self.files.entries[name].size for name in stacked.names()) // count
-        layers = []
-        for expert in range(count):
-            layers.append(self._stacked(stacked, expert))
-            self._on_module(share)
-        return layers
+            return stacked(self._experts(modules, in_features), count, self._target)
+        tensors = StackedExperts(self._tensors, found, count, sizes, in_features, bias)
+        return stacked(self._stacked_experts(tensors, count), count, self._target)
 
     # --- layers ------------------------------------------------------------------------------------------------
 
@@ -202,16 +196,26 @@ class CheckpointSource(Source):
         self._used_modules(modules)
         return layer
 
-    def _experts(self, experts: Iterator[list[_Module]], in_features: int) -> list[Linear]:
+    def _experts(self, experts: Iterator[list[_Module]], in_features: int) -> Iterator[Linear]:
         """A layer for each; while planning those that are alike share one, because there may be thousands."""
-        layers: list[Linear] = []
+        layer: Linear | None = None
         before: list[Any] | None = None
         for modules in experts:
             kind = [(module.out_features, module.packed and module.packed.layout, module.bias) for module in modules]
-            alike = self._planning and kind == before
-            layers.append(layers[-1] if alike else self._linear(modules, in_features))
+            if layer is None or not (self._planning and kind == before):
+                layer = self._linear(modules, in_features)
+            yield layer
             before = kind
-        return layers
+
+    def _stacked_experts(self, tensors: StackedExperts, count: int) -> Iterator[Linear]:
+        """A layer for each expert out of the tensors of all; likewise."""
+        if self._planning:
+            yield from [self._stacked(tensors, 0)] * count
+            return
+        share = sum(self.files.entries[name].size for name in tensors.names()) // count
+        for expert in range(count):
+            yield self._stacked(tensors, expert)
+            self._on_module(share)
 
     def _layer(self, modules: list[_Module], in_features: int) -> Linear:
         """One layer of the modules where their formats and groups agree, side by side otherwise."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -41,7 +41,7 @@ class LoadTimes:
         """``source`` with the time of its packed layers counted."""
         return cast(WeightSource, _TimedSource(source, self))
 
-    def packed(self, make: Callable[[], list[Linear]]) -> list[Linear]:
+    def packed(self, make: Callable[[], Sequence[Linear]]) -> Sequence[Linear]:
         """``make()``, whose time is counted as packing where a layer has another layout than its file."""
         before, start = self._total(), time.perf_counter()
         layers = make()
@@ -77,7 +77,7 @@ class _TimedSource:
     def head(self, *arguments: Any) -> Linear:
         return self._times.packed(lambda: [self._source.head(*arguments)])[0]
 
-    def experts(self, *arguments: Any) -> list[Linear]:
+    def experts(self, *arguments: Any) -> Sequence[Linear]:
         return self._times.packed(lambda: self._source.experts(*arguments))
 
     def __getattr__(self, name: str) -> Any:

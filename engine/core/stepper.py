@@ -204,7 +204,8 @@ class Stepper:
 
     def _limits(self) -> Limits:
         options = self._options
-        return Limits(options.token_budget, options.chunked_prefill, options.whole_context)
+        reading = options.reading_budget(self.model.device.type)
+        return Limits(options.token_budget, options.chunked_prefill, options.whole_context, reading)
 
     # --- the asynchronous lane -----------------------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ class WeightSource(Protocol):
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
-    ) -> list[Linear]:
+    ) -> Sequence[Linear]:
         """One layer for each of ``count`` experts, of the modules ``{prefix}{expert}.{name}`` as in :meth:`linear`."""
 
     def vector(self, name: str, size: int) -> Tensor:

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from engine.layers.activation import ClampedSwiGLU, Gated
+from engine.layers.experts import grouped
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
+from engine.layers.linear.triton.experts import ExpertStack
 from engine.layers.mlp import GatedMLP
 
 if TYPE_CHECKING:
@@ -46,13 +48,32 @@ class SparseMLP:
         self.shared: GatedMLP | None = None
         if moe.shared_size:
             self.shared = GatedMLP(config, source, f"{prefix}shared_experts.", moe.shared_size)
+        self.grouped = self._grouped(source)
+
+    def _grouped(self, source: WeightSource) -> grouped.GroupedExperts | None:
+        """What computes all experts at once, where something does."""
+        reason = "an expert's other layer has no such kernel"
+        if isinstance(self.gate_up, ExpertStack) and isinstance(self.down, ExpertStack):
+            if source.device.type == "meta":
+                return None
+            block = grouped.GroupedExperts(self.router, self.gate_up, self.down, self.gated)
+            found = grouped.declines(block, source.dtype, source.device)
+            if found is None:
+                return block
+            reason = found
+        for stack in (self.gate_up, self.down):
+            if isinstance(stack, ExpertStack):
+                stack.decline(reason)
+        return None
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream.
 
-        Experts run one after the other, each once for all rows that chose it; a row's sum, in float32, is in the order
-        of the experts, whatever other rows chose.
+        Experts run together where kernels for that serve them (grouped.py); elsewhere one after the other, each once
+        for all rows that chose it. A row's sum, in float32, is in the order of the experts, whatever other rows chose.
         """
+        if self.grouped is not None and len(x):
+            return self.grouped.forward(x, None if self.shared is None else self.shared.forward(x))
         chosen, shares = self.router.route(x)
         asked = chosen.flatten()
         order = asked.argsort(stable=True)
@@ -96,9 +117,16 @@ class Router:
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """``x [T, hidden_size]`` -> ``chosen [T, k]`` int64, all different in a row, and ``shares [T, k]`` float32."""
-        moe = self.moe
+        return self.choose(self.scores(x))
+
+    def scores(self, x: Tensor) -> Tensor:
+        """float32 ``[T, E]``."""
         dense = isinstance(self.linear, Dense)
-        scores = self.linear.forward(x.float()) if dense else self.linear.forward_float32(x)
+        return self.linear.forward(x.float()) if dense else self.linear.forward_float32(x)
+
+    def choose(self, scores: Tensor) -> tuple[Tensor, Tensor]:
+        """As :meth:`route`, of :meth:`scores`; those chosen are in the order of their scores, the largest first."""
+        moe = self.moe
         if moe.routing == "all":
             scores = self.numerics.by_row(_softmax, scores)
         scores = self._within_groups(scores)
@@ -121,7 +149,7 @@ class Router:
 
 
 def on_host(asked: Tensor, experts: int) -> list[int]:
-    """How often each of the experts is in ``asked [n]``. The block's one wait for the device."""
+    """How often each of the experts is in ``asked [n]``. The one wait for a device whose experts run one by one."""
     return asked.new_zeros(experts).scatter_add_(0, asked, torch.ones_like(asked)).tolist()
 
 

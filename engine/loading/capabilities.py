@@ -12,6 +12,7 @@ from engine.catalogue.exclusions import excluded
 from engine.loading.model import LoadedModel
 from engine.models import arenas
 from engine.models.base import CausalLM
+from engine.native.gpu import TURING
 from engine.native.library import declines as native_declines
 from engine.native.proof import machine_declines
 from engine.protocol import keys
@@ -30,12 +31,15 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         return frozenset(found | {"sliding window", "page bounds", "shared reads"})
     if model.checkpoint is not None and model.checkpoint.dense_head:
         found.add("dense head")
-    own_code_declines = machine_declines if model.device.type == "cuda" else native_declines
+    if model.device.type == "cuda":
+        declined = machine_declines(lm.dtype, model.device, TURING)
+    else:
+        declined = native_declines(lm.dtype, model.device)
     has: dict[Capability, bool] = {
         "sliding window": not excluded(lm.config, keys.PAGE_POLICY, WindowWithSinks.name),
         "page bounds": not excluded(lm.config, keys.PAGE_POLICY, QuestPolicy.name),
         "packed cache": not arenas.refuses(lm.config, KVKind("kivi")),
-        "native kernel": own_code_declines(lm.dtype, model.device) is None,
+        "native kernel": declined is None,
         "shared reads": _reads_shared_keys_once(lm, model.stores[0].view(0)),
         "graphs": _captures(model, lm),
         "async steps": draws_there(model),

@@ -39,7 +39,7 @@ from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_
 from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
 from engine.models.base import CausalLM
 from engine.native.library import find as find_native
-from engine.options import EngineOptions
+from engine.options import READING_ROWS, EngineOptions
 from engine.protocol import DeviceName, Fit, LoadOptions, ModelCard
 from engine.runner.ahead import capture_ahead, compile_ahead
 from engine.runner.runner import Runner
@@ -48,7 +48,7 @@ from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
 from engine.text.thinking import thinking_modes
 
 _log = logging.getLogger(__name__)
-_ROWS = 2048
+_ROWS = READING_ROWS
 """Rows of a step that memory is reserved for; a larger step may run out of memory, which ends requests, not the engine.
 """
 _LOGIT_ROWS = 64 + MAX_DRAFT_TOKENS

@@ -32,8 +32,9 @@ RECENT_ROWS = 64
 """Rows of a step that one answer's recent tokens have room for at the least."""
 FLOAT_ROWS = 64
 """Sampling makes its float32 copy of the logits in blocks of fewer rows than this."""
-SCRATCH_BYTES = 64 << 20
-"""Buffers whose size does not follow the model's: dequantisation of many rows, operators' own workspace."""
+SCRATCH_BYTES = 96 << 20
+"""Buffers whose size does not follow the model's: 64 MB of dequantised weights for products of many rows, and the
+workspace of operators (32 MB of cuBLAS on Hopper)."""
 
 
 GRAPHS = 16
@@ -83,6 +84,9 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     if moe is not None:
         most = max(moe.intermediate_size, moe.shared_size)
         asked = 3 * most + EXPERT_HIDDEN * config.hidden_size
+        # Where all experts run together each choice has a row: its gate, up and product, or that and its result.
+        together = 2 * moe.intermediate_size + max(moe.intermediate_size, config.hidden_size)
+        asked = max(asked, moe.experts_per_token * together + config.hidden_size)
         inner, read = (asked, most) if all(moe.sparse) else (max(inner, asked), max(read, most))
     attention, latent = 3 * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim, config.latent
     scratch = SCRATCH_BYTES

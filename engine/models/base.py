@@ -33,6 +33,10 @@ class DecoderLayer(Protocol):
     def storage_size(self) -> int:
         """Bytes held besides the linear layers."""
 
+    @property
+    def waits(self) -> bool:
+        """Whether a forward waits for something that it reads from the device."""
+
 
 class CausalLM(ABC):
     """A decoder: embedding, layers, norm, head. A family fills in the attributes; the forward is the same for all."""
@@ -61,7 +65,8 @@ class CausalLM(ABC):
     @property
     def uncaptured(self) -> str:
         """Why a forward cannot be captured in a CUDA graph; "" if it can."""
-        return "" if self.config.moe is None else "which experts are asked is read on the host"
+        waits = self.config.moe is not None and any(layer.waits for layer in self.layers)
+        return "which experts are asked is read on the host" if waits else ""
 
     def reserve(self, context: int) -> None:
         """Make what grows with the length of a text large enough for this many tokens, so that it never moves."""

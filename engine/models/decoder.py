@@ -53,6 +53,10 @@ class PreNormLayer:
     def storage_size(self) -> int:
         return self.attention.storage_size() + self.attention_norm.storage_size() + self.mlp_norm.storage_size()
 
+    @property
+    def waits(self) -> bool:
+        return isinstance(self.mlp, SparseMLP) and self.mlp.grouped is None
+
 
 class Decoder(CausalLM):
     """Token table, layers, norm, head. What sets its families apart stands in the :class:`ModelConfig`.

@@ -9,13 +9,14 @@ from collections.abc import Callable
 import torch
 
 from engine.native import triton_compiler
+from engine.native.gpu import TENSOR_CORES, capability
 from engine.native.triton_launch import launching
 
 DTYPES = (torch.bfloat16, torch.float16)
 
 
-def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
-    """Why no kernel runs here; None where one may."""
+def machine_declines(dtype: torch.dtype, device: torch.device, oldest: tuple[int, int] = TENSOR_CORES) -> str | None:
+    """Why no kernel runs here that needs the compute capability ``oldest``; None where one may."""
     if device.type != "cuda":
         return "the model is not on a GPU"
     if dtype not in DTYPES:
@@ -25,8 +26,10 @@ def machine_declines(dtype: torch.dtype, device: torch.device) -> str | None:
     reason = triton_compiler.unavailable()
     if reason is not None:
         return reason
-    if torch.version.hip is None and torch.cuda.get_device_capability(device) < (8, 0):
-        return "the GPU is older than compute capability 8.0"
+    if capability(device) < oldest:
+        return "the GPU is older than compute capability {}.{}".format(*oldest)
+    if capability(device) < TENSOR_CORES and dtype != torch.float16:
+        return "the GPU has no bfloat16"
     triton_compiler.install()
     return None
 

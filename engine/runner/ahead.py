@@ -14,7 +14,7 @@ from engine.runner.runner import Runner
 
 PROMPT_ROWS = (128, 512, 2048)
 """Rows of prompts: more than a captured step has."""
-ROWS = (1, 2, 8, 16, 64)
+ROWS = (1, 2, 8, 16, 32, 64)
 """Rows of which kernels are cut differently: the largest of each of their classes, and of each class of batches."""
 _TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 

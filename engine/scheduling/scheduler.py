@@ -4,8 +4,9 @@ Running decodes come first (one row each), then prefill chunks of running sequen
 rows that are left over. Pages are allocated with the rows; when they run out, the policy's victim gives up its pages
 and is computed again later. Pure: no tensors, no clock.
 
-Invariants: the rows of a plan are at most the token budget (except for a whole prompt when prompts are not chunked); a
-sequence in a plan holds pages for all its rows; a sequence that waits holds none.
+Invariants: the rows of a plan are at most the token budget, or the larger one while nothing decodes (except for a whole
+prompt when prompts are not chunked); a sequence in a plan holds pages for all its rows; a sequence that waits holds
+none.
 """
 
 from __future__ import annotations
@@ -32,6 +33,13 @@ class Limits(NamedTuple):
     token_budget: int = 512
     chunked: bool = True
     whole_context: bool = False
+    reading_budget: int = 0
+    """The token budget of a step in which nothing decodes, so that no answer waits for it, where it is the larger."""
+
+    @property
+    def most(self) -> int:
+        """The most tokens of any step."""
+        return max(self.token_budget, self.reading_budget)
 
 
 class Slice(NamedTuple, Generic[S]):
@@ -125,7 +133,7 @@ class Scheduler(Generic[S]):
     def _plan_chunked(
         self, plan: Plan[S], limits: Limits, decodes: list[S], reading: list[S], wanted: Mapping[tuple[str, int], int]
     ) -> None:
-        left = self._decode(plan, decodes, limits.token_budget)
+        left = self._decode(plan, decodes, limits.token_budget if decodes else limits.most)
         draft_tokens = self._wish(plan, left if not (reading or self.waiting) else left * 3 // 4, wanted)
         left -= sum(draft_tokens.values())
         for sequence in reading:
@@ -282,7 +290,7 @@ class Scheduler(Generic[S]):
 
     def _chunk(self, limits: Limits) -> int:
         """The most rows that a sequence reads before its dead pages are freed."""
-        return min(limits.token_budget if limits.chunked else NO_LIMIT, self.manager.most_rows)
+        return min(limits.most if limits.chunked else NO_LIMIT, self.manager.most_rows)
 
     def _grant(self, plan: Plan[S], sequence: S, rows: int) -> bool:
         """Put the rows into the plan if their pages can be allocated, with preemption if necessary."""

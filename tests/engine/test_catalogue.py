@@ -108,3 +108,10 @@ def test_sizes_of_the_cache_are_gigabytes() -> None:
     for value in (-1, "inf", "nan", 1e9):
         with pytest.raises(OptionError):
             options.set("disk_cache", value)
+
+
+def test_a_gpu_reads_prompts_in_larger_steps_unless_told_otherwise() -> None:
+    options = EngineOptions()
+    assert [options.reading_budget(device) for device in ("cpu", "cuda")] == [512, 2048]
+    options.values["token_budget"] = 64
+    assert [options.reading_budget(device) for device in ("cpu", "cuda")] == [64, 64]

@@ -1,6 +1,6 @@
 """How fast the Triton kernels are on this machine's GPU, beside torch's operators.
 
-    python tests/gpu/bench_kernels.py [--kinds TEXT ...] [--rows 1 2 4 8 16 64] [--json FILE]
+    python tests/gpu/bench_kernels.py [--kinds TEXT ...] [--rows 1 2 4 8 16 64 128 256 512] [--json FILE]
 
 Each figure: a CUDA graph of 50 products over weights that rotate through more than the level-2 cache holds, the median
 of 20 replays, in microseconds a product; the packed bytes read in that time as GB/s, and as a share of what a read-only
@@ -17,7 +17,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
@@ -29,12 +28,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 if TYPE_CHECKING:
-    from engine.layers.linear.triton.layer import TritonLinear
     from engine.layers.linear.triton.runtime import Tile
 
 SHAPES = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096))
 """Output and input features of a Llama 8B: q, k and v; o; gate and up; down; the head."""
-ROWS = (1, 2, 4, 8, 16, 64)
+ROWS = (1, 2, 4, 8, 16, 64, 128, 256, 512)
 KINDS = ("int4 g128", "int4 g64", "NF4", "int8 rows", "Q4_K", "Q6_K")
 ROTATED, READ = 512 << 20, 2 << 30
 CALLS, REPLAYS = 50, 20
@@ -59,19 +57,25 @@ class Figure(NamedTuple):
 
 class Case(NamedTuple):
     """``calls`` are the same product over different copies of the weights, ``size`` bytes each; ``weight`` is what
-    belongs to the first output features."""
+    belongs to the first output features. They are measured from ``least`` to ``most`` rows.
+    """
 
     what: str
     calls: list[Callable[[Tensor], Tensor]]
     size: int
     weight: Tensor
+    least: int = 1
+    most: int = 1 << 30
 
 
 def copies(size: int, dry: bool) -> int:
     return 1 if dry else max(1, -(-ROTATED // size))
 
 
-def ours(kind: str, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, dry: bool) -> Case:
+def ours(kind: str, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, dry: bool) -> Iterator[Case]:
+    """The product that is served, and beside it those that would serve if the numbers in runtime.py were others."""
+    from engine.layers.linear.triton.plane_layer import PlaneLinear
+    from engine.layers.linear.triton.runtime import FEW_ROWS, FIXED, MANY_ROWS
     from engine.layers.numerics import Numerics
     from tests.gpu import kernel_kinds
 
@@ -84,21 +88,22 @@ def ours(kind: str, outputs: int, inputs: int, dtype: torch.dtype, device: torch
             tensor = getattr(copy, name)
             setattr(copy, name, None if tensor is None else tensor.clone())
         layers.append(copy)
-    return Case(kind, [layer.forward for layer in layers], made.layer.storage_size(), made.weight)
+    size, weight = made.layer.storage_size(), made.weight
+    yield Case(kind, [layer.forward for layer in layers], size, weight)
+    if isinstance(made.layer, PlaneLinear):
+        fixed = [lambda x, layer=layer: layer.product(x, x.dtype, FIXED) for layer in layers]
+        yield Case(f"{kind}, 16 rows a tile", fixed, size, weight, FEW_ROWS + 1, MANY_ROWS)
+        yield Case(f"{kind}, dequantised", [layer.by_blocks for layer in layers], size, weight, FEW_ROWS + 1)
 
 
 def swept(case: Case, tiles: Sequence[Tile]) -> Iterator[Case]:
     """The products of one of :func:`ours`, cut up in other ways than the one that is served."""
 
-    def product(layer: TritonLinear, cut: Tile, x: Tensor) -> Tensor:
-        out = torch.empty(len(x), layer.out_features, dtype=x.dtype, device=x.device)
-        layer.launch_multiply(x, out, cut)
-        return out
-
     for cut in tiles:
         what = f"{case.what}, {cut.outputs} outputs a tile, {cut.slices} slices, {cut.stages} stages"
         layers = [cast(MethodType, call).__self__ for call in case.calls]
-        yield case._replace(what=what, calls=[partial(product, layer, cut) for layer in layers])
+        calls = [lambda x, layer=layer, cut=cut: layer.product(x, x.dtype, cut) for layer in layers]
+        yield case._replace(what=what, calls=calls)
 
 
 def sixteen_bit(outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, dry: bool) -> Case:
@@ -169,7 +174,7 @@ def figures(
     case: Case, rows: tuple[int, ...], dtype: torch.dtype, device: torch.device, read: float
 ) -> Iterator[Figure]:
     inputs = case.weight.shape[1]
-    for count in rows:
+    for count in [count for count in rows if case.least <= count <= case.most]:
         x = torch.randn(count, inputs, generator=torch.Generator().manual_seed(1)).to(dtype)
         found = case.calls[0](x.to(device)).double().cpu()
         # Some output features are enough to see an error and quick enough on a processor.
@@ -189,7 +194,7 @@ def all_cases(
 ) -> Iterator[Case]:
     for outputs, inputs in shapes:
         for kind in kinds:
-            yield ours(kind, outputs, inputs, dtype, device, dry)
+            yield from ours(kind, outputs, inputs, dtype, device, dry)
         yield sixteen_bit(outputs, inputs, dtype, device, dry)
         if device.type == "cuda" and dtype == torch.bfloat16 and outputs <= MADE_BY_TORCH:
             yield torch_int4(outputs, inputs, device)
@@ -218,7 +223,7 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
     for case in all_cases(options.kinds, shapes, dtype, device, dry):
         for figure in figures(case, tuple(options.rows), dtype, device, read):
             found.append(figure)
-            print(f"{figure.what:22} {figure.outputs:6} x {figure.inputs:5} {figure.rows:3} rows "
+            print(f"{figure.what:26} {figure.outputs:6} x {figure.inputs:5} {figure.rows:3} rows "
                   f"{figure.microseconds:8.1f} us {figure.gigabytes_per_second:6.0f} GB/s "
                   f"{100 * figure.share_of_read:3.0f} % error {figure.error:.1e}", flush=True)  # fmt: skip
         del case

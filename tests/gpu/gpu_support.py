@@ -15,6 +15,7 @@ from engine.layers.linear import affine, choose
 from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import Linear, Target
 from engine.layers.linear.dense import Dense
+from engine.layers.linear.triton.experts import stacked
 from engine.layers.numerics import Numerics
 from engine.model_config.model import LatentShape, ModelConfig, MoEConfig, RopeConfig
 from engine.models.arenas import new_store
@@ -166,8 +167,9 @@ class Weights:
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
-    ) -> list[Linear]:
-        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
+    ) -> Sequence[Linear]:
+        layers = (self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count))
+        return stacked(layers, count, Target(self.dtype, self.device, self.numerics))
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         return self._random(rows, columns, scale=columns**-0.5)

@@ -3,14 +3,16 @@
     python tests/gpu/machine_code.py [--sm 90 ...] [--kernel TEXT] [--dtype bfloat16] [--text FOLDER]
 
 Layers are made on device "meta" and asked for a product; what they launch is not run but compiled for each target and
-disassembled. For the innermost loop with tensor-core instructions (of dequantisation: for the whole kernel) it says how
-many instructions a weight costs. At its memory's full speed an H200 has 3.7 for a weight of 4 bits, an H100 5.3, an
+disassembled. For the innermost loop with tensor-core instructions (on sm_75 with multiplications, of dequantisation for
+the whole kernel) it says how many instructions a weight costs, and what share of them the tensor cores' are with those
+that feed them. At its memory's full speed an H200 has 3.7 for a weight of 4 bits, an H100 5.3, an RTX 2080 Ti 5.6, an
 A100 5.9, an RTX 3090 10.8, a 5090 17, a 4090 23 (estimates from clock and bandwidth).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import re
 import subprocess
 import sys
@@ -29,12 +31,19 @@ from triton import compile, knobs
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from engine.layers.linear.triton import blocks, bytes8, planes
-from engine.layers.linear.triton.runtime import FIXED, Tile, tile
+from engine.layers.linear.base import Linear
+from engine.layers.linear.dense import Dense
+from engine.layers.linear.triton import blocks, bytes8, dense16, fma, gemm, planes
+from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
+from engine.layers.linear.triton.plane_layer import PlaneLinear
+from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, Tile, WideTile, tile, wide_tiles
 from engine.layers.numerics import Numerics
+from engine.native import triton_launch
 from tests.gpu.kernel_kinds import KINDS
 
 TARGETS = (80, 86, 89, 90, 120)
+TURING = 75
+"""There 4-bit weights in planes have a kernel of their own, for float16, and others none."""
 TYPES = {torch.bfloat16: "*bf16", torch.float16: "*fp16", torch.float32: "*fp32", torch.uint8: "*u8", torch.int8: "*i8",
          torch.int16: "*i16", torch.int32: "*i32", torch.int64: "*i64", torch.float64: "*fp64"}  # fmt: skip
 MORE_SPILLED = 0 if triton_version == "3.6.0" else 16
@@ -60,6 +69,7 @@ class _Recorder:
 
 
 KERNELS = [(module, name) for module in (planes, bytes8, blocks) for name in ("multiply", "dequantise")]
+KERNELS += [(gemm, "gemm"), (fma, "fma")]
 
 
 @contextmanager
@@ -77,7 +87,7 @@ def recorded(names: Sequence[tuple[Any, str]] = KERNELS) -> Iterator[list[Launch
 
 
 def launches(
-    kind: str, dtype: torch.dtype, cut: Tile | None, outputs: int = OUTPUTS, inputs: int = INPUTS, start: int = 0
+    kind: str, dtype: torch.dtype, cut: Cut | None, outputs: int = OUTPUTS, inputs: int = INPUTS, start: int = 0
 ) -> Launch:
     """What a layer of that kind launches for a product cut so; None: to dequantise from ``start`` on."""
     layer = KINDS[kind](outputs, inputs, dtype, torch.device("meta"), Numerics()).layer
@@ -88,6 +98,22 @@ def launches(
             x = torch.empty(cut.rows, inputs, dtype=dtype, device="meta")
             layer.launch_multiply(x, torch.empty(cut.rows, outputs, dtype=dtype, device="meta"), cut)
     return found[0]
+
+
+def sorted_launches(
+    kind: str, dtype: torch.dtype, cut: SortedCut, outputs: int = OUTPUTS, inputs: int = INPUTS
+) -> Launch:
+    """What eight experts of that kind, or "dense" ones, launch for rows that ask two each."""
+    meta = torch.device("meta")
+    if kind == "dense":
+        layer: Linear = Dense(torch.empty(outputs, inputs, dtype=dtype, device=meta), None, Numerics())
+    else:
+        layer = KINDS[kind](outputs, inputs, dtype, meta, Numerics()).layer
+    numbers = torch.empty(32, dtype=torch.int32, device=meta)
+    rows = SortedRows(numbers, numbers, numbers.view(-1, 4), cut)
+    with triton_launch.gathering() as found:
+        ExpertStack([layer] * 8).multiply(torch.empty(16, inputs, dtype=dtype, device=meta), rows, 2)
+    return Launch(found[0].kernel, found[0].args, found[0].keywords)
 
 
 Specialised = tuple[dict[str, str], dict[tuple[int], Any], dict[tuple[int], list[list[Any]]]]
@@ -126,9 +152,13 @@ def compiled(launch: Launch, sm: int) -> Any:
 
 
 class Code(NamedTuple):
-    """``per_weight``: instructions of the inner loop (or the kernel) for each weight; ``wide``: 16-byte loads there."""
+    """``per_weight``: instructions of the inner loop (or the kernel) for each weight; ``wide``: 16-byte loads there.
+
+    ``share``: of those, what tensor cores compute and what fetches their operands from shared memory.
+    """
 
     per_weight: float
+    share: float
     registers: int
     shared: int
     spilled: int
@@ -137,7 +167,7 @@ class Code(NamedTuple):
     text: str
 
 
-def look(launch: Launch, sm: int, turn: int | None = None, marker: str = "MMA") -> Code:
+def look(launch: Launch, sm: int, turn: int | None = None, marker: str | None = None) -> Code:
     """``turn``: elements that a turn of the loop with the marker handles; None: the weights of a product."""
     program = compiled(launch, sm)
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
@@ -147,24 +177,31 @@ def look(launch: Launch, sm: int, turn: int | None = None, marker: str = "MMA") 
         text = _run(str(tool), "-c", file.name)
         usage = _run(str(tool.with_name("cuobjdump")), "-res-usage", file.name)
     instructions, loops = _parse(text)
+    if marker is None:
+        marker = "FFMA" if launch.kernel is fma.fma else "MMA"
     loop = min((body for body in loops if any(marker in line for line in body)), key=len, default=instructions)
     operations = Counter(line.split()[0] for line in loop)
     registers = int(next(iter(re.findall(r"REG:(\d+)", usage))))
     return Code(
-        len(loop) * 32 * launch.keywords["num_warps"] / (turn or _weights(launch)),
-        registers,
-        program.metadata.shared,
-        sum(line.startswith(("STL", "LDL")) for line in instructions),
-        sum(count for name, count in operations.items() if name.startswith(("LDG", "LDGSTS")) and "128" in name),
-        operations,
-        text,
+        per_weight=len(loop) * 32 * launch.keywords["num_warps"] / (turn or _weights(launch)),
+        share=sum(count for name, count in operations.items() if "MMA." in name or "LDSM" in name) / len(loop),
+        registers=registers,
+        shared=program.metadata.shared,
+        spilled=sum(line.startswith(("STL", "LDL")) for line in instructions),
+        wide=sum(count for name, count in operations.items() if name.startswith(("LDG", "LDGSTS")) and "128" in name),
+        operations=operations,
+        text=text,
     )
 
 
 def _weights(launch: Launch) -> int:
     """Weights that a program handles in one turn of its loop, or altogether where it has none."""
     words = launch.keywords
+    if launch.kernel is gemm.gemm:
+        return int(words["BN"] * words["TURN"] * 4)
     plane = words.get("PLANE", 1) * words.get("TURN", 4)
+    if launch.kernel is dense16.multiply_sorted:
+        plane = words["PLANE"]
     return int(words.get("SLICES", 1) * words["BN"] * plane)
 
 
@@ -191,30 +228,46 @@ def _parse(text: str) -> tuple[list[str], list[list[str]]]:
     return lines, loops
 
 
-def cases(kinds: list[str]) -> Iterator[tuple[str, str, Tile | None]]:
-    """Kind, a name for the rows, and the tile."""
-    for kind in kinds:
-        yield kind, "1", tile(1)
-        yield kind, "8", tile(8)
-        yield kind, "16", FIXED
-        yield kind, "dequantise", None
+def in_planes(kind: str) -> bool:
+    layer = KINDS[kind](1, 512, torch.float16, torch.device("meta"), Numerics()).layer
+    return isinstance(layer, PlaneLinear)
+
+
+def cases(kind: str, sm: int) -> Iterator[tuple[str, Cut | None]]:
+    """All that a layer of that kind launches on a target: a name for the rows, and the cut."""
+    planes = in_planes(kind)
+    if sm != TURING:
+        yield from (("1", tile(1)), ("8", tile(8)), ("16", FIXED))
+        for cut in wide_tiles((sm // 10, sm % 10)) if planes else ():
+            yield f"{cut.rows} x {cut.outputs}", cut
+    elif planes:
+        yield from ((str(cut.rows), cut) for cut in FMA)
+    if sm != TURING or planes:
+        yield "dequantise", None
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--sm", type=int, nargs="+", default=list(TARGETS))
+    parser.add_argument("--sm", type=int, nargs="+", default=[TURING, *TARGETS])
     parser.add_argument("--kernel", default="", help="only kinds whose name contains this")
     parser.add_argument("--dtype", default="bfloat16", choices=("bfloat16", "float16"))
     parser.add_argument("--text", type=Path, help="write the disassembly into this folder")
+    parser.add_argument("--experts", action="store_true", help="look at the products of experts instead")
     parser.add_argument("--operations", action="store_true", help="list the loop's commonest instructions")
     options = parser.parse_args()
     dtype = getattr(torch, options.dtype)
-    print(f"{'kind':26} {'rows':10} {'sm':>4} {'instr/weight':>12} {'regs':>5} {'shared':>7} {'spills':>6} {'wide':>5}")
-    for kind, rows, cut in cases([kind for kind in KINDS if options.kernel in kind]):
-        for sm in options.sm:
-            code = look(launches(kind, dtype, cut), sm)
-            print(f"{kind:26} {rows:10} {sm:4} {code.per_weight:12.2f} {code.registers:5} {code.shared:7} "
-                  f"{code.spilled:6} {code.wide:5}")  # fmt: skip
+    titles = "kind", "rows", "sm", "instr/weight", "share", "regs", "shared", "spills", "wide"
+    print("{:26} {:10} {:>4} {:>12} {:>6} {:>5} {:>7} {:>6} {:>5}".format(*titles))
+    for kind, sm in itertools.product([kind for kind in KINDS if options.kernel in kind], options.sm):
+        for rows, cut in cases(kind, sm):
+            made = torch.float16 if sm == TURING else dtype
+            if options.experts and isinstance(cut, Tile | WideTile):
+                launch = sorted_launches(kind, made, cut)
+            else:
+                launch = launches(kind, made, cut)
+            code = look(launch, sm)
+            print(f"{kind:26} {rows:10} {sm:4} {code.per_weight:12.2f} {code.share:6.2f} {code.registers:5} "
+                  f"{code.shared:7} {code.spilled:6} {code.wide:5}", flush=True)  # fmt: skip
             if options.operations:
                 print("    " + ", ".join(f"{count} {name}" for name, count in code.operations.most_common(14)))
             if options.text:

@@ -33,13 +33,16 @@ from engine.attention.triton import launch, merging, pack_trial, quest, quest_tr
 from engine.batch import Batch, SequenceRows
 from engine.cache.policies import PagePolicy, QuestPolicy
 from engine.cache.stores.kinds import KVKind
+from engine.checkpoints.quantised.quantise import STAY
+from engine.layers.experts import grouped
 from engine.layers.linear import choose
 from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Dense
-from engine.layers.linear.triton import ggml, int4, int8, table
+from engine.layers.linear.triton import ggml, int4, int8, plane_layer, table
+from engine.layers.linear.triton.experts import stacked
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
-from engine.model_config.model import ModelConfig, RopeConfig
+from engine.model_config.model import ModelConfig, MoEConfig, RopeConfig
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.registry import family
@@ -52,7 +55,11 @@ ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_s
 FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
 FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees")]
 """The same of what lies between them."""
-PROOFS = [(trial, "disagrees"), *((module, "_disagrees") for module in (int4, int8, table, ggml))]
+PROOFS = [
+    (trial, "disagrees"),
+    (grouped, "declines"),
+    *((module, "_disagrees") for module in (int4, int8, table, ggml)),
+]
 """Functions that try kernels on the device and say what is wrong with them: of products and attention."""
 
 
@@ -197,7 +204,7 @@ def pretended(fused: bool = True) -> Iterator[Trace]:
             stack.enter_context(mock.patch.object(module, name, return_value=reason))
         for name, value in {"is_available": True, "current_device": 0, "get_device_capability": (9, 0)}.items():
             stack.enter_context(mock.patch.object(torch.cuda, name, return_value=value))
-        for module in (launch, quest):
+        for module in (launch, quest, plane_layer):
             stack.enter_context(mock.patch.object(module, "processors", return_value=MULTIPROCESSORS))
         stack.enter_context(mock.patch.object(triton_launch, "_gathered", gathered))
         stack.enter_context(mock.patch.object(JITFunction, "run", run))
@@ -230,6 +237,21 @@ LLAMA_8B = ModelConfig(
 )
 
 
+QWEN3_30B = replace(
+    LLAMA_8B,
+    architecture="Qwen3MoeForCausalLM",
+    vocab_size=151936,
+    hidden_size=2048,
+    intermediate_size=6144,
+    num_layers=48,
+    num_kv_heads=4,
+    qk_norm=True,
+    windows=(None,) * 48,
+    rotary=(True,) * 48,
+    moe=MoEConfig(128, 8, 768, (True,) * 48, normalised=True),
+)
+
+
 def shortened(config: ModelConfig, layers: int) -> ModelConfig:
     """The model with fewer layers."""
     moe = None if config.moe is None else replace(config.moe, sparse=config.moe.sparse[:layers])
@@ -252,6 +274,8 @@ class Weights:
         self.dtype, self.numerics = dtype, numerics or Numerics()
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Linear:
+        if names[-1] in STAY:
+            return Dense(self.matrix("", sum(sizes), in_features), None, self.numerics)
         shape = LinearShape("int4", in_features, sum(sizes), group=128, scales=torch.float16, symmetric=True)
         layer = choose.unfilled(shape, Target(self.dtype, CUDA, self.numerics), CUDA)
         layer.bias = self.vector("", sum(sizes)) if bias else None
@@ -259,8 +283,9 @@ class Weights:
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
-    ) -> list[Linear]:
-        return [self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count)]
+    ) -> Sequence[Linear]:
+        layers = (self.linear(f"{prefix}{e}.", names, sizes, in_features, bias) for e in range(count))
+        return stacked(layers, count, Target(self.dtype, CUDA, self.numerics))
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         return torch.empty(rows, columns, dtype=self.dtype, device=CUDA)

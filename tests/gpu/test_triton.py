@@ -36,9 +36,9 @@ def test_a_kind(name: str, dtype: torch.dtype, sizes: tuple[int, int]) -> None:
     layer, weight = KINDS[name](*sizes, dtype, DEVICE, numerics)
     bias = layer.bias = torch.linspace(-1, 1, sizes[0]).to(DEVICE, dtype)
     assert torch.equal(layer.dequantised(torch.float32).cpu(), weight)
-    x = torch.randn(300, sizes[1]).to(dtype)
+    x = torch.randn(600, sizes[1]).to(dtype)
     expected = x.double() @ weight.double().t() + bias.double().cpu()
-    for rows in (1, 2, 5, 8, 9, 16, 17, 70, 300):
+    for rows in (1, 2, 5, 8, 9, 16, 17, 40, 70, 300, 600):
         for found in (layer.forward(x[:rows].to(DEVICE)), layer.forward_float32(x[:rows].to(DEVICE))):
             assert found.device.type == "cuda"
             assert relative(found, expected[:rows]) < 0.02

@@ -7,6 +7,7 @@ The heads that share a KV head become rows of it, so keys are read once for all 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -201,13 +202,18 @@ def _fused_with_lse(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, scale:
     """As `_fused`, and lse [B, H_kv, R] float32.
 
     Torch's flash kernel on CUDA gives it too, but takes no mask: there a masked part (the new rows among themselves)
-    materialises its scores, and the part that grows with the context does not.
+    materialises its scores, and the part that grows with the context does not. GPUs older than compute capability 8.0
+    have the memory-efficient kernel in its place.
     """
     if q.device.type == "cpu":
         o, lse = _flash_cpu(q, k, v, attn_mask=mask, scale=scale)
         return o, lse
-    if mask is None and q.dtype != torch.float32 and _flash_cuda_fails(q.device, q.dtype, q.shape[-1]) is None:
-        return _flash_cuda(q, k, v, scale)
+    if mask is None and q.dtype != torch.float32:
+        traits = q.device, q.dtype, q.shape[-1]
+        if _flash_cuda_fails(*traits) is None:
+            return _flash_cuda(q, k, v, scale)
+        if _efficient_cuda_fails(*traits) is None:
+            return _efficient_cuda(q, k, v, scale)
     scores = torch.matmul(q.float(), k.float().transpose(-1, -2)) * scale
     if mask is not None:
         scores = scores + mask
@@ -220,16 +226,35 @@ def _flash_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, 
     return o, lse
 
 
+def _efficient_cuda(q: Tensor, k: Tensor, v: Tensor, scale: float) -> tuple[Tensor, Tensor]:
+    o, lse = torch.ops.aten._scaled_dot_product_efficient_attention(q, k, v, None, True, scale=scale)[:2]
+    return o, lse[..., : q.shape[2]]  # its rows are padded
+
+
 @functools.cache
 def _flash_cuda_fails(device: torch.device, dtype: torch.dtype, width: int) -> str | None:
-    """Compare torch's flash kernel with the definition once: torch promises nothing about this operator."""
+    return _fails(_flash_cuda, device, dtype, width)
+
+
+@functools.cache
+def _efficient_cuda_fails(device: torch.device, dtype: torch.dtype, width: int) -> str | None:
+    return _fails(_efficient_cuda, device, dtype, width)
+
+
+def _fails(
+    kernel: Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor]],
+    device: torch.device,
+    dtype: torch.dtype,
+    width: int,
+) -> str | None:
+    """Compare a kernel of torch with the definition once: torch promises nothing about these operators."""
     if width % 8 or width > 256:
         return f"it has no heads of {width}"
     generator = torch.Generator().manual_seed(1)
     q, k, v = (torch.randn(1, 2, n, width, generator=generator).to(device, dtype) for n in (6, 40, 40))
     scores = q.float() @ k.float().transpose(-1, -2) * width**-0.5
     try:
-        o, lse = _flash_cuda(q, k, v, width**-0.5)
+        o, lse = kernel(q, k, v, width**-0.5)
     except RuntimeError as error:
         return f"it fails here ({str(error).splitlines()[0]})"
     right = torch.allclose(o.float(), scores.softmax(-1) @ v.float(), rtol=0.05, atol=0.02)

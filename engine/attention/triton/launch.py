@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from torch import Tensor
 from engine.attention.interface import AttnSpec
 from engine.batch import Batch, context_class, power_of_two, row_class
 from engine.cache.stores.packed import CHANNEL_GROUP, PACKED_KINDS, PackedKV, value_group
+from engine.native.gpu import processors
 from engine.native.triton_launch import Grid, Variants
 
 MAX_SPLITS = 64
@@ -86,14 +86,6 @@ def cut_for(
     tiles *= -(-packed_rows // rows)
     splits = max(1, min(PROGRAMS * processors // tiles, -(-max_keys // LEAST_KEYS), MAX_SPLITS))
     return TileConfig(rows, keys, splits, 8 if rows == 64 else 4, 1 if looked_up else 2)
-
-
-@functools.cache
-def processors(device: torch.device) -> int:
-    """Multiprocessors of the device; 1 where kernels are interpreted, an H100's where they are only compiled."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).multi_processor_count
-    return 132 if device.type == "meta" else 1
 
 
 def cut_of(q: Tensor, kv: PackedKV, batch: Batch) -> TileConfig:

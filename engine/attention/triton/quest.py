@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import AttnSpec
-from engine.attention.triton.launch import MAX_SPLITS, PROGRAMS, merge_parts, processors
+from engine.attention.triton.launch import MAX_SPLITS, PROGRAMS, merge_parts
 from engine.batch import Batch, power_of_two
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import PackedKV
+from engine.native.gpu import processors
 from engine.native.triton_launch import Variants
 
 SCORED_ROWS, SCORED_PAGES = 16, 32

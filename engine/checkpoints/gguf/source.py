@@ -22,6 +22,7 @@ from engine.layers.linear import ggml
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.linear.ggml_blocks import BLOCKS
+from engine.layers.linear.triton.experts import stacked
 from engine.model_config.model import LatentShape, ModelConfig
 
 MISMATCH = "The file contradicts itself: download the model again."
@@ -102,24 +103,27 @@ class GGUFSource(Source):
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
-    ) -> list[Linear]:
-        stacked = [self._names.module(prefix + name) for name in names]
-        if f"{stacked[0]}.weight" not in self.files.entries and f"{_apart(stacked[0], 0)}.weight" in self.files.entries:
-            return [
-                self._one([_apart(name, expert) for name in stacked], sizes, in_features, bias)
-                for expert in range(count)
-            ]
+    ) -> Sequence[Linear]:
+        return stacked(self._experts(prefix, count, names, sizes, in_features, bias), count, self._target)
+
+    def _experts(
+        self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
+    ) -> Iterator[Linear]:
+        """A layer for each."""
+        whole = [self._names.module(prefix + name) for name in names]
+        if f"{whole[0]}.weight" not in self.files.entries and f"{_apart(whole[0], 0)}.weight" in self.files.entries:
+            for expert in range(count):
+                yield self._one([_apart(name, expert) for name in whole], sizes, in_features, bias)
+            return
         modules = [
             self._module(name, size, in_features, bias, stacked=(count,))
-            for name, size in zip(stacked, sizes, strict=True)
+            for name, size in zip(whole, sizes, strict=True)
         ]
         share = sum(self.files.entries[name].size for module in modules for name in self._tensors(module)) // count
-        layers = []
         for expert in range(count):
             own = [module._replace(first=expert * module.out_features) for module in modules]
-            layers.append(self._fused(own, in_features))
+            yield self._fused(own, in_features)
             self._on_module(share)
-        return layers
 
     def _one(
         self, names: list[str], sizes: Sequence[int], in_features: int, bias: bool, heads: Sequence[int] = ()

@@ -27,6 +27,7 @@ from engine.layers.linear.triton import int8 as triton_int8
 from engine.layers.linear.triton import table as triton_table
 from engine.layers.linear.triton.runtime import PATH as TRITON
 from engine.layers.numerics import Numerics
+from engine.native.gpu import TENSOR_CORES, TURING
 from engine.native.proof import machine_declines
 
 _PATHS: dict[str, tuple[Path, ...]] = {}
@@ -107,11 +108,14 @@ def _no_kernel(shape: LinearShape, target: Target) -> str:
     return "there is none for weights of this many bits"
 
 
-def _triton(make: Maker, declines: Declines) -> Path:
-    """Kvasir's kernels on a GPU. What the machine lacks comes before what ``declines`` says of the layer."""
+def _triton(make: Maker, declines: Declines, oldest: tuple[int, int] = TENSOR_CORES) -> Path:
+    """Kvasir's kernels on a GPU of compute capability ``oldest`` and newer ones.
+
+    What the machine lacks comes before what ``declines`` says of the layer.
+    """
 
     def reason(shape: LinearShape, target: Target) -> str | None:
-        return machine_declines(target.dtype, target.device) or declines(shape, target)
+        return machine_declines(target.dtype, target.device, oldest) or declines(shape, target)
 
     return Path(TRITON, make, reason, "cuda", own=True)
 
@@ -129,7 +133,7 @@ def _dequantise(make: Maker) -> Path:
 _NATIVE_GGML = Path(ggml.PATH, functools.partial(ggml.GgmlLinear, native=True), ggml.native_declines, "cpu", own=True)
 
 register("int4", [
-    _triton(triton_int4.TritonInt4Linear, triton_int4.triton_declines),
+    _triton(triton_int4.TritonInt4Linear, triton_int4.triton_declines, TURING),
     Path(int4_cuda.CudaInt4Linear.path, int4_cuda.CudaInt4Linear, int4_cuda.cuda_declines, "cuda"),
     Path(int4_cuda.MetalInt4Linear.path, int4_cuda.MetalInt4Linear, int4_cuda.metal_declines, "mps"),
     _native(native_int4.NativeInt4Linear, native_int4.native_declines),
@@ -152,12 +156,12 @@ register("coded", [
     _dequantise(CodedLinear),
 ])  # fmt: skip
 register("table4", [
-    _triton(triton_table.TritonTableLinear, triton_table.triton_declines),
+    _triton(triton_table.TritonTableLinear, triton_table.triton_declines, TURING),
     _native(native_grouped.NativeTableLinear, native_grouped.table_declines),
     _dequantise(TableLinear),
 ])  # fmt: skip
 register("ggml", [
-    _triton(triton_ggml.make, triton_ggml.triton_declines),
+    _triton(triton_ggml.make, triton_ggml.triton_declines, TURING),
     _NATIVE_GGML,
     _dequantise(ggml.GgmlLinear),
 ])  # fmt: skip

@@ -92,7 +92,7 @@ SERVED += ["int8 False False", "int8 True False"]
 @pytest.fixture
 def _a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels that agree with the definition: packing for them needs no GPU."""
-    monkeypatch.setattr(choose, "machine_declines", lambda dtype, device: None)
+    monkeypatch.setattr(choose, "machine_declines", lambda *_: None)
     for module in (triton_int4, triton_int8, triton_table, triton_ggml):
         monkeypatch.setattr(module, "_disagrees", lambda *of: None)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device=None: (9, 0))

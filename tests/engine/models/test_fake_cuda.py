@@ -409,3 +409,17 @@ def test_whole_pages_move_on_the_gpu() -> None:
         data = kv.export_pages([1, 3])
         assert data.device.type == "cpu"
         kv.import_pages([4, 5], data)
+
+
+@pytest.mark.parametrize("rows", [6, 32, 40])
+def test_long_prefixes_keep_no_scores_on_a_gpu_without_a_flash_kernel(
+    monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    """Torch pads the rows of the other kernel's lse."""
+    monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: "the GPU is too old")
+    monkeypatch.setattr(sdpa, "_efficient_cuda_fails", lambda device, dtype, width: None)
+    monkeypatch.setattr(torch, "matmul", None)
+    with fake_cuda():
+        q, k = (torch.empty(1, 2, count, 64, dtype=torch.float16, device=CUDA) for count in (rows, 4096))
+        o, lse = sdpa._fused_with_lse(q, k, k, None, 0.1)
+        assert (o.shape, lse.shape) == (q.shape, q.shape[:3])

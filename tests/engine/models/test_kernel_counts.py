@@ -14,13 +14,18 @@ pytest.importorskip("triton")
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.cli.doctor import fused_kernels
+from engine.layers.experts import grouped
+from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
+from engine.model_config.model import MoEConfig
 from engine.models.registry import family
 from engine.native.triton_launch import Launch, Variants
 from tests.gpu.pretended import (
     CUDA,
     LLAMA_8B,
+    QWEN3_30B,
+    Node,
     Shape,
     Weights,
     counted,
@@ -44,6 +49,8 @@ KINDS = {
     "a window with sinks": (Shape(ONE, policy=WindowWithSinks(256)), 17, 560),
 }
 """Kernels of a layer and of a step of Llama 8B, at most. (Choosing pages counts torch's `topk` as one.)"""
+BLOCK = 8
+"""Kernels of a block of experts, at most."""
 
 
 @pytest.mark.parametrize("name", list(KINDS))
@@ -78,6 +85,54 @@ def test_a_layer_of_other_families(name: str) -> None:
 def test_nothing_waits_or_copies_within_a_forward(sequences: tuple[tuple[int, int], ...]) -> None:
     trace = traced(shortened(LLAMA_8B, 2), Shape(sequences))
     assert (trace.waits, trace.copies, trace.pinned) == ([], [], 0), trace.text()
+
+
+def block_of_experts(moe: MoEConfig, rows: int) -> list[Node]:
+    """What a block of experts asks of the GPU; nothing is copied or waited for."""
+    with pretended() as trace:
+        block = SparseMLP(replace(QWEN3_30B, moe=moe), Weights(), "")
+        x = torch.empty(rows, QWEN3_30B.hidden_size, dtype=torch.bfloat16, device=CUDA)
+        block.forward(x)
+        trace.clear()
+        block.forward(x)
+        assert (trace.waits, trace.copies, trace.pinned) == ([], [], 0), trace.text()
+    return trace.nodes
+
+
+GPT_OSS = {"routing": "chosen", "bias": True, "swiglu_limit": 7.0}
+
+
+@pytest.mark.parametrize("rows", [1, 32, 2048])
+@pytest.mark.parametrize("options", [{"normalised": True}, GPT_OSS], ids=["qwen 3", "gpt-oss"])
+def test_a_block_has_as_many_kernels_for_any_number_of_experts(options: dict[str, Any], rows: int) -> None:
+    blocks = [block_of_experts(MoEConfig(count, 4, 768, (True,), **options), rows) for count in (8, 32, 128)]
+    # Which of the products is launched follows from the rows that an expert has on average.
+    assert len({tuple(_role(node.name) for node in nodes) for nodes in blocks}) == 1
+    assert len(blocks[0]) <= BLOCK, listed(blocks[0])
+
+
+def _role(name: str) -> str:
+    return "product" if name in ("triton.multiply_sorted", "triton.gemm_sorted") else name
+
+
+def test_shared_experts_are_a_block_besides() -> None:
+    nodes = block_of_experts(MoEConfig(64, 6, 1408, (True,), shared_size=2816, groups=8, groups_per_token=3), 1)
+    assert len(nodes) <= BLOCK + 3, listed(nodes)
+
+
+@pytest.mark.parametrize("sequences", [((1000, 1),), ((600, 5), (20, 1))])
+def test_a_mixture_of_experts_waits_for_nothing(sequences: tuple[tuple[int, int], ...]) -> None:
+    trace = traced(shortened(QWEN3_30B, 2), Shape(sequences))
+    assert (trace.waits, trace.copies, trace.pinned) == ([], [], 0), trace.text()
+
+
+def test_a_mixture_of_experts_is_captured_where_they_run_together() -> None:
+    for declines, reason in ((None, ""), ("it computes wrongly", "which experts are asked is read on the host")):
+        with pretended(), mock.patch.object(grouped, "declines", return_value=declines):
+            model = family("Qwen3MoeForCausalLM").Model(shortened(QWEN3_30B, 2), Weights())
+        assert model.uncaptured == reason
+        paths = {linear.path for name, linear in model.linears() if ".experts." in name}
+        assert paths == {"Triton kernel" if declines else "Triton kernel for all experts"}
 
 
 def test_what_waits_copies_and_pins_would_be_noticed() -> None:
@@ -128,7 +183,7 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
         assert found.setdefault((of, kernel, key), variant) == variant, (kernel, key)
 
     sizes = [((1007, 1),), ((70, 1), (1, 1), (0, 3)), ((0, 37),), ((512, 300), (40, 1))]
-    models = [shortened(config, 3) for config in (LLAMA_8B, OWN["gemma 2"][0])]
+    models = [shortened(config, 3) for config in (LLAMA_8B, OWN["gemma 2"][0], QWEN3_30B)]
     with mock.patch.object(Variants, "launch", launch):
         for config in models:
             for sequences in sizes:
@@ -138,4 +193,5 @@ def test_what_a_launch_is_remembered_by_decides_its_variant() -> None:
                 traced(models[0], Shape(sequences, kind, QUEST if kind.bounds else None))
     kernels = {kernel.fn.__name__ for _, kernel, _ in found}
     assert kernels >= {"write", "flush_keys", "flush_values", "bound_pages", "page_scores", "attend_pages", "merge",
-                       "add_norm", "gate", "attend", "combine", "multiply", "dequantise"}  # fmt: skip
+                       "add_norm", "gate", "attend", "combine", "multiply", "gemm",
+                       "score", "route", "sort", "multiply_sorted", "gemm_sorted"}  # fmt: skip

@@ -70,9 +70,10 @@ class Simulation:
 
     def step(self) -> Plan[Job]:
         wanted = {job.owner: self.draft_tokens for job in self.scheduler.running}
+        decoding = any(job.cache.pending == 1 for job in self.scheduler.running)
         plan = self.scheduler.plan(self.limits, wanted)
         self.pool.check()
-        self._obeys(plan)
+        self._obeys(plan, decoding)
         self.plans.append(plan)
         for job in plan.failed:
             self.scheduler.remove(job)
@@ -83,10 +84,10 @@ class Simulation:
         self.pool.check()
         return plan
 
-    def _obeys(self, plan: Plan[Job]) -> None:
+    def _obeys(self, plan: Plan[Job], decoding: bool) -> None:
         rows = sum(piece.rows + piece.drafts for piece in plan.slices)
         alone = len(plan.slices) == 1 and not self.limits.chunked
-        assert rows <= self.limits.token_budget or alone
+        assert rows <= (self.limits.token_budget if decoding else self.limits.most) or alone
         assert len({piece.sequence.owner for piece in plan.slices}) == len(plan.slices)
         for piece in plan.slices:
             job = piece.sequence
@@ -135,7 +136,7 @@ class Simulation:
 @pytest.mark.parametrize("seed", range(30))
 def test_random_traces_finish_within_the_budget(seed: int) -> None:
     rng = random.Random(seed)
-    limits = Limits(rng.choice([16, 33, 128]), rng.random() < 0.7, rng.random() < 0.3)
+    limits = Limits(rng.choice([16, 33, 128]), rng.random() < 0.7, rng.random() < 0.3, rng.choice([0, 200]))
     draft_tokens = rng.choice([0, 3, 8])
     simulation = Simulation(rng.choice([12, 30, 200]), limits, draft_tokens, rng.randint(0, draft_tokens))
     jobs = [Job(i, rng.randint(1, 120), rng.randint(1, 50), cached=rng.random() < 0.85) for i in range(25)]
@@ -170,6 +171,22 @@ def test_a_long_prompt_does_not_stop_running_answers_when_chunked() -> None:
         worst[chunked] = max(gap for job in talkers for gap in job.gaps)
     assert worst[True] <= 5 + 64
     assert worst[False] > 1000
+
+
+def test_a_prompt_is_read_in_larger_chunks_while_nothing_decodes() -> None:
+    simulation = Simulation(400, Limits(32, reading_budget=128))
+    reader = simulation.add(Job(9, 400, 9))
+    assert [piece.rows for piece in simulation.step().slices] == [128]
+    talker = simulation.add(Job(1, 4, 80))
+    assert {piece.sequence.arrival: piece.rows for piece in simulation.step().slices} == {9: 128}
+    # The reader has 144 left; what is over goes to the other, which decodes from then on.
+    simulation.add(Job(10, 400, 9))
+    rows = [{piece.sequence.arrival: piece.rows for piece in simulation.step().slices} for _ in range(3)]
+    assert rows[0] == {9: 128}
+    assert rows[1] == {9: 16, 1: 4, 10: 108}
+    assert rows[2] == {9: 1, 1: 1, 10: 30}
+    assert reader.first is not None
+    assert talker.first is not None
 
 
 def test_decodes_come_first_and_the_chunk_takes_the_rest() -> None:

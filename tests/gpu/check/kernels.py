@@ -34,6 +34,8 @@ def products(setting: Setting) -> Measures:
         found: dict[str, Any] = {}
         for case in bench_kernels.all_cases(list(KINDS), (shape,), dtype, device, setting.dry):
             measured = list(bench_kernels.figures(case, rows, dtype, device, read))
+            if not measured:
+                continue
             by_rows: dict[str, Any] = {str(figure.rows): plain(figure) for figure in measured}
             times = {figure.rows: figure.microseconds for figure in measured}
             if 1 in times and 8 in times:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.layers.linear.triton.sorted_rows import sorted_rows
+
 # Decoders: ``at [..., 1]`` points at blocks, ``lane [..., 32]`` counts the input features of part ``sub`` of each.
 
 
@@ -114,16 +116,14 @@ def _part(at, j: tl.constexpr, lane, table, TYPE: tl.constexpr, BYTES: tl.conste
     return value
 
 
-@triton.jit(do_not_specialize=["rows", "outputs"])
-def multiply(x, data, table, bias, out, rows, outputs, inputs, row_bytes,
+@triton.jit
+def _product(x, data, table, bias, n, m, used, outputs, inputs, row_bytes,
              TYPE: tl.constexpr, BYTES: tl.constexpr, WEIGHTS: tl.constexpr, PLANE: tl.constexpr, TURN: tl.constexpr,
              BIAS: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr):  # fmt: skip
-    """``out [rows, N] = x [rows, K] W^T + bias``: weights rounded once, to x's dtype; sums in float32.
+    """float32 ``[BN, MB]``: output features ``n [BN]`` of the rows ``m [MB]`` of x, of those that are used.
 
     As in planes.py, every warp takes a slice of K: here TURN parts of PLANE (32) input features.
     """
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
-    m = tl.program_id(1) * MB + tl.arange(0, MB)
     slices = tl.arange(0, SLICES)
     lane = tl.arange(0, PLANE)
     row = tl.where(n < outputs, n, 0)
@@ -138,15 +138,47 @@ def multiply(x, data, table, bias, out, rows, outputs, inputs, row_bytes,
         at = row_at + turn * (TURN * PLANE // WEIGHTS * BYTES)
         for j in tl.static_range(TURN):
             # What is not live is counted twice, times 0.
-            used = live & (m < rows)[None, None, :]
-            part_of_x = tl.load(x_at + (turn * TURN + j) * PLANE, mask=used, other=0.0)
+            mask = live & used[None, None, :]
+            part_of_x = tl.load(x_at + (turn * TURN + j) * PLANE, mask=mask, other=0.0)
             value = _part(at, j, lane[None, None, :], table, TYPE, BYTES, WEIGHTS)
             acc = tl.dot(value.to(x.dtype.element_ty), part_of_x, acc, input_precision="ieee")
     result = tl.sum(acc, 0)
     if BIAS:
         result += tl.load(bias + row).to(tl.float32)[:, None]
+    return result
+
+
+@triton.jit(do_not_specialize=["rows", "outputs"])
+def multiply(x, data, table, bias, out, rows, outputs, inputs, row_bytes,
+             TYPE: tl.constexpr, BYTES: tl.constexpr, WEIGHTS: tl.constexpr, PLANE: tl.constexpr, TURN: tl.constexpr,
+             BIAS: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr):  # fmt: skip
+    """``out [rows, N] = x [rows, K] W^T + bias``: weights rounded once, to x's dtype; sums in float32."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * MB + tl.arange(0, MB)
+    result = _product(x, data, table, bias, n, m, m < rows, outputs, inputs, row_bytes, TYPE, BYTES, WEIGHTS, PLANE,
+                      TURN, BIAS, MB, BN, SLICES)  # fmt: skip
     place = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(place, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
+
+
+@triton.jit(do_not_specialize=["outputs"])
+def multiply_sorted(x, data, table, bias, out, entries, tiles, outputs, inputs, row_bytes,
+                    TYPE: tl.constexpr, BYTES: tl.constexpr, WEIGHTS: tl.constexpr, PLANE: tl.constexpr,
+                    TURN: tl.constexpr, BIAS: tl.constexpr, CHOICES: tl.constexpr, MB: tl.constexpr,
+                    BN: tl.constexpr, SLICES: tl.constexpr):  # fmt: skip
+    """As :func:`multiply` with the weights of an expert for each tile: see sorted_rows.py."""
+    expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
+    if expert < 0:
+        return
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    first = expert.to(tl.int64) * outputs
+    data += first * row_bytes
+    if BIAS:
+        bias += first
+    result = _product(x, data, table, bias, n, m, used, outputs, inputs, row_bytes, TYPE, BYTES, WEIGHTS, PLANE,
+                      TURN, BIAS, MB, BN, SLICES)  # fmt: skip
+    at = out + place.to(tl.int64)[None, :] * outputs + n[:, None]
+    tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & used[None, :])
 
 
 @triton.jit(do_not_specialize=["start", "stop", "outputs"])

@@ -11,17 +11,17 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.layers.linear.triton.sorted_rows import sorted_rows
 
-@triton.jit(do_not_specialize=["rows", "outputs"])
-def multiply(x, codes, scales, zeros, bias, out, rows, outputs, inputs, factor,
+
+@triton.jit
+def _product(x, codes, scales, zeros, bias, n, m, used, outputs, inputs, factor,
              PLANE: tl.constexpr, TURN: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr,
              MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
-    """``out [rows, N] = x [rows, K] W^T + bias``, sums in float32. As in planes.py, every warp takes a slice of K.
+    """float32 ``[BN, MB]``: output features ``n [BN]`` of the rows ``m [MB]`` of x, of those that are used.
 
-    ``ASM``: how four int8 become floats; "" for Triton's own conversion.
+    As in planes.py, every warp takes a slice of K. ``ASM``: how four int8 become floats; "" for Triton's own.
     """
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
-    m = tl.program_id(1) * MB + tl.arange(0, MB)
     slices = tl.arange(0, SLICES)
     p = tl.arange(0, PLANE)
     row = tl.where(n < outputs, n, 0)
@@ -35,7 +35,7 @@ def multiply(x, codes, scales, zeros, bias, out, rows, outputs, inputs, factor,
             live = (plane < planes)[:, None]
             plane = tl.minimum(plane, planes - 1)
             w = tl.load(code_at + plane[:, None, None] * PLANE)
-            part_of_x = tl.load(x_at + plane[:, None, None] * PLANE, mask=(m < rows)[None, None, :], other=0.0)
+            part_of_x = tl.load(x_at + plane[:, None, None] * PLANE, mask=used[None, None, :], other=0.0)
             if ASM != "":
                 value = tl.inline_asm_elementwise(ASM, "=r,=r,r", [w], dtype=x.dtype.element_ty, is_pure=True, pack=4)
             else:
@@ -51,8 +51,43 @@ def multiply(x, codes, scales, zeros, bias, out, rows, outputs, inputs, factor,
     result = tl.sum(acc, 0) * factor
     if BIAS:
         result += tl.load(bias + row).to(tl.float32)[:, None]
+    return result
+
+
+@triton.jit(do_not_specialize=["rows", "outputs"])
+def multiply(x, codes, scales, zeros, bias, out, rows, outputs, inputs, factor,
+             PLANE: tl.constexpr, TURN: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr, BIAS: tl.constexpr,
+             MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """``out [rows, N] = x [rows, K] W^T + bias``, sums in float32."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * MB + tl.arange(0, MB)
+    result = _product(x, codes, scales, zeros, bias, n, m, m < rows, outputs, inputs, factor, PLANE, TURN, GROUP, ZEROS,
+                      BIAS, MB, BN, SLICES, ASM)  # fmt: skip
     place = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(place, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
+
+
+@triton.jit(do_not_specialize=["outputs"])
+def multiply_sorted(x, codes, scales, zeros, bias, out, entries, tiles, outputs, inputs, factor,
+                    PLANE: tl.constexpr, TURN: tl.constexpr, GROUP: tl.constexpr, ZEROS: tl.constexpr,
+                    BIAS: tl.constexpr, CHOICES: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr,
+                    SLICES: tl.constexpr, ASM: tl.constexpr):  # fmt: skip
+    """As :func:`multiply` with the weights of an expert for each tile: see sorted_rows.py."""
+    expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
+    if expert < 0:
+        return
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    first = expert.to(tl.int64) * outputs
+    codes += first * inputs
+    scales += first * (inputs // GROUP)
+    if ZEROS:
+        zeros += first * (inputs // GROUP)
+    if BIAS:
+        bias += first
+    result = _product(x, codes, scales, zeros, bias, n, m, used, outputs, inputs, factor, PLANE, TURN, GROUP, ZEROS,
+                      BIAS, MB, BN, SLICES, ASM)  # fmt: skip
+    at = out + place.to(tl.int64)[None, :] * outputs + n[:, None]
+    tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & used[None, :])
 
 
 @triton.jit(do_not_specialize=["start", "stop", "outputs"])

@@ -16,7 +16,7 @@ from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS,
 from engine.layers.linear.triton import ggml_planes
 from engine.layers.linear.triton.int8 import TritonQ8Linear
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, aligned, disagrees
+from engine.layers.linear.triton.runtime import Tile, aligned, disagrees, tensor_cores
 
 PLANE = 32
 TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}
@@ -63,9 +63,9 @@ class TritonGgmlLinear(TritonLinear):
     def product_constants(self, dtype: torch.dtype) -> dict[str, Any]:
         return {}
 
-    def launch_multiply(self, x: Tensor, out: Tensor, cut: Tile) -> None:
+    def stages(self, cut: Tile) -> int:
         # Pipelined, looked-up values would be fetched into shared memory, more than there is.
-        super().launch_multiply(x, out, cut if self.table is None else cut._replace(stages=1))
+        return cut.stages if self.table is None else 1
 
 
 def _table(type: int, device: torch.device) -> Tensor | None:
@@ -101,6 +101,8 @@ def triton_declines(shape: LinearShape, target: Target, raw: bool = False) -> st
 
     ``raw``: the same for a :class:`TritonGgmlLinear`.
     """
+    if not (tensor_cores(target.device) or ggml_planes.serves(shape.block_type, shape.in_features)):
+        return f"on GPUs older than compute capability 8.0 there is none for {BLOCKS[shape.block_type].name}"
     return _disagrees(shape.block_type, shape.in_features % 128 == 0, raw, target.dtype, target.device)
 
 

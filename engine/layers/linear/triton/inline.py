@@ -59,6 +59,27 @@ def lookup(table: tuple[float, ...], dtype: torch.dtype) -> str:
     return "\n".join([*lines, "}"])
 
 
+_ONE = {torch.bfloat16: 0x3F803F80, torch.float16: 0x3C003C00}
+
+
+@functools.cache
+def scaled(offset: str, dtype: torch.dtype) -> str:
+    """Two floats times two scales; as planes.py's ``offset`` has it plus two others before and two more after.
+
+    Every step is rounded, but the first sum is exact where codes become integers.
+    """
+    # Where there is no instruction that adds or multiplies bfloat16, there is the one that does both.
+    fma = f"fma.rn.{'bf16x2' if dtype == torch.bfloat16 else 'f16x2'}"
+    if offset == "none":
+        return f"{{ .reg .b32 z; mov.b32 z, 0x80008000; {fma} $0, $1, $2, z; }}"
+    lines = ["{ .reg .b32 t, u, z;", f"mov.b32 u, {_ONE[dtype]:#010x};", f"{fma} t, $1, u, $3;"]
+    if offset in ("eight", "zeros"):
+        lines += ["mov.b32 z, 0x80008000;", f"{fma} $0, t, $2, z;"]
+    else:
+        lines.append(f"{fma} $0, t, $2, $4;")
+    return "\n".join([*lines, "}"])
+
+
 @functools.cache
 def signed_bytes(dtype: torch.dtype) -> str:
     """Four int8 -> two registers of two floats each, in their order, exactly."""

@@ -12,6 +12,7 @@ from engine.layers.linear.affine import AffineColumns, AffineWeights, chunks, de
 from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.triton.plane_layer import Form, PlaneLinear, plane_of
 from engine.layers.linear.triton.runtime import disagrees
+from engine.native.gpu import TURING
 from engine.native.proof import machine_declines
 
 _NAMES = {torch.float16: "float16", torch.bfloat16: "bfloat16", torch.float32: "float32"}
@@ -49,7 +50,7 @@ def triton_declines(shape: LinearShape, target: Target) -> str | None:
 
 def try_kernels(dtype: torch.dtype, device: torch.device) -> str | None:
     """Why the commonest 4-bit layer, of groups of 128, would not be served on a device; None where it would."""
-    return machine_declines(dtype, device) or _disagrees(128, False, torch.float16, True, dtype, device)
+    return machine_declines(dtype, device, TURING) or _disagrees(128, False, torch.float16, True, dtype, device)
 
 
 @functools.cache

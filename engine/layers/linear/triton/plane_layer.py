@@ -10,9 +10,25 @@ from torch import Tensor
 from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.triton import inline
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import inlines
+from engine.layers.linear.triton.runtime import (
+    FEW_ROWS,
+    FMA,
+    FMA_FIXED,
+    MANY_PLANE_ROWS,
+    Cut,
+    FmaTile,
+    WideTile,
+    inlines,
+    tensor_cores,
+    tile,
+    wide_tile,
+    wide_tiles,
+)
+from engine.native.gpu import capability, processors
 
 PLANES = (128, 64, 32, 16)
+TURN = 32
+"""The most halfwords of an output feature that gemm.py takes in one turn of its loop."""
 
 
 class Form(NamedTuple):
@@ -113,3 +129,38 @@ class PlaneLinear(TritonLinear):
             table = self.form.table
             asm, magic = (inline.lookup(table, dtype), 0.0) if table else inline.nibbles(dtype)
         return {"PADDED": self.in_features != self.program_inputs * self.blocks, "ASM": asm, "MAGIC": magic}
+
+    def cut(self, rows: int) -> Cut | None:
+        if not tensor_cores(self.device):
+            return next((cut for cut in FMA if rows <= cut.rows), None)
+        if rows <= FEW_ROWS:
+            return tile(rows)
+        if rows > MANY_PLANE_ROWS:
+            return None
+        return wide_tile(rows, self.out_features, wide_tiles(capability(self.device)), processors(self.device))
+
+    def cuts(self) -> tuple[Cut, ...]:
+        return (*super().cuts(), *wide_tiles(capability(self.device))) if tensor_cores(self.device) else FMA
+
+    @property
+    def fixed(self) -> Cut:
+        return super().fixed if tensor_cores(self.device) else FMA_FIXED
+
+    def launch_multiply(self, x: Tensor, out: Tensor, cut: Cut) -> None:
+        if isinstance(cut, WideTile):
+            from engine.layers.linear.triton import gemm
+
+            self._launch_product(gemm.gemm, x, out, cut, lambda: self.wide_constants(cut, x.dtype))
+        elif isinstance(cut, FmaTile):
+            from engine.layers.linear.triton import fma
+
+            constants = {"SLICES": cut.halfwords // self.form.plane, "num_warps": cut.warps}
+            self._launch_product(fma.fma, x, out, cut, lambda: constants)
+        else:
+            super().launch_multiply(x, out, cut)
+
+    def wide_constants(self, cut: WideTile, dtype: torch.dtype) -> dict[str, Any]:
+        """What gemm.py's kernels are compiled for besides; ``dtype`` is that of x."""
+        scaled = inline.scaled(self.form.offset, dtype) if inlines(self.device) else ""
+        turn = min(TURN, self.form.plane)
+        return {"TURN": turn, "SCALED": scaled, "num_warps": cut.warps, "num_stages": cut.stages}

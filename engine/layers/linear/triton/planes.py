@@ -16,6 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from engine.layers.linear.triton.sorted_rows import sorted_rows
+
 
 @triton.jit
 def _bits(words, at, live, j: tl.constexpr, BITS: tl.constexpr, PER: tl.constexpr):
@@ -84,20 +86,17 @@ def _added(scales, offsets, block, live, n, outputs, j: tl.constexpr, OFFSET: tl
     return added
 
 
-@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
-def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
-             rows, outputs, inputs, blocks, shift,
+@triton.jit
+def _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used, outputs, inputs, blocks, shift,
              PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
              OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
              MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
              ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
-    """``out [rows, N] = x [rows, K] W^T + bias``, sums in float32.
+    """float32 ``[BN, MB]``: output features ``n [BN]`` of the rows ``m [MB]`` of x, of those that are used.
 
     Every warp takes one slice of the input features, SLICES of them at a time; the partial sums meet at the end, always
     in the same order. ``ASM``: how four codes become floats that are MAGIC too large; "" for Triton's own operations.
     """
-    n = tl.program_id(0) * BN + tl.arange(0, BN)
-    m = tl.program_id(1) * MB + tl.arange(0, MB)
     slices = tl.arange(0, SLICES)
     p = tl.arange(0, PLANE)
     # Nothing beyond the last row or block is stored or counted, so any address that exists will do.
@@ -118,7 +117,7 @@ def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
             k = ((block * 4 + j) * PLANE)[:, None, None] + p[None, :, None]
             if PADDED:
                 k = tl.minimum(k, inputs - 1)
-            part_of_x = tl.load(x_at + k, mask=(m < rows)[None, None, :], other=0.0)
+            part_of_x = tl.load(x_at + k, mask=used[None, None, :], other=0.0)
             if ASM != "":
                 part_of_w = value[j]
             else:
@@ -148,8 +147,51 @@ def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
     result = tl.sum(acc, 0)
     if BIAS:
         result += tl.load(bias + row).to(tl.float32)[:, None]
+    return result
+
+
+@triton.jit(do_not_specialize=["rows", "outputs", "blocks"])
+def multiply(x, words, scales, offsets, outer, codebook, table, bias, out,
+             rows, outputs, inputs, blocks, shift,
+             PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+             OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
+             MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
+             ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """``out [rows, N] = x [rows, K] W^T + bias``, sums in float32."""
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    m = tl.program_id(1) * MB + tl.arange(0, MB)
+    result = _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, m < rows, outputs, inputs, blocks,
+                      shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, SLICES, ASM,
+                      MAGIC)  # fmt: skip
     at = out + m.to(tl.int64)[None, :] * outputs + n[:, None]
     tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & (m < rows)[None, :])
+
+
+@triton.jit(do_not_specialize=["outputs", "blocks"])
+def multiply_sorted(x, words, scales, offsets, outer, codebook, table, bias, out,
+                    entries, tiles, outputs, inputs, blocks, shift,
+                    PLANE: tl.constexpr, SCALE: tl.constexpr, OFFSET: tl.constexpr, LOOKUP: tl.constexpr,
+                    OUTER: tl.constexpr, BLOCK: tl.constexpr, PADDED: tl.constexpr, BIAS: tl.constexpr,
+                    CHOICES: tl.constexpr, MB: tl.constexpr, BN: tl.constexpr, SLICES: tl.constexpr,
+                    ASM: tl.constexpr, MAGIC: tl.constexpr):  # fmt: skip
+    """As :func:`multiply` with the weights of an expert for each tile: see sorted_rows.py."""
+    expert, place, m, used = sorted_rows(tiles, entries, MB, CHOICES)
+    if expert < 0:
+        return
+    tl.static_assert(SCALE != "nested")
+    first = expert.to(tl.int64) * outputs
+    words += first * (blocks * PLANE)
+    scales += first * (blocks * (2 if SCALE == "float32" else 1))
+    if OFFSET == "zeros" or OFFSET == "added":
+        offsets += first * blocks
+    if BIAS:
+        bias += first
+    n = tl.program_id(0) * BN + tl.arange(0, BN)
+    result = _product(x, words, scales, offsets, outer, codebook, table, bias, n, m, used, outputs, inputs, blocks,
+                      shift, PLANE, SCALE, OFFSET, LOOKUP, OUTER, BLOCK, PADDED, BIAS, MB, BN, SLICES, ASM,
+                      MAGIC)  # fmt: skip
+    at = out + place.to(tl.int64)[None, :] * outputs + n[:, None]
+    tl.store(at, result.to(out.dtype.element_ty), mask=(n < outputs)[:, None] & used[None, :])
 
 
 @triton.jit(do_not_specialize=["start", "stop", "outputs", "blocks"])

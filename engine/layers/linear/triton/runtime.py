@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
-from engine.layers.linear.base import PackedLinear, Target
+from engine.layers.linear.base import Target
 from engine.layers.numerics import Numerics
+from engine.native.gpu import HOPPER, TENSOR_CORES, capability
 from engine.native.proof import failure
+
+if TYPE_CHECKING:
+    from engine.layers.linear.triton.layer import TritonLinear
 
 PATH = "Triton kernel"
 
@@ -27,11 +32,44 @@ class Tile(NamedTuple):
     stages: int = 2
 
 
+class WideTile(NamedTuple):
+    """What one program of gemm.py computes: ``outputs`` are 16 a warp at the least and no fewer than ``rows``."""
+
+    rows: int
+    outputs: int
+    warps: int
+    stages: int
+
+
+class FmaTile(NamedTuple):
+    """What one program of fma.py computes, ``halfwords`` of every output feature in one turn of its loop."""
+
+    rows: int
+    outputs: int
+    halfwords: int
+    warps: int
+
+
+Cut = Tile | WideTile | FmaTile
+"""How a product is cut into programs, and by which kernel it is computed."""
+
 FIXED = Tile(16, 32, 2)
 """The tile that serves any number of rows: in the batch-invariant mode there is no other."""
+FMA = (FmaTile(1, 4, 512, 2), FmaTile(4, 4, 512, 4), FmaTile(8, 4, 512, 8))
+"""The tiles on GPUs for which Triton has no tensor-core code; more rows are multiplied by torch."""
+FMA_FIXED = FMA[1]
+"""FIXED, there."""
+
+# These numbers of rows are estimates (from bytes, from machine code, from what others measured of theirs), not yet
+# measured here.
+FEW_ROWS = 16
+"""Above this many rows gemm.py multiplies 4-bit weights in planes: it reads them for up to 128 rows at once, FIXED for
+16."""
 MANY_ROWS = 64
-"""Above this many rows the weights are dequantised and torch multiplies. An estimate from bytes, to be measured on a
-GPU: each tile of 16 rows reads the packed weights again, and dequantising costs as much as about nine such reads."""
+"""Above this many rows the weights of other kinds are dequantised and torch multiplies: each tile of 16 rows reads the
+packed weights again, and dequantising costs as much as about nine such reads."""
+MANY_PLANE_ROWS = 512
+"""The same for weights in planes: then reading them and dequantising costs torch's product little."""
 
 
 def tile(rows: int) -> Tile:
@@ -39,6 +77,36 @@ def tile(rows: int) -> Tile:
     if rows <= 2:
         return Tile(8, 16, 4)
     return Tile(8, 32, 4) if rows <= 8 else FIXED
+
+
+@functools.cache
+def wide_tiles(version: tuple[int, int]) -> tuple[WideTile, ...]:
+    """The tiles of gemm.py for a compute capability, the largest first: within 99 KB of shared memory (AMD's: 64)."""
+    # Hopper's products are asynchronous, for which Triton keeps one buffer more.
+    stages = 2 if version[0] == HOPPER[0] or torch.version.hip is not None else 3
+    shapes = ((128, 128, 8), (64, 128, 8), (64, 64, 4), (32, 64, 4))
+    return tuple(WideTile(*shape, stages) for shape in shapes)
+
+
+def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: int) -> WideTile:
+    """The largest tile that wastes few rows and gives each multiprocessor a program, else the smallest."""
+    *large, small, least = tiles
+    if rows <= least.rows:
+        return least
+
+    def padded(cut: WideTile) -> int:
+        return -(-rows // cut.rows) * cut.rows
+
+    for cut in large:
+        programs = -(-rows // cut.rows) * -(-outputs // cut.outputs)
+        if padded(cut) <= 1.25 * padded(small) and programs >= processors:
+            return cut
+    return small
+
+
+def tensor_cores(device: torch.device) -> bool:
+    """Whether Triton's products use the tensor cores of the device."""
+    return capability(device) >= TENSOR_CORES
 
 
 def inlines(device: torch.device) -> bool:
@@ -56,7 +124,7 @@ def aligned(x: Tensor) -> Tensor:
 
 
 def disagrees(
-    layer: Callable[[Target], PackedLinear], weight: Callable[[], Tensor], dtype: torch.dtype, device: torch.device
+    layer: Callable[[Target], TritonLinear], weight: Callable[[], Tensor], dtype: torch.dtype, device: torch.device
 ) -> str | None:
     """Compute small products on the device and compare them with the definition: a wrong kernel must not be used.
 
@@ -72,20 +140,24 @@ def computed_wrongly(reason: str) -> bool:
 
 
 def _compare(
-    layer: Callable[[Target], PackedLinear], definition: Callable[[], Tensor], dtype: torch.dtype, device: torch.device
+    layer: Callable[[Target], TritonLinear], definition: Callable[[], Tensor], dtype: torch.dtype, device: torch.device
 ) -> str | None:
     usual, fixed = (layer(Target(dtype, device, Numerics(invariant))) for invariant in (False, True))
     weight = definition().double()
     if _far(usual.dequantised(torch.float32), weight, 1e-6):
         return f"its weights {_WRONG}"
     generator = torch.Generator().manual_seed(2)
-    x = torch.randn(MANY_ROWS + 5, weight.shape[1], generator=generator).to(dtype)
+    cuts, some = usual.cuts(), 24
+    x = torch.randn(max(some, *(cut.rows + 3 for cut in cuts)), weight.shape[1], generator=generator).to(dtype)
     expected = x.double() @ weight.t()
-    for rows in (1, 3, 16, len(x)):
-        if _far(usual.forward(x[:rows].to(device)), expected[:rows], 0.02):
+    for cut in cuts:
+        rows = cut.rows + 3
+        if _far(usual.product(x[:rows].to(device), dtype, cut), expected[:rows], 0.02):
             return f"its values for {rows} rows {_WRONG}"
-    whole = fixed.forward_float32(x.to(device))
-    if _far(whole, expected, 0.02):
+    if _far(usual.by_blocks(x.to(device)), expected, 0.02):
+        return f"its values for many rows {_WRONG}"
+    whole = fixed.forward_float32(x[:some].to(device))
+    if _far(whole, expected[:some], 0.02):
         return f"its float32 values {_WRONG}"
     for start, stop in ((0, 1), (3, 21)):
         if not torch.equal(fixed.forward_float32(x[start:stop].to(device)), whole[start:stop]):

@@ -20,30 +20,39 @@ from engine.layers.linear import affine, choose
 from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_1, Q4_K, Q8_0, dequantise
-from engine.layers.linear.triton import bytes8, ggml, ggml_planes, int8, plane_layer, planes, table
+from engine.layers.linear.triton import bytes8, fma, gemm, ggml, ggml_planes, int8, plane_layer, planes, runtime, table
 from engine.layers.linear.triton import int4 as triton_int4
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import MANY_ROWS, aligned
+from engine.layers.linear.triton.runtime import FMA, aligned, wide_tile, wide_tiles
 from engine.layers.numerics import Numerics
+from engine.native.gpu import HOPPER
 from engine.native.proof import machine_declines
 from tests.gpu import bench_kernels
 from tests.gpu.kernel_kinds import KINDS
+from tests.gpu.machine_code import in_planes
 
 CPU, CUDA, FLOAT = torch.device("cpu"), torch.device("cuda"), torch.float32
 TARGET = Target(FLOAT, CPU, Numerics())
-ROWS = (1, 2, 5, 16, 70)
+ROWS = (1, 2, 5, 16, 20, 40, 70)
+IN_PLANES = [name for name in KINDS if in_planes(name)]
 
 
 def check(layer: TritonLinear, weight: Tensor, bias: Tensor | None = None, rows: tuple[int, ...] = ROWS) -> None:
     assert torch.equal(layer.dequantised(FLOAT), weight)
-    assert max(rows) <= 16 or max(rows) > MANY_ROWS, "one of them dequantises and multiplies"
     for place, count in enumerate(rows):
         x = torch.randn(count, weight.shape[1], generator=torch.Generator().manual_seed(count))
-        expected = x.double() @ weight.double().t() + (0 if bias is None else bias.double())
         # Both ways run the same kernel, which is slow here.
-        for found in [layer.forward(x), *([layer.forward_float32(x)] if place == 1 else [])]:
-            assert found.dtype == FLOAT
-            assert (found.double() - expected).abs().max() < 3e-6 * expected.abs().max()
+        found = [layer.forward(x), *([layer.forward_float32(x)] if place == 1 else [])]
+        if count == max(rows):
+            found.append(layer.by_blocks(x))
+        for each in found:
+            close(each, x, weight, bias)
+
+
+def close(found: Tensor, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    expected = x.double() @ weight.double().t() + (0 if bias is None else bias.double())
+    assert found.dtype == FLOAT
+    assert (found.double() - expected).abs().max() < 3e-6 * expected.abs().max()
 
 
 @pytest.mark.parametrize("name", list(KINDS))
@@ -63,13 +72,65 @@ def test_a_kind_at_all_rows(name: str, sizes: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("int4 g128 zeros", "NF4 nested", "Q4_K") else pytest.mark.long)
+        for name in IN_PLANES
+    ],
+)
+def test_every_cut_of_a_kind_in_planes(name: str) -> None:
+    """Those of all GPUs, whichever this machine's would be, with a few rows in a second tile."""
+    layer, weight = KINDS[name](21, 768, FLOAT, CPU, Numerics())
+    bias = layer.bias = torch.linspace(-1, 1, 21)
+    for cut in (*wide_tiles(HOPPER), *FMA):
+        x = torch.randn(cut.rows + 2, 768, generator=torch.Generator().manual_seed(7))
+        close(layer.product(x, FLOAT, cut), x, weight, bias)
+
+
+@pytest.fixture
+def _turing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (runtime, plane_layer, ggml):
+        monkeypatch.setattr(module, "tensor_cores", lambda device: False)
+
+
+@pytest.mark.usefixtures("_turing")
+def test_a_gpu_without_tensor_cores_that_triton_knows() -> None:
+    numerics = Numerics()
+    layer, weight = KINDS["int4 g64 zeros"](24, 512, FLOAT, CPU, numerics)
+    assert [layer.cut(rows) for rows in (1, 2, 8, 9)] == [FMA[0], FMA[1], FMA[2], None]
+    check(layer, weight, None, (1, 3, 8, 9))
+    x = torch.randn(9, 512)
+    numerics.batch_invariant = True
+    whole = layer.forward(x)
+    for start, stop in [(0, 1), (3, 8)]:
+        assert torch.equal(layer.forward(x[start:stop]), whole[start:stop])
+    old = ggml.triton_declines(LinearShape("ggml", 512, 24, block_type=Q8_0), TARGET)
+    assert "older than compute capability 8.0" in str(old)
+
+
+def test_the_tile_for_some_rows() -> None:
+    """The largest that wastes few rows and leaves no multiprocessor idle."""
+    found = {
+        (rows, outputs): wide_tile(rows, outputs, wide_tiles(HOPPER), 132)[:2]
+        for rows in (17, 32, 33, 64, 65, 130, 512)
+        for outputs in (4096, 28672)
+    }
+    assert found == {
+        (17, 4096): (32, 64), (17, 28672): (32, 64), (32, 4096): (32, 64), (32, 28672): (32, 64),
+        (33, 4096): (64, 64), (33, 28672): (64, 128), (64, 4096): (64, 64), (64, 28672): (64, 128),
+        (65, 4096): (64, 64), (65, 28672): (128, 128), (130, 4096): (64, 64), (130, 28672): (64, 128),
+        (512, 4096): (64, 128), (512, 28672): (128, 128),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("outputs", "inputs", "group"),
     [(24, 48, 16), (33, 96, 32), (8, 640, 128), (20, 384, 384)],
 )
 @pytest.mark.parametrize("symmetric", [True, False])
 def test_int4_of_odd_sizes(outputs: int, inputs: int, group: int, symmetric: bool) -> None:
     part = triton_int4.Int4Sample(outputs, inputs, group, torch.float16, symmetric)
-    check(part.layer(TARGET), part.weight(), None, (1, 5))
+    check(part.layer(TARGET), part.weight(), None, (1, 5, 17))
 
 
 def test_fused_parts_in_an_order_of_their_own() -> None:
@@ -151,7 +212,7 @@ def test_an_address_that_16_does_not_divide() -> None:
 @pytest.fixture
 def _anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels are taken on a CPU too, where the interpreter runs them, and before those that are for one."""
-    monkeypatch.setattr(choose, "machine_declines", lambda dtype, device: None)
+    monkeypatch.setattr(choose, "machine_declines", lambda *_: None)
     for module in (triton_int4, int8, table, ggml):
         module._disagrees.cache_clear()  # type: ignore[attr-defined]
     for kind, paths in choose._PATHS.items():
@@ -239,6 +300,21 @@ class _Broken:
             out[-1, -1] += out.abs().max()
 
         return launch
+
+
+@pytest.mark.usefixtures("_anywhere")
+@pytest.mark.parametrize(("module", "name"), [(gemm, "gemm"), (fma, "fma")])
+def test_a_kernel_for_some_rows_only_is_tried_too(
+    monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, module: Any, name: str
+) -> None:
+    if module is fma:
+        request.getfixturevalue("_turing")
+    part = triton_int4.Int4Sample(40, 256, 64, torch.float16, True)
+    assert triton_int4.triton_declines(part.shape, TARGET) is None
+    triton_int4._disagrees.cache_clear()
+    monkeypatch.setattr(module, name, _Broken(getattr(module, name)))
+    assert "not agree" in str(triton_int4.triton_declines(part.shape, TARGET))
+    triton_int4._disagrees.cache_clear()
 
 
 @pytest.mark.usefixtures("_anywhere")

@@ -37,9 +37,10 @@ def permuted(a: int, b: int, select: int) -> int:
     return int.from_bytes(bytes(pool[nibble] for nibble in nibbles), "little")
 
 
-def run(asm: str, codes: int, outputs: int) -> list[int]:
-    """The output registers $0 and so on; the input is the register after them."""
-    held = {f"${outputs}": codes}
+def run(asm: str, inputs: int | tuple[int, ...], outputs: int) -> list[int]:
+    """The output registers $0 and so on; the inputs are the registers after them."""
+    registers = inputs if isinstance(inputs, tuple) else (inputs,)
+    held = {f"${outputs + place}": register for place, register in enumerate(registers)}
 
     def value(name: str) -> int:
         if name.startswith("0f"):
@@ -72,6 +73,12 @@ def run(asm: str, codes: int, outputs: int) -> list[int]:
             case "sub.f16x2":
                 pairs = zip(floats_of(a, torch.float16), floats_of(more[0], torch.float16), strict=True)
                 low, high = bits_of([x - y for x, y in pairs], torch.float16)
+                result = high << 16 | low
+            case "fma.rn.f16x2" | "fma.rn.bf16x2":
+                dtype = torch.float16 if operation == "fma.rn.f16x2" else torch.bfloat16
+                x, y, z = (floats_of(register, dtype) for register in (a, *more))
+                # Python's floats hold the sum of the product and the third exactly, for numbers near each other.
+                low, high = bits_of([x[i] * y[i] + z[i] for i in (0, 1)], dtype)
                 result = high << 16 | low
             case "cvt.rn.bf16x2.f32":  # the first operand becomes the upper half
                 low, high = bits_of([float32(more[0]), float32(a)], torch.bfloat16)
@@ -108,6 +115,30 @@ def test_lookup(dtype: torch.dtype) -> None:
         assert found == [
             [rounded[half >> 4 * place & 15] for half in (word & 0xFFFF, word >> 16)] for place in range(4)
         ]
+
+
+@pytest.mark.parametrize("dtype", HALVES)
+@pytest.mark.parametrize("offset", ["none", "eight", "zeros", "added", "two_level"])
+def test_scaled(offset: str, dtype: torch.dtype) -> None:
+    """Of a scale and an offset in the dtype the weight is rounded once."""
+
+    def pair(low: float, high: float) -> int:
+        first, second = bits_of([low, high], dtype)
+        return second << 16 | first
+
+    _, magic = inline.nibbles(dtype)
+    for low, high in itertools.product(range(16), (0, 7, 15)):
+        codes, scales = (low, high), torch.tensor([0.0123, -0.37]).to(dtype).tolist()
+        zeros = [8.0, 8.0] if offset == "eight" else [float(high), 3.0] if offset == "zeros" else [0.0, 0.0]
+        added = torch.tensor([0.5, -0.01]).to(dtype).tolist() if offset in ("added", "two_level") else [0.0, 0.0]
+        inputs = [pair(*scales), pair(*(-magic - zero for zero in zeros)), pair(*added)]
+        if offset == "none":
+            registers: tuple[int, ...] = (pair(*map(float, codes)), inputs[0])
+        else:
+            registers = (pair(*(magic + code for code in codes)), *inputs[: 3 if any(added) else 2])
+        found = floats_of(run(inline.scaled(offset, dtype), registers, 1)[0], dtype)
+        exact = [(codes[i] - zeros[i]) * scales[i] + added[i] for i in (0, 1)]
+        assert found == torch.tensor(exact, dtype=torch.float64).to(dtype).tolist()
 
 
 @pytest.mark.parametrize("dtype", HALVES)
