@@ -210,13 +210,15 @@ def test_failed_tests_are_told_by_their_first_lines() -> None:
     def told(when: str, outcome: str, text: str = "") -> Any:
         return SimpleNamespace(when=when, outcome=outcome, failed=outcome == "failed", nodeid="a::b", longreprtext=text)
 
-    listener = Listener()
+    written: list[int] = []
+    listener = Listener(lambda: written.append(listener.figure["failed"]))
     marked = "x = 1\nE   assert 0.1 < 0.02\nE    + more"
     calls = [told("call", "passed"), told("call", "failed", marked), told("teardown", "passed")]
     for each in (told("setup", "passed"), *calls, told("setup", "skipped"), told("setup", "failed", "no GPU")):
         listener.pytest_runtest_logreport(each)
     listener.pytest_collectreport(told("collect", "failed", "E   ImportError: gpu_support"))
-    figure = listener.figure()
+    figure = listener.figure
+    assert written == [1, 2, 3], "each as soon as it is known"
     assert (figure["passed"], figure["failed"], figure["skipped"]) == (1, 3, 1)
     firsts = [failure["lines"][0] for failure in figure["failures"]]
     assert firsts == ["E   assert 0.1 < 0.02", "no GPU", "E   ImportError: gpu_support"]
@@ -241,6 +243,7 @@ def test_steps_are_found_in_a_profile() -> None:
     assert {row["kernel"]: row["a step"] for row in found["top"]} == {"norm": 1, "multiply": 1, "draw": 1}
     assert trace.summary(nodes, 49, 1.0)["steps"] == 20, "one step may have been launched in vain"
     assert trace.summary(nodes, 30, 1.0)["busy"] is None
+    assert trace.summary(nodes, 48, None)["busy"] is None, "nobody timed a step"
 
 
 def test_captures_and_compilations_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,7 +80,7 @@ def run_here(part: str, out: Path, setting: Setting) -> bool:
     def measures() -> Measures:
         if setting.dry and part in ("products", "attention", "sampling"):
             import tests.engine.layers.triton.interpreted  # noqa: F401
-        yield from PARTS[part](setting)
+        yield from PARTS[part](setting._replace(keep=written.write))
 
     return written.take(measures())
 

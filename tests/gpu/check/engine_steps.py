@@ -204,7 +204,7 @@ class EngineBench:
             tokens = 3 if self.dry else 2 * trace.STEPS + 8
             self.together(1, SETTINGS["greedy"], tokens)
             nodes = trace.recorded(lambda tokens=tokens: self.together(1, SETTINGS["greedy"], tokens), not self.dry)
-            found[mode] = trace.summary(nodes, tokens, self.step_seconds.get(mode, float("inf")))
+            found[mode] = trace.summary(nodes, tokens, self.step_seconds.get(mode))
             yield found
 
     def prompts(self) -> Iterator[dict[str, Any]]:

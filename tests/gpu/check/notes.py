@@ -18,9 +18,13 @@ those before it are what was known until then."""
 
 
 class Setting(NamedTuple):
-    """How a part runs: ``dry`` is on the CPU, in tiny sizes, to try the part itself."""
+    """How a part runs: ``dry`` is on the CPU, in tiny sizes, to try the part itself.
+
+    ``keep()`` writes down what is known, for a measurement that changes what it has yielded.
+    """
 
     dry: bool = False
+    keep: Callable[[], None] = lambda: None
 
     @property
     def device(self) -> str:

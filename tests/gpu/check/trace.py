@@ -62,7 +62,7 @@ def steps_of(nodes: Sequence[Node], tokens: int) -> list[list[Node]]:
     return [list(nodes[start:stop]) for start, stop in itertools.pairwise(ends)]
 
 
-def summary(nodes: Sequence[Node], tokens: int, step_seconds: float) -> dict[str, Any]:
+def summary(nodes: Sequence[Node], tokens: int, step_seconds: float | None) -> dict[str, Any]:
     """Figures of the last steps. ``step_seconds`` is a step's time without a profiler, which slows the host down:
     ``busy`` is the kernels' share of that."""
     empty: dict[str, Any] = {"steps": 0, "kernels": None, "kernel us": None, "busy": None, "gap p50 us": None,
@@ -81,7 +81,7 @@ def summary(nodes: Sequence[Node], tokens: int, step_seconds: float) -> dict[str
         "steps": len(steps),
         "kernels": statistics.median(len(step) for step in steps),
         "kernel us": work,
-        "busy": work / step_seconds / 1e6,
+        "busy": work / step_seconds / 1e6 if step_seconds else None,
         "gap p50 us": gaps[len(gaps) // 2],
         "gap p95 us": gaps[len(gaps) * 95 // 100],
         "top": [
