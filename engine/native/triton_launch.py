@@ -90,14 +90,29 @@ def _trait(value: Any, plain: bool, anywhere: bool) -> Hashable:
     return None if value is None else type(value).__name__
 
 
+class Different(list[Launch]):
+    """The first launch of each variant: of all others the tensors would be held, those of every layer of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known = set[Hashable]()
+
+    def append(self, one: Launch) -> None:
+        """Keep it if its variant is new."""
+        variant = one.variant()
+        if variant not in self._known:
+            self._known.add(variant)
+            super().append(one)
+
+
 _gathered: list[Launch] | None = None
 
 
 @contextmanager
-def gathering() -> Iterator[list[Launch]]:
-    """Launches are taken down and not made; whatever the kernels would have written stays as it was."""
+def gathering(found: list[Launch] | None = None) -> Iterator[list[Launch]]:
+    """Launches are appended to ``found`` and not made; whatever the kernels would have written stays as it was."""
     global _gathered
-    before, _gathered = _gathered, []
+    before, _gathered = _gathered, [] if found is None else found
     try:
         yield _gathered
     finally:
