@@ -46,17 +46,19 @@ class Variants:
     def launch(
         self, kernel: Any, key: Hashable, grid: Grid, args: tuple[Any, ...], keywords: Callable[[], dict[str, Any]]
     ) -> None:
-        """Launch ``kernel``; ``keywords()`` are constants and options, asked for where the key is new."""
+        """Launch ``kernel``, whose first argument is a tensor; ``keywords()`` are constants and options, asked for
+        where the key is new on its device."""
         if _gathered is not None:
             _gathered.append(Launch(kernel, grid, args, keywords()))
             return
-        found = self._found.get((kernel, key))
+        place = kernel, args[0].get_device(), key  # code is loaded on one device
+        found = self._found.get(place)
         if found is None:
             named = keywords()
             code = kernel[grid](*args, **named)
             if hasattr(code, "function"):  # nothing is compiled in the interpreter
                 constants = tuple(named[name] for name in kernel.arg_names[len(args) :])
-                self._found[kernel, key] = _Variant(code, constants)
+                self._found[place] = _Variant(code, constants)
             return
         if CHECKED:
             _check(kernel, found, grid, args, keywords())
