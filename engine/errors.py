@@ -28,7 +28,7 @@ class DeviceLost(RuntimeError):  # noqa: N818 - what happened to the device
 
 _LOST = ("cuda error", "hip error", "cudnn_status_execution_failed", "cublas_status_execution_failed")
 _KERNEL_FAILED = ("illegal", "misaligned", "launch fail", "assert", "ecc", "unspecified", "timed out")
-"""What the driver says after a kernel failed, where Triton passes it on, whose other errors leave the device as it is."""
+"""What the driver says after a kernel failed, where Triton passes it on; its other errors leave the device as it is."""
 
 
 def lost_device(error: BaseException) -> DeviceLost | None:
