@@ -302,6 +302,16 @@ def test_going_through_steps_to_compile_them_leaves_page_0_empty() -> None:
     agree(captured.forward(rows), eager.forward(rows))
 
 
+def test_page_0_is_emptied_where_going_through_steps_fails() -> None:
+    def fail() -> None:
+        raise ImportError("No module named 'triton'")
+
+    captured, _ = runners()
+    with pytest.raises(ImportError):
+        compile_ahead(captured, CONTEXT, lambda done, of: None, fail)
+    assert not captured.kv.view(0).k[:16].any()
+
+
 def test_a_capture_that_fails_leaves_the_others() -> None:
     player = Player()
     captured, eager = runners(player=player)
