@@ -181,10 +181,8 @@ class Graphs:
 
     def declines(self, rows: Sequence[SequenceRows], shape: Shape, hidden_in: Tensor | None = None) -> str:
         """Why a step cannot be captured, whatever its key; "" if it may."""
-        if not self._switches.graphs:
-            return SWITCHED_OFF
-        if self._switches.batch_invariant:
-            return INVARIANT
+        if reason := self._switched_off():
+            return reason
         if hidden_in is not None:
             return CONTINUED
         if shape.sizes.T > MOST_ROWS:
@@ -196,6 +194,11 @@ class Graphs:
         if len(rows) > 1 and self._attention.shares_keys(_host_shape(rows, shape)):
             return SHARED
         return ""
+
+    def _switched_off(self) -> str:
+        if not self._switches.graphs:
+            return SWITCHED_OFF
+        return INVARIANT if self._switches.batch_invariant else ""
 
     def reason(self, key: GraphKey) -> str:
         """Why a step of this key, for which there is no graph, runs eagerly."""
@@ -233,6 +236,8 @@ class Graphs:
 
     def capture_one(self) -> bool:
         """Capture one graph of those that steps asked for, while there is nothing else to do; whether there was one."""
+        if self._switched_off():
+            return False
         self._forget_moved()
         key = next((key for key, _ in self._uses.most_common() if self._due(key, 1)), None)
         if key is None:

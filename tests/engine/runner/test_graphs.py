@@ -179,6 +179,19 @@ def test_a_shape_is_captured_after_a_few_steps_or_in_an_idle_gap() -> None:
     assert (captured.eager, player.captures, player.replays) == ("", 2, 3)
 
 
+@pytest.mark.parametrize(("switch", "value"), [("graphs", False), ("batch_invariant", True)])
+def test_nothing_is_captured_in_an_idle_gap_while_it_is_switched_off(switch: str, value: bool) -> None:
+    player = Player()
+    captured, _ = runners(player=player)
+    captured.forward([SequenceRows([1], 3, [3], 1)])
+    switches = captured.model.numerics  # type: ignore[attr-defined]
+    setattr(switches, switch, value)
+    assert not graphs_of(captured).capture_one()
+    setattr(switches, switch, not value)
+    assert graphs_of(captured).capture_one()
+    assert player.captures == 1
+
+
 def test_classes_of_context_are_captured_apart() -> None:
     captured, _ = runners()
     key, _ = graphs_of(captured).key(*_one(SequenceRows([1], 20, [3, 4], 1)))
