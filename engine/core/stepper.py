@@ -210,9 +210,14 @@ class Stepper:
 
     # --- the asynchronous lane -----------------------------------------------------------------------------------
 
+    @property
+    def _flies(self) -> bool:
+        """Batch-invariant logits are float32, for which the lane's kernels were not tried."""
+        return self._options.async_scheduling and not self._options.batch_invariant
+
     def _take_off(self, plan: Plan[Request], began: float) -> bool:
         """Launch the step of a plan without reading it, where nothing but decoding runs; whether it was."""
-        if self.lane is None or not self._options.async_scheduling or self.scheduler.waiting:
+        if self.lane is None or not self._flies or self.scheduler.waiting:
             return False
         if self.lane.declines(plan, self.controller.rests(self.scheduler.running)):
             return False
@@ -267,7 +272,7 @@ class Stepper:
         """The step after one whose tokens are not read yet; None where something else comes first."""
         assert self.lane is not None
         running = self.scheduler.running
-        if not self._options.async_scheduling or self.scheduler.waiting or not self.controller.rests(running):
+        if not self._flies or self.scheduler.waiting or not self.controller.rests(running):
             return None
         if len(flight.pieces) < len(running):
             return None  # an answer that takes no part in it waits for its turn

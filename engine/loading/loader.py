@@ -95,6 +95,7 @@ class CheckpointLoader:
                 kind=SIXTEEN_BITS if refused else options.kv_kind,
                 kind_refused=refused,
                 credit=_held(resident, device),
+                options=options,
             )
             opened.size_up()
             return opened
@@ -115,6 +116,7 @@ class OpenedCheckpoint:
     kind: KVKind
     kind_refused: str
     credit: int
+    options: EngineOptions
     times: LoadTimes = field(default_factory=LoadTimes)
     _plan: estimate.MemoryPlan | None = None
 
@@ -171,6 +173,7 @@ class OpenedCheckpoint:
         """See :meth:`OpenedModel.assemble`."""
         model, drafters = weights
         devices.make_current(self.device)
+        self.options.apply_to(model.numerics)  # what is compiled and captured goes by the user's switches
         progress("making room for keys and values", 0.97)
         with _as_load_failed():
             # The weights are in memory by now, so that free memory no longer includes theirs.

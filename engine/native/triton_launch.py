@@ -46,17 +46,19 @@ class Variants:
     def launch(
         self, kernel: Any, key: Hashable, grid: Grid, args: tuple[Any, ...], keywords: Callable[[], dict[str, Any]]
     ) -> None:
-        """Launch ``kernel``; ``keywords()`` are constants and options, asked for where the key is new."""
+        """Launch ``kernel``, whose first argument is a tensor; ``keywords()`` are constants and options, asked for
+        where the key is new on its device."""
         if _gathered is not None:
             _gathered.append(Launch(kernel, grid, args, keywords()))
             return
-        found = self._found.get((kernel, key))
+        place = kernel, args[0].get_device(), key  # code is loaded on one device
+        found = self._found.get(place)
         if found is None:
             named = keywords()
             code = kernel[grid](*args, **named)
             if hasattr(code, "function"):  # nothing is compiled in the interpreter
                 constants = tuple(named[name] for name in kernel.arg_names[len(args) :])
-                self._found[kernel, key] = _Variant(code, constants)
+                self._found[place] = _Variant(code, constants)
             return
         if CHECKED:
             _check(kernel, found, grid, args, keywords())
@@ -90,14 +92,29 @@ def _trait(value: Any, plain: bool, anywhere: bool) -> Hashable:
     return None if value is None else type(value).__name__
 
 
+class Different(list[Launch]):
+    """The first launch of each variant: of all others the tensors would be held, those of every layer of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known = set[Hashable]()
+
+    def append(self, one: Launch) -> None:
+        """Keep it if its variant is new."""
+        variant = one.variant()
+        if variant not in self._known:
+            self._known.add(variant)
+            super().append(one)
+
+
 _gathered: list[Launch] | None = None
 
 
 @contextmanager
-def gathering() -> Iterator[list[Launch]]:
-    """Launches are taken down and not made; whatever the kernels would have written stays as it was."""
+def gathering(found: list[Launch] | None = None) -> Iterator[list[Launch]]:
+    """Launches are appended to ``found`` and not made; whatever the kernels would have written stays as it was."""
     global _gathered
-    before, _gathered = _gathered, []
+    before, _gathered = _gathered, [] if found is None else found
     try:
         yield _gathered
     finally:

@@ -99,6 +99,18 @@ def test_a_load_shows_its_progress_and_makes_switches_available() -> None:
     assert set(speculation.disabled_choices) == {*speculation.choices} - able - {"draft"}
 
 
+def test_the_gpu_of_the_model_that_stays_is_the_current_one_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench()
+    bench.load("one")
+    assert bench.engine.loaded is not None
+    current: list[object] = []
+    monkeypatch.setattr("engine.core.engine.make_current", current.append)
+    bench.loader.failure = RuntimeError("on another GPU")
+    bench.load("two")
+    assert bench.name == "one"
+    assert current == [bench.engine.loaded.device]
+
+
 @pytest.mark.parametrize(
     ("failure", "code"),
     [
