@@ -42,8 +42,8 @@ NUMERICS = (
         "Without it Python launches every kernel of every layer for each token, and a fast GPU waits for it.",
         shows="tokens per second, and the share of steps that were captured",
         helps="Decoding on a fast GPU, most of all with small models, a draft model or few chats at once.",
-        costs="GPU memory: about ten megabytes for each captured shape. Nothing in the text: kernels are cut alike "
-        "whether a step is captured or not.",
+        costs="GPU memory: about ten megabytes for each captured shape. Nothing in the text; captured steps are "
+        "padded, for which PyTorch's products of 16-bit weights may round the last bits differently.",
         source=("engine/runner/graphs.py",),
         also=("graph capture", "CUDA graph"),
         reference="CUDA C++ Programming Guide, CUDA Graphs "

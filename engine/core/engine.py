@@ -176,8 +176,16 @@ class Engine:
 
     def _prepare(self) -> bool:
         """Use an idle moment: capture a graph that steps asked for; whether there was one."""
-        model = self.loaded
-        return model is not None and any(graphs.capture_one() for graphs in model.graphs)
+        stepper = self._stepper
+        try:
+            return stepper is not None and any(graphs.capture_one() for graphs in stepper.model.graphs)
+        except Exception as error:
+            lost = lost_device(error)
+            if lost is not None and stepper is not None:
+                stepper.abandon(GPU_LOST.format(reason=lost))
+                raise lost from error
+            _log.exception("nothing could be captured in an idle moment")
+            return False
 
     def _new_stepper(self, model: LoadedModel) -> Stepper:
         return Stepper(model, self._options, self._emit, self._clock, self._saved, lane_of(model))

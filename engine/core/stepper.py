@@ -391,7 +391,7 @@ class Stepper:
         other errors end all requests of the step. Raises :class:`DeviceLost` where no later step can succeed.
         """
         requests = [piece.sequence for piece in plan.slices]
-        if is_out_of_memory(error):
+        if is_out_of_memory(error) and requests:
             gave_up = [graphs.give_up() for graphs in self.model.graphs]
             release_cached()
             if any(gave_up):

@@ -193,11 +193,13 @@ ALONE: list[Callable[[ProposerInputs], Proposer | None]] = [lambda target: Ngram
 
 
 class Assembled(NamedTuple):
-    """All proposers of a loaded model; their arenas, which use the target's page numbers; what captures their steps."""
+    """All proposers of a loaded model; their arenas, which use the target's page numbers; what captures their steps;
+    the draft model's runner."""
 
     proposers: list[Proposer]
     stores: list[KVStore]
     graphs: list[Graphs]
+    draft: Runner | None = None
 
 
 def assemble(
@@ -218,7 +220,7 @@ def assemble(
     proposers = [made for make in ALONE if (made := make(target)) is not None]
     stores: list[KVStore] = []
     graphs = [runner.graphs] if runner.graphs is not None else []
-    draft = drafters.draft
+    draft, small = drafters.draft, None
     if draft is not None:
         small = new_runner(draft, pages, model.device, context=context, switches=model.numerics)
         small.forward([_FIRST])
@@ -238,7 +240,7 @@ def assemble(
         own = Runner(cast(RunnableModel, head), arena, AttentionDispatcher(head.numerics), model.device)
         own.forward([_FIRST], hidden_in=_nothing(model))
         proposers.append(FeatureProposer(head, own, eos_ids))
-    return Assembled(proposers, stores, graphs)
+    return Assembled(proposers, stores, graphs, small)
 
 
 def described(companions: Companions, drafters: Drafters, model: CausalLM) -> tuple[tuple[str, str], ...]:

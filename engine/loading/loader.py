@@ -7,6 +7,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import cast
 
 import torch
@@ -44,7 +45,8 @@ from engine.options import READING_ROWS, EngineOptions
 from engine.protocol import DeviceName, Fit, LoadOptions, ModelCard
 from engine.runner.ahead import capture_ahead, compile_ahead
 from engine.runner.runner import Runner
-from engine.sampling.device import rehearse
+from engine.sampling import device as sampling
+from engine.sampling.sampler import by_torch
 from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
 from engine.text.thinking import thinking_modes
 
@@ -182,9 +184,11 @@ class OpenedCheckpoint:
             context = self._plan.context
             runner = new_runner(model, self._plan.pages, self.device, self.kind, self._plan.recent_pages, context)
             layers, eos_ids = self.companions.layers, self.target.eos_ids
+            made = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages, context)
             if traits(self.device).kernels:
                 self._compile(model, runner, context, progress)
-            made = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages, context)
+                if drafters.draft is not None and made.draft is not None:
+                    self._compile(drafters.draft, made.draft, context, progress)
             progress("first pass", 0.99)
             runner.forward([SequenceRows([0], 0, [1], want_logits=1, more_pages=[[1]] * (runner.kv.num_groups - 1))])
         return self._loaded(model, drafters, runner, made)
@@ -197,12 +201,12 @@ class OpenedCheckpoint:
 
         with self.times.of("compiling kernels"):
             try:
-                words = model.config.vocab_size
-                compile_ahead(runner, context, show, lambda: rehearse(model.dtype, words, self.device))
+                logits = model.dtype, model.config.vocab_size, self.device
+                draws = sampling.declines(*logits, by_torch) is None
+                compile_ahead(runner, context, show, partial(sampling.rehearse, *logits) if draws else None)
                 capture_ahead(runner, context)
-            except torch.OutOfMemoryError:
-                raise
             except Exception as error:
+                devices.release_cached()
                 text = f"Kernels could not be compiled ahead ({error}): the first answers wait for them."
                 self.notices.append(text)
                 _log.warning("kernels could not be compiled ahead", exc_info=error)

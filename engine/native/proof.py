@@ -31,6 +31,11 @@ def machine_declines(dtype: torch.dtype, device: torch.device, oldest: tuple[int
     if capability(device) < TENSOR_CORES and dtype != torch.float16:
         return "the GPU has no bfloat16"
     triton_compiler.install()
+    if torch.version.hip is not None:
+        from triton import knobs
+
+        # A variant would also depend on whether an arena has more than 2 GB, which no caller of a launch says.
+        knobs.amd.use_buffer_ops = False
     return None
 
 

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 Grid = tuple[int, int, int]
-CHECKED = bool(os.environ.get("KVASIR_CHECK_LAUNCHES"))
+CHECKED = os.environ.get("KVASIR_CHECK_LAUNCHES", "0") not in ("", "0")
 """Whether every launch is compared with what Triton itself would have launched: for tests."""
 OPTIONS = ("num_warps", "num_stages", "enable_fp_fusion")
 """Keywords of a launch that are no parameters of its kernel."""

@@ -20,7 +20,7 @@ _TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 
 def compile_ahead(
-    runner: Runner, context: int, progress: Callable[[int, int], None], besides: Callable[[], None] = lambda: None
+    runner: Runner, context: int, progress: Callable[[int, int], None], besides: Callable[[], None] | None = None
 ) -> int:
     """Compile what steps of every class launch, in several threads; ``progress(done, of)`` follows. Returns how many.
 
@@ -31,7 +31,8 @@ def compile_ahead(
         with gathering(Different()) as launches:
             for rows in steps(context, runner.kv.num_groups):
                 runner.run_eagerly(rows)
-            besides()
+            if besides is not None:
+                besides()
     finally:
         # What was computed from kernels that did not run may be no numbers, which page 0 must not hold.
         store = runner.kv

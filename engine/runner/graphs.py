@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import NamedTuple, Protocol
@@ -41,7 +41,9 @@ from engine.runner.inputs import Shape, StepInputs
 
 MOST_ROWS = ROW_CLASSES[-1]
 MOST_GRAPHS = 48
-"""Keys that are captured: a long mixed chat meets about half of them."""
+"""Keys that are captured at once: a long mixed chat meets about half of them. The least recently used one gives way."""
+MOST_SEQUENCES = 256
+"""Rows of page tables: those of as many answers as may run, so that no step moves the tables."""
 EAGER_USES = 2
 """Steps of a key that run eagerly before it is captured in the midst of an answer; in an idle gap one is enough."""
 
@@ -57,7 +59,6 @@ SHARED = "keys that answers share are read once (cascade)"
 TOO_LONG = "the text is longer than the context that was loaded"
 FIRST_USES = "this shape is new: it is captured after a few steps"
 NO_MEMORY = "there was no memory to capture graphs"
-FULL = f"{MOST_GRAPHS} shapes are captured already"
 
 
 class Asked(NamedTuple):
@@ -157,12 +158,12 @@ class Graphs:
         self._switches = switches
         self._recorder, self._inputs, self._model, self._kv = recorder, inputs, model, kv
         self._attention, self._context, self._run = attention, context, run
-        self._captured: dict[GraphKey, Captured] = {}
+        self._captured: OrderedDict[GraphKey, Captured] = OrderedDict()
         self._uses: Counter[GraphKey] = Counter()
         self._refused: dict[GraphKey, str] = {}
         self._no_memory = False
         model.reserve(context)
-        inputs.tables.reserve(MOST_ROWS + 1, pages_for(context))
+        inputs.tables.reserve(MOST_SEQUENCES, pages_for(context))
         self._every_row = torch.arange(MOST_ROWS, device=inputs.tables.device.device)
         self._generation = self._places()
 
@@ -204,7 +205,7 @@ class Graphs:
         """Why a step of this key, for which there is no graph, runs eagerly."""
         if self._no_memory:
             return NO_MEMORY
-        return self._refused.get(key) or (FULL if len(self) >= MOST_GRAPHS else FIRST_USES)
+        return self._refused.get(key, FIRST_USES)
 
     def prepare(
         self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None
@@ -219,6 +220,7 @@ class Graphs:
 
     def replay(self, key: GraphKey, rows: Sequence[SequenceRows], memory: StepMemory) -> ForwardOutput:
         """The results of the step that :meth:`prepare` filled in."""
+        self._captured.move_to_end(key)
         replay, (logits, hidden) = self._captured[key]
         replay()
         total, wanted = sum(len(row.tokens) for row in rows), sum(row.want_logits for row in rows)
@@ -236,7 +238,7 @@ class Graphs:
 
     def capture_one(self) -> bool:
         """Capture one graph of those that steps asked for, while there is nothing else to do; whether there was one."""
-        if self._switched_off():
+        if self._switched_off() or len(self) >= MOST_GRAPHS:
             return False
         self._forget_moved()
         key = next((key for key, _ in self._uses.most_common() if self._due(key, 1)), None)
@@ -254,7 +256,7 @@ class Graphs:
 
     def _due(self, key: GraphKey, uses: int) -> bool:
         """Whether the key is to be captured once it was met so often."""
-        if self._no_memory or key in self._captured or key in self._refused or len(self) >= MOST_GRAPHS:
+        if self._no_memory or key in self._captured or key in self._refused:
             return False
         return self._uses[key] >= uses
 
@@ -266,6 +268,9 @@ class Graphs:
             self._run(self._frozen(key), key.asked)
             frozen = self._frozen(key)  # which may wait for a transfer: no capture could
             self._captured[key] = self._recorder.record(lambda: self._run(frozen, key.asked))
+            if len(self) > MOST_GRAPHS:
+                gone, _ = self._captured.popitem(last=False)
+                self._uses[gone] = 0  # it has to be met anew to come back
         except Exception as error:
             if is_out_of_memory(error):
                 self.give_up()

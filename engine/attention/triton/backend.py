@@ -68,7 +68,7 @@ class TritonAttention:
             group,
             need_lse,
             q.shape[1:],
-            q.stride(0),
+            q.stride(),
             kv.kind,
             kv.k_bits,
             kv.v_bits,

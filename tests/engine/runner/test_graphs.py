@@ -325,6 +325,22 @@ def test_page_0_is_emptied_where_going_through_steps_fails() -> None:
     assert not captured.kv.view(0).k[:16].any()
 
 
+def test_the_least_recently_used_graph_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(graphs, "MOST_GRAPHS", 2)
+    player = Player()
+    captured, eager = runners(player=player)
+    for count in (1, 2, 3):
+        rows = [SequenceRows([1], 3, [3 + i], 1) for i in range(count)]
+        for _ in range(3):
+            agree(captured.forward(rows), eager.forward(rows))
+        assert captured.eager == ""
+    assert (len(graphs_of(captured)), player.captures) == (2, 3)
+    assert not graphs_of(captured).capture_one(), "an idle moment does not bring back what gave way"
+    one = [SequenceRows([1], 3, [3], 1)]
+    agree(captured.forward(one), eager.forward(one))
+    assert captured.eager == graphs.FIRST_USES
+
+
 def test_a_capture_that_fails_leaves_the_others() -> None:
     player = Player()
     captured, eager = runners(player=player)
