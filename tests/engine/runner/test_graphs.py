@@ -329,8 +329,8 @@ def test_the_least_recently_used_graph_gives_way(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(graphs, "MOST_GRAPHS", 2)
     player = Player()
     captured, eager = runners(player=player)
-    for count in (1, 2, 3):
-        rows = [SequenceRows([1], 3, [3 + i], 1) for i in range(count)]
+    for answers in (1, 2, 3):
+        rows = [SequenceRows([1], 3, [3 + i], 1) for i in range(answers)]
         for _ in range(3):
             agree(captured.forward(rows), eager.forward(rows))
         assert captured.eager == ""
