@@ -3,6 +3,7 @@
 Triton looks at every argument of every launch to find the variant that was compiled for such. Here the caller says what
 decides the variant, and the code found at its first launch is launched without another look. That asks of the caller:
 
+* the first argument is a tensor on the GPU that is this thread's current one;
 * tensors start at addresses that 16 divides, always or never for one key;
 * a number on which the kernel is specialised is the same for one key;
 * constants follow the other parameters in the kernel's signature.
@@ -50,13 +51,15 @@ class Variants:
         if _gathered is not None:
             _gathered.append(Launch(kernel, grid, args, keywords()))
             return
-        found = self._found.get((kernel, key))
+        # Code is loaded into one GPU, and a process may go on with another.
+        place = kernel, key, args[0].get_device()
+        found = self._found.get(place)
         if found is None:
             named = keywords()
             code = kernel[grid](*args, **named)
             if hasattr(code, "function"):  # nothing is compiled in the interpreter
                 constants = tuple(named[name] for name in kernel.arg_names[len(args) :])
-                self._found[kernel, key] = _Variant(code, constants)
+                self._found[place] = _Variant(code, constants)
             return
         if CHECKED:
             _check(kernel, found, grid, args, keywords())

@@ -80,6 +80,15 @@ def test_another_kernel_under_the_same_key_is_another_variant() -> None:
     assert [entry[0] for entry in other.log] == ["jit"]
 
 
+def test_another_gpu_has_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel, variants = Kernel(), Variants()
+    args = torch.zeros(4), torch.zeros(4), 1
+    for gpu in (0, 1, 0, 1):
+        monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor, gpu=gpu: gpu)
+        variants.launch(kernel, "a", GRID, args, keywords)
+    assert [entry[0] for entry in kernel.log] == ["jit", "jit", "direct", "direct"]
+
+
 def test_gathered_launches_are_taken_down_and_not_made_but_for_trials() -> None:
     kernel, variants = Kernel(), Variants()
     args = torch.zeros(4), torch.zeros(4), 1
