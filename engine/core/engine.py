@@ -21,6 +21,7 @@ from engine.core.events import Event
 from engine.core.inspecting import Measuring, inspected
 from engine.core.lane import lane_of
 from engine.core.stepper import Stepper
+from engine.devices import make_current
 from engine.errors import LoadCancelled, is_out_of_memory, lost_device
 from engine.loading.capabilities import capabilities
 from engine.loading.loader import CheckpointLoader
@@ -354,6 +355,9 @@ class Engine:
                 raise LoadFailed("out_of_memory", f"{text}{self._present(previous)}") from error
             text = f"{name} could not be loaded ({error}). The log has the details.{self._present(previous)}"
             raise LoadFailed("load_failed", text) from error
+        finally:
+            if self.loaded is not None:
+                make_current(self.loaded.device)  # which a load that failed may have changed
 
     def _present(self, previous: str) -> str:
         """What is loaded after a failed load, as a sentence."""
