@@ -87,10 +87,9 @@ def wide_tiles(version: tuple[int, int]) -> tuple[WideTile, ...]:
     # Hopper's products are asynchronous, for which Triton keeps one buffer more.
     stages = 2 if version[0] == HOPPER[0] or torch.version.hip is not None else 3
     shapes = ((128, 128, 8), (64, 128, 8), (64, 64, 4), (32, 64, 4))
-    if version[0] in TENSOR_MEMORY:
-        # The products of four planes and their sums are more than tensor memory holds (512 columns).
-        shapes = shapes[1:]
-    return tuple(WideTile(*shape, stages) for shape in shapes)
+    # The products of four planes and their sums may be more than tensor memory holds (512 columns).
+    first = 1 if version[0] in TENSOR_MEMORY else 0
+    return tuple(WideTile(*shape, stages) for shape in shapes[first:])
 
 
 def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: int) -> WideTile:
