@@ -36,15 +36,14 @@ lint: $(STAMP)
 bench: $(STAMP) native
 	$(BIN)/kvasir bench
 
-# On a machine with a CUDA GPU: the tests that need one, then all figures of docs/measurements.md, as a file too.
-# GPU_PYTHON is another Python to run them with, one that has torch with CUDA and what the engine imports.
+# On a machine with a CUDA GPU: the tests that need one and the figures of docs/measurements.md, part by part, each within
+# eight minutes, then a page that holds them against what was predicted. GPU_PARTS names some parts alone. GPU_PYTHON is
+# another Python to run them with, one that has torch with CUDA and what tests/gpu/requirements.txt lists.
 GPU_PYTHON ?= $(BIN)/python
-GPU_FIGURES ?= gpu-figures.json
-GPU_ROUNDS ?= 3
+GPU_FIGURES ?= build/gpu-check
+GPU_PARTS ?= all
 gpu-check: $(if $(filter $(BIN)/python,$(GPU_PYTHON)),$(STAMP))
-	$(GPU_PYTHON) -c 'import sys, torch; sys.exit(0 if torch.cuda.is_available() else "PyTorch finds no CUDA GPU here.")'
-	status=0; $(GPU_PYTHON) -m pytest -c tests/gpu/pytest.ini --rootdir=. -q tests/gpu || status=1; \
-	$(GPU_PYTHON) -m engine.cli.main bench --rounds $(GPU_ROUNDS) --json $(GPU_FIGURES) && exit $$status
+	$(GPU_PYTHON) -m tests.gpu.check $(GPU_PARTS) --out $(GPU_FIGURES)
 
 # The built files of dist/ on clean Debian systems, and how long they take to start. As root; see packaging/smoke/README.md.
 # SMOKE names parts and options, such as SMOKE="--only deb-trixie --keep".

@@ -19,8 +19,8 @@ from engine.cache.stores.packed import Placement
 
 MAX_TREE_ROWS = 64  # `ancestors` has one bit for each new row of the sequence
 ROW_CLASSES = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)
-"""Numbers of rows that a captured step has. Kernels are cut for a class, so that a step's bits do not depend on whether
-it is captured."""
+"""Numbers of rows that a captured step has. Kvasir's kernels are cut for a class, so that their bits do not depend on
+whether a step is captured; torch's products may be cut by the rows themselves, padding included."""
 CONTEXT_CLASSES = (512, 4096, 16384, 65536, 262144)
 """Lengths, in tokens, likewise: keys are split for the longest text of the class."""
 

@@ -24,14 +24,16 @@ class Traits(NamedTuple):
     float64: bool
     fixed_shapes: bool
     """Every new shape of a batch costs a compilation, so that there are to be few."""
+    kernels: bool
+    """Kvasir's Triton kernels may run here, and steps be captured in graphs."""
     block_rows: int
     """Rows that attention by torch's operators takes at a time: a small block keeps its scores in a CPU's cache."""
 
 
 TRAITS = {
-    "cpu": Traits("CPU", gpu=False, pinned=False, float64=True, fixed_shapes=False, block_rows=64),
-    "cuda": Traits("CUDA", gpu=True, pinned=True, float64=True, fixed_shapes=False, block_rows=256),
-    "mps": Traits("Metal", gpu=True, pinned=False, float64=False, fixed_shapes=True, block_rows=256),
+    "cpu": Traits("CPU", gpu=False, pinned=False, float64=True, fixed_shapes=False, kernels=False, block_rows=64),
+    "cuda": Traits("CUDA", gpu=True, pinned=True, float64=True, fixed_shapes=False, kernels=True, block_rows=256),
+    "mps": Traits("Metal", gpu=True, pinned=False, float64=False, fixed_shapes=True, kernels=False, block_rows=256),
 }
 """By the names of PyTorch. Metal compiles a graph for every new shape."""
 

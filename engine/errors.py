@@ -27,6 +27,8 @@ class DeviceLost(RuntimeError):  # noqa: N818 - what happened to the device
 
 
 _LOST = ("cuda error", "hip error", "cudnn_status_execution_failed", "cublas_status_execution_failed")
+_KERNEL_FAILED = ("illegal", "misaligned", "launch fail", "assert", "ecc", "unspecified", "timed out")
+"""What the driver says after a kernel failed, where Triton passes it on; its other errors leave the device as it is."""
 
 
 def lost_device(error: BaseException) -> DeviceLost | None:
@@ -36,16 +38,21 @@ def lost_device(error: BaseException) -> DeviceLost | None:
     if isinstance(error, DeviceLost):
         return error
     text = str(error).strip()
-    known = type(error).__name__ == "AcceleratorError" or any(words in text.lower() for words in _LOST)
+    said = text.lower()
+    known = type(error).__name__ == "AcceleratorError" or any(words in said for words in _LOST)
+    if said.startswith("triton error"):
+        known = any(words in said for words in _KERNEL_FAILED)
     if not isinstance(error, RuntimeError) or not known or is_out_of_memory(error):
         return None
     return DeviceLost(text.splitlines()[0][:200] if text else "no reason was given")
+
+
+_NO_MEMORY = ("out of memory", "can't allocate memory", "not enough memory", "cublas_status_alloc_failed")
 
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Whether the error says that the device or the host had no memory left."""
     text = str(error).lower()
     return isinstance(error, MemoryError) or (
-        isinstance(error, RuntimeError)
-        and ("out of memory" in text or "can't allocate memory" in text or "not enough memory" in text)
+        isinstance(error, RuntimeError) and any(words in text for words in _NO_MEMORY)
     )

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, cast, get_args
 
+import torch
+
 from engine import catalogue
 from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings
 from engine.cache.stores.kinds import KVKind
 from engine.catalogue import Capability
+from engine.devices import traits
 from engine.layers.numerics import Numerics
 from engine.protocol import OptionSpec, Value, keys
 
@@ -105,10 +108,12 @@ class EngineOptions:
         """The most rows of one step."""
         return int(self.values[keys.TOKEN_BUDGET])
 
-    def reading_budget(self, device: str) -> int:
+    def reading_budget(self, device: torch.device) -> int:
         """The most rows of a step in which nothing decodes: a GPU has more, unless the budget was set to another."""
         chosen = self.token_budget
-        return READING_ROWS if device == "cuda" and chosen == catalogue.option(keys.TOKEN_BUDGET).default else chosen
+        return (
+            READING_ROWS if traits(device).kernels and chosen == catalogue.option(keys.TOKEN_BUDGET).default else chosen
+        )
 
     @property
     def async_scheduling(self) -> bool:

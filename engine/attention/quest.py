@@ -25,6 +25,7 @@ from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import PackedKV
 from engine.cache.stores.transfer import on_device
+from engine.devices import traits
 from engine.native.library import find
 
 BLOCK_BYTES = 32 << 20
@@ -185,7 +186,7 @@ class _Choices(NamedTuple):
 
 def kernels_decline(q: Tensor, kv: PackedKV, spec: AttnSpec) -> str | None:
     """Why pages are not chosen and read by Triton's kernels; None where they are, having proved themselves here."""
-    if q.device.type != "cuda":
+    if not traits(q.device).kernels:
         return "the model is not on a GPU"
     if kv.v_dim != q.shape[2] or spec.window is not None:
         return "it has no values of another width than the keys', and no windows"

@@ -27,8 +27,8 @@ _SPREAD = 4.6
 """The standard deviation of random codes -8..7, which scales undo."""
 
 
-def gptq_folder(shape: Shape, root: Path) -> Path:
-    """GPTQ 4-bit, symmetric, v1."""
+def gptq_folder(shape: Shape, root: Path, packed_head: bool = True) -> Path:
+    """GPTQ 4-bit, symmetric, v1. Most such files leave the output head in 16 bits (``packed_head`` False)."""
     group = shape.group
 
     def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
@@ -39,9 +39,10 @@ def gptq_folder(shape: Shape, root: Path) -> Path:
             "g_idx": torch.arange(k, dtype=torch.int32) // group,
         }
 
-    stated = {"bits": 4, "group_size": group, "desc_act": False, "sym": True, "lm_head": True}
+    stated = {"bits": 4, "group_size": group, "desc_act": False, "sym": True, "lm_head": packed_head}
     quantisation = {"quant_method": "gptq", "checkpoint_format": "gptq", **stated}
-    return _folder(shape, root, f"gptq-g{group}", quantisation, module)
+    name = f"gptq-g{group}" if packed_head else f"gptq-g{group}-head16"
+    return _folder(shape, root, name, quantisation, module, packed_head)
 
 
 def awq_folder(shape: Shape, root: Path) -> Path:
@@ -120,14 +121,16 @@ def int8_folder(shape: Shape, root: Path) -> Path:
 
 def plain_folder(shape: Shape, root: Path) -> Path:
     """bfloat16."""
-
-    def module(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
-        return {"weight": torch.empty(n, k, dtype=torch.bfloat16).normal_(0, k**-0.5, generator=generator)}
-
-    return _folder(shape, root, "bf16", None, module)
+    return _folder(shape, root, "bf16", None, _plain)
 
 
-def _folder(shape: Shape, root: Path, name: str, quantisation: dict[str, Any] | None, module: Module) -> Path:
+def _plain(k: int, n: int, generator: torch.Generator) -> dict[str, Tensor]:
+    return {"weight": torch.empty(n, k, dtype=torch.bfloat16).normal_(0, k**-0.5, generator=generator)}
+
+
+def _folder(
+    shape: Shape, root: Path, name: str, quantisation: dict[str, Any] | None, module: Module, packed_head: bool = True
+) -> Path:
     """The folder of ``shape`` under ``root``, made once."""
     folder = root / f"{shape.name}-{name}"
     if (folder / "complete").exists():
@@ -137,7 +140,8 @@ def _folder(shape: Shape, root: Path, name: str, quantisation: dict[str, Any] | 
     generator = torch.Generator().manual_seed(0)
     tensors: dict[str, Tensor] = {}
     for linear, k, n in shape.linears():
-        tensors |= {f"{linear}.{end}": tensor for end, tensor in module(k, n, generator).items()}
+        make = module if packed_head or linear != "lm_head" else _plain
+        tensors |= {f"{linear}.{end}": tensor for end, tensor in make(k, n, generator).items()}
     for norm in shape.norms():
         tensors[f"{norm}.weight"] = torch.ones(shape.hidden, dtype=torch.bfloat16)
     table = torch.empty(shape.vocabulary, shape.hidden, dtype=torch.bfloat16)

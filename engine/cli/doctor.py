@@ -201,7 +201,7 @@ def _triton_version() -> str:
 
 def _triton_kernels(device: torch.device) -> str:
     """Whether a 4-bit product was computed rightly on a GPU, or why none is."""
-    if device.type != "cuda":
+    if not traits(device).kernels:
         return f"not used: they are for CUDA and ROCm, and this is {traits(device).title}"
     make_current(device)
     reason = try_kernels(choose_dtype(device).dtype, device)
@@ -238,19 +238,19 @@ def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
 
 def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
     """What lies between the products of a layer, each one kernel on a GPU where it has proved itself."""
-    if model.device.type != "cuda":
+    if not traits(model.device).kernels:
         return
-    config, traits = model.config, (model.dtype, model.device)
+    config, kinds = model.config, (model.dtype, model.device)
     reasons: dict[str, str | None] = {}
     if config.latent is None:
         turns = config.rope.width(config.head_dim) if any(config.rotary) else 0
         kind = "rotation and writing of keys and values"
-        reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.head_dim, turns, *traits)
+        reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.head_dim, turns, *kinds)
     weight = torch.float32 if config.unit_offset_norms else model.dtype
-    reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *traits)
+    reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *kinds)
     if config.activation != "relu":
         clamped = config.moe is not None and config.moe.swiglu_limit is not None
-        reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *traits)
+        reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *kinds)
     for part, reason in reasons.items():
         declined = () if reason is None else (f"{PATH}: {reason}",)
         yield Kernel(part, config.num_layers, PATH if reason is None else "torch", declined)

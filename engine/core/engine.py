@@ -357,7 +357,7 @@ class Engine:
             raise LoadFailed("load_failed", text) from error
         finally:
             if self.loaded is not None:
-                make_current(self.loaded.device)  # which a load that failed may have changed
+                make_current(self.loaded.device)  # what could not be loaded may have been for another
 
     def _present(self, previous: str) -> str:
         """What is loaded after a failed load, as a sentence."""

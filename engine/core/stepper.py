@@ -17,6 +17,7 @@ from engine.core.events import Event
 from engine.core.lane import Flight, Lane
 from engine.core.model_cache import ModelCache
 from engine.core.step import Facts, Taken, draws_of, moves, rows_of, run_of, seen
+from engine.devices import release_cached
 from engine.errors import is_out_of_memory, lost_device
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
@@ -204,14 +205,19 @@ class Stepper:
 
     def _limits(self) -> Limits:
         options = self._options
-        reading = options.reading_budget(self.model.device.type)
+        reading = options.reading_budget(self.model.device)
         return Limits(options.token_budget, options.chunked_prefill, options.whole_context, reading)
 
     # --- the asynchronous lane -----------------------------------------------------------------------------------
 
+    @property
+    def _flies(self) -> bool:
+        """Batch-invariant logits are float32, for which the lane's kernels were not tried."""
+        return self._options.async_scheduling and not self._options.batch_invariant
+
     def _take_off(self, plan: Plan[Request], began: float) -> bool:
         """Launch the step of a plan without reading it, where nothing but decoding runs; whether it was."""
-        if self.lane is None or not self._options.async_scheduling or self.scheduler.waiting:
+        if self.lane is None or not self._flies or self.scheduler.waiting:
             return False
         if self.lane.declines(plan, self.controller.rests(self.scheduler.running)):
             return False
@@ -266,7 +272,7 @@ class Stepper:
         """The step after one whose tokens are not read yet; None where something else comes first."""
         assert self.lane is not None
         running = self.scheduler.running
-        if not self._options.async_scheduling or self.scheduler.waiting or not self.controller.rests(running):
+        if not self._flies or self.scheduler.waiting or not self.controller.rests(running):
             return None
         if len(flight.pieces) < len(running):
             return None  # an answer that takes no part in it waits for its turn
@@ -387,8 +393,7 @@ class Stepper:
         requests = [piece.sequence for piece in plan.slices]
         if is_out_of_memory(error):
             gave_up = [graphs.give_up() for graphs in self.model.graphs]
-            if self.model.device.type == "cuda":
-                torch.cuda.empty_cache()
+            release_cached()
             if any(gave_up):
                 _log.warning("memory ran out: CUDA graphs are given up, and the step is tried again")
                 return

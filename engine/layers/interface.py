@@ -65,11 +65,15 @@ class Step(NamedTuple):
 class Rotary(Protocol):
     """Gives a step its rotation."""
 
+    @property
+    def generation(self) -> int:
+        """Grows when its tables move."""
+
     def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
         """The rotation of the rows of a batch, at its positions or at others ``[T]`` below the longest sequence's."""
 
     def reserve(self, positions: int) -> None:
-        """Make tables for this many positions, which then do not move."""
+        """Make tables for this many positions, which only longer texts then move."""
 
     def storage_size(self) -> int: ...
 

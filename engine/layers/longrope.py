@@ -39,6 +39,11 @@ class LongRotaryEmbedding:
         beyond = (_lengths(batch) > self.boundary)[:, None, None]
         return RotaryStep(torch.where(beyond, long.cos, short.cos), torch.where(beyond, long.sin, short.sin))
 
+    @property
+    def generation(self) -> int:
+        """As of :class:`RotaryEmbedding`."""
+        return self.short.generation + self.long.generation
+
     def reserve(self, positions: int) -> None:
         """As :meth:`RotaryEmbedding.reserve`."""
         self.short.reserve(positions)

@@ -30,6 +30,7 @@ class RotaryEmbedding:
         self.frequencies, self.scale = inverse_frequencies(config, head_dim)
         self.frequencies = self.frequencies.to(device)
         self._table = self._build(min(FIRST_ROWS, max_position))
+        self.generation = 0
 
     def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
         """The rotation of the rows of a batch, at its positions or at others ``[T]`` below ``max_kv``."""
@@ -48,6 +49,7 @@ class RotaryEmbedding:
         """See :meth:`engine.layers.interface.Rotary.reserve`."""
         if positions > self._table.shape[0]:
             self._table = self._build(positions)
+            self.generation += 1
 
     def _build(self, rows: int) -> Tensor:
         """``[rows, 2, d]``: cos and signed sin of every position."""

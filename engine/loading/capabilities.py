@@ -9,6 +9,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import PackedKV
 from engine.catalogue import Capability, option
 from engine.catalogue.exclusions import excluded
+from engine.devices import traits
 from engine.loading.model import LoadedModel
 from engine.models import arenas
 from engine.models.base import CausalLM
@@ -31,7 +32,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         return frozenset(found | {"sliding window", "page bounds", "shared reads"})
     if model.checkpoint is not None and model.checkpoint.dense_head:
         found.add("dense head")
-    if model.device.type == "cuda":
+    if traits(model.device).kernels:
         declined = machine_declines(lm.dtype, model.device, TURING)
     else:
         declined = native_declines(lm.dtype, model.device)
@@ -57,7 +58,7 @@ def _captures(model: LoadedModel, lm: CausalLM) -> bool:
 def draws_there(model: LoadedModel) -> bool:
     """Whether tokens are drawn on a GPU by Kvasir's kernels."""
     lm = model.model
-    if lm is None or model.device.type != "cuda":
+    if lm is None or not traits(model.device).kernels:
         return False
     return device.declines(lm.dtype, model.card.vocabulary, model.device, by_torch) is None
 

@@ -20,6 +20,7 @@ from engine.checkpoints.load import Checkpoint, load_model
 from engine.checkpoints.quantised.repacked import Kept
 from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
+from engine.devices import traits
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
 from engine.loading.drafters import (
@@ -94,6 +95,7 @@ class CheckpointLoader:
                 kind=SIXTEEN_BITS if refused else options.kv_kind,
                 kind_refused=refused,
                 credit=_held(resident, device),
+                options=options,
             )
             opened.size_up()
             return opened
@@ -114,6 +116,7 @@ class OpenedCheckpoint:
     kind: KVKind
     kind_refused: str
     credit: int
+    options: EngineOptions
     times: LoadTimes = field(default_factory=LoadTimes)
     _plan: estimate.MemoryPlan | None = None
 
@@ -170,6 +173,7 @@ class OpenedCheckpoint:
         """See :meth:`OpenedModel.assemble`."""
         model, drafters = weights
         devices.make_current(self.device)
+        self.options.apply_to(model.numerics)  # what is compiled and captured goes by the user's switches
         progress("making room for keys and values", 0.97)
         with _as_load_failed():
             # The weights are in memory by now, so that free memory no longer includes theirs.
@@ -178,7 +182,7 @@ class OpenedCheckpoint:
             context = self._plan.context
             runner = new_runner(model, self._plan.pages, self.device, self.kind, self._plan.recent_pages, context)
             layers, eos_ids = self.companions.layers, self.target.eos_ids
-            if self.device.type == "cuda":
+            if traits(self.device).kernels:
                 self._compile(model, runner, context, progress)
             made = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages, context)
             progress("first pass", 0.99)
@@ -295,12 +299,12 @@ class OpenedCheckpoint:
             self.companions, self.target, self.dtype, self.packing, self.draft_packing, self.device
         )
         shape = self.target.checkpoint.config
-        graphs = estimate.graph_bytes(shape, self.dtype, self.limit) if self.device.type == "cuda" else 0
+        gpu = estimate.gpu_bytes(shape, self.dtype, self.limit) if traits(self.device).kernels else 0
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device),
             draft_weights=draft_weights,
             kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + draft_kv,
-            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS) + graphs,
+            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS) + gpu,
             context=self.limit,
             free=free,
             memory=self.command.options.memory,

@@ -16,6 +16,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
+from engine.devices import traits
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
 from engine.loading.model import load_name
@@ -115,7 +116,7 @@ def new_runner(
     own live switches say or those that are given.
     """
     store = new_store(model.config, pages, model.dtype, device, kind, recent_pages)
-    recorder = CudaRecorder(device) if context and device.type == "cuda" else None
+    recorder = CudaRecorder(device) if context and traits(device).kernels else None
     attention = AttentionDispatcher(model.numerics)
     switches = switches or model.numerics
     return Runner(cast(RunnableModel, model), store, attention, device, None, context, recorder, switches)

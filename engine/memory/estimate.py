@@ -32,11 +32,13 @@ RECENT_ROWS = 64
 """Rows of a step that one answer's recent tokens have room for at the least."""
 FLOAT_ROWS = 64
 """Sampling makes its float32 copy of the logits in blocks of fewer rows than this."""
-SCRATCH_BYTES = 96 << 20
+SCRATCH_BYTES = 64 << 20
 """Buffers whose size does not follow the model's: 64 MB of dequantised weights for products of many rows, and the
 workspace of operators (32 MB of cuBLAS on Hopper)."""
 
 
+GPU_SCRATCH_BYTES = 32 << 20
+"""Of those, what the blocks of 64 MB take besides that a GPU dequantises for the widest products."""
 GRAPHS = 16
 """Captured shapes that are counted on."""
 GRAPH_BYTES = 8 << 20
@@ -101,14 +103,15 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
 
 
-def graph_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
-    """What captured CUDA graphs take in addition: their own nodes, the results of each, and rotation for all positions.
+def gpu_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
+    """What Kvasir's kernels and captured CUDA graphs take in addition: larger blocks of weights, the graphs' own nodes,
+    the results of each, and rotation for all positions.
 
     Where more are captured than are counted on, and memory runs out, all are given up (`engine.runner.graphs`).
     """
     results = sum(ROW_CLASSES) * config.vocab_size * dtype.itemsize
     rotation = 2 * context * config.rotated_dim * dtype.itemsize
-    return GRAPHS * GRAPH_BYTES + results + rotation
+    return GPU_SCRATCH_BYTES + GRAPHS * GRAPH_BYTES + results + rotation
 
 
 def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype, kind: KVKind | None = None) -> float:

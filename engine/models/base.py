@@ -68,8 +68,13 @@ class CausalLM(ABC):
         waits = self.config.moe is not None and any(layer.waits for layer in self.layers)
         return "which experts are asked is read on the host" if waits else ""
 
+    @property
+    def generation(self) -> int:
+        """Grows when something moves that forwards read: the tables of rotations, with the longest text so far."""
+        return sum(rotary.generation for rotary in self.rotaries)
+
     def reserve(self, context: int) -> None:
-        """Make what grows with the length of a text large enough for this many tokens, so that it never moves."""
+        """Make what grows with the length of a text large enough for this many tokens, so that those never move it."""
         for rotary in self.rotaries:
             rotary.reserve(context)
 

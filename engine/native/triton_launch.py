@@ -3,7 +3,6 @@
 Triton looks at every argument of every launch to find the variant that was compiled for such. Here the caller says what
 decides the variant, and the code found at its first launch is launched without another look. That asks of the caller:
 
-* the first argument is a tensor on the GPU that is this thread's current one;
 * tensors start at addresses that 16 divides, always or never for one key;
 * a number on which the kernel is specialised is the same for one key;
 * constants follow the other parameters in the kernel's signature.
@@ -47,12 +46,12 @@ class Variants:
     def launch(
         self, kernel: Any, key: Hashable, grid: Grid, args: tuple[Any, ...], keywords: Callable[[], dict[str, Any]]
     ) -> None:
-        """Launch ``kernel``; ``keywords()`` are constants and options, asked for where the key is new."""
+        """Launch ``kernel``, whose first argument is a tensor; ``keywords()`` are constants and options, asked for
+        where the key is new on its device."""
         if _gathered is not None:
             _gathered.append(Launch(kernel, grid, args, keywords()))
             return
-        # Code is loaded into one GPU, and a process may go on with another.
-        place = kernel, key, args[0].get_device()
+        place = kernel, args[0].get_device(), key  # code is loaded on one device
         found = self._found.get(place)
         if found is None:
             named = keywords()
@@ -93,14 +92,29 @@ def _trait(value: Any, plain: bool, anywhere: bool) -> Hashable:
     return None if value is None else type(value).__name__
 
 
+class Different(list[Launch]):
+    """The first launch of each variant: of all others the tensors would be held, those of every layer of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known = set[Hashable]()
+
+    def append(self, one: Launch) -> None:
+        """Keep it if its variant is new."""
+        variant = one.variant()
+        if variant not in self._known:
+            self._known.add(variant)
+            super().append(one)
+
+
 _gathered: list[Launch] | None = None
 
 
 @contextmanager
-def gathering() -> Iterator[list[Launch]]:
-    """Launches are taken down and not made; whatever the kernels would have written stays as it was."""
+def gathering(found: list[Launch] | None = None) -> Iterator[list[Launch]]:
+    """Launches are appended to ``found`` and not made; whatever the kernels would have written stays as it was."""
     global _gathered
-    before, _gathered = _gathered, []
+    before, _gathered = _gathered, [] if found is None else found
     try:
         yield _gathered
     finally:

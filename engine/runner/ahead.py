@@ -8,7 +8,7 @@ import torch
 
 from engine.batch import ROW_CLASSES, SequenceRows
 from engine.cache.pool import pages_for
-from engine.native.triton_launch import compile_all, gathering
+from engine.native.triton_launch import Different, compile_all, gathering
 from engine.runner.graphs import classes_of
 from engine.runner.runner import Runner
 
@@ -27,14 +27,16 @@ def compile_ahead(
     The steps are gone through without launching kernels, over page 0, which is emptied afterwards. ``context`` is the
     longest sequence, in tokens; ``besides()`` launches what else is to be compiled. Raises what a compiler raises.
     """
-    with gathering() as launches:
-        for rows in steps(context, runner.kv.num_groups):
-            runner.run_eagerly(rows)
-        besides()
-    # What was computed from kernels that did not run may be no numbers, which page 0 must not hold.
-    store = runner.kv
-    for arena in (store, *filter(None, [store.recent])):
-        arena.import_pages([0], torch.zeros_like(arena.export_pages([0])))
+    try:
+        with gathering(Different()) as launches:
+            for rows in steps(context, runner.kv.num_groups):
+                runner.run_eagerly(rows)
+            besides()
+    finally:
+        # What was computed from kernels that did not run may be no numbers, which page 0 must not hold.
+        store = runner.kv
+        for arena in (store, *filter(None, [store.recent])):
+            arena.import_pages([0], torch.zeros_like(arena.export_pages([0])))
     return compile_all(launches, progress)
 
 

@@ -11,6 +11,7 @@ Sources: CUDA C++ Programming Guide, "CUDA Graphs"; vLLM's and mini-sglang's dec
 from __future__ import annotations
 
 import logging
+import weakref
 from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import accumulate
@@ -42,8 +43,7 @@ MOST_ROWS = ROW_CLASSES[-1]
 MOST_GRAPHS = 48
 """Keys that are captured: a long mixed chat meets about half of them."""
 EAGER_USES = 2
-"""Steps of a key that run eagerly before it is captured in the midst of an answer; in an idle gap one is enough. What
-is captured has run once, so that its kernels are loaded and its buffers made."""
+"""Steps of a key that run eagerly before it is captured in the midst of an answer; in an idle gap one is enough."""
 
 _log = logging.getLogger(__name__)
 
@@ -93,8 +93,12 @@ class CapturedModel(Protocol):
     def uncaptured(self) -> str:
         """Why a forward cannot be captured in a CUDA graph; "" if it can."""
 
+    @property
+    def generation(self) -> int:
+        """Grows when something moves that forwards read."""
+
     def reserve(self, context: int) -> None:
-        """Make what grows with a text large enough for this many tokens, so that it never moves."""
+        """Make what grows with a text large enough for this many tokens, so that those never move it."""
 
 
 class Recorder(Protocol):
@@ -108,12 +112,15 @@ class CudaRecorder:
     """Captures on one GPU; graphs share a memory pool, because no two of them run at once."""
 
     def __init__(self, device: torch.device) -> None:
-        self._device, self._pool = device, torch.cuda.graph_pool_handle()
+        self._pool, self._graphs = torch.cuda.graph_pool_handle(), weakref.WeakSet[torch.cuda.CUDAGraph]()
         self._stream = torch.cuda.Stream(device)
 
     def record(self, run: Callable[[], ForwardOutput]) -> Captured:
         """See :meth:`Recorder.record`."""
+        if not self._graphs:  # PyTorch takes no pool whose graphs are all gone while anything still lies in it
+            self._pool = torch.cuda.graph_pool_handle()
         graph = torch.cuda.CUDAGraph()
+        self._graphs.add(graph)
         # Other threads (telemetry) may ask the driver for something meanwhile, which must not end the capture.
         with torch.cuda.graph(graph, self._pool, self._stream, capture_error_mode="thread_local"):
             out = run()
@@ -157,7 +164,7 @@ class Graphs:
         model.reserve(context)
         inputs.tables.reserve(MOST_ROWS + 1, pages_for(context))
         self._every_row = torch.arange(MOST_ROWS, device=inputs.tables.device.device)
-        self._generation = inputs.generation
+        self._generation = self._places()
 
     def __len__(self) -> int:
         return len(self._captured)
@@ -174,10 +181,8 @@ class Graphs:
 
     def declines(self, rows: Sequence[SequenceRows], shape: Shape, hidden_in: Tensor | None = None) -> str:
         """Why a step cannot be captured, whatever its key; "" if it may."""
-        if not self._switches.graphs:
-            return SWITCHED_OFF
-        if self._switches.batch_invariant:
-            return INVARIANT
+        if reason := self._switched_off():
+            return reason
         if hidden_in is not None:
             return CONTINUED
         if shape.sizes.T > MOST_ROWS:
@@ -190,6 +195,11 @@ class Graphs:
             return SHARED
         return ""
 
+    def _switched_off(self) -> str:
+        if not self._switches.graphs:
+            return SWITCHED_OFF
+        return INVARIANT if self._switches.batch_invariant else ""
+
     def reason(self, key: GraphKey) -> str:
         """Why a step of this key, for which there is no graph, runs eagerly."""
         if self._no_memory:
@@ -200,11 +210,11 @@ class Graphs:
         self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None
     ) -> StepMemory | None:
         """Fill the memory of the key's graph with a step; None where there is no graph, nor one due to be captured."""
-        self._forget_moved()
         if key not in self._captured and not self._due(key, EAGER_USES):
             self._attention.uncaptured = self._model.uncaptured
             return None
         memory = self._fill(key, rows, tokens_there)
+        self._forget_moved()  # by this step's own tables too
         return memory if key in self._captured or self._capture(key) else None
 
     def replay(self, key: GraphKey, rows: Sequence[SequenceRows], memory: StepMemory) -> ForwardOutput:
@@ -226,6 +236,8 @@ class Graphs:
 
     def capture_one(self) -> bool:
         """Capture one graph of those that steps asked for, while there is nothing else to do; whether there was one."""
+        if self._switched_off():
+            return False
         self._forget_moved()
         key = next((key for key, _ in self._uses.most_common() if self._due(key, 1)), None)
         if key is None:
@@ -249,22 +261,31 @@ class Graphs:
     def _capture(self, key: GraphKey) -> bool:
         """Whether it could be captured; else :meth:`reason` knows why. No graph is left where memory ran out."""
         try:
-            self._captured[key] = self._recorder.record(lambda: self._run(self._frozen(key), key.asked))
+            # Of these very shapes everything has run once: kernels are loaded, trials are over. By a batch of its own,
+            # because what is remembered of the captured one has to lie in the graph's memory.
+            self._run(self._frozen(key), key.asked)
+            frozen = self._frozen(key)  # which may wait for a transfer: no capture could
+            self._captured[key] = self._recorder.record(lambda: self._run(frozen, key.asked))
         except Exception as error:
             if is_out_of_memory(error):
                 self.give_up()
                 _log.warning("no memory for CUDA graphs: steps are launched kernel by kernel")
             else:
-                self._refused[key] = f"it could not be captured ({str(error).splitlines()[0][:200]})"
+                said = str(error).strip() or type(error).__name__
+                self._refused[key] = f"it could not be captured ({said.splitlines()[0][:200]})"
                 _log.warning("a step could not be captured", exc_info=error)
             return False
         return True
 
     def _forget_moved(self) -> None:
         """Forget all graphs where the memory that they read moved."""
-        if self._generation != self._inputs.generation:
-            self._generation = self._inputs.generation
+        if self._generation != self._places():
+            self._generation = self._places()
             self._captured.clear()
+
+    def _places(self) -> tuple[int, ...]:
+        """Other numbers say that memory moved."""
+        return *self._inputs.generation, self._model.generation
 
     def _fill(self, key: GraphKey, rows: Sequence[SequenceRows], tokens_there: Tensor | None = None) -> StepMemory:
         """Fill the memory of the key with a step, and with sequences on page 0 for the rows that are missing."""

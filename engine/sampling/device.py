@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from engine.batch import power_of_two
+from engine.devices import traits
 from engine.native.proof import failure, machine_declines
 from engine.native.triton_launch import Variants
 from engine.sampling import noise
@@ -141,8 +142,8 @@ class RowBuffers:
     """A table of parameters on both sides, and room for the tokens: static, for up to ``capacity`` rows."""
 
     def __init__(self, capacity: int, device: torch.device) -> None:
-        cuda = device.type == "cuda"
-        self._host_memory = torch.zeros(capacity, WORDS, dtype=torch.int64, pin_memory=cuda)
+        pinned = traits(device).pinned
+        self._host_memory = torch.zeros(capacity, WORDS, dtype=torch.int64, pin_memory=pinned)
         self.table = self._host_memory if device.type == "cpu" else torch.zeros_like(self._host_memory, device=device)
         self.host = self._host_memory.numpy()
         self.out = torch.zeros(2, capacity, dtype=torch.int64, device=device)

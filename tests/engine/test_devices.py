@@ -222,10 +222,10 @@ def test_nothing_is_pinned_where_that_is_not_possible(unpinned: None, monkeypatc
     monkeypatch.setattr(torch, "zeros", zeros)
     assert transfer.on_device(CPU, [1, 2]).tolist() == [1, 2]
     made = buffers.Buffers(1, CPU)
-    taken = made.take(buffers.Bucket(3, 1, 1, 2, 0))
-    assert taken.bucket.P == 16, "shapes come in powers of two"
+    taken = made.take(buffers.Bucket(3, 1, 1, False))
+    assert taken.bucket.T == 4, "shapes come in powers of two"
     taken.host.tokens[:] = 7
-    taken.commit()
+    made.commit(taken)
     assert taken.device.tokens.tolist() == [7, 7, 7, 7]
     arena = torch.arange(4 * 16 * 8, dtype=torch.float32).view(64, 8)
     moved = transfer.PageTransfer([arena], 4)
@@ -283,7 +283,7 @@ ALLOWED = {
     "engine/loading/capabilities.py": "which of the two has code of its own",
     "engine/cli/doctor.py": "why there is none",
     "engine/bench/throughput.py": "counters that only CUDA has",
-    "engine/core/stepper.py": "memory that only CUDA gives back after it ran out",
+    "engine/native/gpu.py": "what PyTorch tells of what it calls cuda alone",
 }
 """Files that may name a kind of device, and why; everything else asks :func:`engine.devices.traits`."""
 

@@ -4,7 +4,8 @@
 
 Each figure: a CUDA graph of 50 products over weights that rotate through more than the level-2 cache holds, the median
 of 20 replays, in microseconds a product; the packed bytes read in that time as GB/s, and as a share of what a read-only
-pass over 2 GB reaches here. Nothing is a figure about a model. ``--dry-run`` checks the script on a CPU, in Triton's
+pass over 2 GB reaches here. The weights are random, the same few rows again and again, which no kernel can tell.
+Nothing is a figure about a model. ``--dry-run`` checks the script on a CPU, in Triton's
 interpreter (TRITON_INTERPRET=1), in tiny sizes.
 """
 
@@ -15,9 +16,10 @@ import json
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MethodType
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
@@ -25,12 +27,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+if TYPE_CHECKING:
+    from engine.layers.linear.triton.runtime import Tile
+
 SHAPES = ((6144, 4096), (4096, 4096), (28672, 4096), (4096, 14336), (128256, 4096))
 """Output and input features of a Llama 8B: q, k and v; o; gate and up; down; the head."""
 ROWS = (1, 2, 4, 8, 16, 64, 128, 256, 512)
 KINDS = ("int4 g128", "int4 g64", "NF4", "int8 rows", "Q4_K", "Q6_K")
 ROTATED, READ = 512 << 20, 2 << 30
 CALLS, REPLAYS = 50, 20
+MADE_BY_TORCH = 1 << 15
+"""Output features up to which torch's own packed weights are made, on the processor."""
 
 
 class Figure(NamedTuple):
@@ -49,9 +56,8 @@ class Figure(NamedTuple):
 
 
 class Case(NamedTuple):
-    """``calls`` are the same product over different copies of the weights, ``size`` bytes each.
-
-    They are measured from ``least`` to ``most`` rows.
+    """``calls`` are the same product over different copies of the weights, ``size`` bytes each; ``weight`` is what
+    belongs to the first output features. They are measured from ``least`` to ``most`` rows.
     """
 
     what: str
@@ -73,7 +79,7 @@ def ours(kind: str, outputs: int, inputs: int, dtype: torch.dtype, device: torch
     from engine.layers.numerics import Numerics
     from tests.gpu import kernel_kinds
 
-    made = kernel_kinds.KINDS[kind](outputs, inputs, dtype, device, Numerics())
+    made = kernel_kinds.tall(kernel_kinds.KINDS[kind], outputs, inputs, dtype, device, Numerics())
     layers = [made.layer]
     for _ in range(copies(made.layer.storage_size(), dry) - 1):
         copy = object.__new__(type(made.layer))
@@ -90,11 +96,23 @@ def ours(kind: str, outputs: int, inputs: int, dtype: torch.dtype, device: torch
         yield Case(f"{kind}, dequantised", [layer.by_blocks for layer in layers], size, weight, FEW_ROWS + 1)
 
 
+def swept(case: Case, tiles: Sequence[Tile]) -> Iterator[Case]:
+    """The products of one of :func:`ours`, cut up in other ways than the one that is served."""
+
+    for cut in tiles:
+        what = f"{case.what}, {cut.outputs} outputs a tile, {cut.slices} slices, {cut.stages} stages"
+        layers = [cast(MethodType, call).__self__ for call in case.calls]
+        calls = [lambda x, layer=layer, cut=cut: layer.product(x, x.dtype, cut) for layer in layers]
+        yield case._replace(what=what, calls=calls)
+
+
 def sixteen_bit(outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, dry: bool) -> Case:
-    weight = torch.randn(outputs, inputs) * 0.02
+    weight = (torch.randn(outputs, inputs, device=device) * 0.02).to(dtype)
     size = 2 * weight.numel()
-    held = [weight.to(device, dtype) for _ in range(copies(size, dry))]
-    return Case("torch linear, 16 bits", [lambda x, w=w: F.linear(x, w) for w in held], size, held[0].float().cpu())
+    held = [weight, *(weight.clone() for _ in range(copies(size, dry) - 1))]
+    return Case(
+        "torch linear, 16 bits", [lambda x, w=w: F.linear(x, w) for w in held], size, weight[:512].float().cpu()
+    )
 
 
 def torch_int4(outputs: int, inputs: int, device: torch.device) -> Case:
@@ -155,12 +173,12 @@ def read_ceiling(device: torch.device, dry: bool) -> float:
 def figures(
     case: Case, rows: tuple[int, ...], dtype: torch.dtype, device: torch.device, read: float
 ) -> Iterator[Figure]:
-    outputs, inputs = case.weight.shape
+    inputs = case.weight.shape[1]
     for count in [count for count in rows if case.least <= count <= case.most]:
         x = torch.randn(count, inputs, generator=torch.Generator().manual_seed(1)).to(dtype)
         found = case.calls[0](x.to(device)).double().cpu()
         # Some output features are enough to see an error and quick enough on a processor.
-        some = slice(0, min(outputs, 512))
+        outputs, some = found.shape[1], slice(0, min(len(case.weight), 512))
         expected = x.double() @ case.weight[some].double().t()
         error = float((found[:, some] - expected).abs().max() / expected.abs().max())
         seconds = sorted(timed(case.calls, x.to(device), REPLAYS))
@@ -178,7 +196,7 @@ def all_cases(
         for kind in kinds:
             yield from ours(kind, outputs, inputs, dtype, device, dry)
         yield sixteen_bit(outputs, inputs, dtype, device, dry)
-        if device.type == "cuda" and dtype == torch.bfloat16:
+        if device.type == "cuda" and dtype == torch.bfloat16 and outputs <= MADE_BY_TORCH:
             yield torch_int4(outputs, inputs, device)
 
 

@@ -247,12 +247,14 @@ def _speed(steps: Sequence[StepRecord]) -> float:
     return sum(step.generated for step in steps) / sum(step.duration for step in steps)
 
 
-def run(options: argparse.Namespace, shape: Shape, root: Path, folder: Callable[[Shape, Path], Path]) -> list[Figure]:
+def run(
+    options: argparse.Namespace, shape: Shape, root: Path, folder: Callable[[Shape, Path], Path]
+) -> Iterator[Figure]:
+    """Every figure as soon as it is measured; the options are :func:`main`'s."""
     first = options.exit or max(1, round(shape.layers / 16))
     began = time.perf_counter()
     target = folder(shape, root)
     draft = first_layers(target, first, root)
-    figures: list[Figure] = []
     with EngineClient() as client:
         client.load(str(target), str(draft))
         model = client.model
@@ -270,14 +272,14 @@ def run(options: argparse.Namespace, shape: Shape, root: Path, folder: Callable[
             for batch in options.batches:
                 for way, measured in measure(client, found, batch, options.tokens, options.rounds):
                     figure = Figure(rate, reached, factor, batch, way.title, **measured)
-                    figures.append(figure)
                     print(f"  batch {batch:2} {way.title:34} {figure.tokens_per_second:7.0f} tok/s beside "
                           f"{figure.plain:7.0f}: {figure.speedup:.2f} ({figure.low:.2f}-{figure.high:.2f}), "
                           f"{figure.holds:.0%} hold, {figure.tokens_per_step:.2f} a step", flush=True)  # fmt: skip
-    return figures
+                    yield figure
 
 
-def main(arguments: list[str] | None = None) -> list[Figure]:
+def options_of(arguments: list[str] | None) -> argparse.Namespace:
+    """What was asked for on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--shape", default="8b", choices=(*SHAPES, MID.name))
     parser.add_argument("--exit", type=int, default=0, help="layers that draft; a sixteenth of them if left out")
@@ -289,15 +291,23 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
     parser.add_argument("--json", type=Path, help="write all figures into this file")
     parser.add_argument("--dry-run", action="store_true", help="on the CPU, at a toy shape")
     options = parser.parse_args(arguments)
+    if options.shape != MID.name and not options.dry_run and not torch.cuda.is_available():
+        parser.error("PyTorch finds no CUDA GPU here")
+    return options
+
+
+def figures_of(options: argparse.Namespace) -> Iterator[Figure]:
+    """All that was asked for."""
     if options.dry_run:
         with tempfile.TemporaryDirectory(prefix="kvasir-bench-") as root:
-            figures = run(options, TOY, Path(root), plain_folder)
-    elif options.shape == MID.name:
-        figures = run(options, MID, cache_folder() / "bench", gptq_folder)
-    elif not torch.cuda.is_available():
-        parser.error("PyTorch finds no CUDA GPU here")
+            yield from run(options, TOY, Path(root), plain_folder)
     else:
-        figures = run(options, SHAPES[options.shape], cache_folder() / "bench", gptq_folder)
+        yield from run(options, {**SHAPES, MID.name: MID}[options.shape], cache_folder() / "bench", gptq_folder)
+
+
+def main(arguments: list[str] | None = None) -> list[Figure]:
+    options = options_of(arguments)
+    figures = list(figures_of(options))
     if options.json:
         facts: dict[str, Any] = {
             "pair": "synthetic: random weights, later layers scaled until the first agree with the whole",

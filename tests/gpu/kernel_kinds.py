@@ -86,3 +86,26 @@ KINDS: dict[str, Kind] = {
     **{f"{BLOCKS[type].name} raw": Blocks(type, raw=True) for type in (Q4_1, Q8_0, Q4_K, IQ4_NL, MXFP4)},
 }
 """Q4_0 is an int4 g32."""
+
+
+BASE = 256
+"""Every matrix of a Llama 8B has a multiple of it as its output features."""
+
+
+def tall(kind: Kind, outputs: int, inputs: int, dtype: torch.dtype, device: torch.device, numerics: Numerics) -> Made:
+    """A layer of many output features, whose weights are those of few, again and again, repeated on the device; of the
+    definition the first ones. Where the kind cannot be repeated, or there are few, it is made whole."""
+    low, high = (kind(count, inputs, dtype, device, numerics) for count in (BASE // 2, BASE))
+    times, left = divmod(outputs, BASE)
+    if left or times < 2:
+        return kind(outputs, inputs, dtype, device, numerics)
+    layer = high.layer
+    for name in layer.held:
+        few, many = getattr(low.layer, name), getattr(layer, name)
+        if many is None:
+            continue
+        # What grows with the output features holds them, and grows along one dimension.
+        grown = [times if a != b else 1 for a, b in zip(few.shape, many.shape, strict=True)]
+        setattr(layer, name, many.repeat(*grown))
+    layer.out_features = outputs
+    return high

@@ -13,6 +13,7 @@ from engine.attention.backends.batch_invariant import BatchInvariantAttention
 from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec
+from engine.devices import TRAITS
 from engine.runner.buffers import powers_of_two
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
@@ -200,5 +201,5 @@ def test_masks_do_not_grow_with_chunk_times_context() -> None:
     for window in (None, 300):
         made = plan.make_plan(batch, AttnSpec(0.25, window), 0, 2, q.dtype)
         sizes = [block.mask.numel() for block in made.sources[0].blocks if block.mask is not None]
-        block = plan.BLOCK_ROWS["cpu"] * 2
-        assert max(sizes) <= block * (plan.BLOCK_ROWS["cpu"] + (window or 0))
+        rows = TRAITS["cpu"].block_rows
+        assert max(sizes) <= 2 * rows * (rows + (window or 0))

@@ -153,14 +153,15 @@ def test_automatic_speculation_is_tried_in_the_midst_of_the_lane() -> None:
     assert tried > 0
 
 
-def test_the_switch_is_live() -> None:
+@pytest.mark.parametrize(("key", "value"), [("async_scheduling", False), ("batch_invariant", True)])
+def test_the_switch_is_live(key: str, value: bool) -> None:
     device = SimulatedDevice()
     engine = toy(device)
     sampling = Sampling(seed=1, max_tokens=30, ignore_eos=True)
     engine.add("a", PROMPT, sampling)
     for _ in range(6):
         engine.step()
-    engine.engine.submit(Set("async_scheduling", False))
+    engine.engine.submit(Set(key, value))
     engine.step()
     launched = device.rows
     engine.drain()

@@ -382,6 +382,13 @@ def test_what_is_a_lost_device() -> None:
     assert lost_device(RuntimeError("CUDA error: unspecified launch failure")) is not None
     assert lost_device(RuntimeError("CUDA out of memory. Tried to allocate 2 MiB")) is None
     assert lost_device(RuntimeError("CUDA error: out of memory")) is None
+    assert (
+        lost_device(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")) is None
+    )
+    assert lost_device(RuntimeError("Triton Error [CUDA]: an illegal memory access was encountered")) is not None
+    assert lost_device(RuntimeError("Triton Error [CUDA]: unspecified launch failure")) is not None
+    assert lost_device(RuntimeError("Triton Error [CUDA]: invalid argument")) is None
+    assert lost_device(RuntimeError("Triton Error [CUDA]: out of memory")) is None
     assert lost_device(RuntimeError("a step failed")) is None
     assert lost_device(ValueError("CUDA error: not said by CUDA")) is None
 

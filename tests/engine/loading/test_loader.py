@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import tokenizers
@@ -12,10 +13,13 @@ import torch
 from toy_engine import Listener
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from engine.batch import ForwardOutput
 from engine.core.commands import AddRequest
 from engine.core.engine import Engine
 from engine.loading.model import LoadModel
-from engine.protocol import Loaded, Loading, LoadOptions, Sampling, Set
+from engine.models.families.llama import Model as Llama
+from engine.protocol import Loaded, Loading, LoadOptions, Sampling, Set, keys
+from engine.runner.runner import Runner
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
 
@@ -81,6 +85,25 @@ def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
     stages = [event for event in heard.others if isinstance(event, Loading)]
     assert [event.fraction for event in stages] == sorted(event.fraction for event in stages)
     assert len(generate(heard, engine)) == 20
+
+
+def test_what_a_load_runs_goes_by_the_switches_of_the_user(
+    heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, seen = Engine(heard, device="cpu"), list[bool]()
+    forward = Runner.forward
+
+    def spied(self: Runner, *args: Any, **options: Any) -> ForwardOutput:
+        seen.append(cast(Llama, self.model).numerics.graphs)
+        return forward(self, *args, **options)
+
+    monkeypatch.setattr(Runner, "forward", spied)
+    engine._options.values[keys.CUDA_GRAPHS] = False
+    settings = LoadOptions(device="cpu", dtype="float32", memory=300e6)
+    engine.submit(LoadModel(str(models / "target"), "", settings))
+    engine.step()
+    assert engine.loaded is not None
+    assert not seen[-1], "nothing may be captured by a load where graphs are switched off"
 
 
 def test_a_draft_with_a_padded_vocabulary_serves(heard: Listener, models: Path) -> None:

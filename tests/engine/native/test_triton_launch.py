@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import weakref
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,7 @@ import pytest
 import torch
 
 from engine.native import triton_launch
-from engine.native.triton_launch import Launch, Variants, compile_all, gathering, launching
+from engine.native.triton_launch import Different, Launch, Variants, compile_all, gathering, launching
 
 GRID = (2, 3, 1)
 
@@ -80,13 +81,13 @@ def test_another_kernel_under_the_same_key_is_another_variant() -> None:
     assert [entry[0] for entry in other.log] == ["jit"]
 
 
-def test_another_gpu_has_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_gpu_has_code_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel, variants = Kernel(), Variants()
     args = torch.zeros(4), torch.zeros(4), 1
-    for gpu in (0, 1, 0, 1):
-        monkeypatch.setattr(torch.Tensor, "get_device", lambda tensor, gpu=gpu: gpu)
+    for device in (0, 1, 0):
+        monkeypatch.setattr(torch.Tensor, "get_device", lambda self, device=device: device)
         variants.launch(kernel, "a", GRID, args, keywords)
-    assert [entry[0] for entry in kernel.log] == ["jit", "jit", "direct", "direct"]
+    assert [entry[0] for entry in kernel.log] == ["jit", "jit", "direct"]
 
 
 def test_gathered_launches_are_taken_down_and_not_made_but_for_trials() -> None:
@@ -101,6 +102,20 @@ def test_gathered_launches_are_taken_down_and_not_made_but_for_trials() -> None:
     assert [entry[0] for entry in kernel.log] == ["jit"]
     variants.launch(kernel, "a", GRID, args, keywords)
     assert [entry[0] for entry in kernel.log] == ["jit", "direct"]
+
+
+def test_of_launches_to_compile_only_the_first_of_a_variant_holds_its_tensors() -> None:
+    kernel, variants = Kernel(), Variants()
+    p, of_layers = torch.zeros(4), [torch.zeros(16) for _ in range(5)]
+    kept = [weakref.ref(x) for x in of_layers]
+    with gathering(Different()) as found:
+        for x in of_layers:
+            variants.launch(kernel, "a", GRID, (x, p, 7), keywords)
+        variants.launch(kernel, "b", GRID, (p.half(), p, 7), keywords)
+    assert len(found) == 2
+    of_layers.clear()
+    del x
+    assert [ref() is not None for ref in kept] == [True, False, False, False, False]
 
 
 def test_variants_differ_by_what_triton_specialises() -> None:

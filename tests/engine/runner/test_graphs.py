@@ -7,7 +7,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
 
 import pytest
 import torch
@@ -17,7 +20,7 @@ from torch import Tensor
 from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.registry import AttentionDispatcher
-from engine.batch import ForwardOutput, SequenceRows
+from engine.batch import Batch, ForwardOutput, SequenceRows
 from engine.cache.policies import WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.layers.numerics import Numerics
@@ -25,6 +28,7 @@ from engine.models.arenas import new_store
 from engine.models.families.llama import Model as Llama
 from engine.runner import graphs
 from engine.runner.ahead import capture_ahead, compile_ahead
+from engine.runner.buffers import Buffers
 from engine.runner.graphs import Captured, Graphs
 from engine.runner.runner import Runner
 
@@ -175,6 +179,19 @@ def test_a_shape_is_captured_after_a_few_steps_or_in_an_idle_gap() -> None:
     assert (captured.eager, player.captures, player.replays) == ("", 2, 3)
 
 
+@pytest.mark.parametrize(("switch", "value"), [("graphs", False), ("batch_invariant", True)])
+def test_nothing_is_captured_in_an_idle_gap_while_it_is_switched_off(switch: str, value: bool) -> None:
+    player = Player()
+    captured, _ = runners(player=player)
+    captured.forward([SequenceRows([1], 3, [3], 1)])
+    switches = captured.model.numerics  # type: ignore[attr-defined]
+    setattr(switches, switch, value)
+    assert not graphs_of(captured).capture_one()
+    setattr(switches, switch, not value)
+    assert graphs_of(captured).capture_one()
+    assert player.captures == 1
+
+
 def test_classes_of_context_are_captured_apart() -> None:
     captured, _ = runners()
     key, _ = graphs_of(captured).key(*_one(SequenceRows([1], 20, [3, 4], 1)))
@@ -298,6 +315,16 @@ def test_going_through_steps_to_compile_them_leaves_page_0_empty() -> None:
     agree(captured.forward(rows), eager.forward(rows))
 
 
+def test_page_0_is_emptied_where_going_through_steps_fails() -> None:
+    def fail() -> None:
+        raise ImportError("No module named 'triton'")
+
+    captured, _ = runners()
+    with pytest.raises(ImportError):
+        compile_ahead(captured, CONTEXT, lambda done, of: None, fail)
+    assert not captured.kv.view(0).k[:16].any()
+
+
 def test_a_capture_that_fails_leaves_the_others() -> None:
     player = Player()
     captured, eager = runners(player=player)
@@ -311,6 +338,90 @@ def test_a_capture_that_fails_leaves_the_others() -> None:
     assert captured.eager == "it could not be captured (operation not permitted when stream is capturing)"
     captured.forward(rows)
     assert captured.eager == ""
+
+
+def test_what_is_captured_has_run_before_and_waits_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    player = Player()
+    captured, eager = runners(player=player)
+    batches: list[Batch] = []
+    take, run, recording = Buffers.take, Runner._run, [False]
+
+    def record(inner: Callable[[], ForwardOutput]) -> Captured:
+        recording[0] = True
+        found = Player.record(player, inner)
+        recording[0] = False
+        return found
+
+    def taken(self: Buffers, *args: Any, **options: Any) -> Any:
+        assert not recording[0], "a capture may not wait for the last transfer"
+        return take(self, *args, **options)
+
+    def ran(self: Runner, batch: Batch, *args: Any) -> ForwardOutput:
+        if batch.host.frozen:
+            batches.append(batch)
+        return run(self, batch, *args)
+
+    monkeypatch.setattr(Buffers, "take", taken)
+    monkeypatch.setattr(player, "record", record)
+    monkeypatch.setattr(graphs_of(captured), "_run", lambda batch, asked: ran(captured, batch, asked))
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        agree(captured.forward(rows), eager.forward(rows))
+    assert captured.eager == ""
+    first, second = batches[:2]
+    assert first is not second, "plans of the first lie outside the graph's memory"
+    assert (first.host, first.tokens.data_ptr()) == (second.host, second.tokens.data_ptr())
+
+
+def test_rotations_that_move_make_graphs_anew() -> None:
+    player = Player()
+    captured, eager = runners(player=player)
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        captured.forward(rows)
+    captured.model.reserve(50_000)  # a longer text has come, by this runner or another of the model's
+    agree(captured.forward(rows), eager.forward(rows))
+    assert (player.captures, len(graphs_of(captured))) == (2, 1)
+
+
+def test_tables_that_a_step_itself_makes_larger_move_its_graph() -> None:
+    player = Player()
+    captured, eager = runners(player=player)
+    for _ in range(3):
+        captured.forward([SequenceRows([1], 3, [3], 1)])
+    wide = [SequenceRows([1], 3, [3] * 40, 1)]  # pages for what is to come, more than a whole context's
+    agree(captured.forward(wide), eager.forward(wide))
+    assert (captured.eager, player.captures) == ("", 2)
+
+
+def test_a_capture_that_fails_without_a_word_is_named() -> None:
+    player = Player(error=AssertionError())
+    captured, eager = runners(player=player)
+    rows = [SequenceRows([1], 3, [3], 1)]
+    for _ in range(3):
+        agree(captured.forward(rows), eager.forward(rows))
+    assert captured.eager == "it could not be captured (AssertionError)"
+
+
+def test_a_pool_whose_graphs_are_all_gone_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Graph:
+        def replay(self) -> None:
+            pass
+
+    pools = count()
+    used: list[int] = []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", Graph)
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: next(pools))
+    monkeypatch.setattr(torch.cuda, "graph", lambda graph, pool, stream, **options: nullcontext(used.append(pool)))
+    recorder, nothing = graphs.CudaRecorder(torch.device("cpu")), ForwardOutput(torch.zeros(0), {})
+    kept = [recorder.record(lambda: nothing) for _ in range(2)]
+    del kept[0]
+    kept.append(recorder.record(lambda: nothing))
+    assert len(set(used)) == 1
+    kept.clear()
+    recorder.record(lambda: nothing)
+    assert used[-1] != used[0]
 
 
 def test_memory_that_moves_makes_graphs_anew() -> None:
