@@ -131,6 +131,8 @@ class Meter:
             if self._first is None:
                 self._first = counter - self._joules
             return counter - self._first
+        if self._first is not None:
+            return None  # the counter goes on meanwhile, which estimates would not
         now, before = self._clock(), self._before
         self._before = None if watts is None else (now, watts)
         if watts is None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.batch import row_class
 from engine.layers.activation import ClampedSwiGLU, Gated
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows, tile_count, tile_for
@@ -62,10 +63,10 @@ class GroupedExperts:
         return self.combine(self.down.multiply(gated, rows, 0), rows, choice.shares, shared)
 
     def cut(self, rows: int) -> SortedCut:
-        """The tile of the products for a step of so many rows."""
+        """The tile of the products for a step of so many rows: the same whether it is captured (and padded) or not."""
         if self.router.numerics.batch_invariant:
             return FIXED
-        return tile_for(rows * self.choices / self.experts, self._wide)
+        return tile_for(row_class(rows) * self.choices / self.experts, self._wide)
 
     def cuts(self) -> tuple[SortedCut, ...]:
         """All that :meth:`cut` gives, in either mode, for a trial."""
@@ -132,8 +133,9 @@ def declines(block: GroupedExperts, dtype: torch.dtype, device: torch.device) ->
 
     Blocks that the same kernels compute are tried once. Raises only torch.OutOfMemoryError.
     """
-    moe = block.router.moe
-    key = (block.gate_up.variant(), block.down.variant(), moe.routing, moe.normalised, moe.groups,
+    moe, linear = block.router.moe, block.router.linear
+    scored = linear.bias is not None if isinstance(linear, Dense) else None
+    key = (block.gate_up.variant(), block.down.variant(), scored, moe.routing, moe.normalised, moe.groups,
            moe.groups_per_token, moe.experts_per_token, dtype, device)  # fmt: skip
     if key not in _tried:
         _tried[key] = failure(lambda: _disagrees(block, dtype, device))
@@ -143,6 +145,8 @@ def declines(block: GroupedExperts, dtype: torch.dtype, device: torch.device) ->
 def _disagrees(block: GroupedExperts, dtype: torch.dtype, device: torch.device) -> str | None:
     generator = torch.Generator().manual_seed(3)
     experts, choices = block.experts, block.choices
+    if _misjudges(block, dtype, device):
+        return f"its scores of experts {_WRONG}"
     scores = torch.randn(9, experts, generator=generator)
     scores[1], scores[2, ::2] = 0.0, 3.0  # equals, of which the first are taken
     chosen, shares = block.router.choose(scores)
@@ -176,6 +180,16 @@ def _disagrees(block: GroupedExperts, dtype: torch.dtype, device: torch.device) 
         if cut == FIXED and not _steady(block, x.to(device), asked.int().to(device), sorted_rows):
             return "its product of a row depends on the other rows"
     return _sum(block, dtype, device, generator)
+
+
+def _misjudges(block: GroupedExperts, dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether scores are wrong. (A packed router is no kernel of these.)"""
+    linear = block.router.linear
+    if not isinstance(linear, Dense):
+        return False
+    x = torch.randn(3, linear.in_features, generator=torch.Generator().manual_seed(4)).to(dtype)
+    bias = 0.0 if linear.bias is None else linear.bias.double().cpu()
+    return _far(block.scores(x.to(device)), x.double() @ linear.weight.double().cpu().t() + bias, 1e-4)
 
 
 def _ends(outputs: int) -> tuple[tuple[int, int], ...]:

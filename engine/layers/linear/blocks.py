@@ -61,12 +61,17 @@ def operator_columns() -> tuple[int, ...] | None:
 
 
 class _Scratch(threading.local):
-    """Buffers that dequantisation reuses from call to call, one set a thread."""
+    """Buffers that dequantisation reuses from call to call, one set a thread.
+
+    A CUDA graph has buffers of its own: it goes on to write where it was captured, when a larger one took the place.
+    """
 
     def __init__(self) -> None:
         self._held: dict[tuple[str, torch.dtype, torch.device], Tensor] = {}
 
     def take(self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+        if _capturing(device):
+            return torch.empty(shape, dtype=dtype, device=device)
         size, key = math.prod(shape), (name, dtype, device)
         held = self._held.get(key)
         if held is None or held.numel() < size:
@@ -77,6 +82,10 @@ class _Scratch(threading.local):
 
 
 scratch = _Scratch()
+
+
+def _capturing(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def unpack_blocks(packed: Tensor, offset: int, out: Tensor) -> None:

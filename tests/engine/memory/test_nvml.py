@@ -46,6 +46,17 @@ def test_energy_is_the_counter_s_from_the_first_reading_on(gpu: FakeNvml) -> Non
     assert found == [0.0, 125.0, 500.0]
 
 
+def test_a_counter_that_is_not_answered_once_is_not_replaced_by_an_estimate(gpu: FakeNvml) -> None:
+    meter = Meter(CUDA, Clock())
+    found = []
+    for counter in (9_000_000, 9_125_000, MISSING, 9_500_000):
+        gpu.figures["nvmlDeviceGetTotalEnergyConsumption"] = counter
+        reading = meter.read()
+        assert reading is not None
+        found.append(reading.joules)
+    assert found == [0.0, 125.0, None, 500.0]
+
+
 def test_without_a_counter_energy_is_power_over_time(gpu: FakeNvml) -> None:
     gpu.figures["nvmlDeviceGetTotalEnergyConsumption"] = MISSING
     clock = Clock()

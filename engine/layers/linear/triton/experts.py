@@ -245,7 +245,9 @@ def _alike(layer: Linear) -> Hashable:
     tensors = [(name, tensor.shape, tensor.dtype) for name, tensor in _tensors(layer)]
     if isinstance(layer, Dense):
         return Dense, tuple(tensors)
-    return type(layer), tuple(tensors), tuple(sorted(layer.constants().items())), layer.sizes()
+    # A kernel looks codes up in the table that it was compiled with.
+    form = layer.form if isinstance(layer, PlaneLinear) else None
+    return type(layer), tuple(tensors), tuple(sorted(layer.constants().items())), layer.sizes(), form
 
 
 def _tensors(layer: TritonLinear | Dense) -> list[tuple[str, Tensor]]:

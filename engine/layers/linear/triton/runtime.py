@@ -53,6 +53,8 @@ class FmaTile(NamedTuple):
 Cut = Tile | WideTile | FmaTile
 """How a product is cut into programs, and by which kernel it is computed."""
 
+TENSOR_MEMORY = (10, 11)
+"""Compute capabilities whose tensor cores have a memory of their own, for which gemm.py's largest tile is too large."""
 FIXED = Tile(16, 32, 2)
 """The tile that serves any number of rows: in the batch-invariant mode there is no other."""
 FMA = (FmaTile(1, 4, 512, 2), FmaTile(4, 4, 512, 4), FmaTile(8, 4, 512, 8))
@@ -85,7 +87,9 @@ def wide_tiles(version: tuple[int, int]) -> tuple[WideTile, ...]:
     # Hopper's products are asynchronous, for which Triton keeps one buffer more.
     stages = 2 if version[0] == HOPPER[0] or torch.version.hip is not None else 3
     shapes = ((128, 128, 8), (64, 128, 8), (64, 64, 4), (32, 64, 4))
-    return tuple(WideTile(*shape, stages) for shape in shapes)
+    # The products of four planes and their sums may be more than tensor memory holds (512 columns).
+    first = 1 if version[0] in TENSOR_MEMORY else 0
+    return tuple(WideTile(*shape, stages) for shape in shapes[first:])
 
 
 def wide_tile(rows: int, outputs: int, tiles: tuple[WideTile, ...], processors: int) -> WideTile:

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
-from engine.batch import SequenceRows
+from engine.batch import SequenceRows, row_class
 from engine.checkpoints import source as checkpoint_source
 from engine.checkpoints.open import open_checkpoint
 from engine.layers.experts import grouped, kernels
@@ -425,6 +425,7 @@ def test_a_block_proves_itself_once(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("name", "place", "said"), [
+    ("score", 3, "scores of experts"),
     ("route", 1, "choice of experts"), ("route", 2, "shares"), ("sort", 1, "order of rows"), ("combine", 4, "sum"),
 ])  # fmt: skip
 def test_a_wrong_kernel_is_found_out_before_it_is_used(
@@ -456,6 +457,15 @@ def test_every_tile_of_a_step_is_tried(kind: str) -> None:
     invariant = {together.cut(rows) for rows in range(1, 2000)}
     assert invariant == {FIXED}
     assert usual | invariant == set(together.cuts())
+
+
+@pytest.mark.usefixtures("_trusted")
+@pytest.mark.parametrize(("experts", "choices"), [(4, 2), (8, 2), (32, 4)])
+def test_a_padded_step_is_cut_as_one_that_is_not(experts: int, choices: int) -> None:
+    together = block(replace(SMALL, num_experts=experts, experts_per_token=choices), "dense")[0].grouped
+    assert together is not None
+    for rows in range(1, 65):
+        assert together.cut(rows) == together.cut(row_class(rows)), rows
 
 
 # --- checkpoints --------------------------------------------------------------------------------------------------

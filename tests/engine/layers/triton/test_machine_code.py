@@ -27,6 +27,7 @@ from tests.gpu.machine_code import (
     TURING,
     Launch,
     cases,
+    compiled,
     launches,
     look,
     recorded,
@@ -38,6 +39,8 @@ BOUNDS = {"int4 g128": 2.0, "int4 g64 zeros": 2.8, "NF4": 5.5, "int8 rows": 5.0,
 """Instructions a weight for one row: some above those of docs/measurements.md."""
 SHARED = 99 << 10
 """Bytes that a program may have on sm_86, 89 and 120."""
+TENSOR_MEMORY = 512
+"""Columns of it on sm_100."""
 
 
 @pytest.mark.parametrize("name", ["int4 g128", "NF4", "Q4_K", "Q6_K"])
@@ -70,6 +73,14 @@ def test_the_inner_loop_on_turing(rows: int, bound: float) -> None:
     assert (code.spilled, code.wide > 0) == (0, True)
     layer = KINDS["int4 g128"](256, 4096, torch.float16, torch.device("cpu"), Numerics()).layer
     assert layer.storage_size() < 0.6 * 256 * 4096, "bytes that are read for each weight"
+
+
+@pytest.mark.parametrize("sm", [100, pytest.param(103, marks=pytest.mark.long)])
+def test_prompts_fit_into_tensor_memory(sm: int) -> None:
+    tiles = wide_tiles((sm // 10, sm % 10))
+    assert [cut.rows for cut in tiles] == [64, 64, 32]
+    for cut in tiles:
+        assert 0 < compiled(launches("int4 g128", torch.bfloat16, cut), sm).metadata.tmem_size <= TENSOR_MEMORY, cut
 
 
 @pytest.mark.parametrize("cut", [tile(1), wide_tiles(HOPPER)[0], FMA[0], None])

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import subprocess
+from dataclasses import replace
 
 import pytest
 import torch
 
 from engine.layers.linear.base import PackedLinear, Target
+from engine.layers.linear.triton.experts import _alike
 from engine.layers.linear.triton.runtime import disagrees
+from engine.layers.linear.triton.table import TableSample
+from engine.layers.numerics import Numerics
 
 CPU = torch.device("cpu")
 
@@ -31,3 +35,14 @@ def test_reasons() -> None:
 def test_memory_that_is_full_is_no_reason_to_remember() -> None:
     with pytest.raises(torch.OutOfMemoryError):
         reason(torch.OutOfMemoryError("CUDA out of memory"))
+
+
+def test_experts_with_another_table_are_not_computed_together() -> None:
+    def alike(factor: float) -> object:
+        sample = TableSample(8, 64, 64, None)
+        table = tuple(value * factor for value in sample.shape.table)
+        sample.shape = replace(sample.shape, table=table)
+        return _alike(sample.layer(Target(torch.float16, CPU, Numerics())))
+
+    assert alike(1.0) == alike(1.0)
+    assert alike(1.0) != alike(2.0)
