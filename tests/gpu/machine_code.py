@@ -33,8 +33,8 @@ from triton.compiler import ASTSource
 
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
-from engine.layers.linear.triton import blocks, bytes8, dense16, fma, gemm, planes
 from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows
+from engine.layers.linear.triton.kernels import blocks, bytes8, dense16, fma, gemm, planes
 from engine.layers.linear.triton.plane_layer import PlaneLinear
 from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, Tile, WideTile, tile, wide_tiles
 from engine.layers.numerics import Numerics

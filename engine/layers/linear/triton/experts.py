@@ -118,7 +118,7 @@ class ExpertStack(Sequence[Linear]):
     def _kernel(self, cut: SortedCut) -> Any:
         if isinstance(cut, Tile):
             return self.form.kernels().multiply_sorted
-        from engine.layers.linear.triton import gemm
+        from engine.layers.linear.triton.kernels import gemm
 
         return gemm.gemm_sorted
 
@@ -178,7 +178,7 @@ class _DenseForm:
         self.layer = layer
 
     def kernels(self) -> Any:
-        from engine.layers.linear.triton import dense16
+        from engine.layers.linear.triton.kernels import dense16
 
         return dense16
 

@@ -46,7 +46,7 @@ class TritonGgmlLinear(TritonLinear):
         self.data, self.device, self.table = aligned(data), data.device, _table(self.type, data.device)
 
     def kernels(self) -> Any:
-        from engine.layers.linear.triton import blocks
+        from engine.layers.linear.triton.kernels import blocks
 
         return blocks
 

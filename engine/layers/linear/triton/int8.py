@@ -14,7 +14,7 @@ from engine.layers.linear.coded import each
 from engine.layers.linear.ggml import GgmlWeights
 from engine.layers.linear.ggml_blocks import BLOCKS, Q8_0
 from engine.layers.linear.int8 import put_rows, signed, signed_rows
-from engine.layers.linear.triton import inline
+from engine.layers.linear.triton.kernels import inline
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import disagrees, inlines
 
@@ -48,7 +48,7 @@ class TritonInt8Linear(TritonLinear):
                 self.zeros[:, place] = signed(zeros)
 
     def kernels(self) -> Any:
-        from engine.layers.linear.triton import bytes8
+        from engine.layers.linear.triton.kernels import bytes8
 
         return bytes8
 

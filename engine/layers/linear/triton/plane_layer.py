@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.layers.linear.base import LinearShape, Target
-from engine.layers.linear.triton import inline
+from engine.layers.linear.triton.kernels import inline
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import (
     FEW_ROWS,
@@ -97,7 +97,7 @@ class PlaneLinear(TritonLinear):
         held[:, start : start + count] = padded.view(count, self.blocks, 4).transpose(0, 1)
 
     def kernels(self) -> Any:
-        from engine.layers.linear.triton import planes
+        from engine.layers.linear.triton.kernels import planes
 
         return planes
 
@@ -148,11 +148,11 @@ class PlaneLinear(TritonLinear):
 
     def launch_multiply(self, x: Tensor, out: Tensor, cut: Cut) -> None:
         if isinstance(cut, WideTile):
-            from engine.layers.linear.triton import gemm
+            from engine.layers.linear.triton.kernels import gemm
 
             self._launch_product(gemm.gemm, x, out, cut, lambda: self.wide_constants(cut, x.dtype))
         elif isinstance(cut, FmaTile):
-            from engine.layers.linear.triton import fma
+            from engine.layers.linear.triton.kernels import fma
 
             constants = {"SLICES": cut.halfwords // self.form.plane, "num_warps": cut.warps}
             self._launch_product(fma.fma, x, out, cut, lambda: constants)

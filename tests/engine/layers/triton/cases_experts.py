@@ -22,8 +22,9 @@ from engine.layers.experts import grouped, kernels
 from engine.layers.linear import choose
 from engine.layers.linear.base import Declined, Linear, Target
 from engine.layers.linear.dense import Concatenated, Dense
-from engine.layers.linear.triton import experts, ggml, int4, planes
+from engine.layers.linear.triton import experts, ggml, int4
 from engine.layers.linear.triton.experts import PATH, ExpertStack, stacked, tile_count
+from engine.layers.linear.triton.kernels import planes
 from engine.layers.linear.triton.runtime import FIXED, Tile
 from engine.layers.moe import Router, SparseMLP
 from engine.layers.numerics import Numerics

@@ -20,8 +20,9 @@ from engine.layers.linear import affine, choose
 from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, MXFP4, Q4_1, Q4_K, Q8_0, dequantise
-from engine.layers.linear.triton import bytes8, fma, gemm, ggml, ggml_planes, int8, plane_layer, planes, runtime, table
+from engine.layers.linear.triton import ggml, ggml_planes, int8, plane_layer, runtime, table
 from engine.layers.linear.triton import int4 as triton_int4
+from engine.layers.linear.triton.kernels import bytes8, fma, gemm, planes
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.linear.triton.runtime import FMA, aligned, wide_tile, wide_tiles
 from engine.layers.numerics import Numerics

@@ -9,7 +9,7 @@ import struct
 import pytest
 import torch
 
-from engine.layers.linear.triton import inline
+from engine.layers.linear.triton.kernels import inline
 
 HALVES = [torch.bfloat16, torch.float16]
 MASK = 0xFFFFFFFF

@@ -12,7 +12,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 pytest.importorskip("triton")
 
-from engine.layers.linear.triton import fma, gemm, planes, runtime
+from engine.layers.linear.triton import runtime
+from engine.layers.linear.triton.kernels import fma, gemm, planes
 from engine.layers.linear.triton.layer import TritonLinear
 from engine.layers.numerics import Numerics
 from engine.memory.estimate import GPU_SCRATCH_BYTES, SCRATCH_BYTES

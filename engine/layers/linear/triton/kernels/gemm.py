@@ -8,8 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.layers.linear.triton.planes import _added, _bits, _scale
-from engine.layers.linear.triton.sorted_rows import sorted_rows
+from engine.layers.linear.triton.kernels.planes import _added, _bits, _scale
+from engine.layers.linear.triton.kernels.sorted_rows import sorted_rows
 
 
 @triton.jit

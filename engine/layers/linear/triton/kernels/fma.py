@@ -8,7 +8,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.layers.linear.triton.planes import _added, _bits, _scale
+from engine.layers.linear.triton.kernels.planes import _added, _bits, _scale
 
 
 @triton.jit(do_not_specialize=["rows", "outputs", "blocks"])

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from engine.layers.linear.triton.sorted_rows import sorted_rows
+from engine.layers.linear.triton.kernels.sorted_rows import sorted_rows
 
 
 @triton.jit
