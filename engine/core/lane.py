@@ -28,7 +28,7 @@ from engine.sampling.params import SamplingParams
 from engine.scheduling.scheduler import MAX_RUNNING, Plan, Slice
 
 
-class Pending(Protocol):
+class PendingTokens(Protocol):
     """Drawn tokens that are on their way to the host."""
 
     @property
@@ -45,7 +45,7 @@ class Sampler(Protocol):
     def draws(self, params: SamplingParams) -> bool:
         """Whether it serves rows with these settings."""
 
-    def launch(self, logits: Tensor, draws: Sequence[Draw]) -> Pending:
+    def launch(self, logits: Tensor, draws: Sequence[Draw]) -> PendingTokens:
         """Draw a token of each row of ``logits`` [n, V]; what two launches ago came of it must have been read."""
 
 
@@ -59,7 +59,7 @@ class Flight(NamedTuple):
 
     pieces: list[Slice[Request]]
     logits: Tensor
-    pending: Pending
+    pending: PendingTokens
 
 
 class Lane:

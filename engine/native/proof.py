@@ -44,6 +44,8 @@ def failure(compare: Callable[[], str | None]) -> str | None:
 
     Raises only torch.OutOfMemoryError, which says nothing about the kernel, so that nobody remembers it as a reason.
     """
+    if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+        raise RuntimeError("a kernel cannot be tried while a step is being captured")
     try:
         with launching():
             return compare()

@@ -102,7 +102,7 @@ def _multiply(device: torch.device) -> torch.dtype:
 def _kernels(dtype: torch.dtype, device: torch.device) -> str:
     """Raises :class:`PackFailed` where a kernel computes wrongly; one that cannot be made is left to torch."""
     from engine.layers.linear.triton.int4 import try_kernels
-    from engine.layers.linear.triton.runtime import computed_wrongly
+    from engine.layers.linear.triton.trial import computed_wrongly
 
     reason = try_kernels(dtype, device)
     if reason is None:

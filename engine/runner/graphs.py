@@ -37,7 +37,7 @@ from engine.cache.stores.store import KVStore
 from engine.errors import is_out_of_memory
 from engine.layers.numerics import Numerics
 from engine.runner.buffers import Bucket, StepMemory
-from engine.runner.inputs import Shape, StepInputs
+from engine.runner.inputs import StepInputs, StepShape
 
 MOST_ROWS = ROW_CLASSES[-1]
 MOST_GRAPHS = 48
@@ -61,7 +61,7 @@ FIRST_USES = "this shape is new: it is captured after a few steps"
 NO_MEMORY = "there was no memory to capture graphs"
 
 
-class Asked(NamedTuple):
+class ForwardOptions(NamedTuple):
     """What a forward is asked for besides logits, as in `engine.runner.runner.Runner.forward`."""
 
     want_hidden: frozenset[int] = frozenset()
@@ -77,7 +77,7 @@ class GraphKey(NamedTuple):
     """Every sequence has one row."""
     context: int
     """No sequence is longer, in tokens."""
-    asked: Asked
+    asked: ForwardOptions
 
 
 class Captured(NamedTuple):
@@ -128,7 +128,7 @@ class CudaRecorder:
         return Captured(graph.replay, out)
 
 
-def key_of(exact: Bucket, most_rows: int, longest: int, context: int, asked: Asked) -> GraphKey:
+def key_of(exact: Bucket, most_rows: int, longest: int, context: int, asked: ForwardOptions) -> GraphKey:
     """The key of a step of at most :data:`MOST_ROWS` rows, whose sequences have at most ``most_rows`` rows and
     ``longest`` tokens; ``context`` is the longest that was loaded.
 
@@ -152,7 +152,7 @@ class Graphs:
         attention: ModelAttention,
         context: int,
         switches: Numerics,
-        run: Callable[[Batch, Asked], ForwardOutput],
+        run: Callable[[Batch, ForwardOptions], ForwardOutput],
     ) -> None:
         """``run`` is the model's forward; ``context`` is the longest that was loaded, in tokens."""
         self._switches = switches
@@ -171,7 +171,7 @@ class Graphs:
         return len(self._captured)
 
     def key(
-        self, rows: Sequence[SequenceRows], shape: Shape, asked: Asked, hidden_in: Tensor | None = None
+        self, rows: Sequence[SequenceRows], shape: StepShape, asked: ForwardOptions, hidden_in: Tensor | None = None
     ) -> tuple[GraphKey | None, str]:
         """The key of a step whose launches may be captured, or the reason why they may not."""
         reason = self.declines(rows, shape, hidden_in)
@@ -180,7 +180,7 @@ class Graphs:
         most = max(len(row.tokens) for row in rows)
         return key_of(shape.sizes, most, max(shape.kv_len), self._context, asked), ""
 
-    def declines(self, rows: Sequence[SequenceRows], shape: Shape, hidden_in: Tensor | None = None) -> str:
+    def declines(self, rows: Sequence[SequenceRows], shape: StepShape, hidden_in: Tensor | None = None) -> str:
         """Why a step cannot be captured, whatever its key; "" if it may."""
         if reason := self._switched_off():
             return reason
@@ -302,7 +302,7 @@ class Graphs:
         rows = [*rows, *(SequenceRows(range(count), 0, (0,), more_pages=more) for count in padding)]
         memory = self._inputs.buffers.take(size, padded=True)
         ends = list(accumulate((len(row.tokens) for row in rows), initial=0))
-        shape = Shape(size, ends, [row.start + len(row.tokens) for row in rows])
+        shape = StepShape(size, ends, [row.start + len(row.tokens) for row in rows])
         self._inputs.fill(rows, memory, shape, tokens_there)
         return memory
 
@@ -338,7 +338,7 @@ def _restricted(row: SequenceRows) -> bool:
     return row.policy is not None and row.policy.restricts(row.start + len(row.tokens))
 
 
-def _host_shape(rows: Sequence[SequenceRows], shape: Shape) -> HostShape:
+def _host_shape(rows: Sequence[SequenceRows], shape: StepShape) -> HostShape:
     """As much of it as says which keys are shared."""
     size = shape.sizes
     return HostShape(

@@ -14,7 +14,7 @@ from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.runner.buffers import Bucket, BucketPolicy, Buffers, PageTables, StepMemory, fill
 
 
-class Shape(NamedTuple):
+class StepShape(NamedTuple):
     """The exact sizes of a step, and where its sequences' rows and keys end."""
 
     sizes: Bucket
@@ -22,7 +22,7 @@ class Shape(NamedTuple):
     kv_len: list[int]
 
 
-class Filled(NamedTuple):
+class FilledStep(NamedTuple):
     """What was written, as the host knows it: see :class:`engine.batch.HostShape`."""
 
     tables: list[list[Sequence[int]]]
@@ -47,8 +47,8 @@ class StepInputs:
         return self.buffers.generation, self.tables.generation
 
     def fill(
-        self, rows: Sequence[SequenceRows], memory: StepMemory, shape: Shape, tokens_there: Tensor | None = None
-    ) -> Filled:
+        self, rows: Sequence[SequenceRows], memory: StepMemory, shape: StepShape, tokens_there: Tensor | None = None
+    ) -> FilledStep:
         """Write the rows into the memory of a bucket and send it. ``tokens_there [n]`` int64 are the tokens of the
         first n rows where only the device knows them."""
         groups = range(self.groups)
@@ -74,10 +74,10 @@ class StepInputs:
         self.tables.apply(memory, changed)
         if tokens_there is not None:
             memory.device.tokens[: tokens_there.shape[0]].copy_(tokens_there)
-        return Filled(tables, positions, first_slot, runs)
+        return FilledStep(tables, positions, first_slot, runs)
 
 
-def shape_of(rows: Sequence[SequenceRows], groups: int) -> Shape:
+def shape_of(rows: Sequence[SequenceRows], groups: int) -> StepShape:
     """The exact shape; checks what would otherwise read or write a stranger's page.
 
     Raises ValueError for rows that their pages do not cover, for a sequence without rows, and where there are none.
@@ -102,7 +102,7 @@ def shape_of(rows: Sequence[SequenceRows], groups: int) -> Shape:
         wanted += row.want_logits
         row_start.append(end)
         kv_len.append(length)
-    return Shape(Bucket(end, len(rows), wanted, tree), row_start, kv_len)
+    return StepShape(Bucket(end, len(rows), wanted, tree), row_start, kv_len)
 
 
 def _positions(rows: Sequence[SequenceRows], tree: bool) -> tuple[list[int], list[int]]:

@@ -18,8 +18,8 @@ from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import on_device
 from engine.layers.numerics import Numerics
 from engine.runner.buffers import BucketPolicy, StepMemory
-from engine.runner.graphs import NOT_HERE, Asked, CapturedModel, Graphs, Recorder
-from engine.runner.inputs import Shape, StepInputs, shape_of
+from engine.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, Graphs, Recorder
+from engine.runner.inputs import StepInputs, StepShape, shape_of
 
 
 class RunnableModel(CapturedModel, Protocol):
@@ -91,7 +91,7 @@ class Runner:
         """
         began = time.perf_counter()
         shape = shape_of(rows, self._inputs.groups)
-        asked = Asked(want_hidden, layers, skip)
+        asked = ForwardOptions(want_hidden, layers, skip)
         key = None
         if self.graphs is not None:
             key, self.eager = self.graphs.key(rows, shape, asked, hidden_in)
@@ -110,9 +110,9 @@ class Runner:
 
     def run_eagerly(self, rows: Sequence[SequenceRows]) -> ForwardOutput:
         """As :meth:`forward`, launched kernel by kernel."""
-        return self._run(self.batch(rows), Asked())
+        return self._run(self.batch(rows), ForwardOptions())
 
-    def _run(self, batch: Batch, asked: Asked, hidden_in: Tensor | None = None) -> ForwardOutput:
+    def _run(self, batch: Batch, asked: ForwardOptions, hidden_in: Tensor | None = None) -> ForwardOutput:
         options: dict[str, Any] = {} if asked.layers is None else {"layers": asked.layers}
         if hidden_in is not None:
             padding = batch.tokens.shape[0] - hidden_in.shape[0]
@@ -131,7 +131,7 @@ class Runner:
         self,
         rows: Sequence[SequenceRows],
         want_hidden: frozenset[int] = frozenset(),
-        shape: Shape | None = None,
+        shape: StepShape | None = None,
         tokens_there: Tensor | None = None,
     ) -> Batch:
         """The batch of these rows, in static memory: valid until the next one is built."""

@@ -47,14 +47,14 @@ class Cut(NamedTuple):
     rows: int = 1
 
 
-class Filled(NamedTuple):
+class FilledRows(NamedTuple):
     """How many rows of a table are drawn here, and whether any is truncated."""
 
     served: int
     truncates: bool
 
 
-def fill_rows(table: np.ndarray, draws: Sequence[Draw], vocabulary: int) -> Filled:
+def fill_rows(table: np.ndarray, draws: Sequence[Draw], vocabulary: int) -> FilledRows:
     """Write the parameters of the draws to ``table [N, WORDS]`` int64, contiguous; rows beyond them draw nothing."""
     served, truncates = 0, False
     for row, draw in enumerate(draws):
@@ -71,7 +71,7 @@ def fill_rows(table: np.ndarray, draws: Sequence[Draw], vocabulary: int) -> Fill
             math.log(params.min_p) if params.min_p > 0.0 else -math.inf,
         )  # fmt: skip
     table[len(draws) :] = _NO_ROW
-    return Filled(served, truncates)
+    return FilledRows(served, truncates)
 
 
 def _kind(params: SamplingParams) -> int:

@@ -26,7 +26,7 @@ class TritonAttention:
 
     def __init__(self) -> None:
         self._ranges: PerBatch[tuple[Tensor, np.ndarray]] = PerBatch()
-        self._plans: PerBatch[launch.Plan] = PerBatch()
+        self._plans: PerBatch[launch.LaunchPlan] = PerBatch()
 
     def declines(self, problem: AttnProblem) -> str | None:
         """It needs a GPU on which it has proved itself, and rounds as keys are split."""

@@ -102,7 +102,7 @@ def _packed(batch: Batch, per_kv: int, kv_heads: int) -> tuple[int, int]:
     return (per_kv, rows * kv_heads) if batch.host.max_rows == 1 else (rows * per_kv, kv_heads)
 
 
-class Plan(NamedTuple):
+class LaunchPlan(NamedTuple):
     """What is launched for every layer of a batch whose arenas and queries have one form, worked out once."""
 
     grid: Grid
@@ -128,7 +128,7 @@ def plan(
     first: Tensor | None = None,
     stop: Tensor | None = None,
     cut: TileConfig | None = None,
-) -> Plan:
+) -> LaunchPlan:
     """The launch of :func:`attend` with these and with arenas and queries [T, H, d] of the same layout."""
     host = batch.host
     k_columns, v_columns, shared = layout(kv)
@@ -169,7 +169,7 @@ def plan(
         "num_stages": cut.stages,
     }
     strides = *q.stride()[:2], *kv.k.stride()[:2], *kv.v.stride()[:2], table.stride(1)
-    return Plan(
+    return LaunchPlan(
         (host.T * per_kv // cut.rows + host.S if search else host.S, kv.kv_heads, cut.splits),
         (*keywords.values(), q.dtype, strides[:-1]),
         keywords,
@@ -181,7 +181,7 @@ def plan(
     )
 
 
-def run(plan: Plan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tuple[Tensor, Tensor | None]:
+def run(plan: LaunchPlan, q: Tensor, kv: PackedKV, need_lse: bool = False) -> tuple[Tensor, Tensor | None]:
     """One layer's attention as planned."""
     from engine.attention.triton import kernels
 

@@ -7,21 +7,19 @@ grids depend on the number of rows alone, so the block can be captured in a CUDA
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.batch import row_class
 from engine.layers.activation import ClampedSwiGLU, Gated
+from engine.layers.experts.router import Router
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows, tile_count, tile_for
 from engine.layers.linear.triton.runtime import FIXED, aligned
 from engine.native.proof import failure
 from engine.native.triton_launch import Variants
-
-if TYPE_CHECKING:
-    from engine.layers.moe import Router
 
 SCORED_ROWS = 32
 """Up to this many rows one kernel computes the router's scores; above, torch's product reads its weights less often."""
@@ -37,7 +35,7 @@ _tried: dict[Hashable, str | None] = {}
 """What trials have found in this process."""
 
 
-class Choice(NamedTuple):
+class Routing(NamedTuple):
     """``chosen [T, k]`` int32, the experts of each row, ascending; and ``shares [T, k]`` float32."""
 
     chosen: Tensor
@@ -82,8 +80,8 @@ class GroupedExperts:
         self._launch("score", x.dtype, (len(x), self.experts, 1), args, BIAS=linear.bias is not None, BK=BLOCK)
         return out
 
-    def route(self, scores: Tensor) -> Choice:
-        """As `engine.layers.moe.Router.choose`, but for the order of a row's experts."""
+    def route(self, scores: Tensor) -> Routing:
+        """As `engine.layers.experts.router.Router.choose`, but for the order of a row's experts."""
         moe = self.router.moe
         chosen = torch.empty(len(scores), self.choices, dtype=torch.int32, device=scores.device)
         shares = torch.empty(len(scores), self.choices, device=scores.device)
@@ -93,7 +91,7 @@ class GroupedExperts:
             ALL=moe.routing == "all", NORMALISED=moe.normalised, BE=self._lanes,
             num_warps=1 if self._lanes <= 512 else 4,
         )  # fmt: skip
-        return Choice(chosen, shares)
+        return Routing(chosen, shares)
 
     def sort(self, chosen: Tensor, cut: SortedCut) -> SortedRows:
         """Sort ``chosen [T, k]``."""

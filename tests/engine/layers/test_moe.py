@@ -13,9 +13,10 @@ from torch import Tensor
 from transformers import DeepseekV2Config
 from transformers.models.deepseek_v2.modeling_deepseek_v2 import DeepseekV2Moe
 
+from engine.layers.experts.router import Router, best
 from engine.layers.linear.base import Linear
 from engine.layers.linear.dense import Dense
-from engine.layers.moe import Router, SparseMLP, best
+from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.model_config.model import MoEConfig
 

@@ -16,7 +16,7 @@ from engine.cache.stores.kinds import KVKind
 from engine.models.arenas import new_store
 from engine.models.registry import family
 from engine.runner.buffers import sixteens
-from engine.runner.graphs import Asked, Graphs, key_of
+from engine.runner.graphs import ForwardOptions, Graphs, key_of
 from engine.runner.inputs import StepInputs, shape_of
 from tests.engine.models.fake_cuda import CUDA, on_cuda
 from tests.gpu.pretended import LLAMA_8B, Trace, Weights, pretended, shortened
@@ -66,7 +66,7 @@ def test_steps_of_a_key_launch_the_same(name: str, kind: KVKind) -> None:
     traces, keys = [], []
     for step in STEPS[name]:
         shape = shape_of(step, 1)
-        key = key_of(shape.sizes, max(len(each.tokens) for each in step), max(shape.kv_len), CONTEXT, Asked())
+        key = key_of(shape.sizes, max(len(each.tokens) for each in step), max(shape.kv_len), CONTEXT, ForwardOptions())
         graphs._fill(key, step)
         traces.append(trace_of(graphs._frozen(key), kind))
         keys.append(key)

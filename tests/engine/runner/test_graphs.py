@@ -203,10 +203,10 @@ def test_classes_of_context_are_captured_apart() -> None:
     assert graphs.classes_of(20_000) == [512, 4096, 16384, 20_000]
 
 
-def _one(row: SequenceRows) -> tuple[list[SequenceRows], graphs.Shape, graphs.Asked]:
+def _one(row: SequenceRows) -> tuple[list[SequenceRows], graphs.StepShape, graphs.ForwardOptions]:
     from engine.runner.inputs import shape_of
 
-    return [row], shape_of([row], 1), graphs.Asked()
+    return [row], shape_of([row], 1), graphs.ForwardOptions()
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS,
 from engine.layers.linear.triton import ggml_planes
 from engine.layers.linear.triton.int8 import TritonQ8Linear
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import Tile, aligned, disagrees, tensor_cores
+from engine.layers.linear.triton.runtime import Tile, aligned, tensor_cores
+from engine.layers.linear.triton.trial import disagrees
 
 PLANE = 32
 TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}

@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.layers.linear.affine import AffineColumns, AffineWeights, chunks, dequantise, pack_codes, unpack_words
 from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.triton.plane_layer import Form, PlaneLinear, plane_of
-from engine.layers.linear.triton.runtime import disagrees
+from engine.layers.linear.triton.trial import disagrees
 from engine.native.gpu import TURING
 from engine.native.proof import machine_declines
 

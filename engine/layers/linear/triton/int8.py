@@ -16,7 +16,8 @@ from engine.layers.linear.ggml_blocks import BLOCKS, Q8_0
 from engine.layers.linear.int8 import put_rows, signed, signed_rows
 from engine.layers.linear.triton.kernels import inline
 from engine.layers.linear.triton.layer import TritonLinear
-from engine.layers.linear.triton.runtime import disagrees, inlines
+from engine.layers.linear.triton.runtime import inlines
+from engine.layers.linear.triton.trial import disagrees
 
 PLANES = (128, 64, 32, 16)
 TURN = 128

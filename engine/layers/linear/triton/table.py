@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.layers.linear.base import LinearShape, Nested, Target
 from engine.layers.linear.table import TableLinear, TableWeights
 from engine.layers.linear.triton.plane_layer import Form, PlaneLinear, plane_of
-from engine.layers.linear.triton.runtime import disagrees
+from engine.layers.linear.triton.trial import disagrees
 from engine.layers.numerics import Numerics
 
 CHUNK = 1024

@@ -21,7 +21,7 @@ from engine.cache.stores.store import DenseKVStore
 from engine.native.triton_launch import gathering
 from engine.runner import ahead
 from engine.runner.buffers import Bucket, Buffers, sixteens
-from engine.runner.graphs import Asked, Graphs, key_of
+from engine.runner.graphs import ForwardOptions, Graphs, key_of
 from engine.runner.inputs import StepInputs
 from engine.runner.runner import Runner
 from tests.gpu.machine_code import specialised
@@ -134,7 +134,7 @@ def test_captured_steps_are_cut_as_eager_ones(kind: str) -> None:
     for rows in steps:
         batch = made.batch(rows)
         host = batch.host
-        key = key_of(Bucket(host.T, host.S, host.L, False), host.max_rows, host.max_kv, CONTEXT, Asked())
+        key = key_of(Bucket(host.T, host.S, host.L, False), host.max_rows, host.max_kv, CONTEXT, ForwardOptions())
         frozen = graphs._frozen(key)
         eager_cut, frozen_cut = (_cut(kind, each) for each in (batch, frozen))
         assert eager_cut == frozen_cut, rows

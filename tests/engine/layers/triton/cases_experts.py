@@ -19,6 +19,7 @@ from engine.batch import SequenceRows, row_class
 from engine.checkpoints import source as checkpoint_source
 from engine.checkpoints.open import open_checkpoint
 from engine.layers.experts import grouped, kernels
+from engine.layers.experts.router import Router
 from engine.layers.linear import choose
 from engine.layers.linear.base import Declined, Linear, Target
 from engine.layers.linear.dense import Concatenated, Dense
@@ -26,7 +27,7 @@ from engine.layers.linear.triton import experts, ggml, int4
 from engine.layers.linear.triton.experts import PATH, ExpertStack, stacked, tile_count
 from engine.layers.linear.triton.kernels import planes
 from engine.layers.linear.triton.runtime import FIXED, Tile
-from engine.layers.moe import Router, SparseMLP
+from engine.layers.moe import SparseMLP
 from engine.layers.numerics import Numerics
 from engine.model_config.model import MoEConfig
 from engine.native import triton_launch

@@ -10,8 +10,8 @@ import torch
 
 from engine.layers.linear.base import PackedLinear, Target
 from engine.layers.linear.triton.experts import _alike
-from engine.layers.linear.triton.runtime import disagrees
 from engine.layers.linear.triton.table import TableSample
+from engine.layers.linear.triton.trial import disagrees
 from engine.layers.numerics import Numerics
 
 CPU = torch.device("cpu")
