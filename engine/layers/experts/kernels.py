@@ -42,8 +42,8 @@ def route(scores, chosen, shares, scale, EXPERTS: tl.constexpr, CHOICES: tl.cons
           GROUPS_TAKEN: tl.constexpr, ALL: tl.constexpr, NORMALISED: tl.constexpr, BE: tl.constexpr):  # fmt: skip
     """``scores [T, E]`` -> the experts that each row asks, ``chosen [T, k]`` int32, ascending, and their ``shares``.
 
-    See `engine.layers.experts.router.Router.route`, which says the same in torch's operations: ALL is a softmax over all
-    experts, otherwise over those chosen. Program t does row t.
+    See `engine.layers.experts.router.Router.route`, which says the same in torch's operations: ALL is a softmax over
+    all experts, otherwise over those chosen. Program t does row t.
     """
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BE)
