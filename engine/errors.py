@@ -27,6 +27,8 @@ class DeviceLost(RuntimeError):  # noqa: N818 - what happened to the device
 
 
 _LOST = ("cuda error", "hip error", "cudnn_status_execution_failed", "cublas_status_execution_failed")
+_OF_ONE_CALL = ("invalid argument", "invalid configuration", "no kernel image", "too many resources", "not permitted")
+"""What the driver says of a call that it did not make: the next one may succeed."""
 _KERNEL_FAILED = ("illegal", "misaligned", "launch fail", "assert", "ecc", "unspecified", "timed out")
 """What the driver says after a kernel failed, where Triton passes it on; its other errors leave the device as it is."""
 
@@ -43,6 +45,8 @@ def lost_device(error: BaseException) -> DeviceLost | None:
     if said.startswith("triton error"):
         known = any(words in said for words in _KERNEL_FAILED)
     if not isinstance(error, RuntimeError) or not known or is_out_of_memory(error):
+        return None
+    if any(words in said for words in _OF_ONE_CALL):
         return None
     return DeviceLost(text.splitlines()[0][:200] if text else "no reason was given")
 

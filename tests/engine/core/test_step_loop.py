@@ -382,6 +382,8 @@ def test_what_is_a_lost_device() -> None:
     assert lost_device(RuntimeError("CUDA error: unspecified launch failure")) is not None
     assert lost_device(RuntimeError("CUDA out of memory. Tried to allocate 2 MiB")) is None
     assert lost_device(RuntimeError("CUDA error: out of memory")) is None
+    assert lost_device(RuntimeError("CUDA error: invalid argument")) is None
+    assert lost_device(RuntimeError("CUDA error: operation not permitted when stream is capturing")) is None
     assert (
         lost_device(RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`")) is None
     )
