@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,6 +113,7 @@ def test_sizes_of_the_cache_are_gigabytes() -> None:
 
 def test_a_gpu_reads_prompts_in_larger_steps_unless_told_otherwise() -> None:
     options = EngineOptions()
-    assert [options.reading_budget(device) for device in ("cpu", "cuda")] == [512, 2048]
+    devices = [torch.device(name) for name in ("cpu", "cuda")]
+    assert [options.reading_budget(device) for device in devices] == [512, 2048]
     options.values["token_budget"] = 64
-    assert [options.reading_budget(device) for device in ("cpu", "cuda")] == [64, 64]
+    assert [options.reading_budget(device) for device in devices] == [64, 64]

@@ -14,6 +14,8 @@ import threading
 import torch
 from torch import Tensor
 
+from engine.devices import traits
+
 BLOCK = 64
 _NIBBLES = 0x0F0F0F0F
 IDENTITY = tuple(range(BLOCK))
@@ -85,7 +87,7 @@ scratch = _Scratch()
 
 
 def _capturing(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
+    return traits(device).kernels and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def unpack_blocks(packed: Tensor, offset: int, out: Tensor) -> None:
