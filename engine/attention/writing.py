@@ -10,7 +10,6 @@ from engine.cache.stores.packed import Placement
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.cache.stores.quest import QuestStore
 from engine.cache.stores.store import DenseKVStore, KVStore
-from engine.devices import traits
 
 _KNOWN = (DenseKVStore, TokenPackedStore, KiviStore, QuestStore)
 """Stores whose rows the kernels can write. A class derived from these may write otherwise."""
@@ -23,7 +22,7 @@ def write_rotated(
 
     ``rope`` None: nothing rotates.
     """
-    if traits(qk.device).kernels and declines(store, layer, qk, rope) is None:
+    if qk.is_cuda and declines(store, layer, qk, rope) is None:
         return _by_kernels(store, layer, qk, heads, v, rope, to)
     turned = qk if rope is None else rotate(qk, rope)
     q, k = turned.split((heads, turned.shape[1] - heads), 1)
