@@ -26,6 +26,8 @@ from engine.sampling.device import DrawsAhead
 from engine.sampling.draw import Draw
 from engine.sampling.params import SamplingParams
 from engine.scheduling.scheduler import MAX_RUNNING, Plan, Slice
+from engine.speculation.base import NO_DRAFT
+from engine.speculation.verify.verifier import Verdict, judge_all
 
 
 class PendingTokens(Protocol):
@@ -62,6 +64,14 @@ class Flight(NamedTuple):
     pending: PendingTokens
 
 
+class Landed(NamedTuple):
+    """The answers of a flight that still run, and what was drawn for each; whether all its tokens were known there."""
+
+    pieces: list[Slice[Request]]
+    verdicts: list[Verdict]
+    known: bool
+
+
 class Lane:
     """Launches decoding steps ahead of their tokens. It changes no ledger but for the pages that a row needs."""
 
@@ -70,21 +80,20 @@ class Lane:
         self.seconds = 0.0
         """What the host spent on launches, in all."""
 
-    def declines(self, plan: Plan[Request], rests: bool) -> str:
-        """Why the step of a plan is not to be launched ahead; "" if it may. ``rests``: no proposer drafts for now."""
-        if plan.preempted or plan.admitted or plan.failed or not plan.slices:
-            return "the set of running answers changes"
-        if any(piece.rows > 1 or not piece.last for piece in plan.slices):
-            return "a prompt is read"
-        if not rests or any(piece.drafts for piece in plan.slices):
-            return "tokens are drafted"
-        for piece in plan.slices:
-            request = piece.sequence
-            if not request.cached or request.cache.more_pages or request.cache.policy.restricts(request.reach):
-                return "the KV cache is planned step by step"
-            if request.params.logprobs is not None or not self._sampler.draws(request.params):
-                return "an answer's settings are not drawn by on the device"
-        return ""
+    def serves(self, plan: Plan[Request]) -> bool:
+        """Whether the step of a plan may be launched ahead: the same answers go on, none with drafts, with a cache that
+        is planned step by step, or with settings that the device does not draw by."""
+        if plan.preempted or plan.admitted or plan.failed:
+            return False
+        return all(
+            piece.rows == 1 and piece.last and not piece.drafts and self._takes(piece.sequence) for piece in plan.slices
+        )
+
+    def _takes(self, request: Request) -> bool:
+        cache, params = request.cache, request.params
+        if not request.cached or cache.more_pages or cache.policy.restricts(request.reach):
+            return False
+        return params.logprobs is None and self._sampler.draws(params)
 
     def launch(self, pieces: list[Slice[Request]], after: Flight | None = None) -> Flight:
         """Launch a step of these answers, ``after`` the one that is in flight and knows their last tokens."""
@@ -102,6 +111,20 @@ class Lane:
         pending = self._sampler.launch(logits, draws)
         self.seconds += time.perf_counter() - began
         return Flight(pieces, logits, pending)
+
+    def land(self, flight: Flight, running: Callable[[Request], bool]) -> Landed:
+        """What a flight drew for the answers that still run, once it is there."""
+        tokens = flight.pending.read()
+        alive = [place for place, piece in enumerate(flight.pieces) if running(piece.sequence)]
+        pieces = [flight.pieces[place] for place in alive]
+        verdicts = {place: Verdict((), token, "target") for place in alive if (token := tokens[place]) is not None}
+        rest = [place for place in alive if place not in verdicts]
+        if rest:
+            draws = [_draw(flight.pieces[place].sequence, 0) for place in rest]
+            trees = [NO_DRAFT] * len(rest)
+            judged = judge_all(["keyed"] * len(rest), trees, flight.logits[rest], draws)
+            verdicts.update(zip(rest, judged, strict=True))
+        return Landed(pieces, [verdicts[place] for place in alive], None not in tokens)
 
     def next_pieces(self, flight: Flight, running: Callable[[Request], bool]) -> list[Slice[Request]]:
         """Those answers of a flight that go on for all that is known, with pages for a row more; none where there are

@@ -168,8 +168,7 @@ class Stepper:
         began = time.perf_counter()
         options = self._options
         self.scheduler.policy = POLICIES[options.admission]
-        limits = self._limits()
-        plan = self.scheduler.plan(limits, self.controller.plan(self.scheduler.running))
+        plan = self.scheduler.plan(self._limits(), self.controller.plan(self.scheduler.running))
         now = self.clock()
         for request in plan.admitted:
             if request.progress.admitted_at is None:
@@ -192,16 +191,29 @@ class Stepper:
         except Exception as error:
             self._fail(plan, error)
             return True
-        forwarded_at = time.perf_counter()
+        self._take_in(plan, trees, work, forwarded, (began, scheduled, time.perf_counter()))
+        return True
+
+    def _take_in(
+        self,
+        plan: Plan[Request],
+        trees: Sequence[DraftTree],
+        work: Work,
+        forwarded: _Forwarded,
+        times: tuple[float, float, float],
+        comparable: bool = True,
+    ) -> None:
+        """Let the results change the requests, and record the step: when it began, the seconds that scheduling took, when
+        its tokens were there. ``comparable``: its time tells what steps cost."""
         facts = Facts(plan, trees, work, forwarded.seconds, self.model.sparse)
         self.cache.read(facts.prefill_rows, forwarded.seconds)
         self._ttfts.clear()
-        taken, drafts = self._accept(plan, trees, forwarded, facts.prefill_rows == 0)
+        taken, drafts = self._accept(plan, trees, forwarded, comparable and facts.prefill_rows == 0)
+        limits = self._limits()
         for each in taken:
             self._settle(each, limits)
         generated = sum(each.outcome.kept for each in taken if each.outcome is not None)
-        self._record(began, scheduled, forwarded_at, facts, generated, drafts)
-        return True
+        self._record(*times, facts, generated, drafts)
 
     def _limits(self) -> Limits:
         options = self._options
@@ -217,9 +229,9 @@ class Stepper:
 
     def _take_off(self, plan: Plan[Request], began: float) -> bool:
         """Launch the step of a plan without reading it, where nothing but decoding runs; whether it was."""
-        if self.lane is None or not self._flies or self.scheduler.waiting:
+        if self.lane is None or not self._flies or self.scheduler.waiting or not self.lane.serves(plan):
             return False
-        if self.lane.declines(plan, self.controller.rests(self.scheduler.running)):
+        if not self.controller.rests(self.scheduler.running):
             return False
         try:
             self._flight, self._landed = self.lane.launch(plan.slices), began
@@ -231,41 +243,21 @@ class Stepper:
         """Launch the step after this one, if all goes on as it is, and take in this one's tokens meanwhile."""
         assert self.lane is not None
         self.controller.pass_by()
-        plan = Plan(flight.pieces, [], [], [])
         launched = self.lane.seconds
         try:
             after = self._launch_after(flight)
             waited = time.perf_counter()
-            tokens = flight.pending.read()
+            pieces, verdicts, known = self.lane.land(flight, self._runs)
         except Exception as error:
-            self._fail(plan._replace(slices=[piece for piece in flight.pieces if self._runs(piece.sequence)]), error)
+            self._fail(Plan([piece for piece in flight.pieces if self._runs(piece.sequence)], [], [], []), error)
             return
         read = time.perf_counter()
-        if None in tokens:
-            after = None  # it was launched with a token that is not the answer's
-        alive = [place for place, piece in enumerate(flight.pieces) if self._runs(piece.sequence)]
-        pieces = [flight.pieces[place] for place in alive]
-        draws = [draw for piece in pieces for draw in draws_of(piece.sequence, NO_DRAFT)]
-        found = [tokens[place] for place in alive]
-        unknown = [place for place, token in enumerate(found) if token is None]
-        if unknown:
-            logits = flight.logits[[alive[place] for place in unknown]]
-            others = judge_all(["keyed"] * len(unknown), [NO_DRAFT] * len(unknown), logits, [draws[i] for i in unknown])
-            for place, verdict in zip(unknown, others, strict=True):
-                found[place] = verdict.token
-        verdicts = [Verdict((), token, "target") for token in found if token is not None]
-        plan, trees = plan._replace(slices=pieces), [NO_DRAFT] * len(pieces)
-        facts = Facts(plan, trees, Work(), read - waited, self.model.sparse)
-        self._ttfts.clear()
-        forwarded = _Forwarded(verdicts, [None] * len(verdicts), {}, read - waited)
+        # Where a token was not known, the step after it was launched with another.
+        self._flight = after if known else None
+        forwarded = _Forwarded(verdicts, [None] * len(pieces), {}, read - waited)
+        times = self._landed, self.lane.seconds - launched, read
         # What steps cost is learned from those that are read before the next one is launched.
-        taken, drafts = self._accept(plan, trees, forwarded, decoding_only=False)
-        limits = self._limits()
-        for each in taken:
-            self._settle(each, limits)
-        self._flight = after
-        generated = sum(each.outcome.kept for each in taken if each.outcome is not None)
-        self._record(self._landed, self.lane.seconds - launched, read, facts, generated, drafts)
+        self._take_in(Plan(pieces, [], [], []), [NO_DRAFT] * len(pieces), Work(), forwarded, times, comparable=False)
         self._landed = time.perf_counter()
 
     def _launch_after(self, flight: Flight) -> Flight | None:

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -38,13 +39,14 @@ from engine.layers.linear.dense import Dense
 from engine.layers.norm import RMSNorm
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
-from engine.model_config.model import ModelConfig, RopeConfig
+from engine.model_config.model import ModelConfig
 from engine.models.arenas import new_store
 from engine.models.registry import family
 from engine.runner.buffers import sixteens
 from engine.runner.graphs import Captured
 from engine.runner.runner import Runner
 from tests.gpu.kernel_kinds import KINDS
+from tests.gpu.pretended import LLAMA_8B, shortened
 
 CPU = torch.device("cpu")
 CONTEXT = 4096
@@ -95,27 +97,8 @@ class Weights:
 
 def config(layers: int) -> ModelConfig:
     """As many layers, kernels and operators as Llama 8B has, narrow enough for a processor."""
-    return ModelConfig(
-        architecture="LlamaForCausalLM",
-        vocab_size=256,
-        hidden_size=512,
-        intermediate_size=512,
-        num_layers=layers,
-        num_heads=4,
-        num_kv_heads=1,
-        head_dim=128,
-        rms_norm_eps=1e-5,
-        rope=RopeConfig(500000.0),
-        max_position=CONTEXT,
-        tie_word_embeddings=False,
-        qkv_bias=False,
-        output_bias=False,
-        mlp_bias=False,
-        qk_norm=False,
-        windows=(None,) * layers,
-        rotary=(True,) * layers,
-        dtype=torch.bfloat16,
-    )
+    narrow = {"vocab_size": 256, "hidden_size": 512, "intermediate_size": 512, "num_heads": 4, "num_kv_heads": 1}
+    return replace(shortened(LLAMA_8B, layers), max_position=CONTEXT, **narrow)
 
 
 @contextmanager
