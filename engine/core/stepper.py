@@ -203,8 +203,11 @@ class Stepper:
         times: tuple[float, float, float],
         comparable: bool = True,
     ) -> None:
-        """Let the results change the requests, and record the step: when it began, the seconds that scheduling took, when
-        its tokens were there. ``comparable``: its time tells what steps cost."""
+        """Let the results change the requests, and record the step.
+
+        ``times``: when it began, the seconds that scheduling took, and when its tokens were there. ``comparable``: its
+        time tells what steps cost.
+        """
         facts = Facts(plan, trees, work, forwarded.seconds, self.model.sparse)
         self.cache.read(facts.prefill_rows, forwarded.seconds)
         self._ttfts.clear()
