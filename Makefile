@@ -18,8 +18,8 @@ run: $(STAMP) native qt-libraries
 WORKERS ?= auto
 PYTEST := QT_QPA_PLATFORM=offscreen OMP_NUM_THREADS=1 OMP_WAIT_POLICY=PASSIVE $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
-# The library without vector instructions too.
-test test-all: NATIVE := --plain
+# The libraries of all instruction sets, of which tests force those that this processor has.
+test test-all: NATIVE := --all
 
 test: $(STAMP) native lint qt-libraries
 	$(PYTEST) -m "not long"

@@ -15,7 +15,7 @@ from torch.nn import functional as F
 
 from engine import devices
 from engine.memory import nvml
-from engine.native.instructions import AVX2, PORTABLE, lack_of, wanted
+from engine.native.instructions import lack_of, leaves_bfloat16
 from engine.protocol import Device, DeviceKind, DeviceName
 
 _CGROUP = Path("/sys/fs/cgroup")
@@ -196,7 +196,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 def cpu_has_bfloat16() -> bool:
     """Whether the processor multiplies bfloat16 in hardware, and KVASIR_NATIVE leaves it that."""
-    if wanted() in (AVX2, PORTABLE):
+    if not leaves_bfloat16():
         return False
     checks = ("_is_avx512_bf16_supported", "_is_amx_tile_supported")
     return any(getattr(torch.cpu, name, lambda: False)() for name in checks)

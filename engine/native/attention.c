@@ -8,10 +8,10 @@
 /* Products of keys and queries below which a second thread costs more than it gives. */
 enum { WORTH_A_THREAD = 1 << 17 };
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 /* sums[h] += weights[h] times the values of a stretch. ``ahead``: the next keys are fetched meanwhile. */
-AVX512 INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],
+INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],
                           float *sums) {
     for (int64_t d = 0; d < a->v_width; d += 32) {
         __m512 low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
@@ -39,7 +39,7 @@ AVX512 INLINE void gather(const int heads, const Attend *a, const Stretch *s, in
     }
 }
 
-AVX512 INLINE void attend_heads(const int heads, const Attend *a, const Part *part, int64_t h0, const Stretch *s) {
+INLINE void attend_heads(const int heads, const Attend *a, const Part *part, int64_t h0, const Stretch *s) {
     float scores[HEADS_AT_ONCE][STRETCH], *sums = part->sums + h0 * a->v_width;
     const int ahead = h0 == 0; /* and for the other query heads they are there */
     score(heads, a, part->q + h0 * a->k_width, s, ahead && a->v != a->k, scores);
@@ -49,7 +49,7 @@ AVX512 INLINE void attend_heads(const int heads, const Attend *a, const Part *pa
 }
 
 /* Query heads take turns at each stretch of keys, which stays in the processor's cache. */
-AVX512 void attend_plain(const Attend *a, const Part *part) {
+void attend_plain(const Attend *a, const Part *part) {
     for (int64_t at = part->first, end; at < part->stop; at = end) {
         end = smaller((at / STRETCH + 1) * STRETCH, part->stop);
         Stretch s;
@@ -85,7 +85,7 @@ typedef struct {
     int64_t size;          /* floats of a part */
 } Results;
 
-AVX512 static void attend_task(const Results *r, const Task *task) {
+static void attend_task(const Results *r, const Task *task) {
     const Attend *a = r->a;
     const int64_t group = a->heads / a->kv_heads, head = task->kv_head * group + task->chunk * HEADS_A_TASK;
     float *numbers = r->numbers + (r->begins[task->row] + task->part) * r->size, *tops = numbers + a->heads * a->v_width;
@@ -115,7 +115,7 @@ INLINE int64_t parts_of(const Attend *a, int64_t row) {
 }
 
 /* One head's result from the parts of its row, in their order. */
-AVX512 static void finish(const Results *r, int64_t row, int64_t head) {
+static void finish(const Results *r, int64_t row, int64_t head) {
     const Attend *a = r->a;
     const int64_t count = parts_of(a, row), place = row * a->heads + head;
     const float *sums = r->numbers + r->begins[row] * r->size + head * a->v_width;

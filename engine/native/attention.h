@@ -38,7 +38,7 @@ typedef struct {
     float *top, *total;     /* [heads]: the largest score, and the sum of the weights */
 } Part;
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 void attend_plain(const Attend *a, const Part *part);
 void attend_packed(const Attend *a, const Part *part);
@@ -50,7 +50,7 @@ INLINE int heads_now(int64_t left, int most) { return left >= most ? most : left
 INLINE int keys_with(int heads) { return heads == 1 ? 16 : heads == 2 ? 8 : heads <= 4 ? 4 : 2; }
 
 /* e^x for x <= 0, to about 2 units in the last place (Cody and Waite's reduction, a polynomial of degree 6). */
-AVX512 INLINE __m512 exponential(__m512 x) {
+INLINE __m512 exponential(__m512 x) {
     x = _mm512_max_ps(_mm512_set1_ps(-87.0f), x); /* in this order NaN stays NaN */
     const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)), 0);
     __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693359375f), x);
@@ -65,7 +65,7 @@ AVX512 INLINE __m512 exponential(__m512 x) {
     return _mm512_scalef_ps(p, n);
 }
 
-AVX512 INLINE __m512 four_by_lane(__m512 a, __m512 b, __m512 c, __m512 d) {
+INLINE __m512 four_by_lane(__m512 a, __m512 b, __m512 c, __m512 d) {
     const __m512 ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
     const __m512 cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
     const __m512d x = _mm512_castps_pd(ab), y = _mm512_castps_pd(cd);
@@ -73,7 +73,7 @@ AVX512 INLINE __m512 four_by_lane(__m512 a, __m512 b, __m512 c, __m512 d) {
 }
 
 /* Lane i is the sum of the lanes of v[i], added in the same order for every i. */
-AVX512 INLINE __m512 sums_of(const __m512 *v) {
+INLINE __m512 sums_of(const __m512 *v) {
     const __m512 a = four_by_lane(v[0], v[1], v[2], v[3]), b = four_by_lane(v[4], v[5], v[6], v[7]);
     const __m512 c = four_by_lane(v[8], v[9], v[10], v[11]), d = four_by_lane(v[12], v[13], v[14], v[15]);
     const __m512 x = _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xEE));
@@ -89,7 +89,7 @@ typedef struct {
 
 /* scores[h][i] of the keys of a stretch for ``heads`` (a constant after inlining) query heads. ``ahead``: values are
  * fetched meanwhile, since no processor foresees on which pages they are. */
-AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, const Stretch *s, int ahead,
+INLINE void score(const int heads, const Attend *a, const uint16_t *q, const Stretch *s, int ahead,
                          float (*scores)[STRETCH]) {
     const int lot = keys_with(heads);
     for (int i = 0; i < s->now; i += lot) {
@@ -112,7 +112,7 @@ AVX512 INLINE void score(const int heads, const Attend *a, const uint16_t *q, co
 }
 
 /* Scores of one head become weights against the largest score so far; the ``size`` sums so far follow it. */
-AVX512 INLINE void weigh(float *scores, int now, float *top, float *total, float *sums, int64_t size) {
+INLINE void weigh(float *scores, int now, float *top, float *total, float *sums, int64_t size) {
     for (int i = now; i < (now + 15) / 16 * 16; i++) scores[i] = -INFINITY;
     __m512 largest = _mm512_set1_ps(*top);
     for (int i = 0; i < now; i += 16) largest = _mm512_max_ps(largest, _mm512_loadu_ps(scores + i));

@@ -1,13 +1,13 @@
 /* Attention of single rows over packed keys and values, which are read as they are. */
 #include "attention_packed.h"
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 enum { HEADS_PACKED = 4 };
 
 /* scores[h] of ``now`` keys of a page, and of what follows them up to a multiple of keys_with(heads). ``meta`` is NULL where queries already carry the scales of channels; constants
  * after inlining: bits, heads, and whether meta is NULL. */
-AVX512 INLINE void score_page(const int bits, const int heads, const Layout *l, const float (*q)[WIDEST_PACKED],
+INLINE void score_page(const int bits, const int heads, const Layout *l, const float (*q)[WIDEST_PACKED],
                               const float *offset, const uint8_t *keys, int64_t step, const Meta *meta, int now,
                               float scale, float *scores) {
     const int lot = keys_with(heads), planes = 8 / bits;
@@ -51,7 +51,7 @@ AVX512 INLINE void score_page(const int bits, const int heads, const Layout *l, 
 }
 
 /* sums[h] += weights[h] times the values of ``now`` tokens of a page. */
-AVX512 INLINE void gather_page(const int bits, const int heads, const Layout *l, const uint8_t *values, int64_t step,
+INLINE void gather_page(const int bits, const int heads, const Layout *l, const uint8_t *values, int64_t step,
                                const Meta *meta, int now, const float *weights, float (*sums)[WIDEST_PACKED]) {
     const int planes = 8 / bits;
     const __m512 table = table_of(bits);
@@ -85,7 +85,7 @@ AVX512 INLINE void gather_page(const int bits, const int heads, const Layout *l,
 }
 
 /* Queries [heads, width] in bfloat16 as ``out``, float32 in the order of this file. */
-AVX512 INLINE void arrange(const int heads, const Layout *l, const uint16_t *q, int64_t width, float (*out)[WIDEST_PACKED]) {
+INLINE void arrange(const int heads, const Layout *l, const uint16_t *q, int64_t width, float (*out)[WIDEST_PACKED]) {
     for (int h = 0; h < heads; h++)
         for (int b = 0; b < l->blocks; b++)
             for (int p = 0; p < l->planes; p++) {
@@ -103,7 +103,7 @@ typedef struct {
 } Carried;
 
 /* ``scales`` and ``minima``: a page's row of a KV head, [width] each. */
-AVX512 INLINE void carry_scales(const int heads, const Layout *l, const uint16_t *scales, const uint16_t *minima,
+INLINE void carry_scales(const int heads, const Layout *l, const uint16_t *scales, const uint16_t *minima,
                                 const float (*q)[WIDEST_PACKED], Carried *out) {
     __m512 sum[HEADS_PACKED];
     for (int h = 0; h < heads; h++) sum[h] = _mm512_setzero_ps();
@@ -122,7 +122,7 @@ AVX512 INLINE void carry_scales(const int heads, const Layout *l, const uint16_t
 
 /* Ask for a page's codes, and the scales and minima of its tokens if they have their own. Parts of a page are fetched whole.
  */
-AVX512 INLINE void fetch_page(const uint8_t *codes, int64_t step, int64_t bytes, const uint16_t *meta, int64_t meta_step) {
+INLINE void fetch_page(const uint8_t *codes, int64_t step, int64_t bytes, const uint16_t *meta, int64_t meta_step) {
     for (int i = 0; i < PAGE; i++) {
         for (int64_t b = 0; b < bytes; b += 64) _mm_prefetch((const char *)codes + i * step + b, _MM_HINT_T0);
         _mm_prefetch((const char *)codes + i * step + bytes - 1, _MM_HINT_T0);
@@ -131,7 +131,7 @@ AVX512 INLINE void fetch_page(const uint8_t *codes, int64_t step, int64_t bytes,
 }
 
 /* One page's keys [at, at + now) of a row. */
-AVX512 INLINE void score_one(const int kind, const int bits, const int heads, const Attend *a, const Part *part,
+INLINE void score_one(const int kind, const int bits, const int heads, const Attend *a, const Part *part,
                              const Layout *l, const float (*q)[WIDEST_PACKED], Carried *carried, int64_t at, int now,
                              float *scores) {
     const int64_t slot = slot_of(part, at);
@@ -154,19 +154,19 @@ AVX512 INLINE void score_one(const int kind, const int bits, const int heads, co
 }
 
 /* The page of token ``at``; for the next query heads it is there already. */
-AVX512 INLINE void fetch_values(const int bits, const Attend *a, const Part *part, int64_t at) {
+INLINE void fetch_values(const int bits, const Attend *a, const Part *part, int64_t at) {
     const int64_t slot = slot_of(part, at / PAGE * PAGE), step = a->kv_heads * (bits == 8 ? 1 : a->v_width / GROUP * 2);
     fetch_page(a->v + slot * a->v_slot + part->kv_head * a->v_head, a->v_slot, a->v_head,
                a->v_meta + slot * step + part->kv_head * (step / a->kv_heads), step);
 }
 
-AVX512 INLINE void fetch_keys(const int kind, const int bits, const Attend *a, const Part *part, int64_t at) {
+INLINE void fetch_keys(const int kind, const int bits, const Attend *a, const Part *part, int64_t at) {
     const int64_t slot = slot_of(part, at / PAGE * PAGE), step = a->kv_heads * (bits == 8 ? 1 : a->k_width / GROUP * 2);
     fetch_page(a->k + slot * a->k_slot + part->kv_head * a->k_head, a->k_slot, a->k_head,
                kind == KIVI ? NULL : a->k_meta + slot * step + part->kv_head * (step / a->kv_heads), step);
 }
 
-AVX512 INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, const int heads, const Attend *a,
+INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, const int heads, const Attend *a,
                                 const Part *part, int64_t h0, const Layout *k, const Layout *v) {
     float q[HEADS_PACKED][WIDEST_PACKED], sums[HEADS_PACKED][WIDEST_PACKED] = {0};
     float scores[HEADS_PACKED][STRETCH], *top = part->top + h0, *total = part->total + h0;
@@ -201,7 +201,7 @@ AVX512 INLINE void attend_heads(const int kind, const int k_bits, const int v_bi
 
 /* Every kind and number of heads is a function of its own. */
 #define SOME_HEADS(name, kind, k_bits, v_bits, heads)                                                                     \
-    AVX512 static void name##_##heads(const Attend *a, const Part *part, int64_t h0, const Layout *k, const Layout *v) { \
+    static void name##_##heads(const Attend *a, const Part *part, int64_t h0, const Layout *k, const Layout *v) { \
         attend_heads(kind, k_bits, v_bits, heads, a, part, h0, k, v);                                                     \
     }
 #define ALL_HEADS(name, kind, k_bits, v_bits)                                                                             \

@@ -7,7 +7,7 @@
 #pragma once
 #include "attention.h"
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 enum { GROUP = 32, MOST_BLOCKS = WIDEST_PACKED / LANES };
 
@@ -42,34 +42,34 @@ INLINE __mmask16 lanes_of(const Layout *l, int block) {
     return left >= LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
 }
 
-AVX512 INLINE __m512i counting(void) {
+INLINE __m512i counting(void) {
     return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
 /* What code each four lowest bits stand for. */
-AVX512 INLINE __m512 table_of(const int bits) {
+INLINE __m512 table_of(const int bits) {
     return _mm512_cvtepi32_ps(bits == 2 ? _mm512_and_si512(counting(), _mm512_set1_epi32(3)) : counting());
 }
 
 /* A block of codes; planes are whole numbers of 8 bytes, and masked loads of bytes are slow. */
-AVX512 INLINE __m512i read_codes(const int bits, const uint8_t *codes, int whole) {
+INLINE __m512i read_codes(const int bits, const uint8_t *codes, int whole) {
     const __m128i bytes = whole ? _mm_loadu_si128((const __m128i *)codes) : _mm_loadl_epi64((const __m128i *)codes);
     return bits == 8 ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
 }
 
-AVX512 INLINE __m512 code_of(const int bits, const int plane, __m512i bytes, __m512 table) {
+INLINE __m512 code_of(const int bits, const int plane, __m512i bytes, __m512 table) {
     if (bits == 8) return _mm512_cvtepi32_ps(bytes);
     return _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, bits * plane), table); /* looks at the lowest four bits only */
 }
 
 /* 16 float16 from ``from`` on, or 8 and zeros. */
-AVX512 INLINE __m512 halves(const uint16_t *from, __mmask16 lanes) {
+INLINE __m512 halves(const uint16_t *from, __mmask16 lanes) {
     const __m256i half = _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from));
     return _mm512_cvtph_ps(lanes == 0xFFFF ? _mm256_loadu_si256((const __m256i *)from) : half);
 }
 
 /* Meta of ``now`` tokens from slot ``slot`` on. */
-AVX512 INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot, int64_t kv_heads, int64_t kv_head,
+INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot, int64_t kv_heads, int64_t kv_head,
                              int64_t width, int now, Meta *out) {
     if (bits == 8) {
         uint16_t some[PAGE] = {0};

@@ -1,7 +1,7 @@
 /* Whole pages of packed keys or values as bfloat16, for kernels that read many rows at once. */
 #include "attention_packed.h"
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 /* One side of the cache, as Attend describes it; by_channel: each page pair has a scale for each channel (KIVI's keys). */
 typedef struct {
@@ -11,7 +11,7 @@ typedef struct {
 } Side;
 
 /* A token's numbers, from codes that a constant number of bits has; scale and minimum by channel if not NULL. */
-AVX512 INLINE void unpack_token(const int bits, const Layout *l, const uint8_t *codes, const Meta *meta, int token,
+INLINE void unpack_token(const int bits, const Layout *l, const uint8_t *codes, const Meta *meta, int token,
                                 const uint16_t *scales, const uint16_t *minima, uint16_t *out) {
     const __m512 table = table_of(bits);
     for (int b = 0; b < l->blocks; b++) {
@@ -38,7 +38,7 @@ AVX512 INLINE void unpack_token(const int bits, const Layout *l, const uint8_t *
     }
 }
 
-AVX512 INLINE void unpack_page(const int bits, const Side *s, const Layout *l, const int32_t *pages, int64_t page,
+INLINE void unpack_page(const int bits, const Side *s, const Layout *l, const int32_t *pages, int64_t page,
                                uint16_t *out) {
     const int64_t slot = (int64_t)pages[page] * PAGE, row = s->kv_heads * s->width;
     for (int64_t h = 0; h < s->kv_heads; h++) {
@@ -57,7 +57,7 @@ AVX512 INLINE void unpack_page(const int bits, const Side *s, const Layout *l, c
 }
 
 /* out [count * 16, kv_heads, width] = the numbers of ``count`` pages, an even count where scales are by channel. */
-AVX512 static void unpack(const Side *s, const int32_t *pages, int64_t count, uint16_t *out, int threads) {
+static void unpack(const Side *s, const int32_t *pages, int64_t count, uint16_t *out, int threads) {
     const Layout l = layout_of(s->width, s->bits);
 #pragma omp parallel for schedule(static) num_threads(count * s->kv_heads * s->width < 4096 ? 1 : threads)
     for (int64_t page = 0; page < count; page++) switch (s->bits) {

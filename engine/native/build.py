@@ -1,7 +1,8 @@
 """Compile the native code next to its source: ``python -m engine.native.build``.
 
-It needs a C compiler that understands GNU C and OpenMP (gcc, or clang with libomp) and nothing else. On x86-64 it is
-compiled twice: with that processor's instructions, and as the plain C that runs elsewhere.
+It needs a C compiler that understands GNU C and OpenMP (gcc, or clang with libomp) and nothing else. Each set of
+instructions has a library of its own from the same sources: here those that this processor loads, the plain one and its
+best; with ``--all`` every one that the compiler knows, as packages bring them and tests force them.
 """
 
 from __future__ import annotations
@@ -9,25 +10,30 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+from engine.native.instructions import PORTABLE, SETS, InstructionSet
 
 FOLDER = Path(__file__).resolve().parent
 SOURCES = sorted(FOLDER.glob("*.c"))
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-LIBRARY = FOLDER / f"kvasir_native{SUFFIX}"
-PLAIN = FOLDER / f"kvasir_plain{SUFFIX}" if platform.machine() in ("x86_64", "AMD64") else LIBRARY
-"""The same as plain C (instructions.PORTABLE). It is no part of packages."""
 FLAGS = ("-std=gnu11", "-O3", "-fopenmp", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
 
 
-def source_hash() -> str:
-    """What a library says that was built from the source as it is now."""
+def library_file(instructions: InstructionSet) -> Path:
+    """Where the library of a set lies, once it is built."""
+    return FOLDER / f"kvasir_native_{instructions.name}{SUFFIX}"
+
+
+def source_hash(instructions: InstructionSet) -> str:
+    """What a library says that was built for these instructions from the source as it is now."""
     texts = [path.read_bytes() for path in (*SOURCES, *sorted(FOLDER.glob("*.h")))]
-    return hashlib.sha256(b"".join([*texts, " ".join(FLAGS).encode()])).hexdigest()[:16]
+    return hashlib.sha256(b"".join([*texts, " ".join((*FLAGS, *instructions.flags)).encode()])).hexdigest()[:16]
 
 
 def built_from(handle: ctypes.CDLL) -> str:
@@ -36,16 +42,26 @@ def built_from(handle: ctypes.CDLL) -> str:
     return str(handle.source_hash().decode())
 
 
-def is_current(library: Path = LIBRARY) -> bool:
-    """Whether the library lies there and was built from the source as it is now."""
+def is_current(instructions: InstructionSet) -> bool:
+    """Whether the library of a set lies there and was built from the source as it is now.
+
+    It is not loaded, as this processor may not be able to run it: what it says is text among its bytes.
+    """
+    file = library_file(instructions)
+    return file.is_file() and source_hash(instructions).encode() in file.read_bytes()
+
+
+def runs_here(instructions: InstructionSet) -> bool:
+    """Whether this processor has the instructions, as the plain library tells. False where that does not load."""
     try:
-        return library.is_file() and built_from(ctypes.CDLL(str(library))) == source_hash()
+        return bool(ctypes.CDLL(str(library_file(SETS[PORTABLE]))).can_run(instructions.name.encode()))
     except (OSError, AttributeError):
         return False
 
 
-def compile_library(library: Path = LIBRARY) -> str | None:
-    """Compile to ``library``, whole or not at all. None when it worked, else one sentence that says why not."""
+def compile_library(instructions: InstructionSet, library: Path | None = None) -> str | None:
+    """Compile into ``library`` (None: its own place), whole or not at all. None when it worked, else one sentence that
+    says why not."""
     named = os.environ.get("CC")
     # gcc first: its OpenMP is the one that torch brings along.
     compilers = [named] if named else [path for path in map(shutil.which, ("gcc", "cc", "clang")) if path]
@@ -53,17 +69,17 @@ def compile_library(library: Path = LIBRARY) -> str | None:
         return "there is no C compiler (install the package gcc)"
     reasons = []
     for compiler in compilers:
-        reason = _compile(compiler, library)
+        reason = _compile(compiler, instructions, library or library_file(instructions))
         if reason is None:
             return None
         reasons.append(reason)
     return reasons[0]
 
 
-def _compile(compiler: str, library: Path) -> str | None:
+def _compile(compiler: str, instructions: InstructionSet, library: Path) -> str | None:
     temporary = library.with_suffix(f".{os.getpid()}.part")
-    command = [*compiler.split(), *FLAGS, *["-DPORTABLE"] * (library == PLAIN)]
-    command += [f'-DSOURCE_HASH="{source_hash()}"', "-o", str(temporary), *map(str, SOURCES), "-lm"]
+    command = [*compiler.split(), *FLAGS, *instructions.flags, f'-DSOURCE_HASH="{source_hash(instructions)}"']
+    command += ["-o", str(temporary), *map(str, SOURCES), "-lm"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if done.returncode:
@@ -77,19 +93,26 @@ def _compile(compiler: str, library: Path) -> str | None:
     return None
 
 
-def main() -> int:
-    """Build what is not current; with ``--plain`` the library without vector instructions too, which tests look at.
+def build(sets: Sequence[InstructionSet]) -> dict[str, str]:
+    """Compile what is not current, side by side; why not, by the names of those that failed."""
+    stale = [each for each in sets if not is_current(each)]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        reasons = dict(zip(stale, pool.map(compile_library, stale), strict=True))
+    for instructions, reason in reasons.items():
+        if reason is None:
+            sys.stdout.write(f"built {library_file(instructions)}\n")
+    return {instructions.name: reason for instructions, reason in reasons.items() if reason}
 
-    Nobody depends on it, so that a failure is told and is not an error.
-    """
-    for library in dict.fromkeys((LIBRARY, PLAIN) if "--plain" in sys.argv[1:] else (LIBRARY,)):
-        if is_current(library):
-            continue
-        reason = compile_library(library)
-        if reason:
-            sys.stdout.write(f"Kvasir's native kernels were not built: {reason}. It runs without them, slower.\n")
-            break
-        sys.stdout.write(f"built {library}\n")
+
+def main() -> int:
+    """Build what is not current. Nobody depends on it, so that a failure is told and is not an error."""
+    failed = build([SETS[PORTABLE]])
+    if not failed:
+        rest = [each for each in SETS.values() if each.name != PORTABLE]
+        failed = build(rest if "--all" in sys.argv[1:] else [each for each in rest if runs_here(each)][:1])
+    for name, reason in failed.items():
+        slower = "It runs without them, slower" if name == PORTABLE else "Others do their work, slower"
+        sys.stdout.write(f"Kvasir's native kernels ({SETS[name].title}) were not built: {reason}. {slower}.\n")
     return 0
 
 

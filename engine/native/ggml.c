@@ -14,7 +14,7 @@ enum { PIECE = 1024 };
 /* Runs of 16 in a row, those of an incomplete last step included. */
 static int64_t runs_of(const Ggml *w) { return (w->in_features + STEP - 1) / STEP * RUNS; }
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 /* ------------------------------------------------------------------ bfloat16 activations, AVX-512 BF16 */
 
@@ -23,7 +23,7 @@ typedef struct { __m512 sums[2]; } Total;
 
 /* ``rows`` rows of x, each ``length`` long, times as much of a row of weights from ``p`` on, of which ``left`` are left;
  * type and rows are constants after inlining. */
-AVX512 INLINE void bf16_product(const int type, const int rows, const uint8_t *p, int64_t left, const uint16_t *x,
+INLINE void bf16_product(const int type, const int rows, const uint8_t *p, int64_t left, const uint16_t *x,
                                 const float *sums, int64_t length, Total *totals) {
     const int64_t bytes = step_bytes(type), runs = length / 16;
     /* Where the next piece is, whose turn comes after those of the tile's other features; one row has no pieces. */
@@ -55,7 +55,7 @@ AVX512 INLINE void bf16_product(const int type, const int rows, const uint8_t *p
 }
 
 #define DEFINE_BF16(TYPE, ROWS)                                                                                     \
-    AVX512 static void bf16_##TYPE##_##ROWS(const uint8_t *p, int64_t left, const uint16_t *x, const float *sums,   \
+    static void bf16_##TYPE##_##ROWS(const uint8_t *p, int64_t left, const uint16_t *x, const float *sums,   \
                                             int64_t length, Total *totals) {                                        \
         bf16_product(TYPE, ROWS, p, left, x, sums, length, totals);                                                 \
     }
@@ -102,7 +102,7 @@ typedef struct {
     int64_t rows, length, pieces;
 } Pieces;
 
-AVX512 static void sum_runs(const Pieces *in, const uint16_t *x, int64_t K) {
+static void sum_runs(const Pieces *in, const uint16_t *x, int64_t K) {
     const int64_t runs = in->length / 16;
     for (int64_t c = 0; c < in->pieces; c++)
         for (int64_t r = 0; r < in->rows; r++)
@@ -118,7 +118,7 @@ AVX512 static void sum_runs(const Pieces *in, const uint16_t *x, int64_t K) {
 }
 
 /* Output features [n, stop), at most TILE, for all rows. */
-AVX512 static void bf16_tile(const Ggml *w, const Pieces *in, int64_t n, int64_t stop, float *out) {
+static void bf16_tile(const Ggml *w, const Pieces *in, int64_t n, int64_t stop, float *out) {
     const Product *products = products_for(w->type);
     const int64_t bytes = step_bytes(w->type) * (in->length / STEP);
     for (int64_t r = 0; r < in->rows; r += MOST_ROWS) {
@@ -159,7 +159,7 @@ EXPORT int ggml_matmul_bf16(const Ggml *w, const uint16_t *x, float *out, int64_
 }
 
 /* Multiplied and added in two roundings, as ggml does it, before the one to bfloat16 (which has no subnormal numbers). */
-AVX512 static void round_step(const Unpacked *from, int64_t runs, uint16_t *out) {
+static void round_step(const Unpacked *from, int64_t runs, uint16_t *out) {
     for (int64_t run = 0; run < runs; run++, out += 16) {
         const __m128i codes = _mm_load_si128((const __m128i *)from->codes + run);
         /* This form of the product is never fused with the sum. */
@@ -191,20 +191,20 @@ typedef float Floats __attribute__((vector_size(32)));
 typedef int8_t Bytes __attribute__((vector_size(8)));
 enum { LANES = 8, MOST_ROWS_F32 = 4 };
 
-AVX2 INLINE Floats floats(const float *values) {
+INLINE Floats floats(const float *values) {
     Floats result;
     memcpy(&result, values, sizeof result);
     return result;
 }
 
-AVX2 INLINE Floats code_values(const int8_t *codes) {
+INLINE Floats code_values(const int8_t *codes) {
     Bytes result;
     memcpy(&result, codes, sizeof result);
     return __builtin_convertvector(result, Floats);
 }
 
 /* ``rows`` (a constant after inlining) rows of x times one row of weights. */
-AVX2 INLINE void f32_product(const int rows, const Ggml *w, const uint8_t *p, const float *x, const float *sums, float *out) {
+INLINE void f32_product(const int rows, const Ggml *w, const uint8_t *p, const float *x, const float *sums, float *out) {
     const int64_t K = w->in_features, runs = runs_of(w), bytes = step_bytes(w->type);
     Floats total[MOST_ROWS_F32] = {0};
     for (int64_t k = 0; k < K; k += STEP, p += bytes) {
@@ -231,7 +231,7 @@ AVX2 INLINE void f32_product(const int rows, const Ggml *w, const uint8_t *p, co
 }
 
 /* One row of weights for all rows of x, a few at a time. */
-AVX2 static void f32_feature(const Ggml *w, int64_t n, int64_t rows, const float *x, const float *sums, float *out) {
+static void f32_feature(const Ggml *w, int64_t n, int64_t rows, const float *x, const float *sums, float *out) {
     const uint8_t *p = w->data + n * w->row_bytes;
     for (int64_t r = 0; r < rows; r += MOST_ROWS_F32) {
         const float *at = x + r * w->in_features, *its = sums ? sums + r * runs_of(w) : NULL;

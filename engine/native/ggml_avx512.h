@@ -2,7 +2,7 @@
 #pragma once
 #include "ggml.h"
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 /* Codes by table: bfloat16 of 0 .. 31 and of -32 .. 31. */
 static const uint16_t UNSIGNED[32] __attribute__((aligned(64))) = {
@@ -32,13 +32,13 @@ typedef struct {
     float each[8] __attribute__((aligned(32)));
 } Head;
 
-AVX512 INLINE __m512 twice(__m256 eight) {
+INLINE __m512 twice(__m256 eight) {
     const __m512i pairs = _mm512_set_epi32(7, 7, 6, 6, 5, 5, 4, 4, 3, 3, 2, 2, 1, 1, 0, 0);
     return _mm512_permutexvar_ps(pairs, _mm512_castps256_ps512(eight));
 }
 
 /* ``parts``: how many 32 weights there are of a step. */
-AVX512 INLINE Head head_of(const int type, const uint8_t *p, const int parts) {
+INLINE Head head_of(const int type, const uint8_t *p, const int parts) {
     Head head = {_mm512_setzero_ps(), _mm512_setzero_ps(), {0}};
     if (type == Q4_K || type == Q5_K) {
         uint64_t scales, minima;
@@ -84,7 +84,7 @@ AVX512 INLINE Head head_of(const int type, const uint8_t *p, const int parts) {
 }
 
 /* Of weights 32 i to 32 i + 31 of a step. */
-AVX512 INLINE __m512 scale_of(const int type, const uint8_t *p, const int i, const Head *head) {
+INLINE __m512 scale_of(const int type, const uint8_t *p, const int i, const Head *head) {
     const __m512i run = _mm512_set_epi32(1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0);
     switch (type) {
     case Q8_0: return _mm512_set1_ps(half(p + 34 * i));
@@ -101,37 +101,37 @@ AVX512 INLINE __m512 scale_of(const int type, const uint8_t *p, const int i, con
     }
 }
 
-AVX512 INLINE __m512i wide(const uint8_t *bytes) {
+INLINE __m512i wide(const uint8_t *bytes) {
     return _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)bytes));
 }
 
-AVX512 INLINE __m512bh from_int8(const void *codes) {
+INLINE __m512bh from_int8(const void *codes) {
     const __m512i low = _mm512_cvtepi8_epi32(_mm_loadu_si128(codes));
     const __m512i high = _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)codes + 1));
     return _mm512_cvtne2ps_pbh(_mm512_cvtepi32_ps(high), _mm512_cvtepi32_ps(low));
 }
 
 /* 16 bytes -> 32 nibbles, the low ones first. */
-AVX512 INLINE __m512i split(const uint8_t *bytes) {
+INLINE __m512i split(const uint8_t *bytes) {
     const __m512i high = _mm512_inserti64x4(_mm512_setzero_si512(), _mm256_set1_epi16(4), 1);
     const __m512i both = _mm512_broadcast_i64x4(_mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)bytes)));
     return _mm512_and_si512(_mm512_srlv_epi16(both, high), _mm512_set1_epi16(15));
 }
 
 /* The same with a fifth bit each, those of 32 codes in four bytes. */
-AVX512 INLINE __m512i split5(const uint8_t *bytes, const uint8_t *fifth) {
+INLINE __m512i split5(const uint8_t *bytes, const uint8_t *fifth) {
     uint32_t bits;
     memcpy(&bits, fifth, 4);
     const __m512i four = split(bytes);
     return _mm512_mask_add_epi16(four, bits, four, _mm512_set1_epi16(16));
 }
 
-AVX512 INLINE __m512bh looked_up(__m512i index, const uint16_t *table) {
+INLINE __m512bh looked_up(__m512i index, const uint16_t *table) {
     return (__m512bh)_mm512_permutexvar_epi16(index, _mm512_loadu_si512(table));
 }
 
 /* Codes 32 i to 32 i + 31 of a step. */
-AVX512 INLINE __m512bh codes_of(const int type, const uint8_t *p, const int i) {
+INLINE __m512bh codes_of(const int type, const uint8_t *p, const int i) {
     const __m512i fifteen = _mm512_set1_epi16(15);
     if (type == Q8_0) return from_int8(p + 34 * i + 2);
     if (type == Q4_0) return looked_up(split(p + 18 * i + 2), SIGNED + 24);

@@ -12,8 +12,8 @@ INLINE void nibbles(const uint8_t *qs, int minus, int8_t *codes) {
     }
 }
 
-AVX2 INLINE void looked_up(const uint8_t *qs, const int8_t *table, int8_t *codes) {
-#ifdef X86
+INLINE void looked_up(const uint8_t *qs, const int8_t *table, int8_t *codes) {
+#ifdef __AVX2__
     const __m128i bytes = _mm_loadu_si128((const __m128i *)qs), values = _mm_loadu_si128((const __m128i *)table);
     const __m128i low = _mm_and_si128(bytes, _mm_set1_epi8(15));
     const __m128i high = _mm_and_si128(_mm_srli_epi16(bytes, 4), _mm_set1_epi8(15));
@@ -44,7 +44,7 @@ INLINE void heads(const uint8_t *p, Unpacked *out) {
 }
 
 /* ``blocks`` blocks of 32 weights, at most 8; what is missing of 256 weights becomes zero. */
-AVX2 static void unpack_small(int64_t type, const uint8_t *p, int blocks, Unpacked *out) {
+static void unpack_small(int64_t type, const uint8_t *p, int blocks, Unpacked *out) {
     if (blocks < 8) memset(out, 0, sizeof *out);
     const int64_t bytes = step_bytes(type) / 8;
     for (int i = 0; i < blocks; i++, p += bytes) {
@@ -71,7 +71,7 @@ AVX2 static void unpack_small(int64_t type, const uint8_t *p, int blocks, Unpack
     }
 }
 
-AVX2 static void unpack_k(int64_t type, const uint8_t *p, Unpacked *out) {
+static void unpack_k(int64_t type, const uint8_t *p, Unpacked *out) {
     int8_t *codes = out->codes;
     if (type != Q2_K && type != Q4_K && type != Q5_K) memset(out->offsets, 0, sizeof out->offsets);
     switch (type) {

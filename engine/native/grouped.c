@@ -9,15 +9,15 @@ typedef int32_t Ints __attribute__((vector_size(32)));
 typedef int8_t Bytes __attribute__((vector_size(8)));
 enum { HALF = LANES / 2, MOST_ROWS = 4, MOST_COLUMNS = 4 };
 
-AVX2 INLINE Floats floats(const float *values) {
+INLINE Floats floats(const float *values) {
     Floats result;
     memcpy(&result, values, sizeof result);
     return result;
 }
 
 /* What the codes in the lowest bits of each lane stand for. */
-AVX2 INLINE Floats look_up(const float *table, Ints codes) {
-#ifdef X86
+INLINE Floats look_up(const float *table, Ints codes) {
+#ifdef __AVX2__
     const __m256 low = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table), (__m256i)codes);
     const __m256 high = _mm256_permutevar8x32_ps(_mm256_loadu_ps(table + 8), (__m256i)codes);
     return (Floats)_mm256_blendv_ps(low, high, (__m256)(codes << 28)); /* by the fourth bit, moved to the sign */
@@ -29,21 +29,21 @@ AVX2 INLINE Floats look_up(const float *table, Ints codes) {
 }
 
 /* Code j of each of eight words, as a number. */
-AVX2 INLINE Floats value(const int bits, const int j, const uint32_t *words, const float *table) {
+INLINE Floats value(const int bits, const int j, const uint32_t *words, const float *table) {
     Ints word;
     memcpy(&word, words, sizeof word);
     if (bits == 4) return look_up(table, word >> 4 * j);
     return __builtin_convertvector(word << (24 - 8 * j) >> 24, Floats);
 }
 
-AVX2 INLINE Floats zeros_at(const int8_t *zeros) {
+INLINE Floats zeros_at(const int8_t *zeros) {
     Bytes result;
     memcpy(&result, zeros, sizeof result);
     return __builtin_convertvector(result, Floats);
 }
 
 /* ``rows`` rows, arranged at x, times ``columns`` eights of a block's features from lane on; constants after inlining. */
-AVX2 INLINE void product(const int bits, const int rows, const int columns, const Grouped *w, const float *x, int64_t block,
+INLINE void product(const int bits, const int rows, const int columns, const Grouped *w, const float *x, int64_t block,
                          int lane, const float *scales, float *out) {
     const int per = 32 / bits;
     const int64_t K = w->in_features, span = span_of(w);
@@ -78,7 +78,7 @@ AVX2 INLINE void product(const int bits, const int rows, const int columns, cons
 
 /* A whole block for some rows, COLUMNS eights at a time: as many as there are registers for. */
 #define DEFINE(BITS, ROWS, COLUMNS)                                                                                   \
-    AVX2 static void block_##BITS##_##ROWS(const Grouped *w, const float *x, int64_t block, const float *scales,      \
+    static void block_##BITS##_##ROWS(const Grouped *w, const float *x, int64_t block, const float *scales,      \
                                            float *out) {                                                              \
         for (int lane = 0; lane < BLOCK; lane += COLUMNS * HALF)                                                      \
             product(BITS, ROWS, COLUMNS, w, x, block, lane, scales, out);                                             \
@@ -114,7 +114,7 @@ EXPORT int grouped_matmul_f32(const Grouped *w, const float *x, float *out, int6
     return failed;
 }
 
-AVX2 INLINE void write_block(const int bits, const Grouped *w, int64_t block, const float *scales, float *out, int64_t width) {
+INLINE void write_block(const int bits, const Grouped *w, int64_t block, const float *scales, float *out, int64_t width) {
     const int per = 32 / bits;
     const uint32_t *codes = block_codes(w, block);
     const int8_t *zeros = block_zeros(w, block);
@@ -130,10 +130,10 @@ AVX2 INLINE void write_block(const int bits, const Grouped *w, int64_t block, co
             }
     }
 }
-AVX2 static void write_4(const Grouped *w, int64_t block, const float *scales, float *out, int64_t width) {
+static void write_4(const Grouped *w, int64_t block, const float *scales, float *out, int64_t width) {
     write_block(4, w, block, scales, out, width);
 }
-AVX2 static void write_8(const Grouped *w, int64_t block, const float *scales, float *out, int64_t width) {
+static void write_8(const Grouped *w, int64_t block, const float *scales, float *out, int64_t width) {
     write_block(8, w, block, scales, out, width);
 }
 

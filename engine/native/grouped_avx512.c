@@ -6,21 +6,21 @@
  */
 #include "grouped.h"
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 enum { MOST_ROWS = 8 };
 /* Bytes of codes to fetch ahead of use. */
 enum { AHEAD = 4096 };
 
 /* Code j of each word, as a number. */
-AVX512 INLINE __m512 value(const int bits, const int j, __m512i word, __m512 table) {
+INLINE __m512 value(const int bits, const int j, __m512i word, __m512 table) {
     /* An index's bits above the fourth do not matter. */
     if (bits == 4) return _mm512_permutexvar_ps(_mm512_srli_epi32(word, 4 * j), table);
     return _mm512_cvtepi32_ps(_mm512_srai_epi32(_mm512_slli_epi32(word, 24 - 8 * j), 24));
 }
 
 /* ``rows`` rows, arranged at x, times ``columns`` vectors of a block from ``c0`` on; constants after inlining. */
-AVX512 INLINE void product(const int bits, const int rows, const int columns, const Grouped *w, const float *x, int64_t block,
+INLINE void product(const int bits, const int rows, const int columns, const Grouped *w, const float *x, int64_t block,
                            int c0, const float *scales, float *out) {
     const int per = 32 / bits;
     const int64_t K = w->in_features, span = span_of(w), words = span / per;
@@ -73,7 +73,7 @@ AVX512 INLINE void product(const int bits, const int rows, const int columns, co
 
 /* A whole block for some rows, COLUMNS vectors at a time: as many as there are registers for. */
 #define DEFINE(BITS, ROWS, COLUMNS)                                                                                   \
-    AVX512 static void block_##BITS##_##ROWS(const Grouped *w, const float *x, int64_t block, const float *scales,    \
+    static void block_##BITS##_##ROWS(const Grouped *w, const float *x, int64_t block, const float *scales,    \
                                              float *out) {                                                            \
         for (int c = 0; c < TILE; c += COLUMNS) product(BITS, ROWS, COLUMNS, w, x, block, c, scales, out);            \
     }
@@ -112,7 +112,7 @@ EXPORT int grouped_matmul_bf16(const Grouped *w, const uint16_t *x, float *out, 
     return failed;
 }
 
-AVX512 INLINE void round_block(const int bits, const Grouped *w, int64_t block, const float *scales, uint16_t *out,
+INLINE void round_block(const int bits, const Grouped *w, int64_t block, const float *scales, uint16_t *out,
                                int64_t width) {
     const int per = 32 / bits;
     const int64_t groups = groups_of(w), words = w->group / per;
@@ -142,10 +142,10 @@ AVX512 INLINE void round_block(const int bits, const Grouped *w, int64_t block, 
     }
 }
 
-AVX512 static void round_4(const Grouped *w, int64_t block, const float *scales, uint16_t *out, int64_t width) {
+static void round_4(const Grouped *w, int64_t block, const float *scales, uint16_t *out, int64_t width) {
     round_block(4, w, block, scales, out, width);
 }
-AVX512 static void round_8(const Grouped *w, int64_t block, const float *scales, uint16_t *out, int64_t width) {
+static void round_8(const Grouped *w, int64_t block, const float *scales, uint16_t *out, int64_t width) {
     round_block(8, w, block, scales, out, width);
 }
 

@@ -27,7 +27,7 @@ static int64_t runs_of(const Int4 *w) { return (w->out_features + LANES - 1) / L
 /* Where run b begins in a tensor of ``rows`` rows to a block. */
 INLINE int64_t place(int64_t b, int64_t rows) { return b / TILE * rows * BLOCK + b % TILE * LANES; }
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 /* ------------------------------------------------------------------ bfloat16 activations, AVX-512 BF16 */
 
@@ -59,7 +59,7 @@ static void pair_row(const uint16_t *x, uint16_t *pairs, float *sums, int64_t co
 
 /* ROWS rows of x times COLUMNS runs of 16 features, from run ``b`` on; they lie in one block. */
 #define DEFINE_BF16(ROWS, COLUMNS)                                                                                    \
-    AVX512 static void bf16_##ROWS##x##COLUMNS(const Int4 *w, int64_t b, const uint16_t *pairs, const float *sums,    \
+    static void bf16_##ROWS##x##COLUMNS(const Int4 *w, int64_t b, const uint16_t *pairs, const float *sums,    \
                                                uint16_t *out) {                                                       \
         const int64_t K = w->in_features, groups = K / w->group, words = w->group / 8;                                \
         const uint32_t *codes = w->codes + place(b, K / 8);                                                           \
@@ -247,7 +247,7 @@ INLINE void f32_rows(const int rows, const Int4 *w, int64_t b, const float *x, c
 }
 
 /* One run for all rows, a few at a time, while its codes are in the nearest cache. */
-AVX2 static void f32_run(const Int4 *w, int64_t b, int64_t rows, const float *x, const float *sums, float *out) {
+static void f32_run(const Int4 *w, int64_t b, int64_t rows, const float *x, const float *sums, float *out) {
     const int64_t K = w->in_features, groups = K / w->group;
     for (; rows > 0; rows -= MOST_ROWS_F32) {
         switch (rows) {

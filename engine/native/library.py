@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -12,26 +11,22 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
 from engine.native.attention import Quest, attend_of, attend_of_pages, fields
-from engine.native.build import LIBRARY, PLAIN, built_from, source_hash
+from engine.native.build import built_from, library_file, runs_here, source_hash
 from engine.native.instructions import (
     AUTO,
-    AVX2,
     AVX512_BF16,
     OFF,
     PORTABLE,
+    SETS,
     VARIABLE,
+    InstructionSet,
     NoSuchInstructions,
     lack_of,
     wanted,
 )
 
-FLOAT32, BFLOAT16, PLAIN_C = 1, 2, 4
-"""Bits of ``capabilities()``: products this processor can run, and that they are without its own instructions."""
-NEEDS = {torch.bfloat16: (BFLOAT16, "AVX512-BF16"), torch.float32: (FLOAT32, "AVX2 and FMA")}
-_USED = {AVX512_BF16: FLOAT32 | BFLOAT16, AVX2: FLOAT32, PORTABLE: FLOAT32 | PLAIN_C}
-"""The capabilities that each value of KVASIR_NATIVE needs and leaves."""
-
-
+NEEDS = {torch.bfloat16: "AVX512-BF16", torch.float32: ""}
+"""The types of activations that there are products for, and the instructions that these need."""
 _BUILD = "python -m engine.native.build"
 
 
@@ -83,19 +78,18 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }
 """What each function returns, then what it takes."""
 _ONLY_BFLOAT16 = ("quest_rows", *(name for name in _FUNCTIONS if name.endswith("_bf16")))
-"""Those that are there only on x86-64."""
+"""Those that are there only with AVX512-BF16."""
 _SUFFIX = {torch.float32: "f32", torch.bfloat16: "bf16"}
 
 
 class Library:
     """The loaded library. Torch is loaded before it, so both share one OpenMP runtime and its threads."""
 
-    def __init__(self, handle: ctypes.CDLL, capabilities: int) -> None:
-        """``capabilities``: those to use of what ``handle`` can do here."""
-        self.capabilities = capabilities
+    def __init__(self, handle: ctypes.CDLL, instructions: InstructionSet) -> None:
+        self.set = instructions
         self._functions: dict[str, Any] = {}
         for name, (result, *arguments) in _FUNCTIONS.items():
-            if name not in _ONLY_BFLOAT16 or capabilities & BFLOAT16:
+            if name not in _ONLY_BFLOAT16 or self.multiplies_bfloat16:
                 function = self._functions[name] = getattr(handle, name)
                 function.restype, function.argtypes = result, arguments
         self._products = {
@@ -108,14 +102,15 @@ class Library:
     @property
     def instructions(self) -> str:
         """The instructions in use, for a person to read."""
-        if self.capabilities & PLAIN_C:
-            return "plain C"
-        return "AVX512-BF16 and AVX2" if self.capabilities & BFLOAT16 else "AVX2" if self.capabilities else "none"
+        return self.set.title
+
+    @property
+    def multiplies_bfloat16(self) -> bool:
+        return self.set.name == AVX512_BF16
 
     def lacks(self, dtype: torch.dtype) -> str | None:
         """Why its products in ``dtype``, one of :data:`NEEDS`, are not to be used; None when they are."""
-        bit, name = NEEDS[dtype]
-        return None if self.capabilities & bit else lack_of(name)
+        return lack_of(NEEDS[dtype]) if NEEDS[dtype] and not self.multiplies_bfloat16 else None
 
     def _run(self, name: str, what: str, *arguments: int | None) -> None:
         """Call a function, which takes the number of threads last. Raises MemoryError where it has no room to work."""
@@ -210,18 +205,20 @@ def find() -> LibraryLookup:
 
 @functools.cache
 def find_with(instructions: str) -> LibraryLookup:
-    """As :func:`find`, with one of `engine.native.instructions.SETS`."""
+    """As :func:`find`, with one of `engine.native.instructions.SETS`, AUTO or OFF."""
     if instructions == OFF:
         return LibraryLookup(None, f"{VARIABLE}={OFF} leaves Kvasir's native code out")
+    plain = load(SETS[PORTABLE])
     if instructions == AUTO:
-        return load(LIBRARY)
-    needed = _USED[instructions]
-    found = load(PLAIN if instructions == PORTABLE else LIBRARY, needed)
-    if found.library is None:
-        raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: {found.reason}.")
-    if found.library.capabilities != needed:
+        # Of those that the processor has, the best one that is there: a package brings all, a source tree the best.
+        found = (load(each) for each in SETS.values() if each.name != PORTABLE and runs_here(each))
+        return next((lookup for lookup in found if lookup.library is not None), plain)
+    if plain.library is not None and not runs_here(SETS[instructions]):
         raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: this processor lacks those instructions.")
-    return found
+    lookup = plain if plain.library is None else load(SETS[instructions])
+    if lookup.library is None:
+        raise NoSuchInstructions(f"{VARIABLE}={instructions} cannot be had: {lookup.reason}.")
+    return lookup
 
 
 def loaded() -> Library:
@@ -231,17 +228,16 @@ def loaded() -> Library:
     return library
 
 
-def load(file: Path, allowed: int = -1) -> LibraryLookup:
-    """The library in ``file``, of whose capabilities those ``allowed`` are used."""
+def load(instructions: InstructionSet) -> LibraryLookup:
+    """The library of a set that this processor has."""
+    file = library_file(instructions)
     if not file.is_file():
         return LibraryLookup(None, f"Kvasir's native code is not built ({_BUILD} does it)")
     try:
         handle = ctypes.CDLL(str(file))
-        if built_from(handle) != source_hash():
+        if built_from(handle) != source_hash(instructions):
             return LibraryLookup(None, f"Kvasir's native code was built from another version (run {_BUILD})")
-        capabilities = int(handle.capabilities())
-        # Plain C is nothing to ask for by another name.
-        return LibraryLookup(Library(handle, capabilities & (allowed | PLAIN_C)), "")
+        return LibraryLookup(Library(handle, instructions), "")
     except (OSError, AttributeError) as error:
         return LibraryLookup(None, f"Kvasir's native code does not load here ({error})")
 

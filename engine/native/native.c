@@ -1,22 +1,48 @@
-/* What the native code is and what it can do here. */
+/* What the native code is, and which instructions this processor has. */
 #include "native.h"
 
-#ifdef __linux__
+#if defined(__linux__)
+#include <sys/auxv.h>
 #include <sys/mman.h>
+#elif defined(__APPLE__)
+#include <sys/sysctl.h>
+#elif defined(_WIN32)
+#include <windows.h>
 #endif
 
-/* What this processor can run: bit 0 the float32 product, bit 1 the bfloat16 one; bit 2 says that it is plain C. */
-EXPORT int capabilities(void) {
-#ifdef X86
-    __builtin_cpu_init();
-    int avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    int avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                 __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-                 __builtin_cpu_supports("avx512bf16");
-    return (avx2 ? 1 : 0) | (avx2 && avx512 ? 2 : 0);
-#else
-    return 1 | 4;
+#if defined(__aarch64__) && defined(__APPLE__)
+static int has(const char *name) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(name, &value, &size, NULL, 0) == 0 && value;
+}
 #endif
+
+/* Whether this processor, and the system that saves its registers, can run what is compiled for the set of that name
+ * (instructions.py); asked of the library that every processor runs. */
+EXPORT int can_run(const char *set) {
+    if (!strcmp(set, "portable")) return 1;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) return 0;
+    if (!strcmp(set, "avx2")) return 1;
+    if (!strcmp(set, "avxvnni")) return __builtin_cpu_supports("avxvnni") != 0;
+    if (!__builtin_cpu_supports("avx512f") || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") ||
+        !__builtin_cpu_supports("avx512dq") || !__builtin_cpu_supports("avx512vnni"))
+        return 0;
+    return !strcmp(set, "avx512vnni") || (!strcmp(set, "avx512bf16") && __builtin_cpu_supports("avx512bf16"));
+#elif defined(__aarch64__)
+    const int i8mm = !strcmp(set, "i8mm");
+    if (!i8mm && strcmp(set, "dotprod")) return 0;
+#if defined(__linux__)
+    return (getauxval(AT_HWCAP) >> 20 & 1) && (!i8mm || (getauxval(AT_HWCAP2) >> 13 & 1)); /* ASIMDDP, I8MM */
+#elif defined(__APPLE__)
+    return has("hw.optional.arm.FEAT_DotProd") && (!i8mm || has("hw.optional.arm.FEAT_I8MM"));
+#elif defined(_WIN32)
+    return IsProcessorFeaturePresent(43) && !i8mm; /* PF_ARM_V82_DP_INSTRUCTIONS_AVAILABLE */
+#endif
+#endif
+    return 0;
 }
 
 /* Ask for huge pages under [start, start + size), before it is first written: streaming weights is a tenth faster. */

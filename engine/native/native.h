@@ -12,15 +12,12 @@
 #endif
 #define INLINE static inline __attribute__((always_inline))
 
-/* Functions are compiled for the processors they need; capabilities() says which of them may be called. With PORTABLE
- * there is only what any processor runs, as elsewhere than on x86-64. */
-#if defined(__x86_64__) && !defined(PORTABLE)
-#define X86
+/* Every source is compiled once for each set of instructions (instructions.py), into a library of its own, which only
+ * processors that have them load: what a set offers is asked of the compiler (__AVX2__, __AVX512BF16__). */
+#if defined(__AVX2__)
 #include <immintrin.h>
-#define AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512dq,avx512bf16,fma,avx2")))
-#define AVX2 __attribute__((target("avx2,fma")))
-#else
-#define AVX2
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
 #endif
 
 /* One buffer a calling thread for each file of code, grown as needed. NULL where memory ran out. */

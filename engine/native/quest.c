@@ -1,7 +1,7 @@
 /* QUEST (engine/attention/quest.py): each query head reads the pages that may hold its highest scores, and the last. */
 #include "attention.h"
 
-#ifdef X86
+#ifdef __AVX512BF16__
 
 /* Query heads that share each read of bounds. */
 enum { HEADS_RANKED = 4, WIDEST_CHOOSING = 256 };
@@ -42,7 +42,7 @@ static uint64_t least_of_best(const float *scores, int64_t pages, uint64_t *heap
 }
 
 /* scores[h * ranked + page]: what no key of a page exceeds, as min(q, 0) and max(q, 0) times the page's bounds. */
-AVX512 INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, const uint16_t *q,
+INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, const uint16_t *q,
                               int64_t ranked, float *scores) {
     const int64_t width = z->attend.k_width;
     uint16_t signs[HEADS_RANKED * 2 * WIDEST_CHOOSING];
@@ -68,7 +68,7 @@ AVX512 INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pa
 }
 
 /* One head over the first ``count`` keys of some pages. */
-AVX512 static void attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head) {
+static void attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head) {
     float sums[WIDEST_CHOOSING] = {0}, top = -INFINITY, total = 0;
     const Part part = {
         .pages = pages,
@@ -90,7 +90,7 @@ AVX512 static void attend_pages(const Attend *a, const int32_t *pages, int64_t c
 }
 
 /* Up to four heads of one KV head, ``head`` (counted over all rows) the first. Nonzero where memory ran out. */
-AVX512 static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t head, int heads) {
+static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t head, int heads) {
     const Attend *a = &z->attend;
     const int32_t *pages = a->pages + a->rows[row][0];
     const uint16_t *q = a->q + head * a->k_width;

@@ -4,7 +4,7 @@
 /* Output features at a time: few enough that their words of all input features stay in a cache. */
 enum { PART = 64 };
 
-AVX2 INLINE void reorder_part(const int bits, const uint32_t *words, int64_t stride, const int32_t *order, int64_t count,
+INLINE void reorder_part(const int bits, const uint32_t *words, int64_t stride, const int32_t *order, int64_t count,
                               int64_t width, int64_t columns, uint32_t *out) {
     const int per = 32 / bits;
     const uint32_t mask = (1u << bits) - 1;
@@ -22,11 +22,11 @@ AVX2 INLINE void reorder_part(const int bits, const uint32_t *words, int64_t str
         memcpy(out, found, (size_t)width * sizeof *out);
     }
 }
-AVX2 static void reorder_4(const uint32_t *words, int64_t stride, const int32_t *order, int64_t count, int64_t width,
+static void reorder_4(const uint32_t *words, int64_t stride, const int32_t *order, int64_t count, int64_t width,
                            int64_t columns, uint32_t *out) {
     reorder_part(4, words, stride, order, count, width, columns, out);
 }
-AVX2 static void reorder_8(const uint32_t *words, int64_t stride, const int32_t *order, int64_t count, int64_t width,
+static void reorder_8(const uint32_t *words, int64_t stride, const int32_t *order, int64_t count, int64_t width,
                            int64_t columns, uint32_t *out) {
     reorder_part(8, words, stride, order, count, width, columns, out);
 }

@@ -6,18 +6,21 @@ import pytest
 import torch
 
 from engine.native import library
-from engine.native.instructions import AUTO, AVX2, AVX512_BF16, OFF, PORTABLE, NoSuchInstructions, wanted
+from engine.native.instructions import AUTO, AVX512_BF16, OFF, SETS, NoSuchInstructions, wanted
 
-SETS = (AVX512_BF16, AVX2, PORTABLE)
-ACTIVATIONS = {AVX512_BF16: torch.bfloat16, AVX2: torch.float32, PORTABLE: torch.float32}
-"""What each set's own products multiply."""
+NAMES = tuple(SETS)
+
+
+def activations(name: str) -> torch.dtype:
+    """What the 16-bit or 32-bit products of a set multiply."""
+    return torch.bfloat16 if name == AVX512_BF16 else torch.float32
 
 
 def at_hand() -> list[str]:
     if wanted() in (AUTO, OFF):
-        allowed = SETS if wanted() == AUTO else ()
+        allowed = NAMES if wanted() == AUTO else ()
     else:
-        allowed = SETS[SETS.index(wanted()) :]
+        allowed = NAMES[NAMES.index(wanted()) :]
     return [name for name in allowed if _runs(name)]
 
 

@@ -9,7 +9,7 @@ from engine.cli.doctor import compiler_facts
 from engine.loading.loader import CheckpointLoader
 from engine.memory.probe import choose_dtype, cpu_has_bfloat16
 from engine.native import build, library
-from engine.native.instructions import AVX2, AVX512_BF16, OFF, PORTABLE, SETS, VARIABLE, NoSuchInstructions, wanted
+from engine.native.instructions import AVX512_BF16, OFF, PORTABLE, SETS, VARIABLE, NoSuchInstructions, wanted
 from tests.engine.instruction_sets import at_hand
 
 CPU = torch.device("cpu")
@@ -34,7 +34,7 @@ def test_an_unknown_value_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_forced_set_is_the_one_used(instructions: str) -> None:
     found, reason = library.find()
     assert found is not None, reason
-    assert found.instructions == {AVX512_BF16: "AVX512-BF16 and AVX2", AVX2: "AVX2", PORTABLE: "plain C"}[instructions]
+    assert found.set == SETS[instructions]
     assert library.declines(FP32, CPU) is None
     assert cpu_has_bfloat16() == (instructions == AVX512_BF16)
     declined = library.declines(BF16, CPU)
@@ -59,21 +59,21 @@ def test_off_is_no_native_code_and_the_processor_as_it_is(monkeypatch: pytest.Mo
     assert dict(compiler_facts(CPU))["its instructions"] == "none (KVASIR_NATIVE=off)"
 
 
-@pytest.mark.parametrize("name", [name for name in SETS if name not in ("auto", OFF)])
+@pytest.mark.parametrize("name", SETS)
 def test_what_is_not_to_be_had_is_a_sentence(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    find = library.find_with.__wrapped__
-    for absent in ("LIBRARY", "PLAIN"):
-        monkeypatch.setattr(library, absent, build.FOLDER / "none.so")
+    monkeypatch.setattr(library, "library_file", lambda _: build.FOLDER / "none.so")
     with pytest.raises(NoSuchInstructions, match=f"^KVASIR_NATIVE={name} cannot be had: .* is not built .*\\.$"):
-        find(name)
+        library.find_with.__wrapped__(name)
 
 
 def test_a_processor_without_the_set_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = library.load(build.LIBRARY)
-    if found.library is None:
-        pytest.skip(found.reason)
-    monkeypatch.setattr(found.library, "capabilities", 0)
-    monkeypatch.setattr(library, "load", lambda *_: found)
-    for name in (AVX512_BF16, AVX2):
-        with pytest.raises(NoSuchInstructions, match=f"^KVASIR_NATIVE={name} cannot be had: this processor lacks"):
-            library.find_with.__wrapped__(name)
+    if library.load(SETS[PORTABLE]).library is None:
+        pytest.skip(library.load(SETS[PORTABLE]).reason)
+    monkeypatch.setattr(library, "runs_here", lambda each: each.name == PORTABLE)
+    for name in SETS:
+        if name != PORTABLE:
+            with pytest.raises(NoSuchInstructions, match=f"^KVASIR_NATIVE={name} cannot be had: this processor lacks"):
+                library.find_with.__wrapped__(name)
+    found = library.find_with.__wrapped__("auto").library
+    assert found is not None
+    assert found.set.name == PORTABLE

@@ -41,7 +41,7 @@ def program(tmp_path):
     put(folder, bundle.PROGRAMS, MACHO)
     put(
         internal,
-        ["engine/native/kvasir_native.dylib", "torch/lib/libtorch_cpu.dylib", "numpy/.dylibs/libgfortran.dylib"],
+        ["engine/native/kvasir_native_portable.dylib", "torch/lib/libtorch_cpu.dylib", "numpy/.dylibs/libgfortran.dylib"],
         MACHO,
     )
     put(
@@ -94,7 +94,7 @@ def test_code_and_data_are_each_in_their_own_place(app):
 def test_the_engine_finds_its_native_code_and_assets_from_its_own_file(app):
     """As engine/native/build.py and engine/installation.py do: a module's file, resolved."""
     module = (app / "Contents" / "Frameworks" / "engine" / "installation.py").resolve()
-    assert (module.parent / "native" / "kvasir_native.dylib").read_bytes() == MACHO
+    assert (module.parent / "native" / "kvasir_native_portable.dylib").read_bytes() == MACHO
     assert (module.parent.parent / "assets" / "icons" / "kvasir.svg").read_bytes() == b"text"
 
 

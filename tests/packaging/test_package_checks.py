@@ -119,7 +119,7 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     assert '(str(stage / "docs"), "docs")' in (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")
     assert not list(stage.glob("assets/demo/*.py"))
     assert not (stage / "assets" / "demo" / "knowledge").exists()
-    assert not list(stage.rglob("kvasir_native.*"))
+    assert not list(stage.rglob("kvasir_native_*"))
     assert not (stage / "tests").exists()
 
 

@@ -14,6 +14,7 @@ from engine.attention.backends.native import FEW_ROWS, NativeAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.native import library
+from engine.native.instructions import PORTABLE, SETS
 from engine.runner.buffers import powers_of_two
 
 PLAIN = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125))
@@ -214,7 +215,7 @@ def test_it_declines_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
         assert "heads of 608" in str(backend.declines(PLAIN._replace(head_dims=(608, 608))))
         assert "last bits" in str(backend.declines(PLAIN._replace(batch_invariant=True)))
         assert backend._library is not None
-        monkeypatch.setattr(backend._library, "capabilities", 1)
+        monkeypatch.setattr(backend._library, "set", SETS[PORTABLE])
         assert "AVX512-BF16" in str(backend.declines(PLAIN))
     monkeypatch.setattr("engine.attention.backends.native.find", lambda: library.LibraryLookup(None, "it is gone"))
     assert NativeAttention().declines(PLAIN) == "it is gone"

@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from engine.native.instructions import VARIABLE
-from tests.engine.instruction_sets import ACTIVATIONS
+from tests.engine.instruction_sets import activations
 
 
 @pytest.fixture
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> torch.dtype:
     """See `tests.engine.instruction_sets.each_kernel`."""
     monkeypatch.setenv(VARIABLE, request.param)
-    return ACTIVATIONS[request.param]
+    return activations(request.param)

@@ -15,6 +15,7 @@ from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.native.int4 import NativeInt4Linear, native_declines
 from engine.layers.numerics import Numerics
 from engine.native import build, library
+from engine.native.instructions import PORTABLE, SETS
 from tests.engine.instruction_sets import each_kernel
 from tests.engine.layers.affine_support import Affine
 
@@ -49,12 +50,12 @@ def native(parts: list[Affine], dtype: torch.dtype, bias: torch.Tensor | None = 
 
 
 def test_it_is_built_wherever_there_is_a_compiler() -> None:
-    for file in (build.LIBRARY, build.PLAIN):
-        built = library.load(file)
-        if shutil.which("cc") or shutil.which("gcc"):
+    for each in SETS.values():
+        if not (shutil.which("cc") or shutil.which("gcc")):
+            assert "not built" in library.load(each).reason
+        elif build.runs_here(each):
+            built = library.load(each)
             assert built.library is not None, built.reason
-        else:
-            assert "not built" in built.reason
 
 
 @each_kernel
@@ -165,33 +166,38 @@ def test_layers_that_it_cannot_read_are_declined(kernel: torch.dtype) -> None:
 @runs
 def test_a_processor_without_the_instructions_declines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found.library is not None
-    monkeypatch.setattr(found.library, "capabilities", 0)
-    for dtype, name in ((BF16, "AVX512-BF16"), (FP32, "AVX2")):
-        assert name in str(why_not(32, FP16, dtype))
+    monkeypatch.setattr(found.library, "set", SETS[PORTABLE])
+    assert "AVX512-BF16" in str(why_not(32, FP16, BF16))
+    assert why_not(32, FP16, FP32) is None
 
 
 def test_building_says_what_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CC", str(tmp_path / "nothing"))
-    assert "could not run" in str(build.compile_library(tmp_path / "a.so"))
+    assert "could not run" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
     broken = tmp_path / "cc"
     broken.write_text("#!/bin/sh\necho 'int4.c:1: error: no such thing' >&2\nexit 1\n", "utf-8")
     broken.chmod(0o755)
     monkeypatch.setenv("CC", str(broken))
-    assert "no such thing" in str(build.compile_library(tmp_path / "a.so"))
+    assert "no such thing" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
-    assert "install the package gcc" in str(build.compile_library(tmp_path / "a.so"))
+    assert "install the package gcc" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
     assert not list(tmp_path.glob("*.so")) + list(tmp_path.glob("*.part"))
 
 
 def test_a_stale_or_damaged_library_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = SETS[PORTABLE]
+    if build.library_file(plain).is_file():
+        monkeypatch.setattr(library, "source_hash", lambda _: "another")
+        assert "another version" in library.load(plain).reason
+        monkeypatch.setattr(build, "source_hash", lambda _: "another")
+        assert not build.is_current(plain)
     damaged = tmp_path / "damaged.so"
     damaged.write_bytes(b"not a library")
-    assert "does not load" in library.load(damaged).reason
-    assert "not built" in library.load(tmp_path / "absent.so").reason
-    if build.LIBRARY.is_file():
-        monkeypatch.setattr(library, "source_hash", lambda: "another")
-        assert "another version" in library.load(build.LIBRARY).reason
+    monkeypatch.setattr(library, "library_file", lambda _: damaged)
+    assert "does not load" in library.load(plain).reason
+    monkeypatch.setattr(library, "library_file", lambda _: tmp_path / "absent.so")
+    assert "not built" in library.load(plain).reason
 
 
 @runs
