@@ -41,7 +41,11 @@ def program(tmp_path):
     put(folder, bundle.PROGRAMS, MACHO)
     put(
         internal,
-        ["engine/native/kvasir_native_portable.dylib", "torch/lib/libtorch_cpu.dylib", "numpy/.dylibs/libgfortran.dylib"],
+        [
+            "engine/native/kvasir_native_portable.dylib",
+            "torch/lib/libtorch_cpu.dylib",
+            "numpy/.dylibs/libgfortran.dylib",
+        ],
         MACHO,
     )
     put(
