@@ -72,8 +72,11 @@ $(STAMP): pyproject.toml $(CONSTRAINTS)
 	$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) --editable ".[dev]"
 	@touch $(STAMP)
 
-# Compiled, where it is not current, if there is a C compiler; without one Kvasir runs on PyTorch's operators and says so.
+# Compiled, where it is not current; where there is no C compiler, by one that comes as a package for Python (100 MB). Without
+# that, too, Kvasir runs on PyTorch's operators and says so.
 native: $(STAMP)
+	@$(if $(shell command -v gcc || command -v cc || command -v clang),,\
+		$(BIN)/pip install --quiet --constraint $(CONSTRAINTS) ziglang || true)
 	@$(BIN)/python -m engine.native.build $(NATIVE)
 
 # What people download, in dist/: a .deb and a portable archive on Linux (packaging/README.md tells of other systems).

@@ -152,6 +152,7 @@ class EngineOptions:
         """Set the live modes of a model."""
         numerics.batch_invariant, numerics.cascade = self.batch_invariant, self.cascade
         numerics.graphs = bool(self.values[keys.CUDA_GRAPHS])
+        numerics.activations = int(str(self.values[keys.ACTIVATIONS]).removesuffix("bit"))
 
     @property
     def kv_kind(self) -> KVKind:

@@ -72,6 +72,7 @@ class AttnProblem(NamedTuple):
     batch_invariant: bool = False
     head_dims: tuple[int, int] = (64, 64)  # of keys and of values
     heads_per_kv: int = 4  # query heads that read the same keys
+    kv_dtype: torch.dtype | None = None  # of keys and values that are not packed; None: that of the queries
     shared: bool = False  # asks whether keys that sequences share are worth a call of their own
 
 

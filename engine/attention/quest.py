@@ -26,7 +26,7 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import PackedKV
 from engine.cache.stores.transfer import on_device
 from engine.devices import traits
-from engine.native.library import find
+from engine.native.library import DTYPES, find
 
 BLOCK_BYTES = 32 << 20
 """The most bytes of keys that are gathered at a time for rows of one sequence."""
@@ -131,11 +131,10 @@ class QuestAttention:
 
     def _serves(self, q: Tensor, kv: PackedKV, spec: AttnSpec) -> bool:
         """Whether native code serves this (engine/native/quest.c)."""
-        if self._library is None or self._library.lacks(torch.bfloat16):
-            return False
         width = q.shape[2]
-        fits = width % 32 == 0 and width <= 256 and kv.v_dim == width
-        return fits and q.device.type == "cpu" and q.dtype == torch.bfloat16 and spec.softcap is None
+        fits = width % 32 == 0 and width <= 256 and kv.v_dim == width and spec.softcap is None
+        known = q.dtype in DTYPES and kv.k.dtype == torch.bfloat16
+        return self._library is not None and fits and known and q.device.type == "cpu"
 
     def _natively(
         self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, budgets: np.ndarray, group: int

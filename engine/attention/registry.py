@@ -104,10 +104,11 @@ class AttentionDispatcher:
     def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
         tree, invariant = batch.ancestors is not None, self._invariant
         widths, per_kv = (q.shape[2], kv.v_dim), q.shape[1] // kv.kv_heads
-        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, widths, per_kv, tree, invariant, shared)
+        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, kv.k.dtype, widths, per_kv, tree, invariant, shared)
         backend = self._chosen.get(key)
         if backend is None:
-            problem = AttnProblem(q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, per_kv, shared)
+            traits = (q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, per_kv)
+            problem = AttnProblem(*traits, kv_dtype=kv.k.dtype, shared=shared)
             backend = self._chosen[key] = choose(problem, self._candidates).backend
         if not backend.captures:
             self.uncaptured = f"the attention backend {backend.name} plans each step on the host"

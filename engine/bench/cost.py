@@ -1,5 +1,5 @@
 """``kvasir bench --cost``: what approximations cost in quality, on texts that were not trained on: those of keys and
-values, and the output head in 8 bits.
+values, of activations, and the output head in 8 bits.
 
 The texts are the evaluation's questions, which training never saw. A conversation needs answers as well: those are the
 bundled model's own, so its perplexity is low there, and says more about drift than about knowledge. The questions
@@ -26,8 +26,9 @@ from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.checkpoints.quantised.quantise import Module, Quantiser
 from engine.checkpoints.source import HEAD
 from engine.layers.linear.base import Target
+from engine.layers.numerics import EXACT_BITS
 from engine.loading.model import LoadedModel
-from engine.loading.parts import readers_of
+from engine.loading.parts import quantises_activations, readers_of
 from engine.models.arenas import new_store, refuses
 from engine.models.base import CausalLM
 from engine.protocol import ChatMessage
@@ -88,12 +89,13 @@ class CostFigures(msgspec.Struct, frozen=True):
 
 
 class _Way(NamedTuple):
-    """``int8_head``: with the output head in 8 bits, where it has more."""
+    """``int8_head``: with the output head in 8 bits, where it has more. ``activations``: their bits."""
 
     title: str
     kind: KVKind
     policy: PagePolicy
     int8_head: bool = False
+    activations: int = EXACT_BITS
 
 
 def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures:
@@ -108,6 +110,8 @@ def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures
             reason = refuses(loaded.model.config, way.kind) or way.policy.refuses(loaded.model.config)
             if way.int8_head and coarse is None:
                 reason = "it is quantised already"
+            if way.activations != EXACT_BITS and not quantises_activations(loaded.model):
+                reason = "no product quantises them"
         if reason:
             absent.append(f"{way.title}: {reason}")
         else:
@@ -146,6 +150,8 @@ def _with_int8_head(model: CausalLM) -> CausalLM | None:
 
 
 def _ways(length: int) -> Iterator[_Way]:
+    for bits in (8, 16):
+        yield _Way(f"{bits}-bit activations", KVKind(), KeepAll(), activations=bits)
     yield _Way("output head in 8 bits", KVKind(), KeepAll(), int8_head=True)
     kivi = [KVKind("kivi", key_bits, value_bits) for key_bits in (4, 2) for value_bits in (4, 2)]
     for kind in (KVKind("int8"), KVKind("int4"), *kivi):
@@ -184,11 +190,14 @@ def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int], model: CausalLM 
     assert model is not None
     exact = readers_of(loaded.model, loaded.device, KVKind())(KeepAll()).exact
     present = readers_of(model, loaded.device, way.kind)(way.policy).present
+    numerics = loaded.model.numerics
+    before, numerics.activations = numerics.activations, way.activations
     work = score(ids, exact, present, loaded.card.vocabulary, way.title)
     while True:
         try:
             next(work)
         except StopIteration as end:
+            numerics.activations = before
             scores: Scores = end.value
             return scores
 
@@ -198,6 +207,6 @@ def _bits(loaded: LoadedModel, kind: KVKind, length: int) -> tuple[float, float]
     model = loaded.model
     assert model is not None
     numbers = model.config.num_layers * model.config.cached_width
-    bits = 8 * new_store(model.config, 2, model.dtype, loaded.device, kind).bytes_per_token() / numbers
+    bits = 8 * new_store(model.config, 2, model.kv_dtype, loaded.device, kind).bytes_per_token() / numbers
     recent = min(length, kind.residual + CHANNEL_GROUP - 1) if kind.residual else 0
-    return bits, (recent * 8 * model.dtype.itemsize + (length - recent) * bits) / length
+    return bits, (recent * 8 * model.kv_dtype.itemsize + (length - recent) * bits) / length

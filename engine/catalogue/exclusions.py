@@ -168,6 +168,8 @@ MISSING: Mapping[Capability, str] = {
     "page bounds": "This model cannot use QUEST: its cache has no keys by which pages could be ranked.",
     "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
     "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",
+    "quantised activations": "Only Kvasir's own kernel for processors quantises activations, and not where float32 was "
+    "asked for.",
     "shared reads": "Shared keys and values are not read faster together on this device.",
     "async steps": "Only a GPU that samples by Kvasir's own kernels can be given steps ahead: kvasir doctor says what "
     "runs here.",

@@ -14,6 +14,7 @@ Capability = Literal[
     "packed weights",
     "dense head",
     "native kernel",
+    "quantised activations",
     "sliding window",
     "page bounds",
     "packed cache",

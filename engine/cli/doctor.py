@@ -29,7 +29,7 @@ from engine.loading.capabilities import draws_there
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
-from engine.memory.probe import all_devices, choose_device, choose_dtype, described, probe, why_no_gpu
+from engine.memory.probe import all_devices, choose_device, choose_dtype, described, probe, usable_cores, why_no_gpu
 from engine.models.base import CausalLM
 from engine.native import triton_compiler
 from engine.native.instructions import VARIABLE, wanted
@@ -97,8 +97,8 @@ def graphs_fact(loaded: LoadedModel) -> str:
     if not loaded.graphs or loaded.model is None:
         return f"not used: {NOT_HERE}"
     kv = loaded.stores[0].view(0)
-    traits = AttnProblem(loaded.device.type, loaded.model.dtype, AttnSpec(1.0), kv.kind, head_dims=(kv.k_dim, kv.v_dim))
-    backend = choose(traits).backend
+    kinds, widths = (loaded.device.type, loaded.model.dtype, AttnSpec(1.0), kv.kind), (kv.k_dim, kv.v_dim)
+    backend = choose(AttnProblem(*kinds, head_dims=widths, kv_dtype=loaded.model.kv_dtype)).backend
     planned = "" if backend.captures else f"the attention backend {backend.name} plans each step on the host"
     reason = loaded.model.uncaptured or planned
     return f"not used: {reason}" if reason else "captured as shapes are met, and in idle moments"
@@ -129,7 +129,8 @@ def machine_facts(name: DeviceName) -> list[tuple[str, str]]:
     except RuntimeError as error:
         facts.append(("read bandwidth", f"cannot be measured: {_first_line(error)}"))
     capability = torch.backends.cpu.get_cpu_capability()
-    facts.append(("processor", f"{capability}, {torch.get_num_threads()} threads of torch, {os.cpu_count()} cores"))
+    cores = f"{usable_cores()} of {os.cpu_count()} cores usable"
+    facts.append(("processor", f"{capability}, {torch.get_num_threads()} threads of torch, {cores}"))
     return facts
 
 
@@ -221,17 +222,18 @@ def kernels(model: CausalLM) -> list[Kernel]:
 def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
     """The attention backend for each kind of window that the layers have, and for drafted trees."""
     head, latent = model.config.head_dim, model.config.latent
-    forms = [("attention", "dense", (head, head))]
+    forms = [("attention", "dense", (head, head), model.kv_dtype)]
     if latent is not None:
         forms = [
-            ("attention to latents", "latent", (latent.rank + latent.rope, latent.rank)),
-            ("attention to expanded latents", "wide", (head, latent.value)),
+            ("attention to latents", "latent", (latent.rank + latent.rope, latent.rank), model.kv_dtype),
+            ("attention to expanded latents", "wide", (head, latent.value), model.dtype),
         ]
     windows = {window: model.config.windows.count(window) for window in model.config.windows}
     for window, layers in windows.items():
-        for (form, kind, widths), tree in itertools.product(forms, (False, True)):
+        for (form, kind, widths, kept), tree in itertools.product(forms, (False, True)):
             spec = AttnSpec(head**-0.5, window)
-            choice = choose(AttnProblem(model.device.type, model.dtype, spec, kind, tree, head_dims=widths))
+            traits = (model.device.type, model.dtype, spec, kind, tree)
+            choice = choose(AttnProblem(*traits, head_dims=widths, kv_dtype=kept))
             part = form + (f", window of {window}" if window else "") + (", trees" if tree else "")
             yield Kernel(part, layers, choice.backend.name, tuple(f"{name}: {why}" for name, why in choice.declined))
 

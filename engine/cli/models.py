@@ -98,6 +98,7 @@ def _load(model: str, device: str, options: LoadOptions) -> LoadedModel:
     path, _ = config.resolve(model, "")
     try:
         opened = CheckpointLoader(device).open(LoadModel(path, "", options), EngineOptions(), None)
+        opened.kv_dtype = opened.dtype  # other software's numbers are not rounded on their way into the cache
         return opened.assemble(opened.read(lambda stage, done: None, lambda: False), lambda stage, done: None)
     except LoadFailed as error:
         raise CommandFailed(str(error)) from error

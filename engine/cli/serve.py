@@ -26,12 +26,14 @@ Chosen = tuple[str, str | None] | None
 def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
     """Serve the window. The token is the first line of standard input, at whose end we stop; a ready line tells the
     port."""
+    from engine.memory.probe import limit_threads
+
     _log_to_stderr()
     token = sys.stdin.buffer.readline().decode(errors="replace").strip()
     if not token:
         raise CommandFailed("No token came on standard input. Use `kvasir serve` without --child by hand.")
     server = _server("127.0.0.1", 0, token, device)
-    _leave_a_core_free()
+    limit_threads(spare=1)  # with the window
     if chosen is not None:
         server.load(*config.resolve(*chosen), options)
 
@@ -89,14 +91,6 @@ def _run(server: Server, started: Callable[[], None]) -> int:
         sys.stdout.flush()
         os._exit(code)
     return code
-
-
-def _leave_a_core_free() -> None:
-    """The window shares the processor: a thread that waits for its core holds up all the others at every operation."""
-    import torch
-
-    if "OMP_NUM_THREADS" not in os.environ:
-        torch.set_num_threads(max(1, torch.get_num_threads() - 1))
 
 
 def _log_to_stderr() -> None:

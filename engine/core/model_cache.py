@@ -202,7 +202,7 @@ def _bits(model: LoadedModel) -> float:
     if model.model is None:
         return 16.0
     if model.kind.name == "16bit":
-        return 8.0 * model.model.dtype.itemsize
+        return 8.0 * model.model.kv_dtype.itemsize
     return model.kind.bits_per_element(model.model.config.head_dim)
 
 

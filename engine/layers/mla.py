@@ -119,7 +119,7 @@ class LatentAttention:
         values its beginning, which may be read as wide as the keys.
         """
         shape = self.shape
-        latents = kv.k.index_select(0, part.slots)[:, 0]
+        latents = kv.k.index_select(0, part.slots)[:, 0].to(q.dtype)
         c, k_rope = latents.split((shape.rank, shape.rope), 1)
         width = shape.value + shape.nope + shape.rope
         together = max(1, latent_forms.EXPANDED_BYTES // (c.shape[0] * width * q.element_size()))

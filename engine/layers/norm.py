@@ -10,6 +10,7 @@ from torch.nn import functional as F
 from engine.layers.numerics import Numerics
 from engine.layers.residual import add_scaled
 from engine.layers.triton import fused
+from engine.native.library import DTYPES, find
 
 if TYPE_CHECKING:
     from engine.layers.interface import WeightSource
@@ -39,15 +40,21 @@ class RMSNorm:
         self._shape = (weight.shape[-1],)
         # The fused operator takes one weight for all rows; another shape is multiplied afterwards.
         self._fused = weight if weight.dim() == 1 else None
+        fits = weight.dim() == 1 and weight.numel() % 16 == 0 and weight.dtype in DTYPES
+        self._library = find().library if weight.device.type == "cpu" and fits else None
 
     def forward(self, x: Tensor) -> Tensor:
         """``x [T, ...]`` -> the same shape and dtype."""
+        if self._library is not None and x.dtype in DTYPES:
+            return self._library.norm(x.contiguous(), self.weight, self.eps)
         return self.numerics.by_row(self._normalise, x)
 
     def forward_added(self, x: Tensor, added: Tensor, scale: float = 1.0) -> Tensor:
         """Add ``scale * added`` to ``x [T, size]`` in place; the norm of the sum."""
         if x.is_cuda and self._serves(x, added):
             return fused.add_norm(x, added, scale, self.weight, self.eps)
+        if self._library is not None and x.dtype in DTYPES and x.is_contiguous() and added.is_contiguous():
+            return self._library.norm(x, self.weight, self.eps, added, scale)
         add_scaled(x, added, scale)
         return self.forward(x)
 

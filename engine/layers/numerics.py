@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
+
+LEAST_BITS, EXACT_BITS = 8, 32
+"""Of quantised activations, and of those that are as exact as float32."""
 
 
 class Numerics:
@@ -16,13 +20,37 @@ class Numerics:
 
     ``cascade``: keys that several sequences of a step share are read once for all; never with ``batch_invariant``.
 
+    ``activations``: what Kvasir's products on a processor make of numbers before they meet packed weights: of 8 or 16
+    bits, with a scale for each 32, or of 32, which is as exact as float32. A model that ``quantises`` starts with 8 and
+    takes others; one that does not keeps 32.
+
     ``graphs``: steps are captured in CUDA graphs where they can be; never with ``batch_invariant``.
     """
 
-    __slots__ = ("batch_invariant", "cascade", "graphs")
+    __slots__ = ("_activations", "batch_invariant", "cascade", "graphs", "quantises")
 
-    def __init__(self, batch_invariant: bool = False, cascade: bool = True, graphs: bool = True) -> None:
-        self.batch_invariant, self.cascade, self.graphs = batch_invariant, cascade, graphs
+    def __init__(
+        self, batch_invariant: bool = False, cascade: bool = True, graphs: bool = True, quantises: bool = False
+    ) -> None:
+        self.batch_invariant, self.cascade, self.graphs, self.quantises = batch_invariant, cascade, graphs, quantises
+        self._activations = LEAST_BITS
+
+    @property
+    def activations(self) -> int:
+        return self._activations if self.quantises else EXACT_BITS
+
+    @activations.setter
+    def activations(self, bits: int) -> None:
+        self._activations = bits
+
+    @contextmanager
+    def exact(self) -> Iterator[None]:
+        """No activation is quantised meanwhile."""
+        before, self.quantises = self.quantises, False
+        try:
+            yield
+        finally:
+            self.quantises = before
 
     def by_row(self, function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
         """Apply ``function`` to ``x [T, ...]``, with ``batch_invariant`` to each of its rows by itself.

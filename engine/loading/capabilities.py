@@ -11,6 +11,7 @@ from engine.catalogue import Capability, option
 from engine.catalogue.exclusions import excluded
 from engine.devices import traits
 from engine.loading.model import LoadedModel
+from engine.loading.parts import quantises_activations
 from engine.models import arenas
 from engine.models.base import CausalLM
 from engine.native.gpu import TURING
@@ -41,6 +42,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
         "page bounds": not excluded(lm.config, keys.PAGE_POLICY, QuestPolicy.name),
         "packed cache": not arenas.refuses(lm.config, KVKind("kivi")),
         "native kernel": declined is None,
+        "quantised activations": quantises_activations(lm),
         "shared reads": _reads_shared_keys_once(lm, model.stores[0].view(0)),
         "graphs": _captures(model, lm),
         "async steps": draws_there(model),
@@ -51,7 +53,8 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
 def _captures(model: LoadedModel, lm: CausalLM) -> bool:
     """Whether decoding steps can be captured in CUDA graphs, as far as the model and its attention say."""
     kv = model.stores[0].view(0)
-    problem = AttnProblem(model.device.type, lm.dtype, AttnSpec(1.0), kv.kind, head_dims=(kv.k_dim, kv.v_dim))
+    widths = (kv.k_dim, kv.v_dim)
+    problem = AttnProblem(model.device.type, lm.dtype, AttnSpec(1.0), kv.kind, head_dims=widths, kv_dtype=lm.kv_dtype)
     return bool(model.graphs) and not lm.uncaptured and choose(problem).backend.captures
 
 
@@ -68,6 +71,7 @@ def _reads_shared_keys_once(model: CausalLM, kv: PackedKV) -> bool:
     config = model.config
     width = config.head_dim if config.latent is None else config.cached_width
     spec = AttnSpec(1.0, softcap=config.attention_softcap)
-    alone = AttnProblem(model.device.type, model.dtype, spec, kv.kind, head_dims=(width, kv.v_dim))
+    widths = (width, kv.v_dim)
+    alone = AttnProblem(model.device.type, model.dtype, spec, kv.kind, head_dims=widths, kv_dtype=model.kv_dtype)
     usual, best = (choose(alone._replace(shared=shared)).backend.name for shared in (False, True))
     return usual == best

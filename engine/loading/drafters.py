@@ -107,23 +107,25 @@ def sizes(
     companions: Companions,
     target: ModelFiles,
     dtype: torch.dtype,
+    kv_dtype: torch.dtype,
     packing: Packing,
     draft_packing: Packing,
     device: torch.device,
 ) -> tuple[int, float]:
     """Bytes of weights, and of keys and values for each token, that the drafters in ``companions`` take on ``device``.
 
-    ``dtype`` is the target's.
+    The dtypes are the target's.
     """
     weights, kv = 0, 0.0
     if companions.draft is not None:
         weights += companions.draft.checkpoint.resident_bytes(dtype, draft_packing, device)
-        kv += companions.draft.kv_bytes(dtype)
+        kv += companions.draft.kv_bytes(kv_dtype)
     if "medusa" in companions.heads:
         weights += companions.heads["medusa"].resident_bytes(dtype)
     if _has_feature(companions, target):
         with contextlib.suppress(CheckpointError):  # read_heads reports the reason
             model = target.checkpoint.planned(dtype, packing, device)
+            model.kv_dtype = kv_dtype
             feature = _feature(companions, target, model, packing, device)
             if feature is not None:
                 weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
@@ -216,7 +218,7 @@ def assemble(
     Draft model and heads run one warm-up pass, because the controller measures costs and the first draft should cost as
     much as the later ones.
     """
-    target = ProposerInputs(model, runner, eos_ids, layers, estimate.kv_bytes_per_token(model.config, model.dtype))
+    target = ProposerInputs(model, runner, eos_ids, layers, estimate.kv_bytes_per_token(model.config, model.kv_dtype))
     proposers = [made for make in ALONE if (made := make(target)) is not None]
     stores: list[KVStore] = []
     graphs = [runner.graphs] if runner.graphs is not None else []
@@ -227,7 +229,7 @@ def assemble(
         if small.graphs is not None:
             graphs.append(small.graphs)
         stores.append(small.kv)
-        read, kept = draft.bytes_read_per_step(), estimate.kv_bytes_per_token(draft.config, draft.dtype)
+        read, kept = draft.bytes_read_per_step(), estimate.kv_bytes_per_token(draft.config, draft.kv_dtype)
         words, known = model.config.vocab_size, draft.config.vocab_size
         proposers.append(DraftModelProposer(small, words, eos_ids, read, kept, own_vocabulary=known))
     if drafters.medusa is not None:

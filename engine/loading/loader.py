@@ -37,7 +37,7 @@ from engine.loading.drafters import (
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runner, prove, readers_of
 from engine.memory import estimate
-from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, free_bytes
+from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, choose_kv_dtype, free_bytes, limit_threads
 from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
 from engine.models.base import CausalLM
 from engine.native.library import find as find_native
@@ -65,6 +65,7 @@ class CheckpointLoader:
 
     def __init__(self, device: DeviceName = "auto") -> None:
         """Raises `engine.native.instructions.NoSuchInstructions`."""
+        limit_threads()
         find_native()  # raises before anything is loaded if the CPU lacks what KVASIR_NATIVE asks for
         self._device = device
 
@@ -89,6 +90,7 @@ class CheckpointLoader:
                 command=command,
                 device=device,
                 dtype=dtype,
+                kv_dtype=choose_kv_dtype(dtype, asked.dtype),
                 packing=cast(Packing, options.packing),
                 target=target,
                 companions=companions,
@@ -110,6 +112,7 @@ class OpenedCheckpoint:
     command: LoadModel
     device: torch.device
     dtype: torch.dtype
+    kv_dtype: torch.dtype
     packing: Packing
     target: ModelFiles
     companions: Companions
@@ -214,7 +217,9 @@ class OpenedCheckpoint:
     def _load(self, part: ModelFiles, packing: Packing, progress: Progress, cancelled: Callable[[], bool]) -> CausalLM:
         kept = self._kept(part.checkpoint)
         checkpoint, device, dtype = part.checkpoint, self.device, self.dtype
-        model = load_model(checkpoint, device, dtype, packing, progress, cancelled, Numerics(), kept, self.times)
+        numerics = Numerics(quantises=self.command.options.dtype != "float32")
+        model = load_model(checkpoint, device, dtype, packing, progress, cancelled, numerics, kept, self.times)
+        model.kv_dtype = self.kv_dtype
         if kept is not None and kept.notice and kept.notice not in self.notices:
             self.notices.append(kept.notice)
         return model
@@ -273,7 +278,7 @@ class OpenedCheckpoint:
             pages=self._plan.pages,
             limit=self.limit,
             weight_bytes=model.bytes_read_per_step(),
-            kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, model.dtype, self.kind),
+            kv_bytes_per_token=estimate.kv_bytes_per_token(model.config, self.kv_dtype, self.kind),
             stores=(runner.kv, *made.stores),
             proposers=tuple(made.proposers),
             graphs=tuple(made.graphs),
@@ -300,21 +305,27 @@ class OpenedCheckpoint:
 
     def _planned(self, free: int) -> estimate.MemoryPlan:
         draft_weights, draft_kv = sizes(
-            self.companions, self.target, self.dtype, self.packing, self.draft_packing, self.device
+            self.companions,
+            self.target,
+            self.dtype,
+            self.kv_dtype,
+            self.packing,
+            self.draft_packing,
+            self.device,
         )
         shape = self.target.checkpoint.config
         gpu = estimate.gpu_bytes(shape, self.dtype, self.limit) if traits(self.device).kernels else 0
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device),
             draft_weights=draft_weights,
-            kv_bytes=self.target.kv_bytes(self.dtype, self.kind) + draft_kv,
+            kv_bytes=self.target.kv_bytes(self.kv_dtype, self.kind) + draft_kv,
             activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS) + gpu,
             context=self.limit,
             free=free,
             memory=self.command.options.memory,
             credit=self.credit,
             residual=self.kind.residual,
-            recent_bytes=self.target.kv_bytes(self.dtype),
+            recent_bytes=self.target.kv_bytes(self.kv_dtype),
             rows=_ROWS,
         )
 

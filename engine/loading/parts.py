@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple, cast
 
 import torch
+from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
@@ -18,6 +20,8 @@ from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.open import open_checkpoint
 from engine.devices import traits
 from engine.errors import CheckpointError
+from engine.layers.linear import native
+from engine.layers.linear.base import Linear
 from engine.layers.numerics import Numerics
 from engine.loading.model import load_name
 from engine.memory import estimate
@@ -94,11 +98,38 @@ def prove(runner: Runner, checkpoint: Checkpoint) -> None:
 
 
 def fallbacks(model: CausalLM, name: str) -> Iterator[str]:
-    """A sentence for each fast path that declined, with the number of layers concerned."""
-    linears = [linear for _, linear in model.linears()]
-    counts = Counter((declined.path, declined.reason, each.path) for each in linears for declined in each.declined)
-    for (path, reason, used), count in counts.items():
-        yield f"{count} layers of {name} use {used}: {path} declined ({reason})."
+    """A sentence for each fast path that declined, with the number of layers concerned.
+
+    Where it is Kvasir's native code another one says what the way taken instead allows.
+    """
+    layers: dict[tuple[str, str, str], list[Linear]] = {}
+    for _, linear in model.linears():
+        for declined in linear.declined:
+            layers.setdefault((declined.path, declined.reason, linear.path), []).append(linear)
+    for (path, reason, used), concerned in layers.items():
+        text = f"{len(concerned)} layers of {name} use {used}: {path} declined ({reason})."
+        if path == native.PATH:
+            text += f" They allow at most {1 / one_row_seconds(concerned, model.dtype):.1f} tokens a second here."
+        yield text
+
+
+def one_row_seconds(linears: Sequence[Linear], dtype: torch.dtype) -> float:
+    """Seconds that products of one row with all of these take on this CPU, measured with one layer of each size."""
+    sizes = Counter((linear.kind, linear.in_features, linear.out_features) for linear in linears)
+    one_of = {(linear.kind, linear.in_features, linear.out_features): linear for linear in linears}
+    seconds = 0.0
+    for size, count in sizes.items():
+        x = torch.zeros(1, one_of[size].in_features, dtype=dtype)
+        one_of[size].forward(x)  # takes its buffers
+        started = time.perf_counter()
+        one_of[size].forward(x)
+        seconds += count * (time.perf_counter() - started)
+    return seconds
+
+
+def quantises_activations(model: CausalLM) -> bool:
+    """Whether any product of the model quantises its activations."""
+    return model.numerics.quantises and any(linear.path == native.PATH for _, linear in model.linears())
 
 
 def new_runner(
@@ -115,7 +146,7 @@ def new_runner(
     With a ``context``, the longest sequence in tokens, its steps are captured in CUDA graphs on a GPU, as the model's
     own live switches say or those that are given.
     """
-    store = new_store(model.config, pages, model.dtype, device, kind, recent_pages)
+    store = new_store(model.config, pages, model.kv_dtype, device, kind, recent_pages)
     recorder = CudaRecorder(device) if context and traits(device).kernels else None
     attention = AttentionDispatcher(model.numerics)
     switches = switches or model.numerics
@@ -123,16 +154,23 @@ def new_runner(
 
 
 def readers_of(model: CausalLM, device: torch.device, kind: KVKind) -> ReadersFactory:
-    """Readers with arenas of the kind that requests use, and readers with exact 16-bit arenas."""
+    """Readers as requests use the model, and exact ones: over 16-bit arenas, no activation quantised."""
 
     def exact(length: int) -> Reader:
-        return reader(new_runner(model, pages_for(length) + 1, device))
+        read = reader(new_runner(model, pages_for(length) + 1, device))
+
+        def unquantised(tokens: Sequence[int], start: int) -> Tensor:
+            with model.numerics.exact():
+                return read(tokens, start)
+
+        return unquantised
 
     def readers(policy: PagePolicy) -> Readers:
         def present(length: int) -> Reader:
             return reader(new_runner(model, pages_for(length) + 1, device, kind), policy)
 
-        return Readers(exact, present, f"{kind.title}, {policy.title}")
+        bits = f", {model.numerics.activations}-bit activations" if quantises_activations(model) else ""
+        return Readers(exact, present, f"{kind.title}, {policy.title}{bits}")
 
     return readers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import platform
 import re
 import warnings
@@ -18,7 +19,8 @@ from engine.memory import nvml
 from engine.native.instructions import lack_of, leaves_bfloat16
 from engine.protocol import Device, DeviceKind, DeviceName
 
-_CGROUP = Path("/sys/fs/cgroup")
+Dtype = Literal["auto", "float32", "bfloat16", "float16"]
+_CGROUP, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 
 
 class NoSuchDevice(Exception):  # noqa: N818 - a sentence for a person
@@ -165,9 +167,7 @@ def all_devices() -> list[torch.device]:
     return [torch.device("cpu"), *gpus]
 
 
-def choose_dtype(
-    device: torch.device, wanted: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
-) -> DtypeChoice:
+def choose_dtype(device: torch.device, wanted: Dtype = "auto") -> DtypeChoice:
     """The dtype to compute in: what is wanted, else bfloat16 where the device multiplies in it."""
     if wanted != "auto":
         return DtypeChoice({"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}[wanted])
@@ -181,6 +181,12 @@ def choose_dtype(
     return DtypeChoice(
         torch.float32, f"Computing in float32, because {lack_of('bfloat16 instructions (AVX512-BF16 or AMX)')}."
     )
+
+
+def choose_kv_dtype(dtype: torch.dtype, wanted: Dtype = "auto") -> torch.dtype:
+    """The dtype to keep keys and values in that are not packed, for a model that computes in ``dtype``: 16 bits, unless
+    float32 was ``wanted``, so that nothing is rounded."""
+    return torch.bfloat16 if dtype == torch.float32 and wanted == "auto" else dtype
 
 
 def has_bfloat16(device: torch.device) -> bool:
@@ -234,6 +240,28 @@ def free_bytes(device: torch.device) -> int:
     if limit is None:
         return available
     return max(0, min(available, limit - _container_used()))
+
+
+def usable_cores() -> int:
+    """Cores that this process may keep busy: those that it may run on, and no more than its control groups pay for."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    own = _read(_OWN_CGROUP).rpartition("::")[2].strip("/")
+    for group in (_CGROUP / own, *(_CGROUP / own).parents):
+        quota, _, period = _read(group / "cpu.max").partition(" ")
+        if quota.isdigit() and period.isdigit():
+            cores = min(cores, int(quota) // int(period))
+        if group == _CGROUP:
+            break
+    return max(1, cores)
+
+
+def limit_threads(spare: int = 0) -> None:
+    """Let torch have no more threads than there are cores for them, less ``spare``; OMP_NUM_THREADS comes first.
+
+    A thread that waits for its core holds up all the others at every operation.
+    """
+    if "OMP_NUM_THREADS" not in os.environ:
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), usable_cores()) - spare))
 
 
 def cpu_name() -> str:

@@ -47,6 +47,8 @@ class CausalLM(ABC):
     numerics: Numerics
     device: torch.device
     dtype: torch.dtype
+    kv_dtype: torch.dtype
+    """That of keys and values that are not packed: ``dtype``, until a loader says otherwise."""
     embedding: TokenTable
     layers: Sequence[DecoderLayer]
     norm: Norm
@@ -57,6 +59,7 @@ class CausalLM(ABC):
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         """Read all weights from the source."""
         self.config, self.numerics, self.device, self.dtype = config, source.numerics, source.device, source.dtype
+        self.kv_dtype = source.dtype
 
     @property
     def num_layers(self) -> int:

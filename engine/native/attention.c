@@ -8,34 +8,34 @@
 /* Products of keys and queries below which a second thread costs more than it gives. */
 enum { WORTH_A_THREAD = 1 << 17 };
 
-#ifdef __AVX512BF16__
-
-/* sums[h] += weights[h] times the values of a stretch. ``ahead``: the next keys are fetched meanwhile. */
+/* sums[h] += weights[h] times the values of a stretch, ``spans`` words of each at a time. ``ahead``: the next keys are
+ * fetched meanwhile. */
 INLINE void gather(const int heads, const Attend *a, const Stretch *s, int ahead, const float (*weights)[STRETCH],
-                          float *sums) {
-    for (int64_t d = 0; d < a->v_width; d += 32) {
-        __m512 low[HEADS_AT_ONCE], high[HEADS_AT_ONCE];
-        for (int h = 0; h < heads; h++) {
-            low[h] = _mm512_loadu_ps(sums + h * a->v_width + d);
-            high[h] = _mm512_loadu_ps(sums + h * a->v_width + d + 16);
-        }
+                   float *sums) {
+    enum { MOST = HELD / 2 };
+    const int most = MOST / (heads == 3 ? 4 : heads), spans = most < 16 / LANES ? most : 16 / LANES;
+    for (int64_t d = 0; d < a->v_width; d += 2 * LANES * spans) {
+        Floats sum[MOST][2];
+        UNROLL for (int h = 0; h < heads; h++)
+            UNROLL for (int p = 0; p < spans; p++) {
+                const float *at = sums + h * a->v_width + d + 2 * LANES * p;
+                sum[h * spans + p][0] = floats_at(at), sum[h * spans + p][1] = floats_at(at + LANES);
+            }
         for (int i = 0; i < s->now; i++) {
-            if (ahead) _mm_prefetch((const char *)(s->next[i] + d), _MM_HINT_T0);
-            const __m512i two = _mm512_loadu_si512(s->values[i] + d);
-            const __m512i first = _mm512_cvtepu16_epi32(_mm512_castsi512_si256(two));
-            const __m512i second = _mm512_cvtepu16_epi32(_mm512_extracti64x4_epi64(two, 1));
-            const __m512 a0 = _mm512_castsi512_ps(_mm512_slli_epi32(first, 16));
-            const __m512 a1 = _mm512_castsi512_ps(_mm512_slli_epi32(second, 16));
-            for (int h = 0; h < heads; h++) {
-                const __m512 weight = _mm512_set1_ps(weights[h][i]);
-                low[h] = _mm512_fmadd_ps(weight, a0, low[h]);
-                high[h] = _mm512_fmadd_ps(weight, a1, high[h]);
+            if (ahead) __builtin_prefetch(s->next[i] + d);
+            UNROLL for (int p = 0; p < spans; p++) {
+                const Words value = pairs_at(s->values[i] + d + 2 * LANES * p);
+                UNROLL for (int h = 0; h < heads; h++) {
+                    sum[h * spans + p][0] += lower_numbers(value) * weights[h][i];
+                    sum[h * spans + p][1] += upper_numbers(value) * weights[h][i];
+                }
             }
         }
-        for (int h = 0; h < heads; h++) {
-            _mm512_storeu_ps(sums + h * a->v_width + d, low[h]);
-            _mm512_storeu_ps(sums + h * a->v_width + d + 16, high[h]);
-        }
+        UNROLL for (int h = 0; h < heads; h++)
+            UNROLL for (int p = 0; p < spans; p++) {
+                float *at = sums + h * a->v_width + d + 2 * LANES * p;
+                put_floats(at, sum[h * spans + p][0]), put_floats(at + LANES, sum[h * spans + p][1]);
+            }
     }
 }
 
@@ -67,7 +67,7 @@ void attend_plain(const Attend *a, const Part *part) {
             case 2: attend_heads(2, a, part, h, &s); break;
             case 3: attend_heads(3, a, part, h, &s); break;
             case 4: attend_heads(4, a, part, h, &s); break;
-            default: attend_heads(8, a, part, h, &s);
+            default: attend_heads(HEADS_AT_ONCE, a, part, h, &s);
             }
     }
 }
@@ -77,9 +77,11 @@ typedef struct {
     int64_t row, part, first, stop, kv_head, chunk;
 } Task;
 
-/* Where results of parts are: of each part the sums of all query heads, then their largest scores, then their totals. */
+/* Where queries are, as Part has them, and results of parts: of each part the sums of all query heads, then their largest
+ * scores, then their totals. */
 typedef struct {
     const Attend *a;
+    const float *q;
     float *numbers;
     const int64_t *begins; /* of each row: parts before its own */
     int64_t size;          /* floats of a part */
@@ -96,7 +98,7 @@ static void attend_task(const Results *r, const Task *task) {
         .last = a->rows[task->row][2] - 1,
         .kv_head = task->kv_head,
         .heads = smaller(group - task->chunk * HEADS_A_TASK, HEADS_A_TASK),
-        .q = a->q + (task->row * a->heads + head) * a->k_width,
+        .q = r->q + (task->row * a->heads + head) * a->k_width,
         .sums = numbers + head * a->v_width,
         .top = tops + head,
         .total = tops + a->heads + head,
@@ -120,23 +122,18 @@ static void finish(const Results *r, int64_t row, int64_t head) {
     const int64_t count = parts_of(a, row), place = row * a->heads + head;
     const float *sums = r->numbers + r->begins[row] * r->size + head * a->v_width;
     const float *top = r->numbers + r->begins[row] * r->size + a->heads * a->v_width + head, *total = top + a->heads;
-    float most = -INFINITY, all = 0, weights[count + 1];
+    float most = -INFINITY, all = 0, result[WIDEST_KEY] = {0};
     for (int64_t i = 0; i < count; i++) {
         const float x = top[i * r->size];
         if (x > most || x != x) most = x;
     }
     for (int64_t i = 0; i < count; i++) {
-        const float x = top[i * r->size];
-        weights[i] = x == most ? 1 : _mm512_cvtss_f32(exponential(_mm512_set1_ps(x - most)));
-        all += weights[i] * total[i * r->size];
+        const float x = top[i * r->size], weight = x == most ? 1 : exponential(every_float(x - most))[0];
+        all += weight * total[i * r->size];
+        for (int64_t d = 0; d < a->v_width; d += LANES)
+            put_floats(result + d, floats_at(result + d) + floats_at(sums + i * r->size + d) * weight);
     }
-    for (int64_t d = 0; d < a->v_width; d += 16) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int64_t i = 0; i < count; i++)
-            sum = _mm512_fmadd_ps(_mm512_set1_ps(weights[i]), _mm512_loadu_ps(sums + i * r->size + d), sum);
-        if (count) sum = _mm512_div_ps(sum, _mm512_set1_ps(all));
-        _mm256_storeu_si256((__m256i *)(a->out + place * a->v_width + d), (__m256i)_mm512_cvtneps_pbh(sum));
-    }
+    write_result(a, place, result, count ? all : 1);
     if (a->lse) a->lse[place] = count ? most + logf(all) : -INFINITY;
 }
 
@@ -168,9 +165,9 @@ EXPORT int attend_rows(const Attend *a, int threads) {
         parts += parts_of(a, row);
         if (parts_of(a, row)) work += (a->rows[row][2] - a->rows[row][1]) * a->heads * a->k_width;
     }
-    const int64_t size = a->heads * (a->v_width + 2);
+    const int64_t size = a->heads * (a->v_width + 2), rows = a->count * a->heads, queries = rows * a->k_width;
     const int64_t count = parts * a->kv_heads * ((a->heads / a->kv_heads + HEADS_A_TASK - 1) / HEADS_A_TASK);
-    Task *tasks = scratch(count * sizeof(Task) + a->count * sizeof(int64_t) + parts * size * sizeof(float));
+    Task *tasks = scratch(count * sizeof(Task) + a->count * sizeof(int64_t) + (queries + parts * size) * sizeof(float));
     if (!tasks) return 1;
     int64_t *begins = (int64_t *)(tasks + count);
     for (int64_t row = 0, at = 0; row < a->count; at += parts_of(a, row++)) begins[row] = at;
@@ -179,19 +176,16 @@ EXPORT int attend_rows(const Attend *a, int threads) {
         for (end = row + 1; end < a->count && a->rows[end][0] == a->rows[row][0];) end++;
         next = list_tasks(a, row, end, next);
     }
-    const Results r = {a, (float *)(begins + a->count), begins, size};
+    float *q = (float *)(begins + a->count);
+    const Results r = {a, q, q + queries, begins, size};
 #pragma omp parallel num_threads(work < WORTH_A_THREAD ? 1 : threads)
     {
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < rows; i++) read_queries(a, i, 1, q + i * a->k_width);
 #pragma omp for schedule(dynamic)
         for (int64_t i = 0; i < count; i++) attend_task(&r, tasks + i);
 #pragma omp for schedule(static)
-        for (int64_t i = 0; i < a->count * a->heads; i++) finish(&r, i / a->heads, i % a->heads);
+        for (int64_t i = 0; i < rows; i++) finish(&r, i / a->heads, i % a->heads);
     }
     return 0;
 }
-#else
-EXPORT int attend_rows(const Attend *a, int threads) {
-    (void)a, (void)threads;
-    return 1;
-}
-#endif

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PackedKV
@@ -24,7 +25,7 @@ class Attend(ctypes.Structure):
     _fields_ = (
         *fields(ctypes.c_void_p, "k", "v", "k_meta", "v_meta", "pages", "rows"),
         *fields(ctypes.c_int64, "count", "heads", "kv_heads", "k_width", "v_width"),
-        *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits"),
+        *fields(ctypes.c_int64, "k_slot", "k_head", "v_slot", "v_head", "kind", "k_bits", "v_bits", "wide"),
         ("scale", ctypes.c_float),
         *fields(ctypes.c_void_p, "q", "out", "lse"),
     )
@@ -47,6 +48,7 @@ def attend_of(
         rows.shape[0],
         q.shape[1],
         *_shapes(kv),
+        q.dtype == torch.float32,
         scale,
         q.data_ptr(),
         out.data_ptr(),
@@ -54,9 +56,9 @@ def attend_of(
     )
 
 
-def attend_of_pages(kv: PackedKV) -> Attend:
-    """Keys and values alone."""
-    return Attend(*_addresses(kv), None, None, 0, 0, *_shapes(kv))
+def attend_of_pages(kv: PackedKV, dtype: torch.dtype) -> Attend:
+    """Keys and values alone, which become numbers of ``dtype``, float32 or bfloat16."""
+    return Attend(*_addresses(kv), None, None, 0, 0, *_shapes(kv), dtype == torch.float32)
 
 
 def _addresses(kv: PackedKV) -> tuple[int | None, ...]:

@@ -1,98 +1,80 @@
 /* Attention of single rows over packed keys and values, which are read as they are. */
 #include "attention_packed.h"
 
-#ifdef __AVX512BF16__
-
 enum { HEADS_PACKED = 4 };
 
-/* scores[h] of ``now`` keys of a page, and of what follows them up to a multiple of keys_with(heads). ``meta`` is NULL where queries already carry the scales of channels; constants
- * after inlining: bits, heads, and whether meta is NULL. */
+/* scores[h] of ``now`` keys of a page, and of what follows them up to a multiple of keys_with(heads). ``meta`` is NULL
+ * where queries already carry the scales of channels; constants after inlining: bits, heads, and whether meta is NULL. */
 INLINE void score_page(const int bits, const int heads, const Layout *l, const float (*q)[WIDEST_PACKED],
-                              const float *offset, const uint8_t *keys, int64_t step, const Meta *meta, int now,
-                              float scale, float *scores) {
+                       const float *offset, const uint8_t *keys, int64_t step, const Meta *meta, int now, float scale,
+                       float *scores) {
     const int lot = keys_with(heads), planes = 8 / bits;
-    const __m512 table = table_of(bits);
-    __m512 offsets = _mm512_setzero_ps();
-    for (int h = 0; !meta && h < heads; h++)
-        offsets = _mm512_mask_mov_ps(offsets, (__mmask16)(0xFFFF << h * lot), _mm512_set1_ps(offset[h]));
     for (int i = 0; i < now; i += lot) {
-        __m512 sum[16];
-        _Pragma("GCC unroll 16") for (int j = 0; j < 16; j++) sum[j] = _mm512_setzero_ps();
+        Floats sum[HELD];
+        UNROLL for (int j = 0; j < HELD; j++) sum[j] = (Floats){0};
         for (int b = 0; b < l->blocks; b++) {
-            const int whole = lanes_of(l, b) == 0xFFFF;
-            _Pragma("GCC unroll 16") for (int j = 0; j < lot; j++) {
+            const int whole = is_whole(l, b);
+            UNROLL for (int j = 0; j < lot; j++) {
                 const int token = i + j < now ? i + j : now - 1;
-                const __m512i bytes = read_codes(bits, keys + token * step + b * LANES, whole);
-                _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++) {
-                    __m512 key = code_of(bits, p, bytes, table);
-                    if (bits != 8 && meta) {
-                        const __m512i group = _mm512_loadu_si512(l->group[b * planes + p]);
-                        key = _mm512_fmadd_ps(key, _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->scale[token])),
-                                              _mm512_permutexvar_ps(group, _mm512_loadu_ps(meta->minimum[token])));
-                    }
-                    _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++)
-                        sum[h * lot + j] =
-                            _mm512_fmadd_ps(key, _mm512_loadu_ps(q[h] + (b * planes + p) * LANES), sum[h * lot + j]);
+                const Words bytes = read_codes(keys + token * step + b * LANES, whole);
+                UNROLL for (int p = 0; p < planes; p++) {
+                    const int block = b * planes + p;
+                    Floats key = code_of(bits, p, bytes);
+                    if (bits != 8 && meta)
+                        key = key * by_group(l, block, meta->pairs[token]) + by_group(l, block, meta->pairs[token] + 1);
+                    UNROLL for (int h = 0; h < heads; h++) sum[h * lot + j] += key * floats_at(q[h] + block * LANES);
                 }
             }
         }
-        __m512 all = sums_of(sum);
-        if (bits == 8) { /* lane h * lot + j is key i + j of head h */
-            const __m512 keys16 = _mm512_loadu_ps(meta->whole + i);
-            const __m512i token = _mm512_and_si512(counting(), _mm512_set1_epi32(lot - 1));
-            all = _mm512_mul_ps(all, lot == 16 ? keys16 : _mm512_permutexvar_ps(token, keys16));
-        }
-        if (!meta) all = _mm512_add_ps(all, offsets);
-        float each[16];
-        _mm512_storeu_ps(each, _mm512_mul_ps(all, _mm512_set1_ps(scale)));
-        _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++)
-            memcpy(scores + h * STRETCH + i, each + h * lot, lot * sizeof(float));
-    }
-}
-
-/* sums[h] += weights[h] times the values of ``now`` tokens of a page. */
-INLINE void gather_page(const int bits, const int heads, const Layout *l, const uint8_t *values, int64_t step,
-                               const Meta *meta, int now, const float *weights, float (*sums)[WIDEST_PACKED]) {
-    const int planes = 8 / bits;
-    const __m512 table = table_of(bits);
-    float scaled[HEADS_PACKED][PAGE];
-    _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++) {
-        const __m512 weight = _mm512_maskz_loadu_ps((__mmask16)((1u << now) - 1), weights + h * STRETCH);
-        _mm512_storeu_ps(scaled[h], bits == 8 ? _mm512_mul_ps(weight, _mm512_loadu_ps(meta->whole)) : weight);
-    }
-    for (int b = 0; b < l->blocks; b++) {
-        const int whole = lanes_of(l, b) == 0xFFFF;
-        __m512 sum[HEADS_PACKED][4];
-        __m512i group[4];
-        _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++) {
-            group[p] = _mm512_loadu_si512(l->group[b * planes + p]);
-            _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++) sum[h][p] = _mm512_loadu_ps(sums[h] + (b * planes + p) * LANES);
-        }
-        for (int i = 0; i < now; i++) {
-            const __m512i bytes = read_codes(bits, values + i * step + b * LANES, whole);
-            _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++) {
-                __m512 value = code_of(bits, p, bytes, table);
-                if (bits != 8)
-                    value = _mm512_fmadd_ps(value, _mm512_permutexvar_ps(group[p], _mm512_loadu_ps(meta->scale[i])),
-                                            _mm512_permutexvar_ps(group[p], _mm512_loadu_ps(meta->minimum[i])));
-                _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++)
-                    sum[h][p] = _mm512_fmadd_ps(_mm512_set1_ps(scaled[h][i]), value, sum[h][p]);
+        float all[HELD];
+        add_up(sum, all);
+        for (int h = 0; h < heads; h++)
+            for (int j = 0; j < lot; j++) {
+                float x = all[h * lot + j];
+                if (bits == 8) x *= meta->whole[i + j];
+                if (!meta) x += offset[h];
+                scores[h * STRETCH + i + j] = x * scale;
             }
-        }
-        _Pragma("GCC unroll 16") for (int p = 0; p < planes; p++)
-            _Pragma("GCC unroll 16") for (int h = 0; h < heads; h++) _mm512_storeu_ps(sums[h] + (b * planes + p) * LANES, sum[h][p]);
     }
 }
 
-/* Queries [heads, width] in bfloat16 as ``out``, float32 in the order of this file. */
-INLINE void arrange(const int heads, const Layout *l, const uint16_t *q, int64_t width, float (*out)[WIDEST_PACKED]) {
+/* sums[h] += weights[h] times the values of ``now`` tokens of a page, so many planes at a time that HELD sums are held. */
+INLINE void gather_page(const int bits, const int heads, const Layout *l, const uint8_t *values, int64_t step,
+                        const Meta *meta, int now, const float *weights, float (*sums)[WIDEST_PACKED]) {
+    const int planes = 8 / bits, most = HELD / (heads == 3 ? 4 : heads), lot = planes < most ? planes : most;
+    float scaled[HEADS_PACKED][PAGE];
+    for (int h = 0; h < heads; h++)
+        for (int i = 0; i < now; i++) scaled[h][i] = weights[h * STRETCH + i] * (bits == 8 ? meta->whole[i] : 1);
+    for (int b = 0; b < l->blocks; b++) {
+        const int whole = is_whole(l, b);
+        UNROLL for (int first = 0; first < planes; first += lot) {
+            const int block = b * planes + first;
+            Floats sum[HEADS_PACKED][4];
+            UNROLL for (int p = 0; p < lot; p++)
+                UNROLL for (int h = 0; h < heads; h++) sum[h][p] = floats_at(sums[h] + (block + p) * LANES);
+            for (int i = 0; i < now; i++) {
+                const Words bytes = read_codes(values + i * step + b * LANES, whole);
+                UNROLL for (int p = 0; p < lot; p++) {
+                    Floats value = code_of(bits, first + p, bytes);
+                    if (bits != 8)
+                        value = value * by_group(l, block + p, meta->pairs[i]) +
+                                by_group(l, block + p, meta->pairs[i] + 1);
+                    UNROLL for (int h = 0; h < heads; h++) sum[h][p] += value * scaled[h][i];
+                }
+            }
+            UNROLL for (int p = 0; p < lot; p++)
+                UNROLL for (int h = 0; h < heads; h++) put_floats(sums[h] + (block + p) * LANES, sum[h][p]);
+        }
+    }
+}
+
+/* Queries [heads, width] in the order of this file. */
+INLINE void arrange(const int heads, const Layout *l, const float *q, int64_t width, float (*out)[WIDEST_PACKED]) {
     for (int h = 0; h < heads; h++)
         for (int b = 0; b < l->blocks; b++)
-            for (int p = 0; p < l->planes; p++) {
-                const __m256i some = _mm256_maskz_loadu_epi16(lanes_of(l, b), q + h * width + channel_of(l, b, p));
-                const __m512i wide = _mm512_slli_epi32(_mm512_cvtepu16_epi32(some), 16);
-                _mm512_storeu_si512(out[h] + (b * l->planes + p) * LANES, wide);
-            }
+            for (int p = 0; p < l->planes; p++)
+                put_floats(out[h] + (b * l->planes + p) * LANES,
+                           read_floats(q + h * width + channel_of(l, b, p), is_whole(l, b)));
 }
 
 /* Queries that carry the scales of the channels, and their products with the minima, which all keys of a group of 32
@@ -104,29 +86,29 @@ typedef struct {
 
 /* ``scales`` and ``minima``: a page's row of a KV head, [width] each. */
 INLINE void carry_scales(const int heads, const Layout *l, const uint16_t *scales, const uint16_t *minima,
-                                const float (*q)[WIDEST_PACKED], Carried *out) {
-    __m512 sum[HEADS_PACKED];
-    for (int h = 0; h < heads; h++) sum[h] = _mm512_setzero_ps();
+                         const float (*q)[WIDEST_PACKED], Carried *out) {
+    Floats sum[HEADS_PACKED];
+    for (int h = 0; h < heads; h++) sum[h] = (Floats){0};
     for (int b = 0; b < l->blocks; b++)
         for (int p = 0; p < l->planes; p++) {
-            const __m512 scale = halves(scales + channel_of(l, b, p), lanes_of(l, b));
-            const __m512 minimum = halves(minima + channel_of(l, b, p), lanes_of(l, b));
+            const Floats scale = read_halves(scales + channel_of(l, b, p), is_whole(l, b));
+            const Floats minimum = read_halves(minima + channel_of(l, b, p), is_whole(l, b));
             for (int h = 0; h < heads; h++) {
-                const __m512 query = _mm512_loadu_ps(q[h] + (b * l->planes + p) * LANES);
-                _mm512_storeu_ps(out->q[h] + (b * l->planes + p) * LANES, _mm512_mul_ps(query, scale));
-                sum[h] = _mm512_fmadd_ps(query, minimum, sum[h]);
+                const Floats query = floats_at(q[h] + (b * l->planes + p) * LANES);
+                put_floats(out->q[h] + (b * l->planes + p) * LANES, query * scale);
+                sum[h] += query * minimum;
             }
         }
-    for (int h = 0; h < heads; h++) out->offset[h] = _mm512_reduce_add_ps(sum[h]);
+    for (int h = 0; h < heads; h++) out->offset[h] = sum_of_lanes(sum[h]);
 }
 
 /* Ask for a page's codes, and the scales and minima of its tokens if they have their own. Parts of a page are fetched whole.
  */
 INLINE void fetch_page(const uint8_t *codes, int64_t step, int64_t bytes, const uint16_t *meta, int64_t meta_step) {
     for (int i = 0; i < PAGE; i++) {
-        for (int64_t b = 0; b < bytes; b += 64) _mm_prefetch((const char *)codes + i * step + b, _MM_HINT_T0);
-        _mm_prefetch((const char *)codes + i * step + bytes - 1, _MM_HINT_T0);
-        if (meta) _mm_prefetch((const char *)(meta + i * meta_step), _MM_HINT_T0);
+        for (int64_t b = 0; b < bytes; b += 64) __builtin_prefetch(codes + i * step + b);
+        __builtin_prefetch(codes + i * step + bytes - 1);
+        if (meta) __builtin_prefetch(meta + i * meta_step);
     }
 }
 
@@ -195,8 +177,8 @@ INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, con
     for (int h = 0; h < heads; h++)
         for (int b = 0; b < v->blocks; b++)
             for (int p = 0; p < v->planes; p++)
-                _mm512_mask_storeu_ps(part->sums + (h0 + h) * a->v_width + channel_of(v, b, p), lanes_of(v, b),
-                                      _mm512_loadu_ps(sums[h] + (b * v->planes + p) * LANES));
+                write_floats(part->sums + (h0 + h) * a->v_width + channel_of(v, b, p),
+                             floats_at(sums[h] + (b * v->planes + p) * LANES), is_whole(v, b));
 }
 
 /* Every kind and number of heads is a function of its own. */
@@ -228,4 +210,3 @@ void attend_packed(const Attend *a, const Part *part) {
     for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h, HEADS_PACKED))
         functions[kind][heads_now(part->heads - h, HEADS_PACKED) - 1](a, part, h, &k, &v);
 }
-#endif

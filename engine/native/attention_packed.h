@@ -1,27 +1,28 @@
 /* How packed keys and values become float32 in registers; what attention_packed.c and attention_unpack.c share.
  *
- * A byte holds one code of 8 bits or a channel of each of 8 / b planes (PackedKV of engine/cache/stores/packed.py). Blocks of 16
- * bytes are 16 channels of every plane; numbers are kept in that order here, [blocks, planes, 16], filled up where a plane
- * ends within a block. Channels share scales and minima in groups of 32, looked up lane by lane.
+ * A byte holds one code of 8 bits or a channel of each of 8 / b planes (PackedKV of engine/cache/stores/packed.py). Blocks of
+ * LANES bytes are LANES channels of every plane; numbers are kept in that order here, [blocks, planes, LANES], filled up
+ * where a plane ends within a block: planes are whole numbers of 8 bytes, so that only blocks of 16 can be halves.
+ * Channels share scales and minima in groups of 32.
  */
 #pragma once
 #include "attention.h"
 
-#ifdef __AVX512BF16__
-
-enum { GROUP = 32, MOST_BLOCKS = WIDEST_PACKED / LANES };
+enum { GROUP = 32, MOST_BLOCKS = WIDEST_PACKED / LANES, MOST_PAIRS = 2 * WIDEST_PACKED / GROUP };
+/* Lanes of a block whose groups are kept: where blocks are as short as 8, all have the first one's. */
+enum { GROUPED = LANES == 16 ? LANES : 1 };
 
 /* How a head's channels lie in memory; ``block`` counts blocks of bytes times planes, at most MOST_BLOCKS. */
 typedef struct {
     int bits, planes, blocks;
-    int64_t bytes;                     /* of a plane, and so of a head */
-    int32_t group[MOST_BLOCKS][LANES]; /* of each channel, in the order of this file */
+    int64_t bytes;                       /* of a plane, and so of a head */
+    int32_t pair[MOST_BLOCKS][GROUPED]; /* of each channel, in the order of this file, where its scale is in Meta */
 } Layout;
 
-/* Scales and minima of a page's tokens, [token, group]; a token's scale alone for codes of 8 bits. */
+/* Scales and minima of a page's tokens, [token, group, 2]; a token's scale alone for codes of 8 bits. */
 typedef struct {
-    float scale[PAGE][LANES], minimum[PAGE][LANES];
-    float whole[2 * PAGE]; /* read 16 at a time */
+    float pairs[PAGE][MOST_PAIRS + 1]; /* so that as many can be read from the first minimum on */
+    float whole[PAGE];
 } Meta;
 
 INLINE Layout layout_of(int64_t width, int64_t bits) {
@@ -29,60 +30,62 @@ INLINE Layout layout_of(int64_t width, int64_t bits) {
     l.blocks = (int)((l.bytes + LANES - 1) / LANES);
     for (int b = 0; b < l.blocks; b++)
         for (int p = 0; p < l.planes; p++)
-            for (int i = 0; i < LANES; i++) {
+            for (int i = 0; i < GROUPED; i++) {
                 const int32_t channel = (int32_t)(p * l.bytes) + b * LANES + i, last = (int32_t)width - 1;
-                l.group[b * l.planes + p][i] = (channel < last ? channel : last) / GROUP;
+                l.pair[b * l.planes + p][i] = (channel < last ? channel : last) / GROUP * 2;
             }
     return l;
 }
 
 INLINE int64_t channel_of(const Layout *l, int block, int plane) { return plane * l->bytes + block * LANES; }
-INLINE __mmask16 lanes_of(const Layout *l, int block) {
-    const int64_t left = l->bytes - block * LANES;
-    return left >= LANES ? 0xFFFF : (__mmask16)((1u << left) - 1);
+/* Whether a block is full; else it is half of one. */
+INLINE int is_whole(const Layout *l, int block) { return LANES < 16 || l->bytes - block * LANES >= LANES; }
+
+/* A block of codes, a byte to a word. */
+INLINE Words read_codes(const uint8_t *codes, int whole) {
+    if (whole) return widened_at(codes);
+    uint8_t half[LANES] = {0};
+    memcpy(half, codes, LANES / 2);
+    return widened_at(half);
 }
 
-INLINE __m512i counting(void) {
-    return _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+INLINE Floats code_of(const int bits, const int plane, Words bytes) {
+    const Ints codes = bits == 8 ? (Ints)(bytes << 24) >> 24 : (Ints)(bytes >> bits * plane & ((1 << bits) - 1));
+    return __builtin_convertvector(codes, Floats);
 }
 
-/* What code each four lowest bits stand for. */
-INLINE __m512 table_of(const int bits) {
-    return _mm512_cvtepi32_ps(bits == 2 ? _mm512_and_si512(counting(), _mm512_set1_epi32(3)) : counting());
+/* The next LANES numbers in float16, or half of them and zeros. */
+INLINE Floats read_halves(const uint16_t *from, int whole) { return some_halves(from, whole ? LANES : LANES / 2); }
+INLINE Floats read_floats(const float *from, int whole) {
+    if (whole) return floats_at(from);
+    float half[LANES] = {0};
+    memcpy(half, from, sizeof half / 2);
+    return floats_at(half);
 }
+INLINE void write_floats(float *to, Floats numbers, int whole) { memcpy(to, &numbers, sizeof numbers / (whole ? 1 : 2)); }
 
-/* A block of codes; planes are whole numbers of 8 bytes, and masked loads of bytes are slow. */
-INLINE __m512i read_codes(const int bits, const uint8_t *codes, int whole) {
-    const __m128i bytes = whole ? _mm_loadu_si128((const __m128i *)codes) : _mm_loadl_epi64((const __m128i *)codes);
-    return bits == 8 ? _mm512_cvtepi8_epi32(bytes) : _mm512_cvtepu8_epi32(bytes);
-}
-
-INLINE __m512 code_of(const int bits, const int plane, __m512i bytes, __m512 table) {
-    if (bits == 8) return _mm512_cvtepi32_ps(bytes);
-    return _mm512_permutexvar_ps(_mm512_srli_epi32(bytes, bits * plane), table); /* looks at the lowest four bits only */
-}
-
-/* 16 float16 from ``from`` on, or 8 and zeros. */
-INLINE __m512 halves(const uint16_t *from, __mmask16 lanes) {
-    const __m256i half = _mm256_zextsi128_si256(_mm_loadu_si128((const __m128i *)from));
-    return _mm512_cvtph_ps(lanes == 0xFFFF ? _mm256_loadu_si256((const __m256i *)from) : half);
+/* Of each lane of a block the scale, or with pairs + 1 the minimum. */
+INLINE Floats by_group(const Layout *l, int block, const float *pairs) {
+#if defined(__AVX512VNNI__)
+    return (Floats)_mm512_permutexvar_ps(_mm512_loadu_si512(l->pair[block]), _mm512_loadu_ps(pairs));
+#else
+    return every_float(pairs[l->pair[block][0]]);
+#endif
 }
 
 /* Meta of ``now`` tokens from slot ``slot`` on. */
-INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot, int64_t kv_heads, int64_t kv_head,
-                             int64_t width, int now, Meta *out) {
+INLINE void read_meta(const int bits, const uint16_t *meta, int64_t slot, int64_t kv_heads, int64_t kv_head, int64_t width,
+                      int now, Meta *out) {
     if (bits == 8) {
         uint16_t some[PAGE] = {0};
         for (int i = 0; i < now; i++) some[i] = meta[(slot + i) * kv_heads + kv_head];
-        _mm512_storeu_ps(out->whole, halves(some, 0xFFFF));
+        for (int i = 0; i < PAGE; i += LANES) put_floats(out->whole + i, halves_at(some + i));
         return;
     }
-    const int64_t groups = width / GROUP;
-    const __mmask16 there = (__mmask16)((1u << groups) - 1);
-    for (int i = 0; i < now; i++) {
-        const __m512i pairs = _mm512_maskz_loadu_epi32(there, meta + ((slot + i) * kv_heads + kv_head) * groups * 2);
-        _mm512_storeu_ps(out->scale[i], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(pairs)));
-        _mm512_storeu_ps(out->minimum[i], _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(pairs, 16))));
-    }
+    const int pairs = (int)(width / GROUP) * 2;
+    for (int i = 0; i < now; i++)
+        for (int g = 0; g < pairs; g += LANES) {
+            const uint16_t *from = meta + ((slot + i) * kv_heads + kv_head) * pairs + g;
+            put_floats(out->pairs[i] + g, some_halves(from, pairs - g < LANES ? pairs - g : LANES));
+        }
 }
-#endif

@@ -1,4 +1,5 @@
 /* What all native code shares. */
+#pragma once
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,6 @@
 /* QUEST (engine/attention/quest.py): each query head reads the pages that may hold its highest scores, and the last. */
 #include "attention.h"
 
-#ifdef __AVX512BF16__
-
 /* Query heads that share each read of bounds. */
 enum { HEADS_RANKED = 4, WIDEST_CHOOSING = 256 };
 
@@ -42,18 +40,18 @@ static uint64_t least_of_best(const float *scores, int64_t pages, uint64_t *heap
 }
 
 /* scores[h * ranked + page]: what no key of a page exceeds, as min(q, 0) and max(q, 0) times the page's bounds. */
-INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, const uint16_t *q,
-                              int64_t ranked, float *scores) {
+INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, int64_t kv_head, const float *q,
+                       int64_t ranked, float *scores) {
     const int64_t width = z->attend.k_width;
-    uint16_t signs[HEADS_RANKED * 2 * WIDEST_CHOOSING];
+    float signs[HEADS_RANKED * 2 * WIDEST_CHOOSING];
     Attend bounds = z->attend; /* of which each is a key, twice as wide */
     bounds.k_width = 2 * width;
     bounds.scale = 1;
     for (int h = 0; h < heads; h++)
         for (int64_t d = 0; d < width; d++) {
-            const uint16_t x = q[h * width + d];
-            signs[h * 2 * width + d] = x >> 15 ? x : 0;
-            signs[h * 2 * width + width + d] = x >> 15 ? 0 : x;
+            const float x = q[h * width + d];
+            signs[h * 2 * width + d] = x < 0 ? x : 0;
+            signs[h * 2 * width + width + d] = x < 0 ? 0 : x;
         }
     for (int64_t first = 0; first < ranked; first += STRETCH) {
         Stretch s;
@@ -67,8 +65,9 @@ INLINE void rank_pages(const int heads, const Quest *z, const int32_t *pages, in
     }
 }
 
-/* One head over the first ``count`` keys of some pages. */
-static void attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head) {
+/* One head, with query ``q``, over the first ``count`` keys of some pages. */
+static void attend_pages(const Attend *a, const int32_t *pages, int64_t count, int64_t kv_head, int64_t head,
+                         const float *q) {
     float sums[WIDEST_CHOOSING] = {0}, top = -INFINITY, total = 0;
     const Part part = {
         .pages = pages,
@@ -76,16 +75,13 @@ static void attend_pages(const Attend *a, const int32_t *pages, int64_t count, i
         .last = count - 1,
         .kv_head = kv_head,
         .heads = 1,
-        .q = a->q + head * a->k_width,
+        .q = q,
         .sums = sums,
         .top = &top,
         .total = &total,
     };
     attend_plain(a, &part);
-    for (int64_t d = 0; d < a->v_width; d += 16) {
-        const __m512 result = _mm512_div_ps(_mm512_loadu_ps(sums + d), _mm512_set1_ps(total));
-        _mm256_storeu_si256((__m256i *)(a->out + head * a->v_width + d), (__m256i)_mm512_cvtneps_pbh(result));
-    }
+    write_result(a, head, sums, total);
     a->lse[head] = top + logf(total);
 }
 
@@ -93,10 +89,11 @@ static void attend_pages(const Attend *a, const int32_t *pages, int64_t count, i
 static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t head, int heads) {
     const Attend *a = &z->attend;
     const int32_t *pages = a->pages + a->rows[row][0];
-    const uint16_t *q = a->q + head * a->k_width;
+    float q[HEADS_RANKED * WIDEST_CHOOSING];
     const int64_t chosen = a->rows[row][1], stop = a->rows[row][2], ranked = (stop - 1) / PAGE;
     uint64_t *heap = scratch(chosen * (sizeof(uint64_t) + sizeof(int32_t)) + heads * ranked * sizeof(float));
     if (!heap) return 1;
+    read_queries(a, head, heads, q);
     float *scores = (float *)(heap + chosen);
     int32_t *read = (int32_t *)(scores + heads * ranked);
     if (1 < chosen && chosen <= ranked) switch (heads) {
@@ -115,7 +112,7 @@ static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t hea
                 if (rank_of(scores[h * ranked + page], page) >= least) read[count++] = pages[page];
         }
         read[count] = pages[ranked];
-        attend_pages(a, read, count * PAGE + stop - ranked * PAGE, kv_head, head + h);
+        attend_pages(a, read, count * PAGE + stop - ranked * PAGE, kv_head, head + h, q + h * a->k_width);
     }
     return 0;
 }
@@ -134,4 +131,3 @@ EXPORT int quest_rows(const Quest *z, int threads) {
     }
     return failed;
 }
-#endif

@@ -26,7 +26,7 @@ from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
 from engine.layers.rotary import inverse_frequencies
 from engine.model_config.model import RopeConfig
-from engine.protocol import Sampling
+from engine.protocol import LoadOptions, Sampling
 
 TOLERANCE = 1e-4
 QKV = ("attn_q", "attn_k", "attn_v")
@@ -282,7 +282,7 @@ def test_a_file_is_loaded_and_answers(where: str, tmp_path: Path) -> None:
     write(tmp_path / "model.gguf", shape)
     greedy = Sampling(temperature=0.0, max_tokens=12)
     with EngineClient() as client:
-        client.load(str(tmp_path / where))
+        client.load(str(tmp_path / where), options=LoadOptions(dtype="float32"))
         loaded = client.engine.loaded
         assert loaded is not None
         ids = client.answer(prompts()[2], greedy).ids

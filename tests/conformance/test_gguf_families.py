@@ -157,8 +157,10 @@ def test_every_expert_stays_packed(tmp_path: Path) -> None:
     write(CASES["gpt-oss"], random_model("gpt-oss", **CASES["gpt-oss"].options), file, mixed)
     held = [linear for name, linear in Ours(file).model.linears() if ".experts." in name]
     assert len(held) == 3 * 6 * 2
-    stored = sum(tensor.n_bytes for tensor in gguf.GGUFReader(file).tensors if "_exps." in tensor.name)
-    assert stored <= sum(linear.storage_size() for linear in held) < 1.02 * stored
+    stored = [tensor for tensor in gguf.GGUFReader(file).tensors if "_exps." in tensor.name]
+    # Native code holds output features in blocks of 64.
+    padded = sum(tensor.n_bytes * (-(-int(tensor.shape[1]) // 64) * 64) / int(tensor.shape[1]) for tensor in stored)
+    assert sum(tensor.n_bytes for tensor in stored) <= sum(linear.storage_size() for linear in held) < 1.04 * padded
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -35,8 +35,8 @@ from torch import Tensor
 from engine.batch import SequenceRows
 from engine.bench.client import EngineClient
 from engine.bench.folders import gptq_folder, plain_folder
+from engine.bench.measure import spread
 from engine.bench.shapes import SHAPES, Shape
-from engine.bench.speculation.steps import spread
 from engine.layers.linear.base import Linear
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner

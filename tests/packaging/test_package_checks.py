@@ -113,7 +113,7 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     monkeypatch.setattr(freeze, "run", lambda *command, **_: None)
     freeze.stage_sources()
     stage = tmp_path / "stage"
-    assert (stage / "engine" / "native" / "int4.c").is_file()
+    assert (stage / "engine" / "native" / "products.c").is_file()
     assert (stage / "assets" / "demo" / "kvasir-guide" / "model.safetensors").is_file()
     assert all((stage / "docs" / name).is_file() for name, _ in SOURCES), "the help is the documentation"
     assert '(str(stage / "docs"), "docs")' in (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")

@@ -15,7 +15,7 @@ from engine.attention.interface import AttnProblem, AttnSpec, KeyRange
 from engine.attention.memo import PerBatch
 from engine.batch import Batch
 from engine.cache.stores.packed import PACKED_KINDS, PLAIN_KINDS, PackedKV
-from engine.native.library import find
+from engine.native.library import DTYPES, find
 
 FEW_ROWS = 16
 """Up to this many rows of a sequence are attended one by one."""
@@ -38,12 +38,13 @@ class NativeAttention:
         """It reads bfloat16 and the packed kinds, in heads of whole vectors, and knows chains only."""
         if problem.device != "cpu":
             return "the model is not on a CPU"
-        if problem.dtype != torch.bfloat16:
-            return f"it needs bfloat16 and the model runs in {str(problem.dtype).removeprefix('torch.')}"
+        if problem.dtype not in DTYPES:
+            return f"it needs bfloat16 or float32 and the model runs in {str(problem.dtype).removeprefix('torch.')}"
         if self._library is None:
             return self._absent
-        if reason := self._library.lacks(torch.bfloat16):
-            return reason
+        kept = problem.kv_dtype or problem.dtype
+        if problem.kind in PLAIN_KINDS and kept != torch.bfloat16:
+            return f"it reads keys and values in bfloat16 and these are in {str(kept).removeprefix('torch.')}"
         if problem.tree:
             return "it knows no drafted trees"
         if problem.shared:

@@ -10,7 +10,10 @@ from torch import Tensor
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.codecs import unpack_pages
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
-from engine.native.library import find
+from engine.native.library import DTYPES, find
+
+CONVERTED_PAGES = 16
+"""Pages that are copied before they are converted: so few that they stay in the processor's cache."""
 
 
 class Scratch:
@@ -23,29 +26,27 @@ class Scratch:
     def gather(self, kv: PackedKV, pages: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Whole pages in order, keys and values [pages * 16, H_kv, d] each; valid until the next call.
 
-        Packed ones are unpacked to ``dtype``.
+        They become numbers of ``dtype``, whatever they were.
         """
         if kv.kind in PACKED_KINDS:
-            return self._natively(kv, pages) if self._serves(kv, dtype) else unpack_pages(kv, pages, dtype)
-        self._k, k = _gather_into(self._k, kv.k, pages)
+            return self._natively(kv, pages, dtype) if self._serves(kv, dtype) else unpack_pages(kv, pages, dtype)
+        self._k, k = _gather_into(self._k, kv.k, pages, dtype)
         if kv.v is kv.k:
             return k, k
-        self._v, v = _gather_into(self._v, kv.v, pages)
+        self._v, v = _gather_into(self._v, kv.v, pages, dtype)
         return k, v
 
     def _serves(self, kv: PackedKV, dtype: torch.dtype) -> bool:
         """Whether native code unpacks these pages (`Library.unpack_pages`)."""
-        if self._library is None or self._library.lacks(torch.bfloat16):
-            return False
         fits = all(width % 32 == 0 and width <= 256 for width in (kv.k_dim, kv.v_dim))
-        return fits and dtype == torch.bfloat16 and kv.k.device.type == "cpu"
+        return self._library is not None and fits and dtype in DTYPES and kv.k.device.type == "cpu"
 
-    def _natively(self, kv: PackedKV, pages: Tensor) -> tuple[Tensor, Tensor]:
-        """As `engine.cache.stores.codecs.unpack_pages`, to bfloat16."""
+    def _natively(self, kv: PackedKV, pages: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """As `engine.cache.stores.codecs.unpack_pages`."""
         assert self._library is not None, "see _serves"
         slots = pages.shape[0] * PAGE_SIZE
-        self._k, k = _room(self._k, (slots, kv.kv_heads, kv.k_dim), torch.bfloat16, pages.device)
-        self._v, v = _room(self._v, (slots, kv.kv_heads, kv.v_dim), torch.bfloat16, pages.device)
+        self._k, k = _room(self._k, (slots, kv.kv_heads, kv.k_dim), dtype, pages.device)
+        self._v, v = _room(self._v, (slots, kv.kv_heads, kv.v_dim), dtype, pages.device)
         whole = pages.shape[0] - pages.shape[0] % pages_for(kv.granule)
         self._library.unpack_pages(kv, pages[:whole].int().contiguous(), k, v)
         for part in (k, v):
@@ -61,11 +62,16 @@ def _room(memory: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: to
     return memory, memory[:n].view(shape)
 
 
-def _gather_into(memory: Tensor, arena: Tensor, pages: Tensor) -> tuple[Tensor, Tensor]:
+def _gather_into(memory: Tensor, arena: Tensor, pages: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """The pages of an arena, copied into the memory or into larger memory; returns that memory and the pages."""
     slots, heads, width = arena.shape
     page = PAGE_SIZE * heads * width
     shape = (page,) if arena.is_contiguous() else (PAGE_SIZE, heads, width)
-    memory, taken = _room(memory, (pages.shape[0], *shape), arena.dtype, arena.device)
-    torch.index_select(arena.view(slots // PAGE_SIZE, *shape), 0, pages, out=taken)
+    memory, taken = _room(memory, (pages.shape[0], *shape), dtype, arena.device)
+    source = arena.view(slots // PAGE_SIZE, *shape)
+    if dtype == arena.dtype:
+        torch.index_select(source, 0, pages, out=taken)
+    else:
+        for some, part in zip(pages.split(CONVERTED_PAGES), taken.split(CONVERTED_PAGES), strict=True):
+            part.copy_(source.index_select(0, some))
     return memory, taken.view(-1, heads, width)

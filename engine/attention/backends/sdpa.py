@@ -106,7 +106,7 @@ class SdpaAttention:
         """One row of one sequence, the shape of a chat's every token: [1, H, d] without a detour."""
         kv_heads, width = kv.kv_heads, q.shape[2]
         block = source.blocks[0]
-        if source.pages is None and kv.kind in PLAIN_KINDS:
+        if source.pages is None and kv.k.dtype == q.dtype:
             k, v, first = kv.k, kv.v, source.first_slot + block.lo
         else:
             k, v = self._read(kv, source, q.dtype)
@@ -119,7 +119,7 @@ class SdpaAttention:
         """Keys and values of a source [length, H_kv, d]; gathered ones are valid until the next gathering."""
         if source.pages is not None:
             return self._scratch.gather(kv, source.pages, dtype)
-        if kv.kind in PACKED_KINDS:
+        if kv.k.dtype != dtype:
             first = source.first_slot // PAGE_SIZE
             pages = torch.arange(first, first - (-source.length // PAGE_SIZE), device=kv.k.device)
             return self._scratch.gather(kv, pages, dtype)

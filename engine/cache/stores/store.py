@@ -99,7 +99,7 @@ class KVStore:
 
 
 class DenseKVStore(KVStore):
-    """Arenas in the dtype of the model: one pair [pages * 16, H_kv, d] for each layer."""
+    """Arenas of numbers, to which a model's are rounded: one pair [pages * 16, H_kv, d] for each layer."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ def _store(arena: Tensor, rows: Tensor, to: Placement) -> None:
     if to.first_slot[0] >= 0:
         arena.narrow(0, to.first_slot[0], rows.shape[0]).copy_(rows)
     else:
-        arena.index_copy_(0, to.slots[0], rows)
+        arena.index_copy_(0, to.slots[0], rows.to(arena.dtype))
 
 
 HUGE_PAGES_FROM = 64 << 20

@@ -72,7 +72,8 @@ def _config(raw: RawConfig, target: CausalLM) -> ModelConfig:
 
 def _source(files: TensorFiles, target: CausalLM) -> CheckpointSource:
     """The head runs as its target does, but for the batch-invariant arithmetic: draft tokens change no text."""
-    return CheckpointSource(files, None, LoadSettings(target.device, target.dtype, "4bit", Numerics()))
+    numerics = Numerics(quantises=target.numerics.quantises)
+    return CheckpointSource(files, None, LoadSettings(target.device, target.dtype, "4bit", numerics))
 
 
 def _ids(files: TensorFiles, said: int, target: CausalLM, where: str) -> Tensor | None:

@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.layers.linear import ggml, int4, int4_cuda
+from engine.layers.linear import ggml, int4, int4_cuda, native
 from engine.layers.linear.base import Declined, Declines, LinearShape, Maker, PackedLinear, Path, Target
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.coded import CodedLinear
 from engine.layers.linear.int8 import Int8Linear, Int8RowsLinear
-from engine.layers.linear.native import grouped as native_grouped
-from engine.layers.linear.native import int4 as native_int4
 from engine.layers.linear.table import TableLinear
 from engine.layers.linear.triton import ggml as triton_ggml
 from engine.layers.linear.triton import int4 as triton_int4
@@ -93,15 +91,17 @@ def reference(shape: LinearShape, device: torch.device) -> PackedLinear:
 def tied_head(table: ggml.GgmlEmbedding, target: Target) -> PackedLinear:
     """The output layer of a model that ties it to its token table: the same bytes, not held twice."""
     rows = table.data.shape[0]
-    layer = unfilled(LinearShape("ggml, shared", table.in_features, rows, block_type=table.type), target, _META)
-    assert isinstance(layer, ggml.GgmlLinear | triton_ggml.TritonGgmlLinear), "the kind's paths make these"
-    layer.hold(table.data)
+    shape = LinearShape("ggml, shared", table.in_features, rows, block_type=table.type)
+    layer = unfilled(shape, target, _META)
+    if isinstance(layer, native.NativeGgmlLinear):
+        if table.data.device.type != "meta":
+            layer = native.NativeGgmlLinear(shape, target, target.device)
+        table.hand_over(layer)
+    else:
+        assert isinstance(layer, ggml.GgmlLinear | triton_ggml.TritonGgmlLinear), "the kind's paths make these"
+        layer.hold(table.data)
     layer.tied = True
     return layer
-
-
-def _other_bits(shape: LinearShape, target: Target) -> str:
-    return f"the weights have {shape.bits} bits"
 
 
 def _no_kernel(shape: LinearShape, target: Target) -> str:
@@ -130,34 +130,34 @@ def _dequantise(make: Maker) -> Path:
     return Path(BlockwiseLinear.path, make)
 
 
-_NATIVE_GGML = Path(ggml.PATH, functools.partial(ggml.GgmlLinear, native=True), ggml.native_declines, "cpu", own=True)
+_NATIVE_GGML = _native(native.NativeGgmlLinear, native.ggml_declines)
 
 register("int4", [
     _triton(triton_int4.TritonInt4Linear, triton_int4.triton_declines, TURING),
     Path(int4_cuda.CudaInt4Linear.path, int4_cuda.CudaInt4Linear, int4_cuda.cuda_declines, "cuda"),
     Path(int4_cuda.MetalInt4Linear.path, int4_cuda.MetalInt4Linear, int4_cuda.metal_declines, "mps"),
-    _native(native_int4.NativeInt4Linear, native_int4.native_declines),
+    _native(native.NativeInt4Linear, native.native_declines),
     Path(int4.OPERATOR, functools.partial(int4.Int4Linear, operator=True), int4.operator_declines, "cpu"),
     _dequantise(int4.Int4Linear),
 ])  # fmt: skip
 register("int8", [
     _triton(triton_int8.TritonInt8Linear, triton_int8.triton_declines),
-    _native(native_grouped.NativeInt8Linear, native_grouped.int8_declines),
+    _native(native.NativeCodedLinear, native.coded_declines),
     _dequantise(Int8Linear),
 ])  # fmt: skip
 register("int8 rows", [
     _triton(triton_int8.TritonInt8RowsLinear, triton_int8.triton_declines),
-    _native(native_grouped.NativeInt8RowsLinear, native_grouped.int8_declines),
+    _native(native.NativeInt8RowsLinear, native.native_declines),
     _dequantise(Int8RowsLinear),
 ])  # fmt: skip
 register("coded", [
     Path(TRITON, CodedLinear, _no_kernel, "cuda", own=True),
-    Path(native_int4.NativeInt4Linear.path, CodedLinear, _other_bits, "cpu"),
+    _native(native.NativeCodedLinear, native.coded_declines),
     _dequantise(CodedLinear),
 ])  # fmt: skip
 register("table4", [
     _triton(triton_table.TritonTableLinear, triton_table.triton_declines, TURING),
-    _native(native_grouped.NativeTableLinear, native_grouped.table_declines),
+    _native(native.NativeTableLinear, native.native_declines),
     _dequantise(TableLinear),
 ])  # fmt: skip
 register("ggml", [

@@ -32,15 +32,16 @@ class CodedWeights(Protocol):
         """Output features ``[start, stop)``; ``words [ceil(K * bits / 32), n]`` are a stream as :func:`unpack`'s."""
 
 
-def unpack(words: Tensor, bits: int, count: int) -> Tensor:
-    """``words [W, n]`` int32 -> the first ``count`` codes ``[count, n]`` uint8 of each column.
+def unpack(words: Tensor, bits: int, count: int, out: Tensor | None = None) -> Tensor:
+    """``words [W, n]`` int32 -> the first ``count`` codes ``[count, n]`` uint8 of each column, or in ``out`` as it is.
 
     A column's words are one stream of bits, the lowest first: code i takes the bits from ``i * bits`` on, and may lie
     in two words. (GPTQ's layout of 3 bits, 32 codes in 3 words, is the same.)
     """
     common = math.gcd(bits, 32)
     codes_per_run, words_per_run = 32 // common, bits // common
-    out = torch.empty(count, words.shape[1], dtype=torch.uint8, device=words.device)
+    if out is None:
+        out = torch.empty(count, words.shape[1], dtype=torch.uint8, device=words.device)
     for first in range(min(codes_per_run, count)):
         place = out[first::codes_per_run]
         word, shift = divmod(first * bits, 32)
@@ -48,7 +49,7 @@ def unpack(words: Tensor, bits: int, count: int) -> Tensor:
         if shift + bits > 32:
             code &= (1 << (32 - shift)) - 1
             code |= words[word + 1 :: words_per_run][: len(place)] << (32 - shift)
-        place.copy_(code & ((1 << bits) - 1))
+        place.copy_(code.bitwise_and_((1 << bits) - 1))
     return out
 
 
@@ -109,7 +110,7 @@ class CodedLinear(BlockwiseLinear):
     def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
         part = slice(start, stop)
         weight = self.buffer("codes", self.in_features, stop - start)
-        weight.copy_(unpack(self.words[:, part], self.bits, self.in_features))
+        unpack(self.words[:, part], self.bits, self.in_features, weight)
         groups = (0, self.group_size, self.group_of)
         if self.zeros is None:
             weight.sub_(1 << (self.bits - 1))

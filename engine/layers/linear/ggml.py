@@ -1,14 +1,13 @@
 """Linear layers and the token table over ggml's blocks, held byte for byte as in a GGUF file.
 
-Paths here: Kvasir's native code on a CPU, which multiplies the codes as they are and never rounds a weight; and, always
-possible, dequantising some output features at a time, in float32 as ggml does it and then rounded once to the model's
-dtype. Q4_0 is repacked, without loss, into the group-affine int4 form and gets the paths of that.
+The path here, always possible, dequantises some output features at a time, in float32 as ggml does it and then rounded
+once to the model's dtype. Q4_0 is repacked, without loss, into the group-affine int4 form and gets the paths of that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -19,16 +18,13 @@ from engine.layers.linear.blocks import scratch
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0, dequantise
 from engine.layers.numerics import Numerics
-from engine.native.library import Ggml, Library, declines, loaded
 
-PATH = "native block matmul on CPU"
+if TYPE_CHECKING:
+    from engine.layers.linear.native import NativeGgmlLinear
+
 BLOCK_WEIGHTS = 1 << 21
 """Weights dequantised at a time on a CPU: 8 MB of float32, which stays in a last-level cache."""
 BLOCK_WEIGHTS_GPU = 1 << 24
-FEW_ROWS = 16
-"""Up to this many rows the native product is faster in bfloat16. Milliseconds of one AVX512-BF16 core, Q4_K,
-2048 x 8192, at 1 / 4 / 8 / 16 / 32 rows: the product 0.4 / 1.0 / 2.0 / 4.1 / 7.8; rounding the weights to bfloat16 and
-multiplying 3.4 / 3.7 / 3.8 / 4.7 / 6.8; dequantising by torch's operations and multiplying 40 for one row."""
 GROUP = BLOCKS[Q4_0].weights
 
 
@@ -45,11 +41,6 @@ def shape(type: int, in_features: int, out_features: int) -> LinearShape:
     if type == Q4_0:
         return LinearShape("int4", in_features, out_features, group=GROUP, scales=torch.float16, symmetric=True)
     return LinearShape("ggml", in_features, out_features, block_type=type)
-
-
-def native_declines(shape: LinearShape, target: Target) -> str | None:
-    """Why Kvasir's native code does not serve a layer on a CPU; None when it does."""
-    return declines(target.dtype, target.device)
 
 
 def put(parts: Sequence[GgmlWeights], data: Tensor) -> None:
@@ -93,18 +84,12 @@ class GgmlLinear(BlockwiseLinear):
     as_in_file = True
     held = ("data",)
 
-    def __init__(self, shape: LinearShape, target: Target, device: torch.device, native: bool = False) -> None:
-        """``native``: by Kvasir's code, where it does not decline."""
+    def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
         super().__init__(shape, target, device)
         block = BLOCKS[shape.block_type]
         self.type, self.kind = shape.block_type, block.name
-        self._library: Library | None = None
         size = (shape.out_features, block.row_bytes(shape.in_features))
         self.data = torch.empty(size, dtype=torch.uint8, device=device)
-        if native:
-            self.path = PATH
-            if device.type == "cpu":
-                loaded().prefer_huge_pages(self.data)
 
     def fill(self, parts: Sequence[GgmlWeights]) -> None:
         put(parts, self.data)
@@ -114,42 +99,39 @@ class GgmlLinear(BlockwiseLinear):
         """Take over ``data``, contiguous, which is kept and not copied."""
         self.data, self.device = data, data.device
         self.block_weights = BLOCK_WEIGHTS if data.device.type == "cpu" else BLOCK_WEIGHTS_GPU
-        if self.path == PATH and data.device.type == "cpu":
-            self._library, self.few_rows = loaded(), FEW_ROWS
-            self._weights = Ggml(data.data_ptr(), self.in_features, self.out_features, self.type, data.shape[1])
-            if self.dtype == torch.bfloat16:
-                self.block_weights = 2 * BLOCK_WEIGHTS
-
-    def forward_float32(self, x: Tensor) -> Tensor:
-        if self._library is None:
-            return super().forward_float32(x)
-        out = self._library.matmul(self._weights, (x if x.dtype == self.dtype else x.float()).contiguous())
-        return out if self.bias is None else out.add_(self.bias)
 
     def rows(self, start: int, stop: int, dtype: torch.dtype) -> Tensor:
-        shape = (stop - start, self.in_features)
-        if self._library is None or dtype != torch.bfloat16:
-            return dequantise(self.type, self.data[start:stop], scratch.take("ggml", shape, torch.float32, self.device))
-        rounded = scratch.take("ggml", shape, dtype, self.device)
-        self._library.ggml_round(self._weights, start, stop, rounded)
-        return rounded
+        out = scratch.take("ggml", (stop - start, self.in_features), torch.float32, self.device)
+        return dequantise(self.type, self.data[start:stop], out)
 
 
 class GgmlEmbedding:
-    """The token table (a TokenTable) as a GGUF file holds it; only rows that are looked up are dequantised."""
+    """The token table (a TokenTable) as a GGUF file holds it; only rows that are looked up are dequantised.
+
+    ``head`` is an output layer that has taken the weights over, in a form of its own, and gives rows of them.
+    """
 
     def __init__(self, weights: GgmlWeights, dtype: torch.dtype, device: torch.device) -> None:
         """``weights.data [vocab_size, row_bytes]`` is copied to ``device``; ``dtype`` is the model's."""
         self.data = weights.data.to(device, copy=True)
         self.type, self.in_features, self.dtype = weights.type, weights.in_features, dtype
+        self.head: NativeGgmlLinear | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
+        if self.head is not None:
+            return self.head.rows(tokens, self.dtype)
         out = torch.empty(len(tokens), self.in_features, dtype=self.dtype, device=self.data.device)
         step = max(1, BLOCK_WEIGHTS // self.in_features)
         for start in range(0, len(tokens), step):
             rows = self.data.index_select(0, tokens[start : start + step])
             out[start : start + step] = dequantise(self.type, rows)
         return out
+
+    def hand_over(self, head: NativeGgmlLinear) -> None:
+        """Let ``head`` hold the weights from now on."""
+        if head.device.type != "meta":
+            head.fill([GgmlWeights(self.type, self.data, self.in_features)])
+        self.head, self.data = head, self.data[:0]
 
     def storage_size(self) -> int:
         return self.data.numel()

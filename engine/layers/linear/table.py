@@ -75,13 +75,14 @@ class TableLinear(BlockwiseLinear):
         weight = self.buffer("codes", (high - low) * self.block)
         flat = weight[: 2 * len(used)]
         places = scratch.take("table places", (len(used),), torch.int32, self.device)
-        torch.index_select(self._pairs(), 0, places.copy_(used), out=flat.view(-1, 2))
+        # Two numbers as one of 8 bytes: torch picks single numbers four times as fast as rows of two.
+        torch.index_select(self._pairs(), 0, places.copy_(used), out=flat.view(torch.int64))
         weight.view(-1, self.block).mul_(self._magnitudes(low, high)[:, None])
         return weight[first - low * self.block :][: last - first].view(stop - start, self.in_features)
 
     def _pairs(self) -> Tensor:
-        """``[256, 2]``: what the two codes of each byte stand for."""
-        return torch.stack((self.table.repeat_interleave(16), self.table.repeat(16)), 1)
+        """``[256]`` int64: what the two codes of each byte stand for, a float32 and after it another."""
+        return torch.stack((self.table.repeat_interleave(16), self.table.repeat(16)), 1).view(torch.int64).flatten()
 
     def _magnitudes(self, low: int, high: int) -> Tensor:
         """float32 of blocks ``[low, high)``."""

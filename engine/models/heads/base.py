@@ -114,7 +114,7 @@ class FeatureHead(ABC):
 
     def new_store(self, pages: int) -> KVStore:
         """Arenas for its keys and values, addressed by the target's page numbers; ``pages`` counts page 0."""
-        return DenseKVStore(1, pages, self.config.num_kv_heads, self.config.head_dim, self.dtype, self.device)
+        return DenseKVStore(1, pages, self.config.num_kv_heads, self.config.head_dim, self.target.kv_dtype, self.device)
 
     # --- sizes -------------------------------------------------------------------------------------------------
 
@@ -136,7 +136,7 @@ class FeatureHead(ABC):
         return self._weights() + (self.target.head.storage_size() if self.borrows_head else 0)
 
     def kv_bytes_per_token(self) -> int:
-        return self.config.cached_width * self.dtype.itemsize
+        return self.config.cached_width * self.target.kv_dtype.itemsize
 
     def _weights(self) -> int:
         norms = self.layer.storage_size() + sum(norm.storage_size() for norm in self.norms())

@@ -76,6 +76,24 @@ def test_matches_the_definition(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(
+    "shapes",
+    [[(140, 1, False)], [(131, 150, False)], [(77, 0, True)], [(5, 1, False), (20, 1, False), (21, 1, False)]],
+    ids=["decode", "chunk", "tree", "decodes"],
+)
+def test_keys_in_16_bits_are_read_in_float32(
+    backend: type[AttentionBackend], shapes: list[tuple[int, int, bool]]
+) -> None:
+    """To the precision of float32, as the keys' rounding is behind them."""
+    cases = cases_of(shapes, dtype=torch.bfloat16)
+    for case in cases:
+        case.q = torch.randn(case.q.shape, generator=torch.Generator().manual_seed(case.length))
+    for seed in (None, 1, 2):
+        for window in (None, 20):
+            compare(backend(), cases, AttnSpec(0.25, window), seed)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("heads", [(4, 4), (8, 1), (6, 2)])
 def test_any_grouping_of_heads(backend: type[AttentionBackend], heads: tuple[int, int]) -> None:
     compare(backend(), cases_of([(30, 1, False), (12, 20, False)], heads), AttnSpec(0.25), 1)

@@ -129,8 +129,10 @@ def test_sequences_of_any_length(backend: type[AttentionBackend], kind: str) -> 
 @pytest.mark.parametrize("kind", ["int8", "int4", "kivi"])
 def test_who_reads_packed_pages(kind: str) -> None:
     problem = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125), kind)
-    assert choose(problem).backend.name == ("sdpa" if NativeAttention().declines(problem) else "native")
-    assert choose(problem._replace(dtype=torch.float32)).backend.name == "sdpa"
+    for dtype in (torch.bfloat16, torch.float32):
+        mine = problem._replace(dtype=dtype, kv_dtype=torch.uint8)
+        assert choose(mine).backend.name == ("sdpa" if NativeAttention().declines(mine) else "native")
+    assert choose(problem._replace(dtype=torch.float16)).backend.name == "sdpa"
     assert choose(problem._replace(batch_invariant=True)).backend.name == "batch_invariant"
     assert choose(problem._replace(spec=AttnSpec(0.125, softcap=30.0))).backend.name == "reference"
 

@@ -72,7 +72,7 @@ class Block:
     """One attention block with its cache. ``forms`` forces "absorbed" or "expanded"; None leaves it the choice."""
 
     def __init__(self, forms: str | None, shape: LatentShape = SHAPE, dtype: torch.dtype = torch.float32,
-                 invariant: bool = False) -> None:  # fmt: skip
+                 invariant: bool = False, kept: torch.dtype | None = None) -> None:  # fmt: skip
         self.config, source = config(shape), Weights(dtype, invariant)
         self.attention = LatentAttention(self.config, 0, source, "")  # type: ignore[arg-type]
         if forms is not None:
@@ -80,7 +80,7 @@ class Block:
             every = lambda batch: planned if forms == "absorbed" else latent_forms.Forms(  # noqa: E731
                 None, latent_forms.expansion(batch, range(batch.host.S)))  # fmt: skip
             self.attention.forms.plan = every  # type: ignore[method-assign]
-        self.kv = LatentKVStore(1, PAGES, shape.rank, shape.rope, dtype)
+        self.kv = LatentKVStore(1, PAGES, shape.rank, shape.rope, kept or dtype)
         self.backend = AttentionDispatcher(source.numerics)
         self.rotary = RotaryEmbedding(self.config.rope, shape.rope, 512, dtype, torch.device("cpu"))
 
@@ -255,6 +255,18 @@ def test_the_16_bit_forms_round_alike() -> None:
         for text in texts:
             text_out = run(block, [_rounded(text)])[0]
             assert (text_out.double() - text.expected(SHAPE)).abs().max() < 0.05
+
+
+@pytest.mark.parametrize("forms", ["absorbed", "expanded", None])
+@pytest.mark.parametrize("shape", [SHAPE, LatentShape(rank=64, nope=32, rope=32, value=32)], ids=["narrow", "32s"])
+def test_latents_in_16_bits_serve_a_float32_model(forms: str | None, shape: LatentShape) -> None:
+    """Both forms read the same rounded latents, so that they agree far more closely than either with the definition."""
+    texts = TEXTS["decoding, prompt, chain, chunk, tree"]
+    found = run(Block(forms, shape, kept=torch.bfloat16), texts)
+    right = run(Block("expanded", shape, kept=torch.bfloat16), texts)
+    for one, other, text in zip(found, right, texts, strict=True):
+        assert (one - other).abs().max() < 1e-5
+        assert 1e-5 < (one - text.expected(shape)).abs().max() < 0.02
 
 
 def _rounded(text: Text) -> Text:

@@ -87,6 +87,26 @@ def test_a_model_serves_after_its_load(heard: Listener, models: Path) -> None:
     assert len(generate(heard, engine)) == 20
 
 
+def test_a_float32_model_keeps_keys_and_values_in_16_bits_unless_float32_is_asked_for(
+    heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("engine.memory.probe.cpu_has_bfloat16", lambda: False)
+    sizes = {}
+    for asked, kept in (("auto", torch.bfloat16), ("float32", torch.float32)):
+        engine = load(heard, models / "target", models / "padded", dtype=asked)
+        loaded = engine.loaded
+        assert loaded is not None
+        assert loaded.model is not None
+        assert loaded.model.dtype == torch.float32
+        assert [store.view(0).k.dtype for store in loaded.stores] == [kept, kept]
+        assert sum(store.storage_size() for store in loaded.stores) == loaded.fit.kv
+        assert loaded.kv_bytes_per_token == loaded.stores[0].bytes_per_token()
+        sizes[asked] = loaded.kv_bytes_per_token
+        assert len(generate(heard, engine, speculation="draft", draft_length=3)) == 20
+    assert not heard.errors
+    assert 2 * sizes["auto"] == sizes["float32"]
+
+
 def test_what_a_load_runs_goes_by_the_switches_of_the_user(
     heard: Listener, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -19,7 +19,15 @@ from engine.memory.estimate import (
     size,
 )
 from engine.memory.owners import memory_by_owner
-from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, cpu_has_bfloat16, free_bytes, probe
+from engine.memory.probe import (
+    NoSuchDevice,
+    choose_device,
+    choose_dtype,
+    choose_kv_dtype,
+    cpu_has_bfloat16,
+    free_bytes,
+    probe,
+)
 from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.registry import family
@@ -147,6 +155,13 @@ def test_dtypes(monkeypatch: pytest.MonkeyPatch) -> None:
     assert choice.dtype == torch.float32
     assert choice.notice.startswith("Computing in float32, because ")
     assert "bfloat16 instructions (AVX512-BF16 or AMX)" in choice.notice
+
+
+def test_keys_and_values_take_16_bits_unless_float32_is_asked_for() -> None:
+    assert choose_kv_dtype(torch.float32) == torch.bfloat16
+    assert choose_kv_dtype(torch.float32, "float32") == torch.float32
+    for dtype in (torch.bfloat16, torch.float16):
+        assert choose_kv_dtype(dtype) == dtype
 
 
 def test_bandwidth_is_measured_once() -> None:

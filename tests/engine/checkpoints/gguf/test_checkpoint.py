@@ -19,6 +19,7 @@ from test_container import mutated
 
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
+from engine.checkpoints.source import Packing
 from engine.checkpoints.times import LoadTimes
 from engine.errors import CheckpointError
 from tests.conformance.gguf_converter import convert
@@ -57,12 +58,17 @@ def converted(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return file.read_bytes()
 
 
-@pytest.mark.parametrize(("kind", "packs"), [(KIND.Q8_0, False), (KIND.Q4_0, True)])
-def test_blocks_that_stay_as_they_are_are_copied(kind: gguf.GGMLQuantizationType, packs: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "packing", "packs"),
+    [(KIND.Q8_0, "4bit_torch", False), (KIND.Q4_0, "4bit_torch", True), (KIND.Q4_0, "4bit", True)],
+)
+def test_blocks_that_stay_as_they_are_are_copied(
+    kind: gguf.GGMLQuantizationType, packing: Packing, packs: bool, tmp_path: Path
+) -> None:
     """And what gets another layout is told apart."""
     write(tmp_path / "model.gguf", replace(SHAPE, types={"": kind}))
     times = LoadTimes()
-    load_model(open_checkpoint(tmp_path / "model.gguf"), torch.device("cpu"), torch.bfloat16, times=times)
+    load_model(open_checkpoint(tmp_path / "model.gguf"), torch.device("cpu"), torch.bfloat16, packing, times=times)
     assert set(times.seconds) == ({"copying", "packing"} if packs else {"copying"})
 
 

@@ -1,0 +1,531 @@
+/* See products.h. */
+#include "products.h"
+#include "simd.h"
+
+#ifdef _OPENMP
+#include <omp.h>
+INLINE int thread_number(void) { return omp_get_thread_num(); }
+#else
+INLINE int thread_number(void) { return 0; }
+#endif
+
+/* Virtual rows (digits of rows) that go through a block's codes together, as many as there are registers for; those that a
+ * thread takes at a time; and those from which on codes are unpacked for all of them. */
+enum { MOST_COLUMNS = 2, LOT = LANES == 16 ? 8 : 4, PANEL = 256, MANY = 8 };
+/* Input features of a row that a thread quantises at a time. */
+enum { PIECE = 1024 };
+/* Words of a unit once each has four codes of a feature, and steps to take them: dots. */
+enum { DOTS = UNIT / 4 };
+static const float NEXT_DIGIT = 254;
+
+/* ------------------------------------------------------------------ activations */
+
+/* Quantised activations, in lots of virtual rows: within one, numbers for the same input features stand side by side. */
+typedef struct {
+    int32_t *digits;      /* [K / 4]: four of a row's in a word */
+    int32_t *starts;      /* [K / span]: what a sum begins with */
+    float *scales, *sums; /* [K / span]: of x, and of the values of its span, for offsets */
+} Quantised;
+
+/* Bytes of a virtual row in all. */
+INLINE int64_t quantised_bytes(int64_t K, int64_t span) { return K + K / span * 12; }
+
+/* Virtual rows that stand side by side: LOT of them, then 4, then those that are left. */
+typedef struct {
+    int64_t first, width;
+} Lot;
+
+INLINE Lot lot_of(int64_t row, int64_t rows) {
+    const int64_t whole = rows / LOT * LOT, fours = rows / 4 * 4;
+    if (row < whole) return (Lot){row / LOT * LOT, LOT};
+    return row < fours ? (Lot){row / 4 * 4, 4} : (Lot){fours, rows - fours};
+}
+
+INLINE Quantised quantised_at(void *bytes, Lot lot, int64_t K, int64_t span) {
+    const int64_t width = lot.width;
+    Quantised result;
+    result.digits = (int32_t *)((char *)bytes + lot.first * quantised_bytes(K, span));
+    result.starts = result.digits + K / 4 * width;
+    result.scales = (float *)(result.starts + K / span * width);
+    result.sums = result.scales + K / span * width;
+    return result;
+}
+
+/* values [32] as a digit each, and what is left of them, for the next digit. */
+INLINE void next_digit(float *values, int8_t *digits) {
+    float sums[UNIT];
+    int32_t bits[UNIT];
+    /* Added and taken off, this leaves a whole number, which in between stands in the lowest bits. */
+    const float magic = 12582912;
+    for (int i = 0; i < UNIT; i += LANES) {
+        const Floats value = floats_at(values + i), sum = value + magic;
+        put_floats(sums + i, sum);
+        put_floats(values + i, times(value - (sum - magic), NEXT_DIGIT));
+    }
+    memcpy(bits, sums, sizeof bits);
+    for (int i = 0; i < UNIT; i++) digits[i] = (int8_t)bits[i];
+}
+
+/* The largest magnitude of values [32]. Such bits are in the order of what they stand for, and NaN is above all. */
+INLINE float largest_of(const float *values) {
+    Ints most = {0};
+    for (int i = 0; i < UNIT; i += LANES) {
+        const Ints bits = (Ints)floats_at(values + i) & 0x7FFFFFFF, above = bits > most;
+        most = (bits & above) | (most & ~above);
+    }
+    int32_t largest = 0;
+    for (int i = 0; i < LANES; i++) largest = most[i] > largest ? most[i] : largest;
+    float result;
+    memcpy(&result, &largest, 4);
+    return result;
+}
+
+/* What sums of ``span`` codes times these digits start from, and the digits' own sum. */
+INLINE int32_t start_of(const int8_t *digits, int64_t span, int middle, int *sum) {
+    int16_t sums[4] = {0};
+    for (int64_t i = 0; i < span; i += 4)
+        for (int j = 0; j < 4; j++) sums[j] = (int16_t)(sums[j] + digits[i + j]);
+    const int low = sums[0] + sums[1], high = sums[2] + sums[3];
+    *sum = low + high;
+    if (WIDE) return -middle * *sum;
+    return (int32_t)((uint32_t)(-middle * high) << 16 | ((uint32_t)(-middle * low) & 0xFFFF));
+}
+
+/* Input features [k, stop) of row ``row`` of x into its lots; ``middle`` is what the codes' values are above those that x is to meet. */
+static void quantise_row(const void *x, int bfloat16, int64_t row, int64_t k, int64_t stop, int64_t K, int64_t span,
+                         int digits, int middle, int64_t rows, void *out) {
+    for (; k < stop; k += UNIT) {
+        float values[UNIT];
+        if (bfloat16)
+            for (int i = 0; i < UNIT; i += LANES)
+                put_floats(values + i, bfloat16_at((const uint16_t *)x + row * K + k + i));
+        else
+            memcpy(values, (const float *)x + row * K + k, sizeof values);
+        const float largest = largest_of(values), inverse = largest > 0x1p-120f ? 127 / largest : 0;
+        float scale = largest / 127;
+        for (int i = 0; i < UNIT; i += LANES) put_floats(values + i, times(floats_at(values + i), inverse));
+        for (int d = 0; d < digits; d++, scale /= NEXT_DIGIT) {
+            const Lot lot = lot_of(row * digits + d, rows);
+            const Quantised to = quantised_at(out, lot, K, span);
+            const int64_t column = row * digits + d - lot.first;
+            int8_t bytes[UNIT];
+            next_digit(values, bytes);
+            for (int i = 0; i < DOTS; i++) memcpy(to.digits + (k / 4 + i) * lot.width + column, bytes + 4 * i, 4);
+            for (int64_t first = 0; first < UNIT; first += span) {
+                const int64_t place = (k + first) / span * lot.width + column;
+                int sum;
+                to.starts[place] = start_of(bytes + first, span, middle, &sum);
+                to.scales[place] = scale;
+                to.sums[place] = (float)sum * scale;
+            }
+        }
+    }
+}
+
+/* ------------------------------------------------------------------ weights */
+
+static const int MIDDLE[] = {[UNSIGNED2] = 2, [UNSIGNED3] = 4, [UNSIGNED4] = 8, [UNSIGNED5] = 16, [UNSIGNED6] = 32};
+
+INLINE int is_signed(int64_t kind) { return kind == SIGNED8 || kind == TABLE4; }
+INLINE int64_t middle_of(int64_t kind) { return is_signed(kind) ? 0 : MIDDLE[kind]; }
+/* Input features that are added as integers: all of a unit, if its codes allow it, and have one scale. */
+INLINE int64_t span_of(const Lanes *w) { return w->group % UNIT || w->kind == UNSIGNED6 ? UNIT / 2 : UNIT; }
+INLINE int64_t blocks_of(const Lanes *w) { return (w->out_features + BLOCK - 1) / BLOCK; }
+/* Some units of a block: where its codes are, and what they mean in float32, [spans, 64]; NULL without offsets. */
+typedef struct {
+    const uint32_t *codes, *high;
+    const float *scales, *offsets;
+    const int8_t *table;
+    int64_t units;
+} Chunk;
+
+/* Fields 4 i .. 4 i + 3 of a unit in a plane of so many bits, for a vector of features. */
+INLINE Words fields_at(const int bits, const uint32_t *unit, int i) {
+    const int per = 8 / bits;
+    const Words word = words_at(unit + i / per * BLOCK);
+    return bits == 8 ? word : (word >> bits * (i % per)) & ((0x01010101u << bits) - 0x01010101u);
+}
+
+INLINE Words raw_codes_at(const int kind, const Chunk *c, int64_t unit, int i, int lane) {
+    const int bits = code_bits(kind), above = high_bits(kind);
+    Words codes = fields_at(bits, c->codes + unit * bits * BLOCK + lane, i);
+    if (above) codes |= fields_at(above, c->high + unit * above * BLOCK + lane, i) << bits;
+    return codes;
+}
+INLINE Words codes_at(const int kind, const Chunk *c, int64_t unit, int i, int lane) {
+    const Words codes = raw_codes_at(kind, c, unit, i, lane);
+    return kind == TABLE4 ? look_up(codes, c->table) : codes;
+}
+
+/* ``rows`` virtual rows times one unit, for some vectors of features from ``lane`` on, added to total. Constants after
+ * inlining: kind, span, rows and columns. */
+INLINE void add_unit(const int kind, const int span, const int rows, const int columns, const Chunk *c, Quantised x,
+                     int64_t unit, int lane, Floats total[LOT][MOST_COLUMNS]) {
+    const int spans = UNIT / span, dots = span / 4;
+    for (int s = 0; s < spans; s++) {
+        const int64_t place = unit * spans + s;
+        Ints sum[LOT][MOST_COLUMNS];
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < columns; v++)
+                sum[r][v] = is_signed(kind) && !SHIFTED ? every(0) : every(x.starts[place * rows + r]);
+#pragma GCC unroll 8
+        for (int i = s * dots; i < s * dots + dots; i++) {
+            Words codes[MOST_COLUMNS];
+            for (int v = 0; v < columns; v++) codes[v] = codes_at(kind, c, unit, i, lane + v * LANES);
+            for (int r = 0; r < rows; r++) {
+                const int32_t four = x.digits[(unit * DOTS + i) * rows + r];
+                for (int v = 0; v < columns; v++) {
+                    sum[r][v] = is_signed(kind) ? dot_signed(sum[r][v], codes[v], four) : dot(sum[r][v], codes[v], four);
+                    IN_ORDER(sum[r][v]);
+                }
+            }
+        }
+        for (int v = 0; v < columns; v++) {
+            const int64_t at = place * BLOCK + lane + v * LANES;
+            const Floats scale = floats_at(c->scales + at);
+            for (int r = 0; r < rows; r++) {
+                const Ints whole = is_signed(kind) ? sum[r][v] : joined(sum[r][v]);
+                total[r][v] += __builtin_convertvector(whole, Floats) * (scale * x.scales[place * rows + r]);
+            }
+            if (c->offsets)
+                for (int r = 0; r < rows; r++) total[r][v] += floats_at(c->offsets + at) * x.sums[place * rows + r];
+        }
+    }
+}
+
+INLINE void read_totals(const int rows, const int columns, const float *totals, Floats total[LOT][MOST_COLUMNS]) {
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < columns; v++) total[r][v] = floats_at(totals + r * BLOCK + v * LANES);
+}
+INLINE void put_totals(const int rows, const int columns, Floats total[LOT][MOST_COLUMNS], float *totals) {
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < columns; v++) put_floats(totals + r * BLOCK + v * LANES, total[r][v]);
+}
+
+/* ``rows`` virtual rows, from unit ``at`` on, times a chunk, added to totals [rows, 64]; ``columns`` vectors of features
+ * at a time. Codes in memory are read in the order in which they lie, which processors foresee: that is worth half the
+ * speed. Those that were unpacked are near, and totals stay in registers instead. */
+INLINE void multiply(const int kind, const int span, const int rows, const int columns, const Chunk *c, Quantised x,
+                     int64_t at, float *totals) {
+    const int spans = UNIT / span, step = columns * LANES;
+    Floats total[LOT][MOST_COLUMNS];
+    x.digits += at * DOTS * rows, x.starts += at * spans * rows, x.scales += at * spans * rows, x.sums += at * spans * rows;
+    if (kind == UNSIGNED8)
+        for (int lane = 0; lane < BLOCK; lane += step) {
+            read_totals(rows, columns, totals + lane, total);
+            for (int64_t unit = 0; unit < c->units; unit++) add_unit(kind, span, rows, columns, c, x, unit, lane, total);
+            put_totals(rows, columns, total, totals + lane);
+        }
+    else
+        for (int64_t unit = 0; unit < c->units; unit++)
+            for (int lane = 0; lane < BLOCK; lane += step) {
+                read_totals(rows, columns, totals + lane, total);
+                add_unit(kind, span, rows, columns, c, x, unit, lane, total);
+                put_totals(rows, columns, total, totals + lane);
+            }
+}
+
+/* ------------------------------------------------------------------ products */
+
+#define PRODUCT(KIND, SPAN, ROWS)                                                                                      \
+    static void product_##KIND##_##SPAN##_##ROWS(const Chunk *c, Quantised x, int64_t at, float *totals) {            \
+        multiply(KIND, SPAN, ROWS, ROWS <= 2 || LANES == 16 ? MOST_COLUMNS : 1, c, x, at, totals);                     \
+    }
+#define PRODUCTS(KIND, SPAN)                                                                                           \
+    PRODUCT(KIND, SPAN, 1) PRODUCT(KIND, SPAN, 2) PRODUCT(KIND, SPAN, 3) PRODUCT(KIND, SPAN, 4) PRODUCT(KIND, SPAN, LOT)
+PRODUCTS(UNSIGNED2, 16) PRODUCTS(UNSIGNED3, 16) PRODUCTS(UNSIGNED4, 16) PRODUCTS(UNSIGNED6, 16)
+PRODUCTS(UNSIGNED2, 32) PRODUCTS(UNSIGNED3, 32) PRODUCTS(UNSIGNED4, 32) PRODUCTS(UNSIGNED5, 32)
+PRODUCTS(UNSIGNED8, 16) PRODUCTS(UNSIGNED8, 32) PRODUCTS(SIGNED8, 16) PRODUCTS(SIGNED8, 32)
+PRODUCTS(TABLE4, 16) PRODUCTS(TABLE4, 32)
+
+typedef void (*Product)(const Chunk *, Quantised, int64_t, float *);
+#define ROW_COUNTS(KIND, SPAN)                                                                                         \
+    {product_##KIND##_##SPAN##_1, product_##KIND##_##SPAN##_2, product_##KIND##_##SPAN##_3, product_##KIND##_##SPAN##_4, \
+     product_##KIND##_##SPAN##_LOT}
+/* UNSIGNED5 in spans of 16 is not there, as nothing has it, and sums of UNSIGNED6 in spans of 32 need more bits. */
+static const Product PRODUCTS_OF[][2][5] = {
+    [UNSIGNED2] = {ROW_COUNTS(UNSIGNED2, 16), ROW_COUNTS(UNSIGNED2, 32)},
+    [UNSIGNED3] = {ROW_COUNTS(UNSIGNED3, 16), ROW_COUNTS(UNSIGNED3, 32)},
+    [UNSIGNED4] = {ROW_COUNTS(UNSIGNED4, 16), ROW_COUNTS(UNSIGNED4, 32)},
+    [UNSIGNED5] = {{0}, ROW_COUNTS(UNSIGNED5, 32)},
+    [UNSIGNED6] = {ROW_COUNTS(UNSIGNED6, 16), {0}},
+    [UNSIGNED8] = {ROW_COUNTS(UNSIGNED8, 16), ROW_COUNTS(UNSIGNED8, 32)},
+    [SIGNED8] = {ROW_COUNTS(SIGNED8, 16), ROW_COUNTS(SIGNED8, 32)},
+    [TABLE4] = {ROW_COUNTS(TABLE4, 16), ROW_COUNTS(TABLE4, 32)},
+};
+
+INLINE int has_offsets(const Lanes *w) { return w->zeros || w->shifts || w->scale_type == NIBBLES; }
+
+INLINE Floats whole_floats(Words numbers) { return __builtin_convertvector((Ints)numbers, Floats); }
+INLINE Words bytes_at(const uint8_t *p) {
+    typedef uint8_t Bytes __attribute__((vector_size(LANES)));
+    Bytes result;
+    memcpy(&result, p, sizeof result);
+    return __builtin_convertvector(result, Words);
+}
+INLINE Floats signed_at(const uint8_t *p) { return whole_floats((Words)((Ints)(bytes_at(p) << 24) >> 24)); }
+
+/* Where the scales of a block's group are: in those of groups, and of 256 input features. Found once for all lanes, as
+ * it takes divisions. */
+typedef struct {
+    int64_t block, group, groups, at, outer;
+} Place;
+
+INLINE Place place_of(const Lanes *w, int64_t block, int64_t k) {
+    const int64_t group = k / w->group, groups = w->in_features / w->group;
+    return (Place){block, group, groups, (block * groups + group) * BLOCK,
+                   (block * ((w->in_features + 255) / 256) + k / 256) * BLOCK};
+}
+
+/* Scales for a vector of features of a block. */
+INLINE Floats scales_at(const int type, const Lanes *w, Place p, int lane) {
+    const uint8_t *bytes = (const uint8_t *)w->scales + p.at + lane;
+    const uint16_t *halves = (const uint16_t *)w->scales + p.at + lane, *supers = w->supers + p.outer + lane;
+    Floats result = {0};
+    switch (type) {
+    case SCALES_F32: return floats_at((const float *)w->scales + p.at + lane);
+    case SCALES_F16: return halves_at(halves);
+    case SUPER: return halves_at(supers) * signed_at(bytes);
+    case NIBBLES: return halves_at(supers) * whole_floats(bytes_at(bytes) & 15);
+    case SCALES_BF16: return bfloat16_at(halves);
+    case EXPONENTS:
+        for (int i = 0; i < LANES; i++) {
+            const uint32_t bits = bytes[i] < 2 ? 0x00200000u << bytes[i] : (uint32_t)(bytes[i] - 1) << 23;
+            float value;
+            memcpy(&value, &bits, 4);
+            result[i] = value;
+        }
+        return result;
+    default: /* NESTED, each step rounded */
+        for (int i = 0; i < LANES; i++) {
+            const int64_t feature = p.block * BLOCK + lane + i, n = feature < w->out_features ? feature : 0;
+            result[i] = w->nested_table[bytes[i]] * w->nested_scales[(n * p.groups + p.group) / w->nested_size];
+        }
+        IN_ORDER(result);
+        return result + w->nested_offset;
+    }
+}
+
+/* The zero-point of a group's codes. */
+INLINE Floats zeros_at(const int type, const Lanes *w, Place p, int lane) {
+    const uint8_t *zeros = w->zeros + p.at + lane;
+    if (type == SUPER ? w->least != NULL : type == NIBBLES || w->shifts) return (Floats){0};
+    if (!w->zeros) return (Floats){0} + (float)middle_of(w->kind);
+    return is_signed(w->kind) ? signed_at(zeros) : whole_floats(bytes_at(zeros));
+}
+
+/* What is added to the weights of a group. */
+INLINE Floats shifts_at(const int type, const Lanes *w, Place p, int lane) {
+    const int64_t at = p.at + lane;
+    const uint16_t *least = w->least + p.outer + lane;
+    if (type == NIBBLES) return -(halves_at(least) * whole_floats(bytes_at((const uint8_t *)w->scales + at) >> 4));
+    if (type == SUPER && w->least) return -(halves_at(least) * whole_floats(bytes_at(w->zeros + at)));
+    return w->shifts ? halves_at(w->shifts + at) : (Floats){0};
+}
+
+/* The scales [spans, 64] of a block from input feature k on, and, if there are any, the offsets of its weights: what is
+ * added to codes that count from the middle, times their scale. */
+INLINE void means(const int type, const Lanes *w, int64_t block, int64_t k, int64_t spans, int64_t span, float *scales,
+                  float *offsets) {
+    const float middle = (float)middle_of(w->kind), factor = w->kind == TABLE4 ? w->factor * w->table_scale : w->factor;
+    const int shifted = has_offsets(w);
+    for (int64_t i = 0; i < spans; i++, k += span, scales += BLOCK, offsets += BLOCK) {
+        if (i && k % w->group) { /* of the same group as the span before */
+            memcpy(scales, scales - BLOCK, BLOCK * sizeof(float));
+            if (shifted) memcpy(offsets, offsets - BLOCK, BLOCK * sizeof(float));
+            continue;
+        }
+        const Place place = place_of(w, block, k);
+        for (int lane = 0; lane < BLOCK; lane += LANES) {
+            const Floats scale = scales_at(type, w, place, lane) * factor;
+            put_floats(scales + lane, scale);
+            if (shifted)
+                put_floats(offsets + lane, (middle - zeros_at(type, w, place, lane)) * scale + shifts_at(type, w, place, lane));
+        }
+    }
+}
+
+#define EACH_SCALE_TYPE(CASE)                                                                                          \
+    CASE(SCALES_F32) CASE(SCALES_F16) CASE(SCALES_BF16) CASE(NESTED) CASE(EXPONENTS) CASE(SUPER) CASE(NIBBLES)
+
+static void read_scales(const Lanes *w, int64_t block, int64_t k, int64_t spans, int64_t span, float *scales, float *offsets) {
+    switch (w->scale_type) {
+#define MEANS(TYPE)                                                                                                    \
+    case TYPE: means(TYPE, w, block, k, spans, span, scales, offsets); break;
+        EACH_SCALE_TYPE(MEANS)
+    }
+}
+
+INLINE void unpack(const int kind, const Chunk *c, uint32_t *out) {
+    for (int64_t unit = 0; unit < c->units; unit++)
+#pragma GCC unroll 8
+        for (int i = 0; i < DOTS; i++, out += BLOCK)
+            for (int lane = 0; lane < BLOCK; lane += LANES) {
+                const Words codes = codes_at(kind, c, unit, i, lane);
+                memcpy(out + lane, &codes, sizeof codes);
+            }
+}
+
+static void unpack_codes(int64_t kind, const Chunk *c, uint32_t *out) {
+    switch (kind) {
+#define CASE_OF_KIND(KIND)                                                                                             \
+    case KIND: unpack(KIND, c, out); break;
+        CASE_OF_KIND(UNSIGNED2) CASE_OF_KIND(UNSIGNED3) CASE_OF_KIND(UNSIGNED4) CASE_OF_KIND(UNSIGNED5)
+        CASE_OF_KIND(UNSIGNED6) default: unpack(TABLE4, c, out);
+    }
+}
+
+/* A chunk of a block, with room for what is made of it. */
+typedef struct {
+    Chunk chunk;
+    float scales[CHUNK / 16 * BLOCK], offsets[CHUNK / 16 * BLOCK];
+    uint32_t codes[CHUNK / 4 * BLOCK];
+} __attribute__((aligned(64))) Work;
+
+static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
+    const int64_t units = w->in_features / UNIT, left = (w->in_features - k) / UNIT, span = span_of(w);
+    const int bits = code_bits(w->kind), above = high_bits(w->kind);
+    const int64_t first = block * units + k / UNIT;
+    work->chunk.units = left < CHUNK_UNITS ? left : CHUNK_UNITS;
+    work->chunk.codes = w->codes + first * bits * BLOCK;
+    work->chunk.high = above ? w->high + first * above * BLOCK : NULL;
+    work->chunk.scales = work->scales;
+    work->chunk.offsets = has_offsets(w) ? work->offsets : NULL;
+    read_scales(w, block, k, work->chunk.units * (UNIT / span), span, work->scales, work->offsets);
+}
+
+/* One block for ``rows`` virtual rows, at most PANEL, from ``first`` on, where a lot begins: totals [rows, 64]. */
+static void block_product(const Lanes *w, int64_t block, const void *x, int64_t first, int64_t rows, int64_t all, int tables,
+                          float *totals) {
+    const int64_t K = w->in_features, span = span_of(w);
+    const int unpacked = rows > MANY && w->kind != SIGNED8;
+    const int64_t kind = !unpacked ? w->kind : is_signed(w->kind) ? SIGNED8 : UNSIGNED8;
+    const Product *products = PRODUCTS_OF[kind][span == UNIT];
+    Work work;
+    memset(totals, 0, (size_t)(rows * BLOCK) * sizeof(float));
+    for (int64_t k = 0; k < K; k += CHUNK) {
+        read_chunk(w, block, k, &work);
+        const Chunk held = work.chunk;
+        for (int table = 0; table < tables; table++) {
+            for (int64_t i = 0; table && i < held.units * (UNIT / span) * BLOCK; i++) work.scales[i] /= NEXT_DIGIT;
+            work.chunk = held;
+            work.chunk.table = w->tables[table];
+            if (table) work.chunk.offsets = NULL;
+            if (unpacked) {
+                unpack_codes(w->kind, &work.chunk, work.codes);
+                work.chunk.codes = work.codes;
+            }
+            for (int64_t r = 0; r < rows;) {
+                const Lot lot = lot_of(first + r, all);
+                const Product product = products[lot.width > 4 ? 4 : lot.width - 1];
+                product(&work.chunk, quantised_at((void *)x, lot, K, span), k / UNIT, totals + r * BLOCK);
+                r += lot.width;
+            }
+        }
+    }
+}
+
+/* The first of some values, at most 64, from place ``at`` on of out, which is in either type. */
+INLINE void put_values(void *out, int64_t at, const float *values, int64_t count, int bfloat16) {
+    uint16_t rounded[BLOCK];
+    for (int64_t i = 0; bfloat16 && i < count; i += LANES) put_bfloat16(rounded + i, floats_at(values + i));
+    if (bfloat16) memcpy((uint16_t *)out + at, rounded, (size_t)count * sizeof *rounded);
+    else memcpy((float *)out + at, values, (size_t)count * sizeof *values);
+}
+
+/* The digits of rows [row, row + rows) in totals, added up, into out [.., N]. */
+static void write_rows(const Lanes *w, int64_t block, const float *totals, int64_t row, int64_t rows, int digits, void *out,
+                       int bfloat16) {
+    const int64_t left = w->out_features - block * BLOCK, width = left < BLOCK ? left : BLOCK;
+    for (int64_t r = 0; r < rows; r++, totals += digits * BLOCK) {
+        float sums[BLOCK];
+        memcpy(sums, totals + (digits - 1) * BLOCK, sizeof sums);
+        for (int d = digits - 2; d >= 0; d--)
+            for (int n = 0; n < BLOCK; n++) sums[n] += totals[d * BLOCK + n];
+        put_values(out, (row + r) * w->out_features + block * BLOCK, sums, width, bfloat16);
+    }
+}
+
+/* out [rows, N] = x [rows, K] W^T, x quantised in so many digits (1 to 3); either is bfloat16 or else float32. 0, or 1
+ * where memory ran out. */
+EXPORT int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
+                        int threads) {
+    const int64_t K = w->in_features, span = span_of(w), all = rows * digits, blocks = blocks_of(w);
+    const int middle = is_signed(w->kind) ? 128 : (int)middle_of(w->kind), tables = digits > 1 ? (int)w->table_count : 1;
+    threads = product_threads(K * w->out_features, threads);
+    /* A panel holds whole rows and whole lots. */
+    const int64_t pieces = (K + PIECE - 1) / PIECE, panel = all < PANEL ? all : PANEL / (LOT * digits) * (LOT * digits), room = panel * BLOCK;
+    const size_t size = ((size_t)(all * quantised_bytes(K, span)) + 63) / 64 * 64;
+    char *bytes = scratch(size + (size_t)(room * threads) * sizeof(float));
+    if (!bytes) return 1;
+#pragma omp parallel num_threads(threads)
+    {
+        float *totals = (float *)(bytes + size) + room * thread_number();
+#pragma omp for schedule(static)
+        for (int64_t i = 0; i < rows * pieces; i++) {
+            const int64_t k = i % pieces * PIECE, stop = k + PIECE < K ? k + PIECE : K;
+            quantise_row(x, bfloat16, i / pieces, k, stop, K, span, digits, middle, all, bytes);
+        }
+        for (int64_t first = 0; first < all; first += panel) {
+            const int64_t now = all - first < panel ? all - first : panel;
+#pragma omp for schedule(static) nowait
+            for (int64_t b = 0; b < blocks; b++) {
+                block_product(w, b, bytes, first, now, all, tables, totals);
+                write_rows(w, b, totals, first / digits, now / digits, digits, out, out_bfloat16);
+            }
+        }
+    }
+    return 0;
+}
+
+/* ------------------------------------------------------------------ weights as numbers */
+
+/* Input features [k, k + 32) of one block as [32, 64], each by its definition: (code - zero) * scale + shift, each step
+ * rounded to float32. */
+INLINE void write_unit(const int type, const Lanes *w, int64_t block, int64_t k, float *out) {
+    const int64_t units = w->in_features / UNIT;
+    const int bits = code_bits(w->kind), above = high_bits(w->kind);
+    const Chunk chunk = {.codes = w->codes + (block * units + k / UNIT) * bits * BLOCK,
+                         .high = above ? w->high + (block * units + k / UNIT) * above * BLOCK : NULL};
+    for (int i = 0; i < DOTS; i++, k += 4) {
+        const Place place = place_of(w, block, k);
+        for (int lane = 0; lane < BLOCK; lane += LANES) {
+            const Floats scale = scales_at(type, w, place, lane), zero = zeros_at(type, w, place, lane);
+            const Floats shift = shifts_at(type, w, place, lane);
+            const Words codes = raw_codes_at(w->kind, &chunk, 0, i, lane);
+            for (int j = 0; j < 4; j++) {
+                const Words code = codes >> 8 * j & 0xFF;
+                Floats value = w->kind == SIGNED8 ? (Floats)__builtin_convertvector((Ints)(code << 24) >> 24, Floats)
+                                                  : whole_floats(code);
+                if (w->kind == TABLE4)
+                    for (int n = 0; n < LANES; n++) value[n] = w->values[code[n]];
+                value = (value - zero) * scale;
+                if (w->factor != 1) value *= w->factor;
+                IN_ORDER(value); /* not multiplied and added in one rounding */
+                put_floats(out + (4 * i + j) * BLOCK + lane, value + shift);
+            }
+        }
+    }
+}
+
+/* out [count, K] = rows ``features`` of W, in float32, or rounded once to bfloat16. */
+EXPORT void lanes_write(const Lanes *w, const int64_t *features, int64_t count, void *out, int bfloat16, int threads) {
+    const int64_t K = w->in_features;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t k = 0; k < K; k += UNIT) {
+        float unit[UNIT * BLOCK];
+        for (int64_t i = 0, block = -1; i < count; i++) {
+            if (features[i] / BLOCK != block) {
+                block = features[i] / BLOCK;
+                switch (w->scale_type) {
+#define WRITE(TYPE)                                                                                                    \
+    case TYPE: write_unit(TYPE, w, block, k, unit); break;
+                    EACH_SCALE_TYPE(WRITE)
+                }
+            }
+            float values[UNIT];
+            for (int j = 0; j < UNIT; j++) values[j] = unit[j * BLOCK + features[i] % BLOCK];
+            put_values(out, i * K + k, values, UNIT, bfloat16);
+        }
+    }
+}

@@ -1,0 +1,57 @@
+/* Products of quantised activations with packed weights, in lanes of output features.
+ *
+ * Weights. Output features stand in blocks of 64, each a lane; the last block's other lanes are zero. Input features are
+ * taken in units of 32, and K is a multiple of that.
+ * The lower bits of codes and those above them lie in two planes, each of uint32 [blocks, K * bits / 32, 64]:
+ *   8 bits  byte j of a word belongs to feature j of four;
+ *   4 bits  the lower half of byte j to feature j of eight, the upper half to feature 4 + j;
+ *   2 or 1  field i of byte j, from the lowest one on, to feature 4 i + j of sixteen, or of 32.
+ * W[n, k] = (code - zero) * scale + shift; a table's value stands for its code.
+ *
+ * Activations. x is cut into spans of 32 and each written as digits of 8 bits: x = scale * (d0 + d1 / 254 + ...), every
+ * digit within -127 .. 127. One digit is what is commonly called 8-bit activations, two are more than a bfloat16 holds
+ * and three as many as a float32. Digits meet the weights as rows of their own do, and are added at the end.
+ *
+ * Products of a span are added as integers, exactly; spans in float32, in order. What other rows there are changes no
+ * result, and the set of instructions only whether a span is multiplied by its scale and added in one rounding or two.
+ */
+#pragma once
+#include "native.h"
+
+enum { BLOCK = 64, UNIT = 32, CHUNK = 256, CHUNK_UNITS = CHUNK / UNIT };
+
+/* How codes are held. The first five are unsigned, and their middle is half of their range. Any of
+ * these are held unpacked for many rows: UNSIGNED8. */
+enum { UNSIGNED2, UNSIGNED3, UNSIGNED4, UNSIGNED5, UNSIGNED6, SIGNED8, TABLE4, UNSIGNED8 };
+
+/* How scales are held, those of a block's features side by side. The first three: a number for each group, [K / group].
+ * NESTED: see below. EXPONENTS: a byte, of a power of two, halved. SUPER: a signed byte for each group times a float16 for
+ * each 256, ``supers``; with ``least``, minima are bytes alike times that, and are taken off. NIBBLES: so, but unsigned
+ * scales are the lower and minima the upper halves of bytes. */
+enum { SCALES_F32, SCALES_F16, SCALES_BF16, NESTED, EXPONENTS, SUPER, NIBBLES };
+
+enum { MOST_TABLES = 3 };
+
+typedef struct {
+    const uint32_t *codes, *high;
+    const void *scales;
+    const uint8_t *zeros;  /* like scales: zero-points (signed ones of SIGNED8), or minima; NULL where there are none */
+    const uint16_t *supers, *least; /* float16 [blocks, K / 256, 64] */
+    const uint16_t *shifts;         /* float16 like scales: what is added to each weight */
+    /* NESTED: the byte of feature n, group g means nested_table[byte] * nested_scales[(n groups + g) / nested_size] +
+     * nested_offset, each step rounded to float32. */
+    const float *nested_table, *nested_scales;
+    int64_t in_features, out_features, group, kind, scale_type, nested_size;
+    float nested_offset, factor; /* every scale is multiplied by the latter */
+    /* What TABLE4's codes mean, exactly, and as digits like those of activations: tables[0] + tables[1] / 254 + .. times
+     * table_scale. */
+    float values[16], table_scale;
+    int32_t table_count;
+    int8_t tables[MOST_TABLES][16];
+} Lanes;
+
+/* Bits of a code in either plane, which is also how many words hold 32 of a feature. */
+INLINE int code_bits(int64_t kind) {
+    return kind == SIGNED8 || kind == UNSIGNED8 ? 8 : kind == UNSIGNED2 || kind == UNSIGNED3 ? 2 : 4;
+}
+INLINE int high_bits(int64_t kind) { return kind == UNSIGNED6 ? 2 : kind == UNSIGNED3 || kind == UNSIGNED5; }

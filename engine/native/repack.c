@@ -1,0 +1,105 @@
+/* Weights as files have them, put into lanes (products.h). */
+#include "products.h"
+#include "ggml.h"
+
+/* Codes of a chunk of a block, by input features, so that lanes lie side by side. */
+typedef uint8_t Codes[CHUNK][BLOCK];
+
+/* One plane of ``units`` units, which holds bits of the codes from ``shift`` on, for lanes [first, last). */
+static void put_plane(int bits, int shift, const Codes codes, int64_t units, int64_t first, int64_t last, uint32_t *out) {
+    const int per = 8 / bits;
+    const uint32_t mask = (1u << bits) - 1;
+    for (int64_t word = 0; word < units * bits; word++, out += BLOCK) {
+        uint32_t words[BLOCK] = {0};
+        for (int field = 0; field < per; field++)
+            for (int j = 0; j < 4; j++) {
+                const uint8_t *from = codes[(word * per + field) * 4 + j];
+                for (int n = 0; n < BLOCK; n++) words[n] |= (from[n] >> shift & mask) << (8 * j + bits * field);
+            }
+        memcpy(out + first, words + first, (size_t)(last - first) * sizeof *out);
+    }
+}
+
+static void put_chunk(const Lanes *w, int64_t block, int64_t k, const Codes codes, int64_t first, int64_t last) {
+    const int64_t left = (w->in_features - k) / UNIT, units = left < CHUNK / UNIT ? left : CHUNK / UNIT;
+    const int64_t at = block * (w->in_features / UNIT) + k / UNIT;
+    const int bits = code_bits(w->kind), above = high_bits(w->kind);
+    put_plane(bits, 0, codes, units, first, last, (uint32_t *)w->codes + at * bits * BLOCK);
+    if (above) put_plane(above, bits, codes, units, first, last, (uint32_t *)w->high + at * above * BLOCK);
+}
+
+/* What a call puts: output features [start, start + count) of a layer, of which those of a block are lanes [first, last). */
+typedef struct { int64_t block, first, last; } Part;
+
+INLINE Part part_of(int64_t start, int64_t count, int64_t i) {
+    const int64_t block = start / BLOCK + i, from = start - block * BLOCK, to = start + count - block * BLOCK;
+    return (Part){block, from > 0 ? from : 0, to < BLOCK ? to : BLOCK};
+}
+INLINE int64_t parts_in(int64_t start, int64_t count) { return (start + count + BLOCK - 1) / BLOCK - start / BLOCK; }
+
+/* words [K * bits / 32, count], rows ``stride`` apart: a column's are a stream of codes of ``bits`` bits (2 to 8), the
+ * lowest bits first, and code order[k] (k itself where order is NULL) is that of place k. Codes are changed in the bits of
+ * ``flip``. They become those of output features from ``start`` on. */
+EXPORT void lanes_put_words(const Lanes *w, const uint32_t *words, int64_t stride, const int32_t *order, int bits,
+                            int flip, int64_t start, int64_t count, int threads) {
+    const uint32_t mask = (1u << bits) - 1;
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < parts_in(start, count); i++) {
+        const Part part = part_of(start, count, i);
+        const uint32_t *columns = words + (part.block * BLOCK + part.first - start);
+        const int64_t width = part.last - part.first;
+        for (int64_t k = 0; k < w->in_features; k += CHUNK) {
+            Codes codes;
+            memset(codes, 0, sizeof codes);
+            for (int64_t j = 0; j < CHUNK && k + j < w->in_features; j++) {
+                const int64_t bit = (order ? order[k + j] : k + j) * (int64_t)bits;
+                const uint32_t *row = columns + bit / 32 * stride;
+                const int right = (int)(bit % 32);
+                uint8_t *to = codes[j] + part.first;
+                if (right + bits <= 32)
+                    for (int64_t n = 0; n < width; n++) to[n] = (uint8_t)((row[n] >> right & mask) ^ (uint32_t)flip);
+                else
+                    for (int64_t n = 0; n < width; n++)
+                        to[n] = (uint8_t)(((row[n] >> right | row[stride + n] << (32 - right)) & mask) ^ (uint32_t)flip);
+            }
+            put_chunk(w, part.block, k, codes, part.first, part.last);
+        }
+    }
+}
+
+/* The scales of a step of feature ``lane`` of a block. */
+static void put_scales(const Lanes *w, int64_t block, int64_t k, int64_t lane, const Step *step) {
+    const int64_t groups = w->in_features / w->group, left = (w->in_features - k) / w->group;
+    const int64_t outer = (block * ((w->in_features + 255) / 256) + k / STEP) * BLOCK + lane;
+    for (int64_t g = 0; g < STEP / w->group && g < left; g++) {
+        const int64_t at = (block * groups + k / w->group + g) * BLOCK + lane;
+        if (w->scale_type == SCALES_F16) ((uint16_t *)w->scales)[at] = step->halves[g];
+        else ((uint8_t *)w->scales)[at] = step->scales[g];
+        if (w->shifts) ((uint16_t *)w->shifts)[at] = step->shifts[g];
+        if (w->zeros) ((uint8_t *)w->zeros)[at] = step->minima[g];
+    }
+    if (w->supers) ((uint16_t *)w->supers)[outer] = step->super;
+    if (w->least) ((uint16_t *)w->least)[outer] = step->least;
+}
+
+/* data [count, row_bytes], rows of ggml's blocks of ``type`` -> output features from ``start`` on, scales and all. */
+EXPORT void lanes_put_ggml(const Lanes *w, int type, const uint8_t *data, int64_t row_bytes, int64_t start, int64_t count,
+                           int threads) {
+    const int64_t bytes = step_bytes(type);
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t i = 0; i < parts_in(start, count); i++) {
+        const Part part = part_of(start, count, i);
+        for (int64_t k = 0; k < w->in_features; k += CHUNK) {
+            Codes codes;
+            memset(codes, 0, sizeof codes);
+            for (int64_t n = part.first; n < part.last; n++) {
+                Step step;
+                const int64_t left = w->in_features - k < STEP ? w->in_features - k : STEP;
+                read_step(type, data + (part.block * BLOCK + n - start) * row_bytes + k / STEP * bytes, left, &step);
+                for (int64_t j = 0; j < left; j++) codes[j][n] = step.codes[j];
+                put_scales(w, part.block, k, n, &step);
+            }
+            put_chunk(w, part.block, k, codes, part.first, part.last);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+"""Random modules of checkpoints, packed in every way that there is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from engine.checkpoints.quantised.layouts import CodedLayout, RowsLayout, RowsPart, TableLayout, TablePart
+from engine.layers.linear import affine
+from engine.layers.linear.affine import AffineColumns
+from engine.layers.linear.base import LinearShape, Nested
+from engine.layers.linear.coded import word_count
+from engine.layers.linear.ggml import GgmlWeights
+from engine.layers.linear.ggml_blocks import BLOCKS
+from tests.engine.layers.affine_support import Affine
+from tests.engine.layers.ggml_support import rows_of
+
+FP4 = (0.0, 0.0052, 0.6667, 1.0, 0.3333, 0.5, 0.1667, 0.25, -0.0, -0.0052, -0.6667, -1.0, -0.3333, -0.5, -0.1667, -0.25)
+
+Packed = tuple[LinearShape, list[Any]]
+"""A layer's shape and the modules that are fused in it."""
+
+
+class CodedPart:
+    """Random codes of any number of bits in groups (a CodedWeights)."""
+
+    def __init__(
+        self, bits: int, outputs: int, inputs: int, group: int, zeros: bool, order: bool, scales: torch.dtype
+    ) -> None:
+        generator = torch.Generator().manual_seed(inputs)
+        self.bits, self.in_features, self.out_features, self.group_size = bits, inputs, outputs, group
+        shape = (word_count(inputs, bits), outputs)
+        self._words = torch.randint(-(1 << 31), 1 << 31, shape, dtype=torch.int32, generator=generator)
+        groups = inputs // group
+        self._scales = torch.rand(groups, outputs, generator=generator).to(scales)
+        self._zeros = torch.full((groups, outputs), 1 << (bits - 1), dtype=torch.uint8)
+        if zeros:
+            self._zeros.random_(0, 1 << bits, generator=generator)
+        shuffled = torch.randperm(inputs, generator=torch.Generator().manual_seed(7)) // group
+        self.group_of = shuffled.int() if order else None
+
+    def columns(self, start: int, stop: int) -> AffineColumns:
+        return AffineColumns(*(values[:, start:stop] for values in (self._words, self._scales, self._zeros)))
+
+
+def table_part(outputs: int, inputs: int, block: int, nested: Nested | None = None) -> TablePart:
+    generator = torch.Generator().manual_seed(outputs)
+    blocks = outputs * inputs // block
+    packed = torch.randint(0, 256, (outputs * inputs // 2,), dtype=torch.uint8, generator=generator)
+    if nested is None:
+        return TablePart(outputs, packed, torch.tensor(FP4), torch.rand(blocks, generator=generator))
+    magnitudes = torch.randint(0, 256, (blocks,), dtype=torch.uint8, generator=generator)
+    outer = torch.rand(-(-blocks // nested.size), generator=generator)
+    table = torch.randn(256, generator=generator)
+    return TablePart(outputs, packed, torch.tensor(FP4), magnitudes, outer, table)
+
+
+def rows_part(outputs: int, inputs: int) -> RowsPart:
+    generator = torch.Generator().manual_seed(outputs)
+    codes = torch.randint(-128, 128, (outputs, inputs), dtype=torch.int8, generator=generator)
+    return RowsPart(outputs, codes, torch.rand(outputs, generator=generator))
+
+
+def int4(*parts: Affine) -> Packed:
+    return affine.surveyed(parts), list(parts)
+
+
+def coded(
+    bits: int,
+    outputs: int,
+    inputs: int,
+    group: int,
+    zeros: bool = True,
+    order: bool = False,
+    scales: torch.dtype = torch.float16,
+) -> Packed:
+    parts = [CodedPart(bits, outputs, inputs, group, zeros, order, scales)]
+    return CodedLayout(inputs, bits, group, scales, not zeros, order).surveyed(parts), parts
+
+
+def table(outputs: int, inputs: int, block: int, nested: Nested | None = None) -> Packed:
+    parts = [table_part(outputs, inputs, block, nested)]
+    return TableLayout(inputs, block, FP4, nested, "").surveyed(parts), parts
+
+
+def table_fused(outputs: tuple[int, ...], inputs: int, block: int) -> Packed:
+    parts = [table_part(each, inputs, block) for each in outputs]
+    return TableLayout(inputs, block, FP4, None, "").surveyed(parts), parts
+
+
+def int8_rows(inputs: int, *outputs: int) -> Packed:
+    parts = [rows_part(each, inputs) for each in outputs]
+    return RowsLayout(inputs).surveyed(parts), parts
+
+
+def ggml(type: int, outputs: int, inputs: int, scale: float | None = 0.01) -> Packed:
+    """Also of Q4_0 the kind that keeps ggml's blocks."""
+    part = GgmlWeights(type, rows_of(type, outputs, inputs, outputs, scale), inputs)
+    return LinearShape("ggml", inputs, outputs, block_type=type), [part]
+
+
+def _ggml(type: int) -> Callable[[], Packed]:
+    return lambda: ggml(type, 77, 512)
+
+
+CASES: dict[str, Callable[[], Packed]] = {
+    "int4": lambda: int4(Affine(96, 64, 32)),
+    "int4, symmetric": lambda: int4(Affine(200, 96, 16, 4, True)),
+    "int4, long groups": lambda: int4(Affine(7, 512, 512)),
+    "int4, one feature, ordered": lambda: int4(Affine(1, 64, 16, 4, order=True)),
+    "int4, symmetric, ordered": lambda: int4(Affine(1100, 256, 128, 4, True, True)),
+    "int4, fused": lambda: int4(Affine(96, 256, 64, 6), Affine(40, 256, 64, 7)),
+    "int2": lambda: coded(2, 77, 96, 32),
+    "int3": lambda: coded(3, 130, 320, 16, zeros=False),
+    "int3, ordered": lambda: coded(3, 77, 256, 64, order=True),
+    "int5": lambda: coded(5, 65, 288, 32),
+    "int6": lambda: coded(6, 77, 160, 32),
+    "int8": lambda: coded(8, 77, 96, 32, zeros=False),
+    "int8, long groups of float32": lambda: coded(8, 128, 1024, 1024, scales=torch.float32),
+    "int8, bfloat16": lambda: coded(8, 64, 128, 16, scales=torch.bfloat16),
+    "int8, ordered": lambda: coded(8, 1025, 64, 16, zeros=False, order=True),
+    "int8, ordered, zeros": lambda: coded(8, 77, 256, 64, order=True),
+    "table, one feature": lambda: table(1, 32, 32),
+    "table, odd features": lambda: table(77, 192, 64),
+    "table, long blocks": lambda: table(130, 4096, 4096),
+    "table, fused": lambda: table_fused((40, 100, 7), 128, 64),
+    "table, nested": lambda: table(65, 320, 64, Nested(7, 0.25)),
+    "table, nested in one": lambda: table(64, 256, 32, Nested(4096, -0.01)),
+    "rows": lambda: int8_rows(96, 77),
+    "rows, fused": lambda: int8_rows(896, 70, 3, 64),
+} | {BLOCKS[type].name: _ggml(type) for type in BLOCKS}

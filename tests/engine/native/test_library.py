@@ -1,0 +1,66 @@
+"""The compiled library: that it is built, what is said where it is not, and what it shares with torch."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from engine.native import build, library
+from engine.native.instructions import PORTABLE, SETS
+
+found = library.find()
+runs = pytest.mark.skipif(found.library is None, reason=found.reason)
+
+
+def test_it_is_built_wherever_there_is_a_compiler() -> None:
+    for each in SETS.values():
+        if not (shutil.which("cc") or shutil.which("gcc")):
+            assert "not built" in library.load(each).reason
+        elif build.runs_here(each):
+            built = library.load(each)
+            assert built.library is not None, built.reason
+
+
+def test_building_says_what_went_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", str(tmp_path / "nothing"))
+    assert "could not run" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
+    broken = tmp_path / "cc"
+    broken.write_text("#!/bin/sh\necho 'products.c:1: error: no such thing' >&2\nexit 1\n", "utf-8")
+    broken.chmod(0o755)
+    monkeypatch.setenv("CC", str(broken))
+    assert "no such thing" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
+    monkeypatch.delenv("CC")
+    monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    assert "install the package gcc" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
+    assert not list(tmp_path.glob("*.so")) + list(tmp_path.glob("*.part"))
+
+
+def test_a_stale_or_damaged_library_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = SETS[PORTABLE]
+    if build.library_file(plain).is_file():
+        monkeypatch.setattr(library, "source_hash", lambda _: "another")
+        assert "another version" in library.load(plain).reason
+        monkeypatch.setattr(build, "source_hash", lambda _: "another")
+        assert not build.is_current(plain)
+    damaged = tmp_path / "damaged.so"
+    damaged.write_bytes(b"not a library")
+    monkeypatch.setattr(library, "library_file", lambda _: damaged)
+    assert "does not load" in library.load(plain).reason
+    monkeypatch.setattr(library, "library_file", lambda _: tmp_path / "absent.so")
+    assert "not built" in library.load(plain).reason
+
+
+@runs
+@pytest.mark.skipif(sys.platform != "linux", reason="reads the loader's map")
+def test_it_shares_torchs_openmp() -> None:
+    """Two OpenMP runtimes in one process would fight for the cores."""
+    code = (
+        "import torch; from engine.native.library import find; find(); "
+        "print(len({line.split()[-1] for line in open('/proc/self/maps') if 'gomp' in line}))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "1"
