@@ -1,4 +1,4 @@
-"""GGUF files of true shape with random codes, one for each block type."""
+"""GGUF files of true shape with random codes, one for each block type and one for the mixture Q4_K_M."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ _SCALES: dict[str, tuple[tuple[int, ...], float]] = {
     "IQ4_XS": ((0,), 1366.0),
 }
 """Where the floating numbers of a block lie (byte offsets), and how much the codes spread before them."""
-TYPES = tuple(_SCALES)
+MIXTURE = "Q4_K_M"
+TYPES = (*_SCALES, MIXTURE)
 
 
 def gguf_file(shape: Shape, root: Path, kind: str = "Q4_0") -> Path:
-    """``shape`` with every matrix in blocks of ``kind``, made once under ``root``. Raises ImportError without ``gguf``.
+    """``shape`` with its matrices in blocks of ``kind``, made once under ``root``. Raises ImportError without ``gguf``.
 
-    The token table is packed too, as it is in the files that people have.
+    The token table is packed too, as it is in the files that people have; :func:`_block_type` says what differs.
     """
-    import gguf  # only the comparison needs it
+    import gguf
 
     path = root / f"{shape.name}-{kind.lower()}.gguf"
     if path.exists():
@@ -37,9 +38,10 @@ def gguf_file(shape: Shape, root: Path, kind: str = "Q4_0") -> Path:
     _write_metadata(writer, shape)
     rng = np.random.default_rng(0)
     own_name = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, shape.layers).get_name
-    packed = gguf.GGMLQuantizationType[kind]
-    for name, k, n in (("model.embed_tokens", shape.hidden, shape.vocabulary), *shape.linears()):
-        writer.add_tensor(f"{own_name(name)}.weight", _rows(kind, k, n, rng), raw_dtype=packed)
+    for name, k, n in (_table(shape), *shape.linears()):
+        blocks = _block_type(name, kind, shape)
+        packed = gguf.GGMLQuantizationType[blocks]
+        writer.add_tensor(f"{own_name(name)}.weight", _rows(blocks, k, n, rng), raw_dtype=packed)
     for name in shape.norms():
         writer.add_tensor(f"{own_name(name)}.weight", np.ones(shape.hidden, np.float32))
     writer.write_header_to_file()
@@ -48,6 +50,42 @@ def gguf_file(shape: Shape, root: Path, kind: str = "Q4_0") -> Path:
     writer.close()
     unfinished.rename(path)
     return path
+
+
+def step_bytes(shape: Shape, kind: str) -> int:
+    """Bytes of the matrices that a step reads whole, in the file of that kind: all but a token table that is not tied.
+
+    Raises ImportError without ``gguf``.
+    """
+    matrices = (*((_table(shape),) if shape.tied else ()), *shape.linears())
+    return sum(n * _row_bytes(_block_type(name, kind, shape), k) for name, k, n in matrices)
+
+
+def _table(shape: Shape) -> tuple[str, int, int]:
+    return "model.embed_tokens", shape.hidden, shape.vocabulary
+
+
+def _row_bytes(kind: str, k: int) -> int:
+    import gguf
+
+    weights, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[kind]]
+    return k // weights * size
+
+
+def _block_type(name: str, kind: str, shape: Shape) -> str:
+    """The blocks of a matrix, as llama.cpp's quantisation chooses them.
+
+    A tied token table, being the output head, has 6 bits at least. Q4_K_M is Q4_K with Q6_K for the head and, in the
+    first and the last eighth of the layers and every third one between them, for the values and the down projection.
+    """
+    head = name == ("model.embed_tokens" if shape.tied else "lm_head")
+    if head and (shape.tied or kind == MIXTURE):
+        return kind if kind == "Q8_0" else "Q6_K"
+    if kind != MIXTURE:
+        return kind
+    layer, eighth = int(name.split(".")[2]) if ".layers." in name else -1, shape.layers // 8
+    finer = layer < eighth or layer >= 7 * shape.layers // 8 or (layer - eighth) % 3 == 2
+    return "Q6_K" if finer and name.endswith(("v_proj", "down_proj")) else "Q4_K"
 
 
 def _rows(kind: str, k: int, n: int, rng: np.random.Generator) -> np.ndarray:

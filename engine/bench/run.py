@@ -17,10 +17,13 @@ from engine.bench.cache.suite import measure_cache
 from engine.bench.client import EngineClient, EngineError
 from engine.bench.cost import CostFigures, measure_cost
 from engine.bench.null import NullFigures, measure_null
+from engine.bench.peers.binaries import built_folders
+from engine.bench.peers.cases import FULL, QUICK
 from engine.bench.peers.compare import Comparison, compare, named_programs
 from engine.bench.peers.formats import programs_on_formats
 from engine.bench.peers.programs import COMPARED
-from engine.bench.shapes import SHAPES, Shape
+from engine.bench.peers.suite import FORMATS, PeersFigures, measure_peers
+from engine.bench.shapes import PEER_SHAPES, SHAPES, Shape
 from engine.bench.soak.figures import SoakFigures
 from engine.bench.soak.suite import Soak
 from engine.bench.speculation.assisted import measure_assisted
@@ -28,7 +31,7 @@ from engine.bench.speculation.figures import AssistedFigures, SpeculationFigures
 from engine.bench.speculation.suite import TOKENS, measure_speculation
 from engine.bench.speculation.texts import texts
 from engine.bench.switches import BundledFigures, measure_bundled
-from engine.bench.tables import say, show_line
+from engine.bench.tables import say, show_absent, show_line
 from engine.bench.throughput import BATCHES, CPU_BATCHES, ShapeFigures, measure_shape
 from engine.loading.model import LoadModel, release_memory
 from engine.native.library import find as native_library
@@ -53,6 +56,7 @@ class Report(msgspec.Struct):
     assisted: AssistedFigures | None = None
     shapes: list[ShapeFigures] = []
     comparisons: list[Comparison] = []
+    peers: list[PeersFigures] = []
 
 
 class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -61,7 +65,8 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``model`` None is the bundled one, which brings its own draft model. ``shapes`` None is what suits the device.
     ``tokens`` None is 128 for a shape, 64 in each format or for speculation, 96 for a switch. ``formats`` are names of
     :data:`engine.bench.peers.formats.KNOWN`. ``threads`` 0 is as many as PyTorch takes. ``null`` counts comparisons,
-    ``soak`` seconds.
+    ``soak`` seconds. With ``peers``, folders of built binaries, ``shapes`` None is all of
+    :data:`engine.bench.shapes.PEER_SHAPES`; ``quick`` measures less of the first one.
     """
 
     switches: bool = True
@@ -79,6 +84,8 @@ class BenchOptions(msgspec.Struct, frozen=True, kw_only=True):
     draft: str | None = None
     null: int = 0
     soak: float = 0.0
+    peers: tuple[Path, ...] = ()
+    quick: bool = False
 
     def load(self, draft: str | None = None) -> LoadModel:
         """How the model is loaded; ``draft`` None is the draft model that the bundled one brings."""
@@ -104,9 +111,9 @@ def run(asked: BenchOptions, json_file: Path | None = None) -> Report:
     report = Report(_machine(), torch.get_num_threads(), str(torch.__version__))
     show_line(f"{report.machine}, {report.threads} threads, torch {report.torch}")
     keep()
-    for measure in (_on_model, _on_shapes):
+    for measure in (_on_model, _on_peers if asked.peers else _on_shapes):
         for field, figures in measure(asked):
-            if field in ("shapes", "comparisons"):
+            if isinstance(getattr(report, field), list):
                 getattr(report, field).append(figures)
             else:
                 setattr(report, field, figures)
@@ -165,6 +172,22 @@ def _on_shapes(asked: BenchOptions) -> Iterator[tuple[str, Any]]:
             yield "shapes", measure_shape(shape, root, rounds=asked.rounds, batches=batches, decode_tokens=tokens)
             release_memory()  # other programs are measured next
         yield "comparisons", compare(shape, programs, rounds=asked.rounds, threads=threads, decode_tokens=tokens)
+
+
+def _on_peers(asked: BenchOptions) -> Iterator[tuple[str, PeersFigures]]:
+    """Each shape in each format on the binaries of the folders, where there are any."""
+    folders, absent = built_folders(asked.peers)
+    show_absent(absent)
+    if not folders:
+        return
+    shapes = list(PEER_SHAPES.values())[: 1 if asked.quick else None] if asked.shapes is None else asked.shapes
+    plan = QUICK if asked.quick else FULL
+    plan = plan._replace(steps=asked.tokens or plan.steps)
+    root, threads = cache_folder() / "bench", torch.get_num_threads()
+    for shape in shapes:
+        for kind in asked.formats or FORMATS:
+            figures = measure_peers(shape, kind.upper(), root, folders, plan, rounds=asked.rounds, threads=threads)
+            yield "peers", figures
 
 
 @contextmanager

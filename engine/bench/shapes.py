@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A Llama decoder's dimensions. ``group`` is the GPTQ group, in input features."""
+    """A Llama decoder's dimensions. ``group`` is the GPTQ group, in input features.
+
+    ``tied``: the token table is the output head too.
+    """
 
     name: str
     layers: int
@@ -19,10 +22,16 @@ class Shape:
     vocabulary: int
     context: int = 4096
     group: int = 32
+    tied: bool = False
 
     @property
     def head_dim(self) -> int:
         return self.hidden // self.heads
+
+    @property
+    def kv_bytes(self) -> int:
+        """Bytes of a token's keys and values in 16 bits."""
+        return 2 * 2 * self.layers * self.kv_heads * self.head_dim
 
     def linears(self) -> Iterator[tuple[str, int, int]]:
         """(name in Hugging Face layout, K, N) of every quantised matrix."""
@@ -36,7 +45,8 @@ class Shape:
             yield prefix + "mlp.gate_proj", self.hidden, self.ffn
             yield prefix + "mlp.up_proj", self.hidden, self.ffn
             yield prefix + "mlp.down_proj", self.ffn, self.hidden
-        yield "lm_head", self.hidden, self.vocabulary
+        if not self.tied:
+            yield "lm_head", self.hidden, self.vocabulary
 
     def norms(self) -> Iterator[str]:
         for layer in range(self.layers):
@@ -64,7 +74,7 @@ class Shape:
             "rms_norm_eps": 1e-5,
             "rope_theta": 500000.0,
             "hidden_act": "silu",
-            "tie_word_embeddings": False,
+            "tie_word_embeddings": self.tied,
             "torch_dtype": "bfloat16",
             "eos_token_id": 1,
             "bos_token_id": 0,
@@ -77,3 +87,8 @@ EIGHT_B = Shape(
 )
 SHAPES = {"1b": ONE_B, "8b": EIGHT_B}
 """What ``kvasir bench --shapes`` knows."""
+PEER_SHAPES = {
+    "1b": replace(ONE_B, name="llama-3.2-1b", tied=True),
+    "3b": Shape("llama-3.2-3b", layers=28, hidden=3072, ffn=8192, heads=24, kv_heads=8, vocabulary=128256, tied=True),
+}
+"""What it knows with ``--peers``: the models that people run on processors, whose token tables are tied."""

@@ -24,10 +24,12 @@ DRAFT_HELP = (
 )
 
 
-def shapes_of(names: str | None) -> list[Shape] | None:
-    from engine.bench.shapes import SHAPES
+def shapes_of(names: str | None, peers: bool = False) -> list[Shape] | None:
+    """``peers``: those that are measured with ``--peers``."""
+    from engine.bench.shapes import PEER_SHAPES, SHAPES
 
-    return None if names is None else [SHAPES[name] for name in _listed(names, SHAPES, "--shapes")]
+    known = PEER_SHAPES if peers else SHAPES
+    return None if names is None else [known[name] for name in _listed(names, known, "--shapes")]
 
 
 def programs_of(names: str | None) -> tuple[str, ...]:
@@ -36,11 +38,15 @@ def programs_of(names: str | None) -> tuple[str, ...]:
     return tuple(COMPARED if names is None else _listed(names, COMPARED, "--programs"))
 
 
-def formats_of(names: str | None) -> tuple[str, ...]:
+def formats_of(names: str | None, peers: bool = False) -> tuple[str, ...]:
+    """``peers``: those that are measured with ``--peers``, GGUF alone."""
+    from engine.bench.gguf_files import TYPES
     from engine.bench.peers.formats import FORMATS, KNOWN
 
     if names is None:
         return ()
+    if peers:
+        return tuple(_listed(names, [kind.lower() for kind in TYPES], "--formats"))
     return tuple(FORMATS if names.strip() == "all" else _listed(names, KNOWN, "--formats"))
 
 

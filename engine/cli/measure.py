@@ -11,7 +11,11 @@ from engine.cli.arguments import DRAFT_HELP, QUANTISE_HELP, draft_of, formats_of
 from engine.cli.errors import report_errors
 
 SOAK_SECONDS = 1800.0
-ROUNDS_HELP = "Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation."
+ROUNDS_HELP = "Rounds of every measurement: 5 if left out, 2 with --cache, 3 with --speculation or --peers."
+PEERS_HELP = (
+    "Measure Kvasir and the binaries in this folder, and no more: one that tests/bench_peers/build.sh has built "
+    "llama.cpp and ik_llama.cpp into. Can be given several times."
+)
 CACHE_HELP = "Measure the parts of the cache on chats and prompts that share text, and no more."
 SPECULATION_HELP = "Measure only speculation: every draft method, compared with plain decoding."
 NULL_HELP = "Compare settings with themselves this many times, and no more: about 4 % at most find a difference."
@@ -28,7 +32,10 @@ def bench(
     switches: Annotated[bool, typer.Option(help="Measure each switch on and off.")] = True,
     shapes: Annotated[
         str | None,
-        typer.Option(help="Llama shapes to measure: 1b, 8b, 1b,8b or none. 1b on a CPU, both on a GPU if left out."),
+        typer.Option(
+            help="Llama shapes to measure: 1b, 8b, 1b,8b or none. 1b on a CPU, both on a GPU if left out. "
+            "With --peers 1b, 3b or 1b,3b, which is both."
+        ),
     ] = None,
     programs: Annotated[
         str | None, typer.Option(help="Programs to compare on each shape; all that are installed if left out.")
@@ -36,7 +43,10 @@ def bench(
     tokens: Annotated[int | None, typer.Option(min=8, help="Tokens written in each measurement.")] = None,
     formats: Annotated[
         str | None,
-        typer.Option(help="Measure the shapes in these formats instead: all, or such as gptq,nf4,q4_k,bf16-nf4."),
+        typer.Option(
+            help="Measure the shapes in these formats instead: all, or such as gptq,nf4,q4_k,bf16-nf4. "
+            "With --peers those of GGUF files; q4_0 and q4_k_m if left out."
+        ),
     ] = None,
     quantise: Annotated[str, typer.Option(help=f"For --model. {QUANTISE_HELP}")] = "none",
     cache: Annotated[bool, typer.Option("--cache", help=CACHE_HELP)] = False,
@@ -49,24 +59,28 @@ def bench(
     null: Annotated[int, typer.Option(min=0, help=NULL_HELP)] = 0,
     soak: Annotated[bool, typer.Option("--soak", help=SOAK_HELP)] = False,
     seconds: Annotated[float | None, typer.Argument(min=1, help="For --soak.", show_default=False)] = None,
+    peers: Annotated[list[Path] | None, typer.Option(metavar="FOLDER", help=PEERS_HELP, show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="For --peers: less of the smaller shape.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
 ) -> None:
     """Measure this machine: the bundled model's switches, and known shapes alone and next to other programs."""
     if seconds is not None and not soak:
         raise typer.BadParameter("Seconds are for --soak alone.")
+    if quick and not peers:
+        raise typer.BadParameter("--quick is for --peers alone.")
     with report_errors():
         from engine.bench.run import BenchOptions, run
 
-        alone = cache or cost or speculation or null > 0 or soak
+        alone = cache or cost or speculation or null > 0 or soak or bool(peers)
         asked = BenchOptions(
             switches=switches and formats is None and not alone,
-            shapes=[] if alone and shapes is None else shapes_of(shapes),
+            shapes=[] if alone and shapes is None and not peers else shapes_of(shapes, bool(peers)),
             programs=programs_of(programs),
-            rounds=rounds or (2 if cache else 3 if speculation else 5),
+            rounds=rounds or (2 if cache else 3 if speculation or peers else 5),
             threads=threads or 0,
             model=model,
             tokens=tokens,
-            formats=formats_of(formats),
+            formats=formats_of(formats, bool(peers)),
             quantise=quantise_of(quantise),
             cache=cache,
             cost=cost,
@@ -74,6 +88,8 @@ def bench(
             draft=draft_of(draft),
             null=null,
             soak=(seconds or SOAK_SECONDS) if soak else 0.0,
+            peers=tuple(peers or ()),
+            quick=quick,
         )
         report = run(asked, json_file)
     if report.soak is not None and not report.soak.passed:

@@ -133,7 +133,7 @@ def compare(
             say(f"loading {entrant.title}")
             try:
                 model = entrant.model()
-                size = _checked_size(model)
+                size = checked_size(model)
                 worker = stack.enter_context(ProgramWorker(entrant.program, model, threads))
                 worker.run(prompt, 4)
             except (RuntimeError, ImportError, OSError) as failure:
@@ -152,7 +152,7 @@ def compare(
     return Comparison(shape.name, prompt_tokens, decode_tokens, rounds, rows, absent)
 
 
-def _checked_size(model: Path) -> int:
+def checked_size(model: Path) -> int:
     """The bytes of a model's files. Raises RuntimeError where they do not fit into memory besides what runs."""
     files = [model] if model.is_file() else model.glob("*.safetensors")
     size = sum(file.stat().st_size for file in files)

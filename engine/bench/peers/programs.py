@@ -11,10 +11,16 @@ import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
 
 from engine.bench.measure import timed
-from engine.protocol import LoadOptions, Quantise, Sampling
+from engine.bench.peers.cases import Case
+from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling, keys
+
+if TYPE_CHECKING:
+    from engine.bench.sequences import Sequences
 
 
 class Speed(NamedTuple):
@@ -51,8 +57,8 @@ class Kvasir:
     next to the model's files, which ``fresh`` empties first.
     """
 
-    def __init__(self, quantise: Quantise = "none", fresh: bool = False) -> None:
-        self.quantise, self.fresh = quantise, fresh
+    def __init__(self, quantise: Quantise = "none", fresh: bool = False, device: DeviceName = "auto") -> None:
+        self.quantise, self.fresh, self.device = quantise, fresh, device
 
     def load(self, model: Path, threads: int) -> dict[str, float]:
         import torch
@@ -66,13 +72,54 @@ class Kvasir:
                 shutil.rmtree(home, ignore_errors=True)
             os.environ["KVASIR_HOME"] = str(home)
         self.client = EngineClient()
-        card, _ = self.client.load(str(model), options=LoadOptions(quantise=self.quantise))
+        card, _ = self.client.load(str(model), options=LoadOptions(quantise=self.quantise, device=self.device))
         return card.load_seconds
 
     def run(self, prompt: list[int], tokens: int) -> Speed:
         sampling = Sampling(temperature=0.0, max_tokens=tokens, ignore_eos=True, seed=0)
         timings = self.client.answer(prompt, sampling).timings
         return Speed(timings.ttft_ms / 1000, (timings.total_ms - timings.ttft_ms) / 1000 / (tokens - 1))
+
+
+class KvasirSteps:
+    """This engine's model alone on the processor, as llama.cpp's benchmarks measure theirs: no scheduler or sampler."""
+
+    sequences: Sequences | None = None
+    streams = tokens = 0
+
+    def load(self, model: Path, threads: int) -> dict[str, float]:
+        kvasir = Kvasir(device="cpu")
+        seconds = kvasir.load(model, threads)
+        self.model = kvasir.client.model
+        self.chunk = int(kvasir.client.state()[keys.TOKEN_BUDGET].value)
+        return seconds
+
+    def run(self, order: dict[str, Any], count: int) -> list[float]:
+        """Seconds of each of ``count`` steps of a :class:`Case`, after one more; of a prompt, of computing it once."""
+        case = msgspec.convert(order, Case)
+        sequences = self._sequences(case.streams, case.context + case.rows + count)
+        if case.kind != "prompt":
+            sequences.hold(case.streams, case.context, self.chunk)
+        seconds = []
+        for step in (0, *range(1 if case.kind == "prompt" else count)):
+            with timed() as forward:
+                if case.kind == "prompt":
+                    sequences.prompt(case.rows, self.chunk)
+                else:
+                    sequences.forward(case.streams, case.rows, case.context + step, case.rows)
+            seconds.append(forward.seconds)
+        return seconds[1:]
+
+    def _sequences(self, streams: int, tokens: int) -> Sequences:
+        """At least so many, and at least so long; no smaller ones than before, so that all sizes soon fit."""
+        from engine.bench.sequences import Sequences
+
+        if streams > self.streams or tokens > self.tokens:
+            self.streams, self.tokens = max(streams, self.streams), max(tokens, self.tokens)
+            self.sequences = None  # frees its memory first
+            self.sequences = Sequences(self.model, self.streams, self.tokens)
+        assert self.sequences is not None
+        return self.sequences
 
 
 class Transformers:
@@ -190,13 +237,14 @@ class Program(NamedTuple):
     """``requires``: packages, by the names that they are imported by."""
 
     title: str
-    make: Callable[[], InferenceProgram]
+    make: Callable[[], InferenceProgram | KvasirSteps]
     requires: tuple[str, ...] = ()
 
 
 QUANTISING: tuple[Quantise, ...] = ("nf4", "int4", "int8")
 PROGRAMS: dict[str, Program] = {
     "kvasir": Program("Kvasir, GPTQ int4", Kvasir),
+    "kvasir steps": Program("Kvasir", KvasirSteps),
     **{
         f"kvasir {method}{when}": Program(f"Kvasir, {method}", partial(Kvasir, method, fresh=not when))
         for method in QUANTISING

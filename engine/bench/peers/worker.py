@@ -9,13 +9,18 @@ import importlib.util
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 
 from engine.bench.measure import PeakMemory, anonymous_bytes, timed
+from engine.bench.peers.cases import Case
 from engine.bench.peers.programs import PROGRAMS, Speed
 from engine.installation import module_command
+
+WATCH_SECONDS = 0.02
+"""Between two looks at the memory of another process."""
 
 
 class LoadFigures(msgspec.Struct, frozen=True):
@@ -35,31 +40,49 @@ def missing(name: str) -> str:
     return next((package for package in PROGRAMS[name].requires if importlib.util.find_spec(package) is None), "")
 
 
+def last_words(text: str) -> str:
+    """The last line of what a program that stopped has printed."""
+    return text.strip().splitlines()[-1] if text.strip() else "no message"
+
+
 class ProgramWorker:
     """A handle on the process. Raises RuntimeError with the process's last words when it fails."""
 
-    def __init__(self, name: str, model: Path, threads: int) -> None:
+    def __init__(self, name: str, model: Path, threads: int, variables: Mapping[str, str] | None = None) -> None:
+        """``variables`` are set in the process's environment."""
         command = [*module_command("engine.bench.peers.worker"), name, str(model), str(threads)]
-        environment = {**os.environ, "OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false"}
+        own = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", **(variables or {})}
+        environment = os.environ | own
         self.name = name
+        self.peak = 0
+        """The most anonymous memory that the whole process held while it answered, bytes."""
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
         )
         self.load = msgspec.json.decode(self._answer(), type=LoadFigures)
 
     def run(self, prompt: list[int], tokens: int) -> Speed:
+        return msgspec.json.decode(self._ask(prompt, tokens), type=Speed)
+
+    def steps(self, case: Case, count: int) -> list[float]:
+        """See :meth:`engine.bench.peers.programs.KvasirSteps.run`, whose process this must be."""
+        return msgspec.json.decode(self._ask(case, count), type=list[float])
+
+    def _ask(self, *order: object) -> str:
         assert self._process.stdin is not None
-        self._process.stdin.write(msgspec.json.encode((prompt, tokens)).decode() + "\n")
+        self._process.stdin.write(msgspec.json.encode(order).decode() + "\n")
         self._process.stdin.flush()
-        return msgspec.json.decode(self._answer(), type=Speed)
+        return self._answer()
 
     def _answer(self) -> str:
         assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if line.startswith(("{", "[")):
-                return line
+        with PeakMemory(WATCH_SECONDS, self._process.pid) as memory:
+            line = next((line for line in self._process.stdout if line.startswith(("{", "["))), "")
+        self.peak = max(self.peak, memory.peak)
+        if line:
+            return line
         _, words = self._process.communicate()
-        raise RuntimeError(f"it stopped: {words.strip().splitlines()[-1] if words.strip() else 'no message'}")
+        raise RuntimeError(f"it stopped: {last_words(words)}")
 
     def __enter__(self) -> ProgramWorker:
         return self
@@ -81,9 +104,7 @@ def main() -> None:
     figures = LoadFigures(load.seconds, memory.peak - bare, anonymous_bytes() - bare, parts)
     print(msgspec.json.encode(figures).decode(), file=replies, flush=True)
     for line in sys.stdin:
-        prompt, tokens = msgspec.json.decode(line, type=tuple[list[int], int])
-        speed = program.run(prompt, tokens)
-        print(msgspec.json.encode(speed).decode(), file=replies, flush=True)
+        print(msgspec.json.encode(program.run(*msgspec.json.decode(line))).decode(), file=replies, flush=True)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from typing import Any, cast
 import psutil
 import torch
 
+from engine.bench.measure import spread
 from engine.bench.speculation.figures import AssistedFigures, AssistedRow
-from engine.bench.speculation.steps import spread
 from engine.bench.speculation.texts import Prompt, Text
 from engine.bench.tables import say
 from engine.checkpoints.load import Checkpoint

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from engine.bench.measure import Spread
 from engine.bench.tables import show_absent, show_line, show_table
 
 DEPTHS = 8
@@ -14,18 +15,6 @@ PAYS = 1.05
 """A gain below this is within the noise."""
 AIM = 0.03
 """Share of the speed that may be lost where the method "auto" has found that nothing pays."""
-
-
-class Spread(msgspec.Struct, frozen=True):
-    """Ratios of pairs: their median, and the quartiles ``low`` and ``high``."""
-
-    median: float
-    low: float
-    high: float
-    pairs: int
-
-    def __str__(self) -> str:
-        return f"{self.median:.2f} ({self.low:.2f}-{self.high:.2f})"
 
 
 class WayRow(msgspec.Struct, frozen=True):

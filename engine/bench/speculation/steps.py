@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from engine.bench.speculation.figures import Spread
 from engine.speculation.control.stats import expected_tokens
 from engine.telemetry.records import StepRecord
 
@@ -103,11 +102,3 @@ def predicted(steps: Sequence[Drafted], known: Costs) -> float | None:
         tokens += max((expected_tokens(shares[name], depth) for name, depth, _ in step.depths), default=1.0)
         cost += step.passes * known.draft_pass + known.verify[step.rows]
     return tokens / cost
-
-
-def spread(ratios: Sequence[float]) -> Spread:
-    """The median and the quartiles."""
-    if len(ratios) < 2:
-        return Spread(ratios[0], ratios[0], ratios[0], 1)
-    low, middle, high = statistics.quantiles(ratios, n=4, method="inclusive")
-    return Spread(middle, low, high, len(ratios))

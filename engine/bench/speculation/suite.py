@@ -13,8 +13,9 @@ from typing import NamedTuple
 import msgspec
 
 from engine.bench.client import Answer, EngineClient, EngineError
+from engine.bench.measure import spread
 from engine.bench.speculation.figures import OverheadRow, SpeculationFigures, TextFigures, WayRow
-from engine.bench.speculation.steps import Drafted, costs, decoding, held, own_steps, predicted, spread
+from engine.bench.speculation.steps import Drafted, costs, decoding, held, own_steps, predicted
 from engine.bench.speculation.texts import SHORTEST, Prompt, Text, texts
 from engine.bench.speculation.verify import measure_verify
 from engine.bench.tables import say

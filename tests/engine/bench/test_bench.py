@@ -26,6 +26,7 @@ from engine.catalogue import CATALOGUE
 from engine.checkpoints.open import open_checkpoint
 from engine.cli.arguments import programs_of, shapes_of
 from engine.memory.estimate import kv_bytes_per_token
+from engine.memory.probe import choose_kv_dtype
 from engine.paths import bundled_model
 from engine.protocol import Compared, Effect, GpuReading, Metric
 
@@ -90,7 +91,7 @@ def test_a_shape_alone(tmp_path: Path) -> None:
     figures = measure_shape(TINY, tmp_path, rounds=1, batches=(1, 3), prompt_tokens=100, decode_tokens=12)
     planned = open_checkpoint(gptq_folder(TINY, tmp_path)).planned(getattr(torch, figures.dtype))
     assert figures.weights == planned.storage_size()
-    weights, cache = planned.bytes_read_per_step(), kv_bytes_per_token(planned.config, planned.dtype)
+    weights, cache = planned.bytes_read_per_step(), kv_bytes_per_token(planned.config, choose_kv_dtype(planned.dtype))
     assert [row.batch for row in figures.batches] == [1, 3]
     one, three = figures.batches
     # The prompt's step and the first token's are not decoding; the rest are, for everybody at once.

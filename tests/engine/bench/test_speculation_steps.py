@@ -9,8 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.bench.speculation.figures import OverheadRow, SpeculationFigures, Spread, TextFigures, WayRow
-from engine.bench.speculation.steps import Costs, Drafted, costs, decoding, held, predicted, spread
+from engine.bench.measure import Spread, spread
+from engine.bench.speculation.figures import OverheadRow, SpeculationFigures, TextFigures, WayRow
+from engine.bench.speculation.steps import Costs, Drafted, costs, decoding, held, predicted
 from engine.speculation.base import Work
 from engine.speculation.control.stats import expected_tokens
 from engine.telemetry.records import DraftRecord, StepRecord
