@@ -257,13 +257,7 @@ static const Product PRODUCTS_OF[][2][5] = {
 INLINE int has_offsets(const Lanes *w) { return w->zeros || w->shifts || w->scale_type == NIBBLES; }
 
 INLINE Floats whole_floats(Words numbers) { return __builtin_convertvector((Ints)numbers, Floats); }
-INLINE Words bytes_at(const uint8_t *p) {
-    typedef uint8_t Bytes __attribute__((vector_size(LANES)));
-    Bytes result;
-    memcpy(&result, p, sizeof result);
-    return __builtin_convertvector(result, Words);
-}
-INLINE Floats signed_at(const uint8_t *p) { return whole_floats((Words)((Ints)(bytes_at(p) << 24) >> 24)); }
+INLINE Floats signed_at(const uint8_t *p) { return whole_floats((Words)((Ints)(widened_at(p) << 24) >> 24)); }
 
 /* Where the scales of a block's group are: in those of groups, and of 256 input features. Found once for all lanes, as
  * it takes divisions. */
@@ -286,7 +280,7 @@ INLINE Floats scales_at(const int type, const Lanes *w, Place p, int lane) {
     case SCALES_F32: return floats_at((const float *)w->scales + p.at + lane);
     case SCALES_F16: return halves_at(halves);
     case SUPER: return halves_at(supers) * signed_at(bytes);
-    case NIBBLES: return halves_at(supers) * whole_floats(bytes_at(bytes) & 15);
+    case NIBBLES: return halves_at(supers) * whole_floats(widened_at(bytes) & 15);
     case SCALES_BF16: return bfloat16_at(halves);
     case EXPONENTS:
         for (int i = 0; i < LANES; i++) {
@@ -311,15 +305,15 @@ INLINE Floats zeros_at(const int type, const Lanes *w, Place p, int lane) {
     const uint8_t *zeros = w->zeros + p.at + lane;
     if (type == SUPER ? w->least != NULL : type == NIBBLES || w->shifts) return (Floats){0};
     if (!w->zeros) return (Floats){0} + (float)middle_of(w->kind);
-    return is_signed(w->kind) ? signed_at(zeros) : whole_floats(bytes_at(zeros));
+    return is_signed(w->kind) ? signed_at(zeros) : whole_floats(widened_at(zeros));
 }
 
 /* What is added to the weights of a group. */
 INLINE Floats shifts_at(const int type, const Lanes *w, Place p, int lane) {
     const int64_t at = p.at + lane;
     const uint16_t *least = w->least + p.outer + lane;
-    if (type == NIBBLES) return -(halves_at(least) * whole_floats(bytes_at((const uint8_t *)w->scales + at) >> 4));
-    if (type == SUPER && w->least) return -(halves_at(least) * whole_floats(bytes_at(w->zeros + at)));
+    if (type == NIBBLES) return -(halves_at(least) * whole_floats(widened_at((const uint8_t *)w->scales + at) >> 4));
+    if (type == SUPER && w->least) return -(halves_at(least) * whole_floats(widened_at(w->zeros + at)));
     return w->shifts ? halves_at(w->shifts + at) : (Floats){0};
 }
 
