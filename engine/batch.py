@@ -16,6 +16,8 @@ from torch import Tensor
 
 from engine.cache.policies import PagePolicy
 from engine.cache.stores.packed import Placement
+from engine.cache.stores.states import StateRuns
+from engine.cache.types import StateRun
 
 MAX_TREE_ROWS = 64  # `ancestors` has one bit for each new row of the sequence
 ROW_CLASSES = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)
@@ -97,6 +99,7 @@ class Batch:
     want_hidden: frozenset[int]  # layers whose input is wanted; num_layers = what the final norm reads
     host: HostShape
     views: RowViews | None = None  # None: every row sees its whole sequence
+    states: StateRuns | None = None  # for a model with states
 
 
 class ForwardOutput(NamedTuple):
@@ -129,6 +132,8 @@ class SequenceRows(NamedTuple):
     """The pages of layer groups 1, 2, ...; where a store keeps recent tokens apart, [0] are their pages, 0 where freed
     (`engine.cache.stores.recent.recent_span`)."""
     policy: PagePolicy | None = None
+    states: Sequence[StateRun] = ()
+    """For a model with states, runs that cover the rows in order; none: the rows begin a text and leave no state."""
 
 
 def power_of_two(n: int) -> int:

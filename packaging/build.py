@@ -105,6 +105,8 @@ def check() -> None:
         checks.sign_again(scrubbed)
     wrong = [f"{file} holds {path.decode()}" for file, path in checks.traces()]
     wrong += [f"{file} has no place in a program: leave it out in kvasir.spec" for file in checks.litter()]
+    if not checks.native_code():
+        wrong.append("there is no library of the native code in it: see kvasir.spec, and what compiling it said")
     if sys.platform.startswith("linux"):
         wrong += [f"{file} wants glibc {version}" for file, version in checks.newer_glibc()]
     if wrong:

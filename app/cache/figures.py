@@ -30,7 +30,12 @@ class Figures(QWidget):
         figures = words.figures(frame)
         while len(self._shown) < len(figures):
             self._add_row()
-        for (title, value), (name, figure, meaning) in zip(self._shown, figures, strict=True):
+        for row in self._shown[len(figures) :]:  # a model that was loaded before had more to show
+            for label in row:
+                label.hide()
+        for (title, value), (name, figure, meaning) in zip(self._shown, figures, strict=False):
+            title.show()
+            value.show()
             if (title.text(), value.text(), title.toolTip()) != (name, figure, meaning):
                 title.setText(name)
                 value.setText(figure)

@@ -109,6 +109,10 @@ def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
     smaller = f"; in 16 bits both would be {size(dense)}" if cache.bits_per_element < 16 and memory.kv_used else ""
     if cache.bits_with_recent > cache.bits_per_element:
         smaller += f"; with recent tokens, which are not packed, {cache.bits_with_recent:.3g} bits"
+    states = []
+    if cache.state_bytes:
+        meaning = f"States of recurrent layers, {size(cache.state_bytes)} each: {cache.states_kept:,} kept of texts"
+        states.append(("States", size(cache.states * cache.state_bytes), f"{meaning}, from which later ones go on"))
     return [
         ("Hit rate", hit_rate(cache), of if cache.looked_up else "No prompt has been looked up yet"),
         ("Prompt tokens not recomputed", f"{cache.hit:,}", "Tokens of prompts that were found in the cache"),
@@ -123,6 +127,7 @@ def figures(frame: Telemetry) -> list[tuple[str, str, str]]:
             f"Keys and values: {size(memory.kv_used - kept)} of answers that are being written, {size(kept)} cached"
             f" for reuse{smaller}",
         ),
+        *states,
         (
             "In RAM",
             size(cache.host_bytes),

@@ -7,6 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.native.library import Library
+
 
 class RotaryStep(NamedTuple):
     """One step's rotation, made once and used by every layer: ``cos`` and ``sin [T, 1, r]``, r dimensions.
@@ -16,6 +18,8 @@ class RotaryStep(NamedTuple):
 
     cos: Tensor
     sin: Tensor
+    library: Library | None = None
+    """Native code that rotates, where there is some."""
 
 
 def rotate(x: Tensor, step: RotaryStep) -> Tensor:
@@ -23,6 +27,9 @@ def rotate(x: Tensor, step: RotaryStep) -> Tensor:
 
     Products and the sum are separate, each exactly rounded, so that a row's bits do not depend on its neighbours.
     """
+    turned = None if step.library is None else step.library.rotate(x, step.cos, step.sin)
+    if turned is not None:
+        return turned
     width = step.cos.shape[-1]
     if width < x.shape[-1]:
         return torch.cat((rotate(x[..., :width], step), x[..., width:]), -1)

@@ -193,20 +193,21 @@ def _scored(loaded: LoadedModel, way: _Way, ids: Sequence[int], model: CausalLM 
     numerics = loaded.model.numerics
     before, numerics.activations = numerics.activations, way.activations
     work = score(ids, exact, present, loaded.card.vocabulary, way.title)
-    while True:
-        try:
+    try:
+        while True:
             next(work)
-        except StopIteration as end:
-            numerics.activations = before
-            scores: Scores = end.value
-            return scores
+    except StopIteration as end:
+        scores: Scores = end.value
+        return scores
+    finally:
+        numerics.activations = before
 
 
 def _bits(loaded: LoadedModel, kind: KVKind, length: int) -> tuple[float, float]:
     """Bits of a number in the packed arena, and with the most recent tokens that a text of this length may have."""
     model = loaded.model
     assert model is not None
-    numbers = model.config.num_layers * model.config.cached_width
-    bits = 8 * new_store(model.config, 2, model.kv_dtype, loaded.device, kind).bytes_per_token() / numbers
+    store = new_store(model.config, 2, model.kv_dtype, loaded.device, kind)
+    bits = 8 * store.bytes_per_token() / model.config.cached_elements
     recent = min(length, kind.residual + CHANNEL_GROUP - 1) if kind.residual else 0
     return bits, (recent * 8 * model.kv_dtype.itemsize + (length - recent) * bits) / length

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.types import StateRun
 from engine.loading.model import LoadedModel
 from engine.loading.parts import new_runner
+from engine.sampling.sampler import likeliest
 
 
 class Sequences:
@@ -18,7 +20,7 @@ class Sequences:
         assert model.model is not None
         self._vocabulary = model.card.vocabulary
         self._pages = pages_for(tokens)
-        self._runner = new_runner(model.model, streams * self._pages + 1, model.device)
+        self._runner = new_runner(model.model, streams * self._pages + 1, model.device, state_slots=streams + 1)
         self._held = [0] * streams
 
     def forward(self, streams: int, rows: int, start: int, want_logits: int) -> list[int]:
@@ -33,11 +35,11 @@ class Sequences:
                 start,
                 self._pages_of(number),
                 want_logits=want_logits,
+                states=StateRun.alone(rows, start, 1 + number),
             )
             for number in range(streams)
         ]
-        likeliest: list[int] = self._runner.forward(batch).logits.argmax(-1).tolist()
-        return likeliest
+        return likeliest(self._runner.forward(batch).logits)
 
     def prompt(self, tokens: int, chunk: int, start: int = 0) -> None:
         """Compute the first sequence from place ``start`` to ``tokens``, in steps of at most ``chunk`` tokens."""
@@ -53,6 +55,8 @@ class Sequences:
         for number in range(1, streams):
             for place in range(self._held[number] // PAGE_SIZE, pages_for(tokens)):
                 self._runner.kv.copy_page(self._pages_of(0)[place], self._pages_of(number)[place])
+            if self._runner.kv.states is not None and self._held[number] < tokens:
+                self._runner.kv.states.copy_page(1, 1 + number)
             self._held[number] = max(self._held[number], tokens)
 
     def _pages_of(self, number: int) -> range:

@@ -28,11 +28,12 @@ class PagePool:
     may refer to a page several times. Calls are all or nothing, and cost O(log pool) for each page.
     """
 
-    def __init__(self, pages: int) -> None:
-        """`pages` counts page 0."""
+    def __init__(self, pages: int, in_runs: bool = True) -> None:
+        """`pages` counts page 0. `in_runs`: an owner's pages follow each other where they can; else the lowest are
+        taken, so that few of them are written."""
         if pages < 1:
             raise ValueError("a pool needs at least its scratch page")
-        self._refs = [0] * pages
+        self._refs, self._in_runs = [0] * pages, in_runs
         self._owned: dict[Hashable, dict[int, int]] = {}
         # A heap of page numbers, lowest first. A page taken from its middle stays there as a stale entry until it
         # comes to the top, or becomes true again when the page is freed: so every free page is in it once, and so may
@@ -57,7 +58,8 @@ class PagePool:
         return self.total - self._free
 
     def allocate(self, n: int, owner: Hashable) -> list[int]:
-        """Take n free pages for the owner: those that follow its newest page if they are free, else the lowest.
+        """Take n free pages for the owner: those that follow its newest page if they are free (and the pool is
+        ``in_runs``), else the lowest.
 
         Consecutive pages are read in place by attention, others are gathered first. Raises OutOfPages.
         """
@@ -69,7 +71,7 @@ class PagePool:
         after = next(reversed(held), 0)
         taken = []
         for _ in range(n):
-            after = self._take(after + 1)
+            after = self._take(after + 1 if self._in_runs else 0)
             held[after] = 1
             taken.append(after)
         self._free -= n

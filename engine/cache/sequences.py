@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol
 from engine.cache.policies import KEEP_ALL, NO_LIMIT, PagePolicy
 from engine.cache.pool import PAGE_SIZE, PagePool, pages_for
 from engine.cache.prefix.radix import PrefixTree
-from engine.cache.types import DraftKVLengths, Key, Node, OffloadedPages, Tier, leading, page_keys
+from engine.cache.types import DraftKVLengths, Key, Node, OffloadedPages, StateRun, Tier, leading, page_keys
 
 EVICTED_AT_ONCE = 16
 """Pages given up at the least when one is needed: fewer, longer pieces go to the tier below."""
@@ -47,6 +47,13 @@ class NewSequence(NamedTuple):
 Swaps = Callable[["SequenceCache", int, int], bool]
 """``swaps(cache, pages, more)``: whether a preempted sequence with these numbers of pages, in the pool and outside of
 it, is kept in a tier below rather than computed again."""
+
+
+class StateCounts(NamedTuple):
+    """States ``held`` on the device, and how many are ``kept`` of texts, wherever."""
+
+    held: int = 0
+    kept: int = 0
 
 
 class KVCacheManager:
@@ -86,6 +93,11 @@ class KVCacheManager:
     def snapshot_pages(self) -> int:
         """Pages outside of the pool that are kept for texts that ended."""
         return 0
+
+    @property
+    def states(self) -> StateCounts:
+        """States outside of the pool."""
+        return StateCounts()
 
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
         """Whether there is room outside of the pages for an opened sequence to run with the others, read in chunks."""
@@ -357,6 +369,14 @@ class SequenceCache:
             self.manager.pool.release([page for page in self.pages[keep:] if page], self.owner)
             del self.pages[keep:]
 
+    def runs(self, drafts: int) -> tuple[StateRun, ...]:
+        """How the planned step moves a state on, before rows of so many draft tokens; () where there is none."""
+        return ()
+
+    def take_replays(self) -> tuple[StateRun, ...]:
+        """How draft tokens that were accepted in this step move it on; () where none were."""
+        return ()
+
     def advance(self, tokens: int) -> None:
         """Count ``tokens`` more as computed and stored in its pages."""
         self.num_computed += tokens
@@ -415,6 +435,10 @@ class SequenceCache:
                 self.pages[i] = kept
                 self.drafts = self.drafts.at_most(i * PAGE_SIZE)
         self._share(inserted.node, count)
+
+    def last_kept(self) -> tuple[int, int] | None:
+        """The most of its tokens after which a state is kept on the device, and where; None where there is none."""
+        return None
 
     def close(self) -> None:
         """Give everything back; nothing of the sequence is computed then."""

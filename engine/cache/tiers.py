@@ -14,7 +14,7 @@ from typing import ClassVar
 from engine.cache.offload.saved import Kind, SavedChats
 from engine.cache.offload.swap import Swapped, SwapSpace
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.store import KVStore
+from engine.cache.stores.paged import PagedStore
 from engine.cache.types import OffloadedPages
 
 
@@ -34,12 +34,18 @@ class OnDisk:
 class Tiers:
     """See :class:`engine.cache.types.Tier`."""
 
-    def __init__(self, stores: Sequence[KVStore], space: SwapSpace, gives_way: bool = True) -> None:
-        """``gives_way``: what is put without ``keep`` may be given up; of one space's tiers only one may do so."""
+    def __init__(self, stores: Sequence[PagedStore], space: SwapSpace, gives_way: bool = True) -> None:
+        """``gives_way``: what is put without ``keep`` may be given up."""
         self.stores, self.space = tuple(stores), space
         self.dropped: Callable[[OffloadedPages], None] = lambda held: None
         if gives_way:
-            space.on_evict = lambda handle: self.dropped(handle)
+            others = space.on_evict
+
+            def dropped(handle: Swapped) -> None:
+                others(handle)
+                self.dropped(handle)
+
+            space.on_evict = dropped
 
     def put(self, pages: Sequence[int], keep: bool = False) -> OffloadedPages | None:
         """See :meth:`engine.cache.types.Tier.put`."""

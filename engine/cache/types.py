@@ -1,4 +1,4 @@
-"""The types of the prefix tree: keys of pages, nodes, the tiers below the device."""
+"""The types of the prefix tree: keys of pages, nodes, the tiers below the device; and runs of states."""
 
 from __future__ import annotations
 
@@ -54,6 +54,25 @@ class Tier(Protocol):
 
     def drop(self, held: OffloadedPages) -> None:
         """Forget the content."""
+
+
+class StateRun(NamedTuple):
+    """``rows`` rows of a sequence that follow each other, as layers with states see them
+    (`engine.cache.stores.states`).
+
+    They go on from the state in slot ``source`` (0: the beginning of a text), and the state after them is written to
+    slot ``target``; 0: it is not, because the rows are draft tokens.
+    """
+
+    rows: int
+    source: int
+    target: int
+
+    @classmethod
+    def alone(cls, rows: int, start: int, slot: int = 1) -> tuple[StateRun]:
+        """The run of a sequence that nobody shares and nothing is drafted for, from place ``start`` on, with its
+        state always in one slot."""
+        return (cls(rows, slot if start else 0, slot),)
 
 
 class DraftKVLengths(NamedTuple):

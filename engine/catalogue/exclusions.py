@@ -146,6 +146,12 @@ SHAPES = (
         lambda shape: shape.latent is not None,
         "This model caches latents, which its heads share: they are kept in 16 bits.",
     ),
+    ShapeExclusion(
+        _KIVI,
+        lambda shape: shape.recurrent is not None,
+        "KIVI's recent tokens and the states of this model's recurrent layers are kept for different places of a text: "
+        "choose int8 or int4.",
+    ),
 )
 ODD_WIDTH = "{kind} packs {channels} channels into a byte, and this model's heads have {width}."
 NO_WINDOW_OVER_KIND = "No window slides over a {kind} cache. Choose another kind of KV cache."
@@ -155,7 +161,7 @@ NO_WINDOW = "{reason} Choose what else is to happen when the chat outgrows the c
 MISSING: Mapping[Capability, str] = {
     "model": "Load a model first.",
     "draft model": "Needs a draft model with the same tokenizer: choose one in the model menu.",
-    "several layers": "This model has too few layers to draft with only some of them.",
+    "several layers": "This model cannot draft with some of its layers: it has too few, or some carry states.",
     "medusa heads": "This model has no Medusa heads: choose a file of them in the model menu, or make them with kvasir "
     "train-heads.",
     "eagle head": "This model has no EAGLE head: choose a file of one in the model menu, or make one with kvasir "
@@ -167,6 +173,8 @@ MISSING: Mapping[Capability, str] = {
     "one.",
     "page bounds": "This model cannot use QUEST: its cache has no keys by which pages could be ranked.",
     "packed cache": "This model's KV cache stays in 16 bits: its heads share latents (MLA), or have an odd width.",
+    "KIVI cache": "KIVI keeps recent tokens apart, which does not go together with the states of recurrent layers, and "
+    "packs heads of a width that 4 divides.",
     "native kernel": "Kvasir's own kernel does not support this device: kvasir doctor says why.",
     "quantised activations": "Only Kvasir's own kernel for processors quantises activations, and not where float32 was "
     "asked for.",

@@ -27,7 +27,7 @@ def _kivi_bits(key: str, title: str, explains: str) -> Option:
             Choice("4", "4", explains="The smaller change of the two."),
             Choice("2", "2", explains="The least memory."),
         ),
-        needs=("packed cache",),
+        needs=("KIVI cache",),
         of=(keys.KV_KIND, ("kivi",)),
     )
 
@@ -64,7 +64,7 @@ KV_KINDS = (
             Choice(
                 "kivi",
                 "KIVI (2-bit)",
-                ("packed cache",),
+                ("KIVI cache",),
                 explains="Quantises keys per channel and values per token to 2 or 4 bits, all but the "
                 "last 128 tokens: from a fifth of the memory. The change of the text grows with what lies before those "
                 "128.",

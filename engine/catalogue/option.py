@@ -18,6 +18,7 @@ Capability = Literal[
     "sliding window",
     "page bounds",
     "packed cache",
+    "KIVI cache",
     "several layers",
     "medusa heads",
     "eagle head",

@@ -92,7 +92,8 @@ SPECULATION = (
                 "mtp",
                 "MTP layers",
                 needs=("mtp layers",),
-                explains="Layers for multi-token prediction that the checkpoint itself brings, as MiMo's does.",
+                explains="Layers for multi-token prediction that the checkpoint itself brings, as MiMo's and "
+                "Qwen3.5's do.",
                 also=("MTP", "multi-token prediction"),
             ),
         ),

@@ -15,6 +15,7 @@ from typing import Self
 import torch
 
 from engine.checkpoints.generation import GenerationConfig, read_generation_config
+from engine.checkpoints.quantised.fp8 import NOTICE, USUAL, Fp8Files
 from engine.checkpoints.quantised.nested import text_config, text_entries
 from engine.checkpoints.quantised.quantisation import read_quantisation
 from engine.checkpoints.quantised.quantise import PACKERS, Fetch, Method, Quantiser
@@ -31,12 +32,11 @@ from engine.layers.numerics import Numerics
 from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.base import CausalLM
-from engine.models.registry import family
+from engine.models.registry import family, names_of
 from engine.text.template import ChatTemplate
 from engine.text.tokenizer import Tokenizer
 
 _log = logging.getLogger(__name__)
-_TRIM_EVERY = 64 << 20
 _LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
 KEPT_INDEX = 4096
 """Bytes that a layer takes at most where it is kept besides its weights: its modules in the index, and padding."""
@@ -81,9 +81,16 @@ class Checkpoint:
         whole = RawConfig(values, folder / "config.json")
         raw = text_config(whole)
         config = family(raw.architecture).read_config(raw)
-        config = replace(config, quantisation=read_quantisation(raw, folder))
+        quantisation = read_quantisation(raw, folder)
         files = TensorFiles.open(folder)
-        files.entries = text_entries(files.entries, nested=raw is not whole)
+        notices = () if raw is whole else (TEXT_ONLY.format(name=folder.name),)
+        if quantisation is not None and quantisation.fp8:
+            files = Fp8Files(files, quantisation.block or USUAL)
+            notices = (*notices, NOTICE.format(name=folder.name)) if quantisation.method == "fp8" else notices
+        # What is in FP8 alone is no packed model: it is read as 16-bit weights.
+        packed = quantisation is not None and quantisation.method != "fp8"
+        config = replace(config, quantisation=quantisation if packed else None)
+        files.entries = text_entries(files.entries, raw is not whole, names_of(raw.architecture))
         if not (raw.values.get("dtype") or raw.values.get("torch_dtype")):
             # gpt-oss' config.json, for one, is silent.
             stored = (entry.dtype for entry in files.entries.values() if entry.dtype in _TITLES)
@@ -102,7 +109,7 @@ class Checkpoint:
             files=files,
             parameters=count_parameters(files, config.quantisation),
             weight_bytes=sum(entry.size for entry in files.entries.values()),
-            notices=(*(() if raw is whole else (TEXT_ONLY.format(name=folder.name),)), *generation.notices),
+            notices=(*notices, *generation.notices),
         )
         opened.planned(torch.float32)
         return opened
@@ -142,6 +149,10 @@ class Checkpoint:
     def _quantised_title(self, stored: str) -> str:
         method = self.quantise
         return stored if method is None else f"{PACKERS[method].title}, quantised from {stored} while loading"
+
+    def has_tensor(self, name: str) -> bool:
+        """Whether it has a tensor that safetensors of the family call so."""
+        return name in self.files.entries
 
     def tokenizer(self) -> Tokenizer:
         """Raises :class:`CheckpointError`."""
@@ -222,18 +233,15 @@ def load_model(
     """
     make_current(device)
     done = 0
-    last_trim = 0
 
     def on_module(size: int) -> None:
-        nonlocal done, last_trim
+        nonlocal done
         if cancelled():
             raise LoadCancelled("The load was cancelled.")
+        trim_heap()  # 20 us, next to milliseconds of work
         if not size:
             return
         done += size
-        if done - last_trim > _TRIM_EVERY:
-            last_trim = done
-            trim_heap()
         quantises = checkpoint.quantise is not None and not (kept is not None and kept.read)
         stage = "quantising weights" if quantises else "reading weights"
         progress(stage, min(1.0, done / max(1, checkpoint.weight_bytes)))
@@ -269,6 +277,8 @@ def _check_tokenizer(folder: Path) -> None:
 
 def _check_layers(files: TensorFiles, config: ModelConfig) -> None:
     found = {int(match[1]) for name in files.entries if (match := _LAYER.match(name))}
+    # DeepSeek-V3 and its kin number layers of multi-token prediction with the others.
+    found -= {layer for layer in found if f"model.layers.{layer}.eh_proj.weight" in files.entries}
     if found and max(found) >= config.num_layers:
         raise CheckpointError(
             f"The weights have {max(found) + 1} layers where config.json says {config.num_layers}. {MISMATCH}"

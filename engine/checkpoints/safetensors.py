@@ -199,7 +199,14 @@ class TensorFiles:
 
     def view(self, name: str) -> Tensor:
         """The tensor as a view of its mapped file: not to be written to, and gone from memory when it is dropped."""
-        entry = self.entries[name]
+        return self.map(self.entries[name])
+
+    def dtype(self, name: str) -> torch.dtype:
+        """That of :meth:`view`."""
+        return self.entries[name].dtype
+
+    def map(self, entry: TensorInfo) -> Tensor:
+        """As :meth:`view`, of a tensor that need not be one of the checkpoint's own."""
         if entry.numel == 0:
             return torch.empty(entry.shape, dtype=entry.dtype)
         if entry.file not in self._maps:

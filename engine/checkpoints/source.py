@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from engine.checkpoints.quantised import awq, bitsandbytes, compressed, gptq
+from engine.checkpoints.quantised import awq, bitsandbytes, compressed, fp4, gptq
 from engine.checkpoints.quantised.layouts import PackedModule, ggml_layer
 from engine.checkpoints.quantised.quantise import Module, Quantiser
 from engine.checkpoints.quantised.repacked import StoredTensor
@@ -39,6 +39,7 @@ FORMATS = {
     "awq": awq.packed,
     "compressed-tensors": compressed.packed,
     "bitsandbytes": bitsandbytes.packed,
+    "modelopt": fp4.packed,
 }
 """Each looks at one module's tensors in the headers: how it is packed, or None where it is not.
 
@@ -52,6 +53,8 @@ COMPANIONS = (
     ".qzeros", ".scales", ".g_idx",
     ".weight_scale", ".weight_zero_point", ".weight_shape", ".weight_g_idx",
     ".SCB", ".weight_format", "_proj_scales",
+    ".weight_scale_inv", ".weight_global_scale", ".weight_scale_2", ".input_scale", ".input_global_scale",
+    ".activation_scale", ".k_scale", ".v_scale",
 )  # fmt: skip
 """Ends of the names of tensors that say how to unpack another one."""
 
@@ -157,6 +160,11 @@ class CheckpointSource(Source):
         tensor = self._floating(name, (size,))
         self._used(name)
         return tensor.to(self.device, self.dtype, copy=True)
+
+    def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        tensor = self._floating(name, shape)
+        self._used(name)
+        return tensor.to(self.device, torch.float32, copy=True)
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor:
         tensor = self._floating(name, (rows, columns)).to(self.device, self.dtype, copy=True)
@@ -337,6 +345,8 @@ def _parameters(files: TensorFiles, name: str, bits: int) -> int:
         return 0
     if name.endswith("_blocks"):
         return entry.numel * 8 // bits
+    if entry.dtype == torch.uint8 and name.endswith((".weight_packed", ".weight")):
+        return 8 // bits * entry.numel
     if name.endswith((".qweight", ".weight_packed")):
         zeros = files.entries.get(f"{module}.qzeros")
         if zeros is not None and entry.shape[-1:] > (0,) and len(zeros.shape) == len(entry.shape) == 2:

@@ -26,7 +26,7 @@ class Tensors:
         return self.files.view(name)
 
     def dtype(self, name: str) -> torch.dtype:
-        return self.files.entries[name].dtype
+        return self.files.dtype(name)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Raises :class:`CheckpointError` where there is no such tensor."""

@@ -7,6 +7,7 @@ import itertools
 import logging
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from typing import NamedTuple
@@ -24,12 +25,13 @@ from engine.cli.local import LocalEngine
 from engine.devices import make_current, traits
 from engine.layers.linear.triton.int4 import try_kernels
 from engine.layers.linear.triton.runtime import PATH
-from engine.layers.triton import fused
-from engine.loading.capabilities import draws_there
+from engine.layers.triton import delta, fused
+from engine.loading.capabilities import draws_there, forms, problem
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
 from engine.memory.probe import all_devices, choose_device, choose_dtype, described, probe, usable_cores, why_no_gpu
+from engine.model_config.model import RecurrentShape
 from engine.models.base import CausalLM
 from engine.native import triton_compiler
 from engine.native.instructions import VARIABLE, wanted
@@ -96,11 +98,9 @@ def graphs_fact(loaded: LoadedModel) -> str:
     """Whether decoding steps are captured in CUDA graphs, or why not."""
     if not loaded.graphs or loaded.model is None:
         return f"not used: {NOT_HERE}"
-    kv = loaded.stores[0].view(0)
-    kinds, widths = (loaded.device.type, loaded.model.dtype, AttnSpec(1.0), kv.kind), (kv.k_dim, kv.v_dim)
-    backend = choose(AttnProblem(*kinds, head_dims=widths, kv_dtype=loaded.model.kv_dtype)).backend
-    planned = "" if backend.captures else f"the attention backend {backend.name} plans each step on the host"
-    reason = loaded.model.uncaptured or planned
+    backends = [choose(problem(loaded.model, kv)).backend for kv in forms(loaded.stores[0])]
+    planned = next((backend.name for backend in backends if not backend.captures), "")
+    reason = loaded.model.uncaptured or (planned and f"the attention backend {planned} plans each step on the host")
     return f"not used: {reason}" if reason else "captured as shapes are met, and in idle moments"
 
 
@@ -221,16 +221,16 @@ def kernels(model: CausalLM) -> list[Kernel]:
 
 def attention_kernels(model: CausalLM) -> Iterator[Kernel]:
     """The attention backend for each kind of window that the layers have, and for drafted trees."""
-    head, latent = model.config.head_dim, model.config.latent
-    forms = [("attention", "dense", (head, head), model.kv_dtype)]
-    if latent is not None:
-        forms = [
-            ("attention to latents", "latent", (latent.rank + latent.rope, latent.rank), model.kv_dtype),
-            ("attention to expanded latents", "wide", (head, latent.value), model.dtype),
-        ]
-    windows = {window: model.config.windows.count(window) for window in model.config.windows}
-    for window, layers in windows.items():
-        for (form, kind, widths, kept), tree in itertools.product(forms, (False, True)):
+    config, latent = model.config, model.config.latent
+    layers_of = Counter((config.heads_of(layer).width, config.windows[layer]) for layer in config.attending)
+    for (head, window), layers in layers_of.items():
+        kinds = [("attention", "dense", (head, head), model.kv_dtype)]
+        if latent is not None:
+            kinds = [
+                ("attention to latents", "latent", (latent.rank + latent.rope, latent.rank), model.kv_dtype),
+                ("attention to expanded latents", "wide", (head, latent.value), model.dtype),
+            ]
+        for (form, kind, widths, kept), tree in itertools.product(kinds, (False, True)):
             spec = AttnSpec(head**-0.5, window)
             traits = (model.device.type, model.dtype, spec, kind, tree)
             choice = choose(AttnProblem(*traits, head_dims=widths, kv_dtype=kept))
@@ -253,6 +253,8 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
     if config.activation != "relu":
         clamped = config.moe is not None and config.moe.swiglu_limit is not None
         reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *kinds)
+    if isinstance(config.recurrent, RecurrentShape):
+        reasons["delta rule"] = delta.disagrees(config.recurrent, *kinds)
     for part, reason in reasons.items():
         declined = () if reason is None else (f"{PATH}: {reason}",)
         yield Kernel(part, config.num_layers, PATH if reason is None else "torch", declined)

@@ -24,6 +24,7 @@ from engine.cli.errors import importing, report_errors
 from engine.cli.gpu import gpu
 from engine.cli.measure import bench
 from engine.cli.streams import prepare_streams
+from engine.memory.environment import bound_spinning
 from engine.native.instructions import wanted
 from engine.packs import start as packs
 
@@ -53,6 +54,7 @@ def start(
         raise typer.Exit
     with report_errors():
         wanted()  # an unknown KVASIR_NATIVE ends every command alike, and at once
+    bound_spinning()
     if context.invoked_subcommand is None:
         from engine.cli.window import open_window
 

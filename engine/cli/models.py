@@ -13,6 +13,7 @@ import torch
 from engine import paths as config
 from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.types import StateRun
 from engine.checkpoints.quantised import repacked
 from engine.cli.errors import CommandFailed
 from engine.loading.loader import CheckpointLoader
@@ -82,15 +83,15 @@ def compute(loaded: LoadedModel, ids: list[int], new_tokens: int) -> tuple[np.nd
     with torch.inference_mode():
         while written < len(ids):
             chunk = ids[written : written + CHUNK]
-            rows = SequenceRows(chunk, written, pages, want_logits=len(chunk))
+            rows = SequenceRows(chunk, written, pages, len(chunk), states=StateRun.alone(len(chunk), written))
             parts.append(loaded.runner.forward([rows]).logits.float().cpu().numpy().copy())
             written += len(chunk)
         continuation: list[int] = []
         best = int(parts[-1][-1].argmax())
         for place in range(len(ids), len(ids) + new_tokens):
             continuation.append(best)
-            logits = loaded.runner.forward([SequenceRows([best], place, pages, want_logits=1)]).logits
-            best = int(logits[0].argmax())
+            rows = SequenceRows([best], place, pages, 1, states=StateRun.alone(1, place))
+            best = int(loaded.runner.forward([rows]).logits[0].argmax())
     return np.concatenate(parts), continuation
 
 

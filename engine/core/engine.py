@@ -35,7 +35,7 @@ from engine.loading.model import (
     spare_the_collector,
     without_arenas,
 )
-from engine.memory.primitives import bound_primitives
+from engine.memory.environment import bound_kernels
 from engine.options import EngineOptions
 from engine.protocol import (
     CacheStats,
@@ -78,7 +78,7 @@ class Engine:
 
         ``saved`` keeps chats in files while the quota (``disk_cache``) is above 0; None: never.
         """
-        bound_primitives()
+        bound_kernels()
         self._emit, self._clock, self._saved = emit, clock, saved
         self._loader: Loader = loader or CheckpointLoader(device)
         self._commands: queue.SimpleQueue[Command] = queue.SimpleQueue()

@@ -91,7 +91,7 @@ class Lane:
 
     def _takes(self, request: Request) -> bool:
         cache, params = request.cache, request.params
-        if not request.cached or cache.more_pages or cache.policy.restricts(request.reach):
+        if not request.cached or cache.more_pages or cache.runs(0) or cache.policy.restricts(request.reach):
             return False
         return params.logprobs is None and self._sampler.draws(params)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 
 import msgspec
+import numpy as np
 from torch import Tensor
 
 from engine import catalogue
@@ -13,11 +15,13 @@ from engine.cache.offload.saved import Kind, SavedChats
 from engine.cache.offload.swap import SwapSpace
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.radix import PrefixTree
+from engine.cache.recurrent import RecurrentManager, StateSlots
 from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.cache.tiers import OnDisk, Tiers
-from engine.cache.types import TREE, page_keys
+from engine.cache.types import TREE, Key, page_keys
 from engine.loading.model import LoadedModel
+from engine.memory.estimate import kv_bytes_per_token
 from engine.options import EngineOptions, RequestOptions
 from engine.protocol import CacheStats, PageState
 from engine.protocol.keys import DISK_CACHE, KV_KIND
@@ -26,6 +30,8 @@ from engine.scheduling.preemption import Rates, Victim, swap_or_recompute
 
 _log = logging.getLogger(__name__)
 _FORGET = 0.8
+MOST_PAGES_BACK = 64
+"""Pages at the end of what a chat has saved among whose ends its state is looked for."""
 
 
 class ModelCache:
@@ -42,10 +48,22 @@ class ModelCache:
         self.manager = self._new_manager(model)
         self._prefill_rate: float | None = None
         bits, with_recent = _bits(model), _bits_with_recent(model)
-        self._stats = CacheStats(kind=model.kind.title, bits_per_element=bits, bits_with_recent=with_recent)
+        states = model.stores[0].states if model.stores else None
+        self.state_bytes = 0 if states is None else states.page_bytes
+        """Of a sequence's state; 0: it has none."""
+        self._stats = CacheStats(
+            kind=model.kind.title,
+            bits_per_element=bits,
+            bits_with_recent=with_recent,
+            state_bytes=self.state_bytes,
+        )
 
     def _new_manager(self, model: LoadedModel) -> KVCacheManager:
         parts = self.pool, self.tree, self, self._tiers, self._swaps
+        states = model.stores[0].states if model.stores else None
+        if states is not None:
+            tiers = Tiers([states], self.space, gives_way=False), Tiers([states], self.space)
+            return RecurrentManager(StateSlots(PagePool(states.pages, in_runs=False), *tiers), *parts)
         store = model.stores[0].recent if model.kind.residual else None
         if store is None:
             return KVCacheManager(*parts)
@@ -83,9 +101,26 @@ class ModelCache:
         count = self._saved.match(request.chat, kind, request.tokens[:-1])
         keys = page_keys(request.tokens[: count * PAGE_SIZE])
         namespace, chat = request.cache.namespace, request.chat
-        if count > self.tree.matched(namespace, keys):
-            tokens, saved = request.tokens[: count * PAGE_SIZE], self._saved
+        if isinstance(self.manager, RecurrentManager):
+            keys = self._find_saved_state(request, keys)
+        if len(keys) > self.tree.matched(namespace, keys):
+            tokens, saved = request.tokens[: len(keys) * PAGE_SIZE], self._saved
             self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, tokens, first, stop))
+
+    def _find_saved_state(self, request: Request, keys: list[Key]) -> list[Key]:
+        """The longest beginning of some saved pages after which the chat has saved a state, which is known then."""
+        assert isinstance(self.manager, RecurrentManager)
+        chat, kind = state_chat(request.chat), self._state_kind(request)
+        if kind is None or self._saved is None:
+            return []
+        for pages in range(len(keys), max(0, len(keys) - MOST_PAGES_BACK), -1):
+            mark = mark_of(request.tokens[: pages * PAGE_SIZE])
+            if self._saved.match(chat, kind, mark):
+                self.manager.snapshots.adopt(
+                    request.cache.namespace, keys[:pages], OnDisk(self._saved, chat, kind, mark, 0, 1)
+                )
+                return keys[:pages]
+        return []
 
     def count_hits(self, request: Request) -> None:
         """Count the first admission of a request; ``num_computed`` of its tokens were found in the cache."""
@@ -109,12 +144,33 @@ class ModelCache:
             return self._model.stores[0].export_pages(pages[first:stop])
 
         self._saved.save(request.chat, kind, request.tokens[: count * PAGE_SIZE], export)
+        self._keep_state(request)
+
+    def _keep_state(self, request: Request) -> None:
+        """Save the last state that was kept of its text, as a chat of one page whose tokens stand for that text."""
+        kept, kind, states = request.cache.last_kept(), self._state_kind(request), self._model.stores[0].states
+        if kept is None or kind is None or states is None or self._saved is None:
+            return
+        tokens, slot = kept
+
+        def export(first: int, stop: int) -> Tensor:
+            return states.export_pages([slot])
+
+        self._saved.save(state_chat(request.chat), kind, mark_of(request.tokens[:tokens]), export)
+
+    def _state_kind(self, request: Request) -> Kind | None:
+        """The kind that saved states must have to be usable; None where none are saved."""
+        kind, states = self._kind(request), self._model.stores[0].states
+        if kind is None or states is None:
+            return None
+        return kind._replace(layout=f"{kind.layout}; {states.page_layout}", page_bytes=states.page_bytes)
 
     def forget(self, chat: str) -> None:
         """Drop what is kept of a deleted chat, in the prefix tree and on disk."""
         self.tree.forget(chat)
         if self._saved is not None:
             self._saved.forget(chat)
+            self._saved.forget(state_chat(chat))
 
     def read(self, rows: int, seconds: float) -> None:
         """Update the prefill rate with a step that computed ``rows`` prompt rows in ``seconds``."""
@@ -122,12 +178,13 @@ class ModelCache:
             rate, known = rows / seconds, self._prefill_rate
             self._prefill_rate = rate if known is None else _FORGET * known + (1 - _FORGET) * rate
 
-    def _swaps(self, sequence: SequenceCache, pages: int, recent: int) -> bool:
+    def _swaps(self, sequence: SequenceCache, pages: int, more: int) -> bool:
         """Whether a preempted answer's pages are copied to host memory; see :func:`swap_or_recompute`."""
-        size, recent_size, store = pages * self.page_bytes, 0, self._model.stores[0].recent if recent else None
+        size, more_size, own = pages * self.page_bytes, 0, self._model.stores[0]
+        store = (own.states or own.recent) if more else None
         if store is not None:
-            size, recent_size = size + recent * store.page_bytes, self.space.cost([store], recent)
-        room = self.space.fits(self._model.stores, pages, recent_size)
+            size, more_size = size + more * store.page_bytes, self.space.cost([store], more)
+        room = self.space.fits(self._model.stores, pages, more_size)
         tokens = sequence.num_computed - sequence.shared * PAGE_SIZE
         rates = Rates(self.space.out.per_second, self.space.into.per_second, self._prefill_rate)
         decision = swap_or_recompute(self._options.preemption, Victim(tokens, size, room), rates)
@@ -179,6 +236,8 @@ class ModelCache:
             self._stats,
             evicted_pages=self.tree.evicted,
             recent_pages=self.manager.snapshot_pages,
+            states=self.manager.states.held,
+            states_kept=self.manager.states.kept,
             host_pages=counts.pages,
             host_bytes=counts.size,
             disk_bytes=self._saved.sizes().size if self._saved is not None else 0,
@@ -197,13 +256,23 @@ class ModelCache:
             raise AssertionError(f"pages are held for {strays or 'the tree'}, and nobody runs")
 
 
+def state_chat(chat: str) -> str:
+    """The chat as which the state of another is saved; no client's id has this character."""
+    return f"{chat}\0state"
+
+
+def mark_of(tokens: Sequence[int]) -> list[int]:
+    """A page of 16 "tokens" that stands for a text: its digest."""
+    digest = hashlib.blake2b(np.array(tokens, dtype="<i4").tobytes(), digest_size=4 * PAGE_SIZE).digest()
+    return np.frombuffer(digest, dtype="<i4").tolist()
+
+
 def _bits(model: LoadedModel) -> float:
     """Bits per element of the target's keys and values, its share of scales included."""
     if model.model is None:
         return 16.0
-    if model.kind.name == "16bit":
-        return 8.0 * model.model.kv_dtype.itemsize
-    return model.kind.bits_per_element(model.model.config.head_dim)
+    config = model.model.config
+    return 8 * kv_bytes_per_token(config, model.model.kv_dtype, model.kind) / config.cached_elements
 
 
 def _bits_with_recent(model: LoadedModel) -> float:
@@ -211,5 +280,4 @@ def _bits_with_recent(model: LoadedModel) -> float:
     if model.model is None or not model.kind.residual:
         return _bits(model)
     config = model.model.config
-    elements = config.num_layers * config.cached_width * model.pages * PAGE_SIZE
-    return 8.0 * model.stores[0].storage_size() / elements
+    return 8.0 * model.stores[0].storage_size() / (config.cached_elements * model.pages * PAGE_SIZE)

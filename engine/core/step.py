@@ -10,6 +10,7 @@ from torch import Tensor
 from engine.batch import SequenceRows
 from engine.cache.policies import SparseReads, keys_read
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.types import StateRun
 from engine.core.answers import AppendResult
 from engine.protocol import Source, TokenInfo
 from engine.request import Request
@@ -27,6 +28,7 @@ class Facts:
     ) -> None:
         self.work, self.seconds = work, seconds
         self.preemptions = len(plan.preempted)
+        self.sequences = len(plan.slices)
         self.decode_rows = sum(1 for piece in plan.slices if piece.rows == 1)
         self.prefill_rows = sum(piece.rows for piece in plan.slices if piece.rows > 1)
         self.verify_rows = sum(len(tree.tokens) for tree in trees)
@@ -46,7 +48,9 @@ def rows_of(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
         parents = (-1, *(parent + 1 for parent in tree.parents))
     wanted = 1 + len(tree.tokens) if piece.last else 0
     cache = request.cache
-    return SequenceRows([*tokens, *tree.tokens], start, cache.pages, wanted, parents, cache.more_pages, cache.policy)
+    states = cache.runs(len(tree.tokens))
+    everything = [*tokens, *tree.tokens]
+    return SequenceRows(everything, start, cache.pages, wanted, parents, cache.more_pages, cache.policy, states)
 
 
 def draws_of(request: Request, tree: DraftTree) -> list[Draw]:
@@ -92,6 +96,18 @@ def moves(taken: Sequence[Taken]) -> tuple[list[int], list[int]]:
                 for slots, index in ((source, each.root + 1 + node), (target, each.root + 1 + place)):
                     slots.append(pages[index // PAGE_SIZE] * PAGE_SIZE + index % PAGE_SIZE)
     return source, target
+
+
+def replays(taken: Sequence[Taken]) -> tuple[list[int], list[Sequence[StateRun]]]:
+    """Rows of the batch, accepted draft tokens, by which states have to be moved on, and how, for each sequence."""
+    rows: list[int] = []
+    runs: list[Sequence[StateRun]] = []
+    for each in taken:
+        mine = each.piece.sequence.cache.take_replays()
+        if mine:
+            rows += (each.first_row + each.piece.rows + node for node in each.nodes)
+            runs.append(mine)
+    return rows, runs
 
 
 def seen(taken: Sequence[Taken], hidden: dict[int, Tensor]) -> list[Seen]:

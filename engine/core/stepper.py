@@ -16,7 +16,7 @@ from engine.core.answers import AppendResult, extend, flushed
 from engine.core.events import Event
 from engine.core.lane import Flight, Lane
 from engine.core.model_cache import ModelCache
-from engine.core.step import Facts, Taken, draws_of, moves, rows_of, run_of, seen
+from engine.core.step import Facts, Taken, draws_of, moves, replays, rows_of, run_of, seen
 from engine.devices import release_cached
 from engine.errors import is_out_of_memory, lost_device
 from engine.loading.model import LoadedModel
@@ -312,6 +312,9 @@ class Stepper:
         source, target = moves(taken)
         if source:
             self.model.stores[0].move_slots(*(on_device(self.model.device, slots) for slots in (source, target)))
+        rows_again, runs = replays(taken)
+        if runs:
+            self.model.runner.replay(rows_again, runs)
         alive = [each for each in taken if each.piece.sequence.owner in self.requests]
         rounds = [
             Round(each.piece.sequence, each.tree, each.verdict)
@@ -421,6 +424,7 @@ class Stepper:
         duration, settled = ended - began, ended - forwarded_at
         host = duration - facts.seconds - facts.work.seconds
         bytes_read = self.model.weight_bytes + int(self.model.kv_bytes_per_token * facts.kv_tokens)
+        bytes_read += facts.sequences * self.cache.state_bytes
         self._emit(
             StepRecord(
                 time=self.clock(),

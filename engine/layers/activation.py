@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from engine.layers.numerics import Numerics
 from engine.layers.triton import fused
 from engine.model_config.model import ActivationKind
+from engine.native.library import find
 
 FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "silu": F.silu,
@@ -42,6 +43,8 @@ class Gated:
         """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
         if self.kind != "relu" and _by_kernel(gate_up, self.kind, self.activation.numerics):
             return fused.gate(gate_up, self.kind)
+        if (gated := _native(gate_up, self.kind)) is not None:
+            return gated
         gate, up = gate_up.chunk(2, -1)
         return self.activation(gate).mul_(up)
 
@@ -56,10 +59,18 @@ class ClampedSwiGLU:
         """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
         if _by_kernel(gate_up, "clamped", self.numerics):
             return fused.gate(gate_up, "clamped", self.limit, self.alpha)
+        if (gated := _native(gate_up, "clamped", self.limit, self.alpha)) is not None:
+            return gated
         gate, up = gate_up.chunk(2, -1)
         gate, up = gate.clamp(max=self.limit), up.clamp(-self.limit, self.limit)
         share = self.numerics.by_row(torch.sigmoid, gate * self.alpha)
         return gate.mul_(share).mul_(up.add_(1))
+
+
+def _native(gate_up: Tensor, kind: str, limit: float = 0.0, alpha: float = 0.0) -> Tensor | None:
+    """By native code, where that does it. (Its exponential may differ from torch's in the last bit.)"""
+    library = find().library if gate_up.device.type == "cpu" else None
+    return None if library is None else library.gate(gate_up, kind, limit, alpha)
 
 
 def _by_kernel(gate_up: Tensor, kind: fused.Gating, numerics: Numerics) -> bool:

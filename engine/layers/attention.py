@@ -35,48 +35,85 @@ class Attention:
 
         ``in_features`` is what q, k and v read where that is not the residual stream (EAGLE-3).
         """
-        self.index = index
-        self.heads, self.kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
-        scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.place, self.heads = config.arena_of(index), config.num_heads
+        self.kv_heads, self.head_dim = config.heads_of(index)
+        self.shares = bool(config.kv_sources) and config.kv_sources[index] != index
+        self.value_norm = config.value_norm
+        self.keys_as_values = bool(config.keys_as_values) and config.keys_as_values[index]
+        scale = self.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
         self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
         self.rotary = config.rotary[index]
         self.rope = int(bool(config.local) and config.local[index])
-        sizes = [heads * self.head_dim for heads in (self.heads, self.kv_heads, self.kv_heads)]
-        names, parts = (("qkv_proj",), [sum(sizes)]) if config.fused else (("q_proj", "k_proj", "v_proj"), sizes)
+        projected = 0 if self.shares else 1 if self.keys_as_values else 2
+        sizes = [heads * self.head_dim for heads in (self.heads, *[self.kv_heads] * projected)]
+        self.gated = config.output_gate
+        wide, all_three = [sizes[0] * (1 + self.gated), *sizes[1:]], ("q_proj", "k_proj", "v_proj")
+        names, parts = (("qkv_proj",), [sum(wide)]) if config.fused else (all_three[: 1 + projected], wide)
         self.qkv: Linear = source.linear(prefix, names, parts, in_features or config.hidden_size, config.qkv_bias)
         self.output: Linear = source.linear(prefix, (output,), [config.hidden_size], sizes[0], config.output_bias)
         self.norm: RMSNorm | None = None
         if config.qk_norm:
-            q = norm_weight(config, source, f"{prefix}q_norm.weight", self.head_dim)
-            k = norm_weight(config, source, f"{prefix}k_norm.weight", self.head_dim)
-            weight = torch.cat((q.expand(self.heads, -1), k.expand(self.kv_heads, -1)))
-            self.norm = RMSNorm(weight, config.rms_norm_eps, source.numerics)
+            weights = [norm_weight(config, source, f"{prefix}q_norm.weight", self.head_dim).expand(self.heads, -1)]
+            if not self.shares:
+                k = norm_weight(config, source, f"{prefix}k_norm.weight", self.head_dim).expand(self.kv_heads, -1)
+                weights += [k, torch.ones_like(k)] if config.value_norm else [k]
+            self.norm = RMSNorm(torch.cat(weights), config.rms_norm_eps, source.numerics)
         self.numerics = source.numerics
         self.sinks = source.vector(f"{prefix}sinks", self.heads).float() if config.sinks else None
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, in_features]``, already normalised -> what the block adds to the residual stream."""
         batch = step.batch
-        qkv = self.qkv(x).view(-1, self.heads + 2 * self.kv_heads, self.head_dim)
-        qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
-        qk = self.normalise(qk)
+        qkv, gate = self.qkv(x), None
+        if self.gated:
+            qkv, gate = self._gate_apart(qkv)
+        qk, v = self.heads_apart(qkv)
         sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes)
         rope = step.ropes[self.rope] if self.rotary else None
-        q = write_rotated(step.kv, self.index, qk, self.heads, v, rope, batch.placement)
+        if v is None:
+            q = self.turned(qk, step.ropes)
+        else:
+            q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement)
+        if step.query_scale is not None:
+            q = q * step.query_scale
+            sink_q = None if sink_q is None else sink_q * step.query_scale
         need_lse = self.sinks is not None
-        kv = step.kv.view(self.index)
+        kv = step.kv.view(self.place)
         out, lse = step.attention.attend(q, kv, self.spec, batch, 0, need_lse, sink_q=sink_q)
         if self.sinks is not None and lse is not None:
             out = self.with_sinks(out, lse, self.sinks)
-        return self.output(out.reshape(x.shape[0], -1))
+        out = out.reshape(x.shape[0], -1)
+        return self.output(out if gate is None else out * self.numerics.by_row(torch.sigmoid, gate))
+
+    def _gate_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor]:
+        """q, k and v ``[T, *]``, and the gate ``[T, heads * head_dim]``: each head's query and gate are neighbours."""
+        width = self.heads * self.head_dim
+        both, kv = qkv.split((2 * width, qkv.shape[1] - 2 * width), 1)
+        q, gate = both.view(-1, self.heads, 2, self.head_dim).unbind(2)
+        return torch.cat((q.flatten(1), kv), 1), gate.flatten(1)
 
     def turned(self, x: Tensor, ropes: tuple[RotaryStep, ...]) -> Tensor:
         """Heads ``[T, heads, head_dim]``, rotated where this layer rotates."""
         return rotate(x, ropes[self.rope]) if self.rotary else x
 
-    def normalise(self, qk: Tensor) -> Tensor:
-        """``qk [T, heads + kv_heads, head_dim]`` -> the same shape, each head normalised where the family does so."""
-        return qk if self.norm is None else self.norm.forward(qk)
+    def heads_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor | None]:
+        """What was projected ``[T, *]`` -> queries and keys ``[T, heads + kv_heads, head_dim]`` and values, normalised.
+
+        Queries alone, and None, in a layer that reads another's keys and values.
+        """
+        qkv = qkv.view(qkv.shape[0], -1, self.head_dim)
+        if self.keys_as_values:
+            qkv = torch.cat((qkv, qkv[:, self.heads :]), 1)
+        if self.value_norm or self.shares:
+            qkv = self.normalise(qkv)
+        if self.shares:
+            return qkv, None
+        qk, v = qkv.split((self.heads + self.kv_heads, self.kv_heads), 1)
+        return qk if self.value_norm else self.normalise(qk), v
+
+    def normalise(self, x: Tensor) -> Tensor:
+        """Heads ``[T, *, head_dim]`` -> the same shape, each normalised where the family does so."""
+        return x if self.norm is None else self.norm.forward(x)
 
     def with_sinks(self, out: Tensor, lse: Tensor, sinks: Tensor) -> Tensor:
         """``out [T, heads, head_dim]`` over the keys alone, and its lse -> over the keys and ``sinks [heads]``.

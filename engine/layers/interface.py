@@ -31,6 +31,9 @@ class WeightSource(Protocol):
     def vector(self, name: str, size: int) -> Tensor:
         """A norm's weight in the model's dtype."""
 
+    def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        """A tensor in float32, whatever the file has it in."""
+
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         """The weight ``[rows, columns]`` of the linear module ``prefix``, dense in the model's dtype however packed."""
 
@@ -60,6 +63,10 @@ class Step(NamedTuple):
     """A rotation for each of :attr:`CausalLM.rotaries`."""
     sink_ropes: tuple[RotaryStep, ...] | None = None
     """Likewise for the queries of sinks (`RowViews.sink_positions`); None: the step has none."""
+    query_scale: Tensor | None = None
+    """``[T, 1, 1]`` that multiplies queries; None: nothing does."""
+    layer_inputs: Tensor | None = None
+    """``[layers, T, width]``: what each layer is given besides the stream, where the family does so (Gemma 4)."""
 
 
 class Rotary(Protocol):
@@ -78,11 +85,19 @@ class Rotary(Protocol):
     def storage_size(self) -> int: ...
 
 
-def new_step(batch: Batch, kv: KVStore, attention: ModelAttention, rotaries: Sequence[Rotary]) -> Step:
+def new_step(
+    batch: Batch,
+    kv: KVStore,
+    attention: ModelAttention,
+    rotaries: Sequence[Rotary],
+    query_scale: Tensor | None = None,
+    layer_inputs: Tensor | None = None,
+) -> Step:
     """What the layers share of a step over ``batch``."""
     at = None if batch.views is None else batch.views.sink_positions
     sinks = None if at is None else tuple(rotary.step(batch, at) for rotary in rotaries)
-    return Step(batch, kv, attention, tuple(rotary.step(batch) for rotary in rotaries), sinks)
+    ropes = tuple(rotary.step(batch) for rotary in rotaries)
+    return Step(batch, kv, attention, ropes, sinks, query_scale, layer_inputs)
 
 
 class Norm(Protocol):

@@ -42,7 +42,8 @@ class LatentAttention:
         """``prefix`` names the block in the checkpoint (``model.layers.0.self_attn.``)."""
         shape = config.latent
         assert shape is not None, "read_config gives it"
-        self.index, self.shape, self.heads = index, shape, config.num_heads
+        self.shape, self.heads = shape, config.num_heads
+        self.place = config.arena_of(index)
         self.numerics = source.numerics
         self.forms = FormPlanner(shape, source.numerics, source.dtype.itemsize)
         scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
@@ -74,8 +75,8 @@ class LatentAttention:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
         batch, rank = step.batch, self.shape.rank
         q, latent = self._project(x, step)
-        step.kv.write(self.index, latent, latent[..., :rank], batch.placement)
-        kv, forms = step.kv.view(self.index), self.forms.plan(batch)
+        step.kv.write(self.place, latent, latent[..., :rank], batch.placement)
+        kv, forms = step.kv.view(self.place), self.forms.plan(batch)
         if forms.expanded is None:
             out = self._absorbed(q, kv, batch, step)
         elif forms.absorbed is None and q.shape[0] == batch.host.T:

@@ -35,6 +35,10 @@ class GatedMLP:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
         return self.down(self.gated(self.gate_up(x)))
 
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        return 0
+
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "gate_up", self.gate_up
         yield "down", self.down

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def feed_forward(config: ModelConfig, index: int, source: WeightSource, prefix: str) -> GatedMLP | SparseMLP:
     """The feed-forward block of layer ``index``; ``prefix`` names the layer in the checkpoint (``model.layers.0.``)."""
     moe = config.moe
-    if moe is None or not moe.sparse[index]:
-        return GatedMLP(config, source, f"{prefix}mlp.")
+    if moe is None or moe.parallel or not moe.sparse[index]:
+        return GatedMLP(config, source, f"{prefix}mlp.", config.inner_of(index))
     return SparseMLP(config, source, prefix + moe.block)
 
 
@@ -45,8 +45,12 @@ class SparseMLP:
         if moe.swiglu_limit is not None:
             self.gated = ClampedSwiGLU(moe.swiglu_limit, moe.swiglu_alpha, source.numerics)
         self.shared: GatedMLP | None = None
+        self.shared_gate: Linear | None = None
+        self._numerics = source.numerics
         if moe.shared_size:
-            self.shared = GatedMLP(config, source, f"{prefix}shared_experts.", moe.shared_size)
+            self.shared = GatedMLP(config, source, f"{prefix}{moe.shared}.", moe.shared_size)
+            if moe.shared_gate:
+                self.shared_gate = source.linear(prefix, (moe.shared_gate,), [1], hidden, False)
         self.grouped = self._grouped(source)
 
     def _grouped(self, source: WeightSource) -> grouped.GroupedExperts | None:
@@ -65,15 +69,16 @@ class SparseMLP:
                 stack.decline(reason)
         return None
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, routed: Tensor | None = None) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream.
 
-        Experts run together where kernels for that serve them (grouped.py); elsewhere one after the other, each once
-        for all rows that chose it. A row's sum, in float32, is in the order of the experts, whatever other rows chose.
+        ``routed`` is what the router reads where that is not ``x``. Experts run together where kernels for that serve
+        them (grouped.py); elsewhere one after the other, each once for all rows that chose it. A row's sum, in float32,
+        is in the order of the experts, whatever other rows chose.
         """
         if self.grouped is not None and len(x):
-            return self.grouped.forward(x, None if self.shared is None else self.shared.forward(x))
-        chosen, shares = self.router.route(x)
+            return self.grouped.forward(x, self._shared(x), routed)
+        chosen, shares = self.router.route(x if routed is None else routed)
         asked = chosen.flatten()
         order = asked.argsort(stable=True)
         rows, shares = order // chosen.shape[1], shares.flatten()[order, None]
@@ -89,9 +94,21 @@ class SparseMLP:
                 out.add_(added)
             else:
                 out.index_add_(0, own, added)
-        if self.shared is not None:
-            out.add_(self.shared.forward(x))
-        return out.to(x.dtype)
+        shared = self._shared(x)
+        return (out if shared is None else out.add_(shared)).to(x.dtype)
+
+    def _shared(self, x: Tensor) -> Tensor | None:
+        """What every row gets besides."""
+        if self.shared is None:
+            return None
+        shared = self.shared.forward(x)
+        if self.shared_gate is None:
+            return shared
+        return shared * self._numerics.by_row(torch.sigmoid, self.shared_gate(x))
+
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        return self.router.storage_size()
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "router", self.router.linear
@@ -101,6 +118,8 @@ class SparseMLP:
         if self.shared is not None:
             for name, linear in self.shared.linears():
                 yield f"shared.{name}", linear
+        if self.shared_gate is not None:
+            yield "shared_gate", self.shared_gate
 
 
 def on_host(asked: Tensor, experts: int) -> list[int]:

@@ -29,6 +29,10 @@ class PlainMLP:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
         return self.down(self.activation(self.up(x)))
 
+    def storage_size(self) -> int:
+        """Bytes held besides the linear layers."""
+        return 0
+
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "up", self.up
         yield "down", self.down

@@ -32,6 +32,10 @@ class ResidualStream:
         added, self._added = self._added, None
         return norm.forward_added(self._x, added, self._scale)
 
+    def multiply(self, factor: Tensor) -> None:
+        """Multiply all that was added so far."""
+        self.value().mul_(factor)
+
     def value(self) -> Tensor:
         """The stream itself: later additions change it."""
         if self._added is not None:

@@ -15,6 +15,7 @@ from torch import Tensor
 from engine.attention.rotation import RotaryStep
 from engine.batch import Batch
 from engine.model_config.model import RopeConfig
+from engine.native.library import find
 
 FIRST_ROWS = 2048
 """Rows of the cos/sin table made at first; it doubles when a longer sequence comes."""
@@ -29,6 +30,7 @@ class RotaryEmbedding:
         self.dtype, self.max_position = dtype, max_position
         self.frequencies, self.scale = inverse_frequencies(config, head_dim)
         self.frequencies = self.frequencies.to(device)
+        self._library = find().library if device.type == "cpu" else None
         self._table = self._build(min(FIRST_ROWS, max_position))
         self.generation = 0
 
@@ -43,7 +45,7 @@ class RotaryEmbedding:
             beyond = limit + FIRST_ROWS if limit > self.max_position else limit
             self.reserve(max(beyond, min(2 * self._table.shape[0], self.max_position)))
         rows = self._table.index_select(0, positions)
-        return RotaryStep(rows[:, :1], rows[:, 1:])
+        return RotaryStep(rows[:, :1], rows[:, 1:], self._library)
 
     def reserve(self, positions: int) -> None:
         """See :meth:`engine.layers.interface.Rotary.reserve`."""

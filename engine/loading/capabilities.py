@@ -7,6 +7,7 @@ from engine.attention.registry import choose
 from engine.cache.policies import QuestPolicy, WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import PackedKV
+from engine.cache.stores.store import KVStore
 from engine.catalogue import Capability, option
 from engine.catalogue.exclusions import excluded
 from engine.devices import traits
@@ -40,10 +41,11 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
     has: dict[Capability, bool] = {
         "sliding window": not excluded(lm.config, keys.PAGE_POLICY, WindowWithSinks.name),
         "page bounds": not excluded(lm.config, keys.PAGE_POLICY, QuestPolicy.name),
-        "packed cache": not arenas.refuses(lm.config, KVKind("kivi")),
+        "packed cache": not arenas.refuses(lm.config, KVKind("int4")),
+        "KIVI cache": not arenas.refuses(lm.config, KVKind("kivi")),
         "native kernel": declined is None,
         "quantised activations": quantises_activations(lm),
-        "shared reads": _reads_shared_keys_once(lm, model.stores[0].view(0)),
+        "shared reads": all(_reads_shared_keys_once(lm, kv) for kv in forms(model.stores[0])),
         "graphs": _captures(model, lm),
         "async steps": draws_there(model),
     }
@@ -52,10 +54,20 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
 
 def _captures(model: LoadedModel, lm: CausalLM) -> bool:
     """Whether decoding steps can be captured in CUDA graphs, as far as the model and its attention say."""
-    kv = model.stores[0].view(0)
-    widths = (kv.k_dim, kv.v_dim)
-    problem = AttnProblem(model.device.type, lm.dtype, AttnSpec(1.0), kv.kind, head_dims=widths, kv_dtype=lm.kv_dtype)
-    return bool(model.graphs) and not lm.uncaptured and choose(problem).backend.captures
+    if not model.graphs or lm.uncaptured:
+        return False
+    return all(choose(problem(lm, kv)).backend.captures for kv in forms(model.stores[0]))
+
+
+def forms(store: KVStore) -> list[PackedKV]:
+    """One of the layers' arenas for each width of heads that a model has."""
+    return list({(kv.k_dim, kv.v_dim): kv for kv in map(store.view, range(store.layers))}.values())
+
+
+def problem(model: CausalLM, kv: PackedKV) -> AttnProblem:
+    """What attention to these arenas is, in a layer that sees all."""
+    spec, widths = AttnSpec(1.0, softcap=model.config.attention_softcap), (kv.k_dim, kv.v_dim)
+    return AttnProblem(model.device.type, model.dtype, spec, kv.kind, head_dims=widths, kv_dtype=model.kv_dtype)
 
 
 def draws_there(model: LoadedModel) -> bool:
@@ -68,10 +80,6 @@ def draws_there(model: LoadedModel) -> bool:
 
 def _reads_shared_keys_once(model: CausalLM, kv: PackedKV) -> bool:
     """Whether the attention backend in use can read keys that several answers share in a separate call."""
-    config = model.config
-    width = config.head_dim if config.latent is None else config.cached_width
-    spec = AttnSpec(1.0, softcap=config.attention_softcap)
-    widths = (width, kv.v_dim)
-    alone = AttnProblem(model.device.type, model.dtype, spec, kv.kind, head_dims=widths, kv_dtype=model.kv_dtype)
+    alone = problem(model, kv)
     usual, best = (choose(alone._replace(shared=shared)).backend.name for shared in (False, True))
     return usual == best

@@ -29,7 +29,7 @@ from engine.memory import estimate
 from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.medusa import MedusaHeads
-from engine.models.heads.mtp import MultiToken, has_mtp
+from engine.models.heads.mtp import MultiToken, layout_of
 from engine.runner.graphs import Graphs
 from engine.runner.runner import RunnableModel, Runner
 from engine.speculation.base import Proposer
@@ -161,11 +161,14 @@ def _feature(
     if files is not None:
         return read_eagle(files.files, files.config, model)
     source = checkpoint.source(model.device, model.dtype, packing, Numerics(), computing=device)
-    return MultiToken(model, source)
+    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
+    assert layout is not None
+    return MultiToken(model, source, layout, checkpoint.has_tensor(layout.table))
 
 
 def _has_feature(companions: Companions, target: ModelFiles) -> bool:
-    return "eagle" in companions.heads or has_mtp(target.checkpoint.files.entries)
+    checkpoint = target.checkpoint
+    return "eagle" in companions.heads or layout_of(checkpoint.has_tensor, checkpoint.config.num_layers) is not None
 
 
 class ProposerInputs(NamedTuple):
@@ -180,14 +183,21 @@ class ProposerInputs(NamedTuple):
 
 def _early_exit(target: ProposerInputs) -> Proposer | None:
     model, runner, eos_ids, layers, kept = target
-    if model.num_layers < LEAST_LAYERS:
+    if not drafts_alone(model):
         return None
     return EarlyExitProposer(runner, model, eos_ids, kept, layers.exit_layer)
 
 
 def _layer_skip(target: ProposerInputs) -> Proposer | None:
     model, runner, eos_ids, layers, kept = target
-    return LayerSkipProposer(runner, model, eos_ids, kept, layers.skip) if model.num_layers >= LEAST_LAYERS else None
+    # What a layer writes that others read is never left out.
+    skip = layers.skip - set(model.config.lenders)
+    return LayerSkipProposer(runner, model, eos_ids, kept, skip) if drafts_alone(model) else None
+
+
+def drafts_alone(model: CausalLM) -> bool:
+    """Whether some of its layers draft: there are enough, and none carries a state that drafts would move on."""
+    return model.num_layers >= LEAST_LAYERS and model.config.recurrent is None
 
 
 ALONE: list[Callable[[ProposerInputs], Proposer | None]] = [lambda target: NgramProposer(), _early_exit, _layer_skip]
@@ -250,7 +260,7 @@ def described(companions: Companions, drafters: Drafters, model: CausalLM) -> tu
     found = [("n-gram", "what followed the last few tokens before")]
     if drafters.draft is not None and companions.draft is not None:
         found.append(("draft model", companions.draft.checkpoint.path.name))
-    if model.num_layers >= LEAST_LAYERS:
+    if drafts_alone(model):
         layers, count = companions.layers, model.num_layers
         how = " (by default: no search was made)" if layers.notice else ""
         skipped = ", ".join(str(layer + 1) for layer in sorted(layers.skip)) or "none"

@@ -38,6 +38,7 @@ from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runner, prove, readers_of
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, choose_kv_dtype, free_bytes, limit_threads
+from engine.model_config.model import state_bytes
 from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
 from engine.models.base import CausalLM
 from engine.native.library import find as find_native
@@ -185,7 +186,10 @@ class OpenedCheckpoint:
             self.credit = model.storage_size() + drafters.storage_size()
             self._plan = self._planned(free_bytes(self.device))
             context = self._plan.context
-            runner = new_runner(model, self._plan.pages, self.device, self.kind, self._plan.recent_pages, context)
+            plan = self._plan
+            runner = new_runner(
+                model, plan.pages, self.device, self.kind, plan.recent_pages, context, state_slots=plan.state_slots
+            )
             layers, eos_ids = self.companions.layers, self.target.eos_ids
             made = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages, context)
             if traits(self.device).kernels:
@@ -327,6 +331,7 @@ class OpenedCheckpoint:
             residual=self.kind.residual,
             recent_bytes=self.target.kv_bytes(self.kv_dtype),
             rows=_ROWS,
+            state_bytes=0 if shape.recurrent is None else state_bytes(shape.recurrent, self.dtype),
         )
 
 
@@ -347,7 +352,7 @@ def _held(resident: LoadedModel | None, device: torch.device) -> int:
     if resident is None or resident.device != device:
         return 0
     fit = resident.fit
-    return fit.weights + fit.draft_weights + (fit.kv if devices.traits(device).gpu else 0)
+    return fit.weights + fit.draft_weights + (fit.kv + fit.states if devices.traits(device).gpu else 0)
 
 
 @contextmanager

@@ -81,6 +81,11 @@ def open_draft(path: str, tokenizer: Tokenizer, context: int | None) -> tuple[Mo
         draft = ModelFiles.open(path, context)
     except CheckpointError as error:
         return None, f"The draft model cannot be used. {error}"
+    if draft.checkpoint.config.recurrent is not None:
+        return None, (
+            f"{load_name(path)} cannot draft: its recurrent layers carry states, which would have to be taken back "
+            "when a draft is rejected. Choose a draft without such layers, or the model's own multi-token layer."
+        )
     difference = tokenizer.difference(draft.tokenizer)
     if difference:
         return None, f"{load_name(path)} cannot draft for this model: {difference}. Choose a draft of the same family."
@@ -140,13 +145,17 @@ def new_runner(
     recent_pages: int | None = None,
     context: int = 0,
     switches: Numerics | None = None,
+    state_slots: int | None = None,
 ) -> Runner:
     """A runner with its own arenas; ``pages`` and ``recent_pages`` (None: the same number) include page 0.
+
+    ``state_slots`` are for the layers with states and include slot 0; None: as :meth:`StateRun.alone` needs for one
+    sequence.
 
     With a ``context``, the longest sequence in tokens, its steps are captured in CUDA graphs on a GPU, as the model's
     own live switches say or those that are given.
     """
-    store = new_store(model.config, pages, model.kv_dtype, device, kind, recent_pages)
+    store = new_store(model.config, pages, model.kv_dtype, device, kind, recent_pages, state_slots or 2, model.dtype)
     recorder = CudaRecorder(device) if context and traits(device).kernels else None
     attention = AttentionDispatcher(model.numerics)
     switches = switches or model.numerics

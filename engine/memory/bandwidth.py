@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import os
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import torch
 
 from engine import devices
+from engine.host_memory import Slabs
 from engine.memory.probe import free_bytes
 
 _CPU_BYTES = 192 << 20
-"""Well beyond a last-level cache."""
+"""Of a processor's memory, or twice its last-level caches where that is more and there is room."""
+_CORES = Path("/sys/devices/system/cpu")
 _GPU_BYTES = 1 << 30
 _GPU_PASSES = 16
 _BUDGET_SECONDS = 0.15
@@ -20,12 +26,22 @@ _BUDGET_SECONDS = 0.15
 @functools.cache
 def read_bandwidth(kind: str, index: int, threads: int) -> float:
     """Bytes a second; see :func:`measure_bandwidth`, which fills in the key under which it is kept."""
-    device = torch.device(kind) if kind == "cpu" else torch.device(kind, index)
+    if kind != "cpu":
+        return _measured(torch.device(kind, index))
+    # In a thread that then ends, as do the threads that OpenMP keeps for each that has used it. Where two threads have
+    # some, libgomp lets all of them sleep between regions: each of torch's operators in the engine waits 40 us for one.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(_measured, torch.device(kind)).result()
+
+
+def _measured(device: torch.device) -> float:
     gpu = devices.traits(device).gpu
-    count = (_GPU_BYTES if gpu else _CPU_BYTES) // 4
     if gpu:
-        count = min(count, free_bytes(device) // 16)
-    data = torch.ones(count, dtype=torch.float32, device=device)
+        data = torch.ones(min(_GPU_BYTES, free_bytes(device) // 16) // 4, dtype=torch.float32, device=device)
+    else:  # in pages like those of a model's weights
+        beyond = 2 * last_level_bytes()
+        size = beyond if _CPU_BYTES < beyond < free_bytes(device) // 4 else _CPU_BYTES
+        data = Slabs().empty((size // 4,), torch.float32).fill_(1)
     data.sum()
     # On a GPU passes are launched in a row, so that the time of a launch does not count as the memory's.
     passes = _GPU_PASSES if gpu else 1
@@ -38,11 +54,21 @@ def read_bandwidth(kind: str, index: int, threads: int) -> float:
         devices.synchronize(device)
         elapsed = time.perf_counter() - start
         best, spent = min(best, elapsed / passes), spent + elapsed
-    return count * 4 / best
+    return data.nbytes / best
+
+
+def last_level_bytes(cores: Path = _CORES) -> int:
+    """Of the caches of level 3 that the process's cores share, each once; 0 where the system does not say."""
+    sizes: dict[str, int] = {}
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        for core in os.sched_getaffinity(0):
+            cache = cores / f"cpu{core}/cache/index3"
+            sizes[(cache / "shared_cpu_list").read_text()] = int((cache / "size").read_text().strip().removesuffix("K"))
+    return sum(sizes.values()) << 10
 
 
 def measure_bandwidth(device: torch.device) -> float:
-    """Best of several passes over a buffer larger than the caches, about 0.2 s the first time, then remembered.
+    """Best of several passes over a buffer larger than the caches, some tenths of a second at first, then remembered.
 
     Bytes a second with torch's present number of threads.
     """

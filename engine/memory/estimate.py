@@ -30,6 +30,11 @@ RECENT_SHARE = 0.25
 """... but at most this share of what is left for the cache, while one answer's still have room."""
 RECENT_ROWS = 64
 """Rows of a step that one answer's recent tokens have room for at the least."""
+STATE_SLOTS = 64
+"""States that room is wished for, where a model has some: those of running answers, and snapshots of texts..."""
+STATE_SHARE = 0.25
+"""... but at most this share of what is left for the cache, while one answer has room for its own and a snapshot."""
+LEAST_STATES = 4
 FLOAT_ROWS = 64
 """Sampling makes its float32 copy of the logits in blocks of fewer rows than this."""
 SCRATCH_BYTES = 64 << 20
@@ -57,12 +62,14 @@ class MemoryPlan(NamedTuple):
     """``pages`` counts page 0, which holds nothing; ``context`` is the longest sequence that fits, in tokens.
 
     ``recent_pages``, with a page 0 of their own, are for the tokens that are not packed yet; 0: none are kept apart.
+    ``state_slots``, slot 0 included, are for the layers with states; 0: there are none.
     """
 
     fit: Fit
     pages: int
     context: int
     recent_pages: int = 0
+    state_slots: int = 0
 
 
 def budget_bytes(memory: float | None, free: int) -> int:
@@ -89,16 +96,19 @@ def activation_bytes(config: ModelConfig, dtype: torch.dtype, rows: int, logit_r
         # Where all experts run together each choice has a row: its gate, up and product, or that and its result.
         together = 2 * moe.intermediate_size + max(moe.intermediate_size, config.hidden_size)
         asked = max(asked, moe.experts_per_token * together + config.hidden_size)
-        inner, read = (asked, most) if all(moe.sparse) else (max(inner, asked), max(read, most))
-    attention, latent = 3 * (config.num_heads + 2 * config.num_kv_heads) * config.head_dim, config.latent
+        inner, read = (asked, most) if all(moe.sparse) and not moe.parallel else (max(inner, asked), max(read, most))
+    shapes, latent = set(config.arena_shapes), config.latent
+    attention = max(3 * (config.num_heads + 2 * shape.kv_heads) * shape.width for shape in shapes)
     scratch = SCRATCH_BYTES
     if latent is not None:
         # Absorbed: q twice, q in the latents' space, and the result there. Expanded keys and values stand next to
         # the latents that they come from and the projection on its way into place.
         attention = 2 * config.num_heads * (config.head_dim + latent.rank + latent.rope)
         scratch += 3 * EXPANDED_BYTES
+    if config.recurrent is not None:
+        attention = max(attention, config.recurrent.widest)
     widest = 3 * config.hidden_size + max(inner, attention)
-    copied = 4 * max(config.hidden_size, read, config.num_heads * config.head_dim)
+    copied = 4 * max(config.hidden_size, read, config.num_heads * max(shape.width for shape in shapes))
     logits = config.vocab_size * (logit_rows * dtype.itemsize + 4 * min(logit_rows, FLOAT_ROWS))
     return rows * (widest * dtype.itemsize + copied) + logits + scratch
 
@@ -110,16 +120,17 @@ def gpu_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
     Where more are captured than are counted on, and memory runs out, all are given up (`engine.runner.graphs`).
     """
     results = sum(ROW_CLASSES) * config.vocab_size * dtype.itemsize
-    rotation = 2 * context * config.rotated_dim * dtype.itemsize
+    turned = config.rotated_dim() + (config.rotated_dim(local=True) if config.local_rope is not None else 0)
+    rotation = 2 * context * turned * dtype.itemsize
     return GPU_SCRATCH_BYTES + GRAPHS * GRAPH_BYTES + results + rotation
 
 
 def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype, kind: KVKind | None = None) -> float:
     """Keys and values of one token in all layers, scales included; ``dtype`` is theirs where they are not packed."""
-    elements = config.num_layers * config.cached_width
-    if kind is None or kind.name == "16bit":
-        return elements * dtype.itemsize
-    return elements * kind.bits_per_element(config.head_dim) / 8
+    if kind is None or kind.name == "16bit" or config.latent is not None:
+        return config.cached_elements * dtype.itemsize
+    shapes = config.arena_shapes
+    return sum(2 * shape.kv_heads * shape.width * kind.bits_per_element(shape.width) for shape in shapes) / 8
 
 
 def plan(
@@ -136,19 +147,22 @@ def plan(
     residual: int = 0,
     recent_bytes: float = 0.0,
     rows: int = 0,
+    state_bytes: int = 0,
 ) -> MemoryPlan:
     """Divide the budget. ``kv_bytes`` is per token in every arena (the draft's too); all sizes in bytes.
 
     ``credit`` is what will be free besides ``free``: the model about to be replaced. ``context`` is what is asked for.
     Where the last ``residual`` tokens of a sequence are kept apart, each takes ``recent_bytes``, and so do the
-    ``rows`` of a step: the answers that run together share them. Raises :class:`OutOfMemory` when not even a short
-    text fits.
+    ``rows`` of a step: the answers that run together share them. ``state_bytes`` is a sequence's state, however long
+    it is. Raises :class:`OutOfMemory` when not even a short text fits.
     """
     available = free + credit
     budget = budget_bytes(memory, available)
     left = budget - weights - draft_weights - activations
     page_bytes = kv_bytes * PAGE_SIZE
     per_context = math.ceil(context / PAGE_SIZE)
+    slots = 1 + max(LEAST_STATES, min(STATE_SLOTS, int(STATE_SHARE * left / state_bytes))) if state_bytes else 0
+    left -= slots * state_bytes
     recent_pages = _recent_pages(residual, rows, context, left / (recent_bytes * PAGE_SIZE)) if residual else 0
     left -= int(recent_pages * recent_bytes * PAGE_SIZE)
     affordable = int(left // page_bytes) if page_bytes else per_context * sequences + 1
@@ -162,10 +176,11 @@ def plan(
         activations=activations,
         budget=budget,
         free=available,
+        states=slots * state_bytes,
     )
     if tokens < min(LEAST_TOKENS, context):
         raise OutOfMemory(_refusal(fit, page_bytes), fit)
-    return MemoryPlan(fit, pages, min(context, tokens), recent_pages)
+    return MemoryPlan(fit, pages, min(context, tokens), recent_pages, slots)
 
 
 def _recent_pages(residual: int, rows: int, context: int, affordable: float) -> int:
@@ -181,7 +196,14 @@ def _recent_pages(residual: int, rows: int, context: int, affordable: float) -> 
 
 def _refusal(fit: Fit, page_bytes: float) -> str:
     draft = f", {size(fit.draft_weights)} for the draft model's" if fit.draft_weights else ""
-    least = fit.weights + fit.draft_weights + fit.activations + int(page_bytes * (LEAST_TOKENS / PAGE_SIZE + 1))
+    draft += f", {size(fit.states)} for states of its recurrent layers" if fit.states else ""
+    least = (
+        fit.weights
+        + fit.draft_weights
+        + fit.activations
+        + fit.states
+        + int(page_bytes * (LEAST_TOKENS / PAGE_SIZE + 1))
+    )
     advice = (
         "Raise the memory budget"
         if least <= 0.95 * fit.free

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
@@ -15,7 +16,7 @@ class Quantisation:
     Which modules are packed at all, the tensors show: one without packed tensors is dense.
     """
 
-    method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4"]
+    method: Literal["gptq", "awq", "compressed-tensors", "bitsandbytes", "mxfp4", "modelopt", "fp8"]
     bits: int
     group_size: int = -1
     act_order: bool = False
@@ -25,7 +26,11 @@ class Quantisation:
     others: tuple[tuple[int, int], ...] = ()
     """(bits, group size) of modules that are packed unlike the rest."""
     table: str = ""
-    """bitsandbytes' 4-bit type, "nf4" or "fp4"; empty for LLM.int8."""
+    """bitsandbytes' 4-bit type, "nf4" or "fp4"; empty for LLM.int8. "nvfp4" or "mxfp4" of others."""
+    fp8: bool = False
+    """Some or all weights are in FP8 (engine/checkpoints/quantised/fp8.py)..."""
+    block: tuple[int, int] | None = None
+    """... with scales for so many rows and columns together."""
 
     @property
     def packings(self) -> tuple[tuple[int, int], ...]:
@@ -36,13 +41,20 @@ class Quantisation:
         """For people: "AWQ 4-bit, groups of 128"."""
         if self.method == "bitsandbytes":
             return f"bitsandbytes {self.table.upper()}" if self.table else "LLM.int8"
-        if self.method == "mxfp4":
-            return "MXFP4"
+        if self.method == "mxfp4" or self.table:
+            return (self.table or "mxfp4").upper()
         name = self.method if self.method == "compressed-tensors" else self.method.upper()
         groups = "one group per column" if self.group_size < 0 else f"groups of {self.group_size}"
         order = ", act-order" if self.act_order else ""
         bits = "/".join(str(bits) for bits in sorted({bits for bits, _ in self.packings}))
         return f"{name} {bits}-bit, {groups}{order}"
+
+
+class HeadShape(NamedTuple):
+    """Heads of keys and values of one layer."""
+
+    kv_heads: int
+    width: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +77,70 @@ class LatentShape:
 
 
 @dataclass(frozen=True, slots=True)
+class RecurrentShape:
+    """Layers that carry a state instead of keys and values: gated delta nets (engine/layers/gated_delta_net.py).
+
+    A state is what a sequence leaves in such a layer, however long it is: the last ``kernel - 1`` inputs of a
+    convolution over ``channels``, and for each value head a matrix ``[key, value]`` in float32.
+    """
+
+    layers: tuple[bool, ...]
+    """Whether layer i is one of them; the others have attention."""
+    key_heads: int
+    value_heads: int
+    key: int
+    """Width of a key head."""
+    value: int
+    """Width of a value head."""
+    kernel: int
+    """Tokens that the convolution sees."""
+    tiled: bool = False
+    """Whether value head i shares key head i % key_heads (ggml's order), and not i // (value_heads / key_heads)."""
+
+    @property
+    def channels(self) -> int:
+        """Queries, keys and values, which pass the convolution together."""
+        return 2 * self.key_heads * self.key + self.value_heads * self.value
+
+    @property
+    def matrix(self) -> tuple[int, int, int] | None:
+        """The shape of a layer's matrices, None for states without any."""
+        return self.value_heads, self.key, self.value
+
+    @property
+    def widest(self) -> int:
+        """Elements of a row that a layer holds at its widest: projected, the convolution's result, what is read."""
+        return 4 * self.channels + 2 * self.value_heads * self.value
+
+
+@dataclass(frozen=True, slots=True)
+class ConvolutionShape:
+    """Layers that are short convolutions (engine/layers/short_convolution.py), whose state is their last inputs."""
+
+    layers: tuple[bool, ...]
+    """Whether layer i is one of them; the others have attention."""
+    channels: int
+    kernel: int
+    """Tokens that a convolution sees."""
+
+    @property
+    def matrix(self) -> tuple[int, int, int] | None:
+        """See :attr:`RecurrentShape.matrix`."""
+        return None
+
+    @property
+    def widest(self) -> int:
+        """See :attr:`RecurrentShape.widest`."""
+        return 7 * self.channels
+
+
+def state_bytes(shape: RecurrentShape | ConvolutionShape, dtype: torch.dtype) -> int:
+    """Bytes of one state, of all layers; ``dtype`` is that of the convolutions' inputs."""
+    tail = (shape.kernel - 1) * shape.channels * dtype.itemsize
+    return sum(shape.layers) * (tail + 4 * math.prod(shape.matrix or (0,)))
+
+
+@dataclass(frozen=True, slots=True)
 class MoEConfig:
     """Feed-forward blocks made of experts, of which each row asks a few (Shazeer et al. 2017).
 
@@ -76,18 +152,29 @@ class MoEConfig:
     intermediate_size: int
     """The intermediate size of each expert."""
     sparse: tuple[bool, ...]
-    routing: Literal["all", "chosen"] = "all"
-    """Whether an expert's share is a softmax over all experts, or over the chosen ones."""
+    routing: Literal["all", "chosen", "sigmoid"] = "all"
+    """Whether an expert's share is a softmax over all experts, or over the chosen ones; or a sigmoid of its score, and
+    a bias of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
     normalised: bool = False
-    """Shares of "all" are divided by the sum of those chosen."""
+    """Shares of "all" and "sigmoid" are divided by the sum of those chosen."""
+    choice_bias: bool = True
+    """Whether there is that bias with "sigmoid"."""
     share_scale: float = 1.0
-    """Multiplies the shares after that."""
+    """Multiplies the shares after that..."""
+    expert_scales: bool = False
+    """... and so does a number of each expert's (Gemma 4), ``per_expert_scale`` of the router."""
     groups: int = 1
     """The number of groups of neighbouring experts..."""
     groups_per_token: int = 1
-    """... and of those that a row chooses in, which have the best experts (DeepSeek-V2)."""
+    """... and of those that a row chooses in, which have the best experts (DeepSeek-V2; V3: the best two together)."""
+    parallel: bool = False
+    """Each layer has an MLP besides, which runs next to its experts (Gemma 4)."""
     shared_size: int = 0
-    """Intermediate size of an MLP that every row passes besides (``shared_experts``); 0: none."""
+    """Intermediate size of an MLP that every row passes besides; 0: none."""
+    shared: str = "shared_experts"
+    """What the checkpoint calls it within the block..."""
+    shared_gate: str = ""
+    """... and the linear layer whose sigmoid multiplies its result; "": none."""
     bias: bool = False
     """Experts and router have biases."""
     swiglu_limit: float | None = None
@@ -151,6 +238,23 @@ class ModelConfig:
     moe: MoEConfig | None = None
     sinks: bool = False
     """Each head has a learned score (``sinks``) that takes part in the softmax of its scores and has no value."""
+    output_gate: bool = False
+    """Queries are projected together with a gate for each of their numbers, whose sigmoid multiplies what attention
+    gives (Qwen3-Next)."""
+    recurrent: RecurrentShape | ConvolutionShape | None = None
+    """Layers with states; None: all have attention."""
+    shapes: tuple[HeadShape, ...] = ()
+    """Each layer's heads of keys and values, where they differ; empty: ``num_kv_heads`` of ``head_dim``."""
+    kv_sources: tuple[int, ...] = ()
+    """The layer whose keys and values layer i reads: i, or an earlier one that it shares them with; empty: its own."""
+    keys_as_values: tuple[bool, ...] = ()
+    """Layers whose values are projected by the weights of their keys; empty: none."""
+    value_norm: bool = False
+    """Values are normalised per head, without a weight."""
+    intermediate_sizes: tuple[int, ...] = ()
+    """Of each layer's MLP, where they differ; ``intermediate_size`` is then the largest."""
+    layer_inputs: int = 0
+    """Width of what each layer is given of every token besides the stream (engine/models/families/gemma4.py)."""
     longer_position: int = 0
     """The longest text with ``rope.long_factors`` for all of it; of no account unless more than ``max_position``."""
 
@@ -160,17 +264,53 @@ class ModelConfig:
             return self
         return replace(self, rope=replace(self.rope, factors=self.rope.long_factors), max_position=self.longer_position)
 
-    @property
-    def rotated_dim(self) -> int:
-        """The width of what rotates, of which :attr:`rope` may take a share."""
-        return self.head_dim if self.latent is None else self.latent.rope
+    def heads_of(self, layer: int) -> HeadShape:
+        """The layer's heads of keys and values."""
+        return self.shapes[layer] if self.shapes else HeadShape(self.num_kv_heads, self.head_dim)
+
+    def rotated_dim(self, local: bool = False) -> int:
+        """The width of what rotates, of which :attr:`rope` (or :attr:`local_rope`) may take a share."""
+        if self.latent is not None:
+            return self.latent.rope
+        turned = (layer for layer, kind in enumerate(self.local) if kind == local)
+        return self.heads_of(next(turned, 0)).width
 
     @property
-    def cached_width(self) -> int:
-        """Elements that one token leaves in one layer's cache, keys and values."""
+    def attending(self) -> tuple[int, ...]:
+        """The layers that attend to keys."""
+        states = self.recurrent.layers if self.recurrent is not None else (False,) * self.num_layers
+        return tuple(layer for layer, recurrent in enumerate(states) if not recurrent)
+
+    @property
+    def attention_layers(self) -> tuple[int, ...]:
+        """Those with keys and values of their own, in order: the i-th of them has the i-th arenas of a cache."""
+        sources = self.kv_sources or range(self.num_layers)
+        return tuple(layer for layer in self.attending if sources[layer] == layer)
+
+    def arena_of(self, layer: int) -> int:
+        """Which arenas of a cache an attention layer reads: its own, or those that it shares."""
+        return self.attention_layers.index(self.kv_sources[layer] if self.kv_sources else layer)
+
+    @property
+    def lenders(self) -> frozenset[int]:
+        """Layers whose keys and values others read besides."""
+        return frozenset(source for layer, source in enumerate(self.kv_sources) if source != layer)
+
+    @property
+    def arena_shapes(self) -> tuple[HeadShape, ...]:
+        """Heads of keys and values in each of a cache's arenas."""
+        return tuple(map(self.heads_of, self.attention_layers))
+
+    @property
+    def cached_elements(self) -> int:
+        """Elements that one token leaves in all layers, keys and values."""
         if self.latent is not None:
-            return self.latent.rank + self.latent.rope
-        return 2 * self.num_kv_heads * self.head_dim
+            return len(self.attention_layers) * (self.latent.rank + self.latent.rope)
+        return sum(2 * shape.kv_heads * shape.width for shape in self.arena_shapes)
+
+    def inner_of(self, layer: int) -> int:
+        """The intermediate size of a layer's MLP."""
+        return self.intermediate_sizes[layer] if self.intermediate_sizes else self.intermediate_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +337,8 @@ class RopeConfig:
     factors: tuple[float, ...] = ()
     long_factors: tuple[float, ...] = ()
     partial: float = 1.0
+    query_beta: float = 0.0
+    """Queries are multiplied by ``1 + query_beta * ln(1 + floor(position / original_max_position))`` (Llama 4)."""
 
     def width(self, head_dim: int) -> int:
         """Dimensions of a head that rotate."""

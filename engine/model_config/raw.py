@@ -73,15 +73,20 @@ class RawConfig:
             raise self.wrong(f'"{key}" is {value!r}, where true or false is needed')
         return value
 
-    def layer_types(self, layers: int) -> list[str] | None:
-        """``layer_types``, one word a layer, or None where the file has none."""
-        value = self.values.get("layer_types")
+    def layer_types(
+        self,
+        layers: int,
+        known: Sequence[str] = ("full_attention", "sliding_attention"),
+        key: str = "layer_types",
+    ) -> list[str] | None:
+        """What stands under ``key``, one of the ``known`` words a layer, or None where the file has none."""
+        value = self.values.get(key)
         if value is None:
             return None
         if not isinstance(value, list) or len(value) != layers:
-            raise self.wrong(f'"layer_types" does not have one entry for each of the {layers} layers')
+            raise self.wrong(f'"{key}" does not have one entry for each of the {layers} layers')
         for kind in value:
-            if kind not in ("full_attention", "sliding_attention"):
+            if kind not in known:
                 raise self.wrong(f"its layer type {kind!r} is not one that Kvasir knows")
         return value
 
@@ -135,15 +140,16 @@ class RawConfig:
         self,
         default_theta: float = 10000.0,
         layers: str | None = None,
-        partial: bool = False,
+        partial: float | None = None,
         theta_key: str = "rope_theta",
     ) -> RopeConfig:
-        """The rotation: :meth:`rope_values` and ``theta_key``. ``partial``: the family may rotate parts of heads."""
+        """The rotation: :meth:`rope_values` and ``theta_key``. ``partial``: the share of a head that rotates where the
+        file is silent, in a family that may rotate parts; None: it rotates whole heads."""
         raw = self.rope_values(layers)
         theta = self._number(raw, "rope_theta", self.number(theta_key, default_theta))
         kind: Any = raw.get("rope_type") or raw.get("type") or "default"
-        share = self.rotary_share(raw)
-        if share != 1.0 and not partial:
+        share = self.rotary_share(raw, partial or 1.0)
+        if share != 1.0 and partial is None:
             raise self.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
         if kind not in ("default", "linear", "llama3", "yarn"):
             raise CheckpointError(
@@ -180,9 +186,9 @@ class RawConfig:
             raise self.wrong(f"its {kind} rope scaling has a number that is too small")
         return config
 
-    def rotary_share(self, rope: dict[str, Any]) -> float:
+    def rotary_share(self, rope: dict[str, Any], default: float = 1.0) -> float:
         """The share of each head that rotates."""
-        share = self._number(rope, "partial_rotary_factor", self.number("partial_rotary_factor", 1.0))
+        share = self._number(rope, "partial_rotary_factor", self.number("partial_rotary_factor", default))
         if not 0 < share <= 1:
             raise self.wrong(f'"partial_rotary_factor" is {share!r}, where a share up to 1 is needed')
         return share

@@ -11,9 +11,10 @@ from engine.cache.policies import QuestPolicy, SparseReads
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
+from engine.cache.stores.states import StateStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
 from engine.catalogue.exclusions import ODD_WIDTH, excluded
-from engine.model_config.model import ModelConfig
+from engine.model_config.model import HeadShape, ModelConfig
 from engine.protocol import keys
 
 SIXTEEN_BITS = KVKind()
@@ -24,8 +25,9 @@ def refuses(config: ModelConfig, kind: KVKind) -> str:
     reason = excluded(config, keys.PAGE_POLICY, QuestPolicy.name) if kind.bounds else ""
     reason = reason or excluded(config, keys.KV_KIND, kind.name)
     planes = max(1, 8 // min(kind.key_bits, kind.value_bits))
-    if not reason and config.head_dim % planes:
-        return ODD_WIDTH.format(kind=kind.title, channels=planes, width=config.head_dim)
+    odd = next((shape.width for shape in config.arena_shapes if shape.width % planes), 0)
+    if not reason and odd:
+        return ODD_WIDTH.format(kind=kind.title, channels=planes, width=odd)
     return reason
 
 
@@ -36,18 +38,37 @@ def new_store(
     device: torch.device | str = "cpu",
     kind: KVKind = SIXTEEN_BITS,
     recent_pages: int | None = None,
+    state_slots: int | None = None,
+    state_dtype: torch.dtype | None = None,
 ) -> KVStore:
-    """Arenas for keys and values of every layer. ``pages`` counts page 0, which belongs to nobody.
+    """Arenas for keys and values of every layer that has some. ``pages`` counts page 0, which belongs to nobody.
 
-    ``recent_pages`` are those for KIVI's recent tokens, with a page 0 of their own; None: as many as ``pages``. Raises
-    ValueError for a kind that the model `refuses`.
+    ``recent_pages`` are those for KIVI's recent tokens, with a page 0 of their own; None: as many as ``pages``.
+    ``state_slots`` are for the layers with states, if there are any, and count slot 0; None: likewise. ``state_dtype``
+    is the model's; None: ``dtype``, that of keys and values. Raises ValueError for a kind that the model `refuses`.
     """
     reason = refuses(config, kind)
     if reason:
         raise ValueError(reason)
+    store = _new_store(config, pages, dtype, device, kind, recent_pages)
+    shape = config.recurrent
+    if shape is not None:
+        slots, tail = pages if state_slots is None else state_slots, (shape.kernel - 1, shape.channels)
+        store.states = StateStore(sum(shape.layers), slots, tail, shape.matrix, state_dtype or dtype, device)
+    return store
+
+
+def _new_store(
+    config: ModelConfig,
+    pages: int,
+    dtype: torch.dtype,
+    device: torch.device | str,
+    kind: KVKind,
+    recent_pages: int | None,
+) -> KVStore:
     latent = config.latent
     if latent is not None:
-        return LatentKVStore(config.num_layers, pages, latent.rank, latent.rope, dtype, device)
+        return LatentKVStore(len(config.attention_layers), pages, latent.rank, latent.rope, dtype, device)
     recent = pages if recent_pages is None else recent_pages
     return STORES[kind.name](Arenas(config, kind, pages, recent, dtype, torch.device(device)))
 
@@ -63,9 +84,9 @@ class Arenas(NamedTuple):
     device: torch.device
 
     @property
-    def shape(self) -> tuple[int, int, int, int]:
-        """Layers, pages, heads of keys and values, their width."""
-        return self.config.num_layers, self.pages, self.config.num_kv_heads, self.config.head_dim
+    def shape(self) -> tuple[tuple[HeadShape, ...], int]:
+        """Each layer's heads of keys and values, and the pages."""
+        return self.config.arena_shapes, self.pages
 
 
 def _sixteen_bits(arenas: Arenas) -> KVStore:
@@ -75,8 +96,7 @@ def _sixteen_bits(arenas: Arenas) -> KVStore:
 
 
 def _kivi(arenas: Arenas) -> KVStore:
-    layers, pages, heads, width = arenas.shape
-    return KiviStore(arenas.kind, layers, pages, arenas.recent_pages, heads, width, arenas.dtype, arenas.device)
+    return KiviStore(arenas.kind, *arenas.shape, arenas.recent_pages, arenas.dtype, arenas.device)
 
 
 STORES: dict[str, Callable[[Arenas], KVStore]] = {
@@ -90,7 +110,8 @@ STORES: dict[str, Callable[[Arenas], KVStore]] = {
 
 def bounded_layers(config: ModelConfig) -> list[bool]:
     """Layers whose rows may choose pages: not the first, nor those with a window, which read all of it."""
-    return [layer >= DENSE_LAYERS and window is None for layer, window in enumerate(config.windows)]
+    windows = [config.windows[layer] for layer in config.attention_layers]
+    return [place >= DENSE_LAYERS and window is None for place, window in enumerate(windows)]
 
 
 def sparse_reads(config: ModelConfig) -> SparseReads:

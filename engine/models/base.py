@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.attention.interface import ModelAttention
 from engine.batch import Batch, ForwardOutput
+from engine.cache.stores.states import StateRuns, StateStore
 from engine.cache.stores.store import KVStore
 from engine.devices import for_sampling
 from engine.layers.embedding import TokenTable
@@ -27,6 +28,9 @@ class DecoderLayer(Protocol):
 
     def forward(self, stream: ResidualStream, step: Step) -> None:
         """Add what this layer computes to the residual stream."""
+
+    def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
+        """Move the layer's states on, if it has some; see :meth:`CausalLM.replay`."""
 
     def linears(self) -> Iterator[tuple[str, Linear]]: ...
 
@@ -68,6 +72,8 @@ class CausalLM(ABC):
     @property
     def uncaptured(self) -> str:
         """Why a forward cannot be captured in a CUDA graph; "" if it can."""
+        if self.config.recurrent is not None:
+            return "where states are read and written is planned on the host"
         waits = self.config.moe is not None and any(layer.waits for layer in self.layers)
         return "which experts are asked is read on the host" if waits else ""
 
@@ -106,7 +112,7 @@ class CausalLM(ABC):
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
-        step = new_step(batch, kv, attention, self.rotaries)
+        step = new_step(batch, kv, attention, self.rotaries, self.query_scale(batch), self.layer_inputs(batch))
         for index in range(start, stop):
             if index in wanted:
                 hidden[index] = stream.value().clone()
@@ -120,16 +126,34 @@ class CausalLM(ABC):
             hidden[stop] = x
         return ForwardOutput(self.logits(x, batch.want_logits), hidden)
 
+    def replay(self, kv: KVStore, rows: Tensor, runs: StateRuns) -> None:
+        """Move the states in ``kv`` on by ``rows [n]`` int64 of the last step, which were accepted since."""
+        assert kv.states is not None
+        for layer in self.layers:
+            layer.replay(kv.states, rows, runs)
+
     def embed(self, batch: Batch) -> Tensor:
         """The stream that enters the first layer ``[T, hidden_size]``, a new tensor."""
         x = self.embedding.forward(batch.tokens)
         return x if self.config.embedding_scale == 1 else x.mul_(self.config.embedding_scale)
 
+    def query_scale(self, batch: Batch) -> Tensor | None:
+        """See :attr:`Step.query_scale`; None also where it is 1 for all rows, which the host knows."""
+        rope = self.config.rope
+        if not rope.query_beta or (batch.host.max_kv <= rope.original_max_position and not batch.host.frozen):
+            return None
+        turns = torch.floor(batch.positions.float() / rope.original_max_position)
+        return (1 + rope.query_beta * torch.log1p(turns)).to(self.dtype)[:, None, None]
+
+    def layer_inputs(self, batch: Batch) -> Tensor | None:
+        """See :attr:`Step.layer_inputs`; None: this family has none."""
+        return None
+
     @torch.inference_mode()
     def logits(self, x: Tensor, rows: Tensor) -> Tensor:
         """The final norm and the head over the wanted ``rows [L]`` of ``x [T, hidden_size]`` -> ``[L, vocab_size]``.
 
-        In the model's dtype, or float32 under batch_invariant.
+        In the model's dtype, or float32 under batch_invariant and where that takes no longer.
         """
         return self.head_logits(self.norm.forward(x.index_select(0, rows)))
 
@@ -141,8 +165,8 @@ class CausalLM(ABC):
         """
         if x.shape[0] == 0:
             return x.new_empty(0, self.config.vocab_size)
-        invariant = self.numerics.batch_invariant
-        logits = self.head.forward_float32(x) if invariant else self.head.forward(x)
+        wide = self.numerics.batch_invariant or self.head.float32_is_free
+        logits = self.head.forward_float32(x) if wide else self.head.forward(x)
         if self.config.logit_divisor != 1:
             logits = logits / self.config.logit_divisor
         cap = self.config.logit_softcap

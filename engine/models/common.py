@@ -39,7 +39,9 @@ def read_decoder(
         "architecture": raw.architecture,
         "vocab_size": raw.integer("vocab_size"),
         "hidden_size": hidden,
-        "intermediate_size": raw.integer("intermediate_size"),
+        "intermediate_size": own["intermediate_size"]
+        if "intermediate_size" in own
+        else raw.integer("intermediate_size"),
         "num_layers": layers,
         "num_heads": heads,
         "num_kv_heads": kv_heads,
@@ -61,15 +63,22 @@ def read_decoder(
 
 
 def read_moe(
-    raw: RawConfig, *, count: str, per_token: int | None, intermediate_size: int, sparse: tuple[bool, ...], **own: Any
+    raw: RawConfig,
+    *,
+    count: str,
+    per_token: int | None,
+    intermediate_size: int,
+    sparse: tuple[bool, ...],
+    asked: str = "num_experts_per_tok",
+    **own: Any,
 ) -> MoEConfig:
-    """A :class:`MoEConfig` from config.json. ``count`` is the key of the number of experts; ``own`` as above.
+    """A :class:`MoEConfig` from config.json. ``own`` as above.
 
-    ``per_token`` is the family's default where the file has none. Raises :class:`CheckpointError` for choices that
-    cannot be made.
+    ``count`` and ``asked`` are the keys of the numbers of experts, and of those of a token, ``per_token`` the family's
+    default of the latter where the file has none. Raises :class:`CheckpointError` for choices that cannot be made.
     """
     experts = raw.integer(count, most=MOST_EXPERTS)
-    chosen = raw.integer("num_experts_per_tok", per_token)
+    chosen = raw.integer(asked, per_token)
     groups, within = own.get("groups", 1), own.get("groups_per_token", 1)
     if chosen > experts:
         raise raw.wrong(f"each token is to choose {chosen} of {experts} experts")

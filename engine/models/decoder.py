@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import Tensor
+
+from engine.cache.stores.states import StateRuns, StateStore
 from engine.layers.attention import Attention
 from engine.layers.embedding import token_table
+from engine.layers.gated_delta_net import GatedDeltaNet
 from engine.layers.interface import Norm, Rotary, Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.longrope import LongRotaryEmbedding
@@ -16,13 +20,15 @@ from engine.layers.norm import read_norm
 from engine.layers.plain_mlp import PlainMLP
 from engine.layers.residual import ResidualStream
 from engine.layers.rotary import RotaryEmbedding
-from engine.model_config.model import ModelConfig, RopeConfig
+from engine.layers.short_convolution import ShortConvolution
+from engine.model_config.model import ConvolutionShape, ModelConfig, RopeConfig
 from engine.models.base import CausalLM, DecoderLayer
 
 
 class PreNormLayer:
     """Norm, attention, norm, MLP (or experts); each block adds to the residual stream."""
 
+    attention: Attention | LatentAttention | GatedDeltaNet | ShortConvolution
     attention_kind: type[Attention] | type[LatentAttention] = Attention
     norm_names = ("input_layernorm", "post_attention_layernorm")
     """What the checkpoint calls the norms of attention and MLP."""
@@ -34,7 +40,13 @@ class PreNormLayer:
 
     def __init__(self, config: ModelConfig, index: int, source: WeightSource) -> None:
         prefix = f"model.layers.{index}."
-        self.attention = self.attention_kind(config, index, source, f"{prefix}self_attn.")
+        states = config.recurrent
+        if states is None or not states.layers[index]:
+            self.attention = self.attention_kind(config, index, source, f"{prefix}self_attn.")
+        elif isinstance(states, ConvolutionShape):
+            self.attention = ShortConvolution(config, index, source, f"{prefix}conv.")
+        else:
+            self.attention = GatedDeltaNet(config, index, source, f"{prefix}linear_attn.")
         self.mlp = feed_forward(config, index, source, prefix)
         self.attention_norm, self.mlp_norm = (
             read_norm(config, source, f"{prefix}{name}.weight") for name in self.norm_names
@@ -46,12 +58,18 @@ class PreNormLayer:
         stream.add(self.attention.forward(stream.normed(self.attention_norm), step), self.scale)
         stream.add(self.mlp.forward(stream.normed(self.mlp_norm)), self.scale)
 
+    def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
+        """See :meth:`DecoderLayer.replay`."""
+        if isinstance(self.attention, GatedDeltaNet | ShortConvolution):
+            self.attention.replay(states, rows, runs)
+
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield from self.attention.linears()
         yield from self.mlp.linears()
 
     def storage_size(self) -> int:
-        return self.attention.storage_size() + self.attention_norm.storage_size() + self.mlp_norm.storage_size()
+        parts = (self.attention, self.mlp, self.attention_norm, self.mlp_norm)
+        return sum(part.storage_size() for part in parts)
 
     @property
     def waits(self) -> bool:
@@ -70,12 +88,15 @@ class Decoder(CausalLM):
         super().__init__(config, source)
         table = source.embedding("model.embed_tokens.weight", config.vocab_size, config.hidden_size)
         self.embedding = token_table(table)
+        # Before the layers: where the head takes the table over, both are held for a moment.
+        self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)
         self.layers = [self.layer(config, index, source) for index in range(config.num_layers)]
         self.norm = read_norm(config, source, "model.norm.weight")
-        self.head = source.head(table if config.tie_word_embeddings else None, config.vocab_size, config.hidden_size)
-        self.rotaries = [self._rotary(rope) for rope in (config.rope, config.local_rope) if rope is not None]
+        self.rotaries = [self._rotary(config.rope, config.rotated_dim())]
+        if config.local_rope is not None:
+            self.rotaries.append(self._rotary(config.local_rope, config.rotated_dim(local=True)))
 
-    def _rotary(self, rope: RopeConfig) -> Rotary:
+    def _rotary(self, rope: RopeConfig, width: int) -> Rotary:
         two_sets = rope.kind == "longrope" and rope.factors != rope.long_factors
         kind = LongRotaryEmbedding if two_sets else RotaryEmbedding
-        return kind(rope, self.config.rotated_dim, self.config.max_position, self.dtype, self.device)
+        return kind(rope, width, self.config.max_position, self.dtype, self.device)

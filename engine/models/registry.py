@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -21,13 +22,23 @@ FAMILIES = {
     "SmolLM3ForCausalLM": "smollm3",
     "MixtralForCausalLM": "mixtral",
     "Qwen3MoeForCausalLM": "qwen3_moe",
+    "Qwen3_5ForCausalLM": "qwen3_5",
+    "Qwen3_5MoeForCausalLM": "qwen3_5",
     "GptOssForCausalLM": "gpt_oss",
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3",
+    "Gemma4ForCausalLM": "gemma4",
+    "Gemma4UnifiedForCausalLM": "gemma4",
     "Phi3ForCausalLM": "phi3",
     "Olmo2ForCausalLM": "olmo2",
     "GraniteForCausalLM": "granite",
+    "Lfm2ForCausalLM": "lfm2",
+    "Lfm2MoeForCausalLM": "lfm2",
     "DeepseekV2ForCausalLM": "deepseek_v2",
+    "DeepseekV3ForCausalLM": "deepseek_v3",
+    "Glm4MoeLiteForCausalLM": "deepseek_v3",
+    "Glm4MoeForCausalLM": "glm4_moe",
+    "Ministral3ForCausalLM": "ministral3",
     "OPTForCausalLM": "opt",
 }
 """Architecture as config.json writes it -> module of engine.models."""
@@ -40,6 +51,11 @@ class Family(Protocol):
 
     def read_config(self, raw: RawConfig) -> ModelConfig:
         """Raises :class:`CheckpointError` for what the family cannot be."""
+
+
+def names_of(architecture: str) -> Sequence[tuple[str, str]]:
+    """What is replaced in the names of a checkpoint's tensors, where its family has words of its own."""
+    return getattr(family(architecture), "NAMES", ())
 
 
 OTHERS: dict[str, Family] = {}

@@ -4,6 +4,7 @@
  * head, and a part of its keys. A row's parts are merged in their order. Scores, weights and sums are float32.
  */
 #include "attention.h"
+#include "threads.h"
 
 /* Products of keys and queries below which a second thread costs more than it gives. */
 enum { WORTH_A_THREAD = 1 << 17 };
@@ -85,10 +86,18 @@ typedef struct {
     float *numbers;
     const int64_t *begins; /* of each row: parts before its own */
     int64_t size;          /* floats of a part */
+    const Task *tasks;
 } Results;
 
-static void attend_task(const Results *r, const Task *task) {
+static void read_query(const void *of, int64_t place) {
+    const Results *r = of;
+    read_queries(r->a, place, 1, (float *)r->q + place * r->a->k_width);
+}
+
+static void attend_task(const void *of, int64_t index) {
+    const Results *r = of;
     const Attend *a = r->a;
+    const Task *task = r->tasks + index;
     const int64_t group = a->heads / a->kv_heads, head = task->kv_head * group + task->chunk * HEADS_A_TASK;
     float *numbers = r->numbers + (r->begins[task->row] + task->part) * r->size, *tops = numbers + a->heads * a->v_width;
     const Part part = {
@@ -117,9 +126,10 @@ INLINE int64_t parts_of(const Attend *a, int64_t row) {
 }
 
 /* One head's result from the parts of its row, in their order. */
-static void finish(const Results *r, int64_t row, int64_t head) {
+static void finish(const void *of, int64_t place) {
+    const Results *r = of;
     const Attend *a = r->a;
-    const int64_t count = parts_of(a, row), place = row * a->heads + head;
+    const int64_t row = place / a->heads, head = place % a->heads, count = parts_of(a, row);
     const float *sums = r->numbers + r->begins[row] * r->size + head * a->v_width;
     const float *top = r->numbers + r->begins[row] * r->size + a->heads * a->v_width + head, *total = top + a->heads;
     float most = -INFINITY, all = 0, result[WIDEST_KEY] = {0};
@@ -177,15 +187,10 @@ EXPORT int attend_rows(const Attend *a, int threads) {
         next = list_tasks(a, row, end, next);
     }
     float *q = (float *)(begins + a->count);
-    const Results r = {a, q, q + queries, begins, size};
-#pragma omp parallel num_threads(work < WORTH_A_THREAD ? 1 : threads)
-    {
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < rows; i++) read_queries(a, i, 1, q + i * a->k_width);
-#pragma omp for schedule(dynamic)
-        for (int64_t i = 0; i < count; i++) attend_task(&r, tasks + i);
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < rows; i++) finish(&r, i / a->heads, i % a->heads);
-    }
+    const Results r = {a, q, q + queries, begins, size, tasks};
+    threads = work < WORTH_A_THREAD ? 1 : threads;
+    share_out(read_query, &r, rows, queries < WORTH_A_THREAD ? 1 : threads);
+    share_out(attend_task, &r, next - tasks, threads);
+    share_out(finish, &r, rows, parts * size < WORTH_A_THREAD ? 1 : threads);
     return 0;
 }

@@ -1,5 +1,6 @@
 /* Whole pages of packed keys or values as numbers, for kernels that read many rows at once. */
 #include "attention_packed.h"
+#include "threads.h"
 
 /* One side of the cache, as Attend describes it; by_channel: each page pair has a scale for each channel (KIVI's keys);
  * wide: numbers become float32, else bfloat16. */
@@ -53,15 +54,26 @@ INLINE void unpack_page(const int bits, const Side *s, const Layout *l, const in
     }
 }
 
+typedef struct {
+    const Side *side;
+    Layout layout;
+    const int32_t *pages;
+    void *out;
+} Unpacking;
+
+static void unpack_one(const void *of, int64_t page) {
+    const Unpacking *u = of;
+    switch (u->side->bits) {
+    case 8: unpack_page(8, u->side, &u->layout, u->pages, page, u->out); break;
+    case 4: unpack_page(4, u->side, &u->layout, u->pages, page, u->out); break;
+    default: unpack_page(2, u->side, &u->layout, u->pages, page, u->out);
+    }
+}
+
 /* out [count * 16, kv_heads, width] = the numbers of ``count`` pages, an even count where scales are by channel. */
 static void unpack(const Side *s, const int32_t *pages, int64_t count, void *out, int threads) {
-    const Layout l = layout_of(s->width, s->bits);
-#pragma omp parallel for schedule(static) num_threads(count * s->kv_heads * s->width < 4096 ? 1 : threads)
-    for (int64_t page = 0; page < count; page++) switch (s->bits) {
-        case 8: unpack_page(8, s, &l, pages, page, out); break;
-        case 4: unpack_page(4, s, &l, pages, page, out); break;
-        default: unpack_page(2, s, &l, pages, page, out);
-        }
+    const Unpacking all = {s, layout_of(s->width, s->bits), pages, out};
+    share_out(unpack_one, &all, count, count * s->kv_heads * s->width < 4096 ? 1 : threads);
 }
 
 /* Keys and values of pages, float32 where a->wide; its pages, rows and what belongs to queries do not matter. */

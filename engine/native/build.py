@@ -1,6 +1,6 @@
 """Compile the native code next to its source: ``python -m engine.native.build``.
 
-It needs a C compiler that understands GNU C and OpenMP and nothing else: gcc, or clang, which the package ziglang has.
+It needs a C compiler that understands GNU C and has POSIX threads: gcc, or clang, which the package ziglang has.
 Each set of instructions has a library of its own from the same sources: here those that this processor loads, the plain
 one and its best; with ``--all`` every one that the compiler knows, as packages bring them and tests force them.
 """
@@ -26,7 +26,7 @@ from engine.native.triton_compiler import GLIBC, zig
 FOLDER = Path(__file__).resolve().parent
 SOURCES = sorted(FOLDER.glob("*.c"))
 SUFFIX = {"win32": ".dll", "darwin": ".dylib"}.get(sys.platform, ".so")
-FLAGS = ("-std=gnu11", "-O3", "-fopenmp", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
+FLAGS = ("-std=gnu11", "-O3", "-pthread", "-fPIC", "-shared", "-fvisibility=hidden", "-Wall", "-Wextra")
 NO_COMPILER = "there is no C compiler (install the package gcc)"
 _ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 
@@ -94,7 +94,6 @@ def compilers() -> list[list[str]]:
     """The commands to compile with: what CC names, or those that are here, the best first."""
     if named := os.environ.get("CC"):
         return [named.split()]
-    # gcc first: its OpenMP is the one that torch brings along.
     found = [[path] for path in map(shutil.which, ("gcc", "cc", "clang")) if path]
     # With a named target, or it would be compiled for this very processor and C library.
     return [*found, [str(zig()), "cc", "-target", f"{platform.machine()}-linux-gnu.{GLIBC}"]] if zig() else found

@@ -10,8 +10,11 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
+from engine.cache.stores.states import LayerStates, StateRuns
+from engine.model_config.model import RecurrentShape
 from engine.native.attention import Quest, attend_of, attend_of_pages, fields
 from engine.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
+from engine.native.delta import DeltaWeights, delta_of
 from engine.native.instructions import (
     AUTO,
     OFF,
@@ -25,6 +28,10 @@ from engine.native.instructions import (
 
 DTYPES = (torch.bfloat16, torch.float32)
 """The types of activations that there is native code for."""
+GATINGS = ("silu", "gelu_tanh", "clamped")
+"""What rows.c calls 0, 1 and 2."""
+ROW_UNIT = 16
+"""Rows are read in runs of so many numbers."""
 _BUILD = "python -m engine.native.build"
 
 
@@ -48,18 +55,20 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "attend_rows": (_INT, _ADDRESS, _INT),
     "quest_rows": (_INT, _ADDRESS, _INT),
     "unpack_pages": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _INT),
-    "prefer_huge_pages": (None, _ADDRESS, _SIZE),
     "lanes_matmul": (_INT, _ADDRESS, _ADDRESS, _INT, _ADDRESS, _INT, _SIZE, _INT, _INT),
     "lanes_put_words": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT, _SIZE, _SIZE, _INT),
     "lanes_put_ggml": (None, _ADDRESS, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
-    "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
+    "delta_rule": (_INT, _ADDRESS, _INT),
+    "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
+    "gate": (None, _ADDRESS, _INT, _INT, _FLOAT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
+    "rotate": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
     "lanes_write": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT),
 }
 """What each function returns, then what it takes."""
 
 
 class Library:
-    """The loaded library. Torch is loaded before it, so both share one OpenMP runtime and its threads."""
+    """The loaded library. It has threads of its own (threads.c), as many as torch, up to 64."""
 
     def __init__(self, handle: ctypes.CDLL, instructions: InstructionSet) -> None:
         self.set = instructions
@@ -112,13 +121,56 @@ class Library:
     def norm(self, x: Tensor, weight: Tensor, eps: float, added: Tensor | None = None, scale: float = 1.0) -> Tensor:
         """The root mean square norm of ``x [..., size]``, to which ``scale * added`` is added in place first.
 
-        All are contiguous and of :data:`DTYPES`, x and added of the same; size is a multiple of 16. Rows do not know
-        each other.
+        ``weight [size]``, or ``[heads, size]`` for ``x [..., heads, size]``. All are contiguous and of :data:`DTYPES`,
+        x and added of the same; size is a multiple of 16. Rows do not know each other.
         """
-        out, size = torch.empty_like(x), weight.shape[0]
+        out, size = torch.empty_like(x), weight.shape[-1]
         sources = (x.data_ptr(), None if added is None else added.data_ptr(), scale, x.dtype == torch.bfloat16)
         by = (weight.data_ptr(), weight.dtype == torch.bfloat16, eps)
-        self._run("norm", "A norm", *sources, *by, out.data_ptr(), x.numel() // size, size)
+        self._run("norm", "A norm", *sources, *by, out.data_ptr(), x.numel() // size, size, weight.numel() // size)
+        return out
+
+    def gate(self, gate_up: Tensor, kind: str, limit: float = 0.0, alpha: float = 0.0) -> Tensor | None:
+        """``gate_up [T, 2 I]``, gates before ups -> a new tensor ``[T, I]``: ``act(gate) * up`` with a kind of
+        :data:`GATINGS`, of which "clamped" is gpt-oss' with ``limit`` and ``alpha``. None where it has no such rows.
+        """
+        rows, size = gate_up.shape[0], gate_up.shape[1] // 2
+        if kind not in GATINGS or gate_up.dtype not in DTYPES or size % ROW_UNIT or not gate_up.is_contiguous():
+            return None
+        out, source = gate_up.new_empty(rows, size), (gate_up.data_ptr(), gate_up.dtype == torch.bfloat16)
+        self._run("gate", "A gate", *source, GATINGS.index(kind), limit, alpha, out.data_ptr(), rows, size)
+        return out
+
+    def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor | None:
+        """``x [T, heads, d]`` rotated as `engine.attention.rotation.rotate` says, by ``cos`` and ``sin [T, 1, r]``; a
+        new tensor. None where it has no such heads."""
+        (rows, heads, width), half = x.shape, cos.shape[2] // 2
+        if not (x.dtype == cos.dtype == sin.dtype) or x.dtype not in DTYPES or half % ROW_UNIT:
+            return None
+        if x.stride(2) != 1 or x.stride(1) != width or cos.stride() != sin.stride() or cos.stride(2) != 1:
+            return None
+        out, source = x.new_empty(x.shape), (x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16)
+        angles = (cos.data_ptr(), sin.data_ptr(), cos.stride(0))
+        self._run("rotate", "A rotation", *source, *angles, out.data_ptr(), rows, heads, width, half)
+        return out
+
+    def delta_rule(
+        self,
+        mixed: Tensor,
+        gates: Tensor,
+        weights: DeltaWeights,
+        shape: RecurrentShape,
+        states: LayerStates,
+        runs: StateRuns,
+    ) -> Tensor | None:
+        """See `engine.layers.delta_rule.delta_rule`; None where it has no heads of such widths."""
+        if mixed.dtype not in DTYPES or gates.dtype != mixed.dtype or (shape.key | shape.value) % ROW_UNIT:
+            return None
+        mixed, gates = mixed.contiguous(), gates.contiguous()
+        out = mixed.new_empty(mixed.shape[0], shape.value_heads * shape.value)
+        out[int(runs.runs[-1, 1]) :] = 0
+        problem, _arrays = delta_of((mixed, gates, out), weights, shape, states, runs)
+        self._run("delta_rule", "The delta rule", ctypes.addressof(problem))
         return out
 
     def attend(
@@ -158,10 +210,6 @@ class Library:
         problem = attend_of_pages(kv, k.dtype)
         taken = (ctypes.addressof(problem), pages.data_ptr(), pages.shape[0])
         self._run("unpack_pages", "Unpacking pages", *taken, k.data_ptr(), v.data_ptr())
-
-    def prefer_huge_pages(self, tensor: Tensor) -> None:
-        """Let the system back ``tensor`` with huge pages; only worth asking before it is first written."""
-        self._functions["prefer_huge_pages"](tensor.data_ptr(), tensor.nbytes)
 
 
 class LibraryLookup(NamedTuple):

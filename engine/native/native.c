@@ -3,7 +3,6 @@
 
 #if defined(__linux__)
 #include <sys/auxv.h>
-#include <sys/mman.h>
 #elif defined(__APPLE__)
 #include <sys/sysctl.h>
 #elif defined(_WIN32)
@@ -56,17 +55,6 @@ EXPORT int can_run(const char *set) {
 #endif
 #endif
     return 0;
-}
-
-/* Ask for huge pages under [start, start + size), before it is first written: streaming weights is a tenth faster. */
-EXPORT void prefer_huge_pages(void *start, int64_t size) {
-#if defined(__linux__) && defined(MADV_HUGEPAGE)
-    const uintptr_t page = 4096, first = ((uintptr_t)start + page - 1) / page * page;
-    const uintptr_t last = ((uintptr_t)start + (uintptr_t)size) / page * page;
-    if (last > first) madvise((void *)first, last - first, MADV_HUGEPAGE);
-#else
-    (void)start, (void)size;
-#endif
 }
 
 /* The hash of the source it was built from, so that a stale build is noticed. */

@@ -21,7 +21,7 @@
 #include <arm_neon.h>
 #endif
 
-/* One buffer a calling thread for each file of code, grown as needed. NULL where memory ran out. */
+/* One buffer a thread for each file of code, grown as needed. NULL where memory ran out. */
 static _Thread_local struct { char *bytes; size_t size; } held;
 
 static inline void *scratch(size_t size) {

@@ -1,19 +1,15 @@
 /* See products.h. */
 #include "products.h"
 #include "simd.h"
+#include "threads.h"
 
-#ifdef _OPENMP
-#include <omp.h>
-INLINE int thread_number(void) { return omp_get_thread_num(); }
-#else
-INLINE int thread_number(void) { return 0; }
-#endif
-
-/* Virtual rows (digits of rows) that go through a block's codes together, as many as there are registers for; those that a
- * thread takes at a time; and those from which on codes are unpacked for all of them. */
-enum { MOST_COLUMNS = 2, LOT = LANES == 16 ? 8 : 4, PANEL = 256, MANY = 8 };
-/* Input features of a row that a thread quantises at a time. */
-enum { PIECE = 1024 };
+/* Vectors of features, and virtual rows (digits of rows), that go through a block's codes together, as many as there are
+ * registers for; the rows that a thread takes at a time; and those from which on codes are unpacked for all of them. */
+enum { AT_ONCE = 2, LOT = LANES == 16 ? 8 : 4, PANEL = 256, MANY = 8 };
+/* Input features of a row that a thread quantises at a time, and of all virtual rows from which on several do. */
+enum { PIECE = 1024, WORTH_SHARING = 16384 };
+/* Words of a cache line, and between those that are read and those that are asked for meanwhile. */
+enum { LINE = 16, AHEAD = 1024 };
 /* Words of a unit once each has four codes of a feature, and steps to take them: dots. */
 enum { DOTS = UNIT / 4 };
 static const float NEXT_DIGIT = 254;
@@ -27,8 +23,8 @@ typedef struct {
     float *scales, *sums; /* [K / span]: of x, and of the values of its span, for offsets */
 } Quantised;
 
-/* Bytes of a virtual row in all. */
-INLINE int64_t quantised_bytes(int64_t K, int64_t span) { return K + K / span * 12; }
+/* Bytes of a virtual row in all; ``spans`` are those of a unit. */
+INLINE int64_t quantised_bytes(int64_t K, int64_t spans) { return K + K / UNIT * spans * 12; }
 
 /* Virtual rows that stand side by side: LOT of them, then 4, then those that are left. */
 typedef struct {
@@ -41,85 +37,99 @@ INLINE Lot lot_of(int64_t row, int64_t rows) {
     return row < fours ? (Lot){row / 4 * 4, 4} : (Lot){fours, rows - fours};
 }
 
-INLINE Quantised quantised_at(void *bytes, Lot lot, int64_t K, int64_t span) {
-    const int64_t width = lot.width;
+INLINE Quantised quantised_at(void *bytes, Lot lot, int64_t K, int64_t spans) {
+    const int64_t places = K / UNIT * spans * lot.width;
     Quantised result;
-    result.digits = (int32_t *)((char *)bytes + lot.first * quantised_bytes(K, span));
-    result.starts = result.digits + K / 4 * width;
-    result.scales = (float *)(result.starts + K / span * width);
-    result.sums = result.scales + K / span * width;
+    result.digits = (int32_t *)((char *)bytes + lot.first * quantised_bytes(K, spans));
+    result.starts = result.digits + K / 4 * lot.width;
+    result.scales = (float *)(result.starts + places);
+    result.sums = result.scales + places;
     return result;
 }
 
-/* values [32] as a digit each, and what is left of them, for the next digit. */
-INLINE void next_digit(float *values, int8_t *digits) {
-    float sums[UNIT];
-    int32_t bits[UNIT];
-    /* Added and taken off, this leaves a whole number, which in between stands in the lowest bits. */
-    const float magic = 12582912;
-    for (int i = 0; i < UNIT; i += LANES) {
-        const Floats value = floats_at(values + i), sum = value + magic;
-        put_floats(sums + i, sum);
-        put_floats(values + i, times(value - (sum - magic), NEXT_DIGIT));
-    }
-    memcpy(bits, sums, sizeof bits);
-    for (int i = 0; i < UNIT; i++) digits[i] = (int8_t)bits[i];
-}
-
 /* The largest magnitude of values [32]. Such bits are in the order of what they stand for, and NaN is above all. */
-INLINE float largest_of(const float *values) {
+INLINE float largest_of(const Floats *values) {
     Ints most = {0};
-    for (int i = 0; i < UNIT; i += LANES) {
-        const Ints bits = (Ints)floats_at(values + i) & 0x7FFFFFFF, above = bits > most;
+    for (int i = 0; i < UNIT / LANES; i++) {
+        const Ints bits = (Ints)values[i] & 0x7FFFFFFF, above = bits > most;
         most = (bits & above) | (most & ~above);
     }
-    int32_t largest = 0;
-    for (int i = 0; i < LANES; i++) largest = most[i] > largest ? most[i] : largest;
+    const int32_t largest = largest_int(most);
     float result;
     memcpy(&result, &largest, 4);
     return result;
 }
 
-/* What sums of ``span`` codes times these digits start from, and the digits' own sum. */
-INLINE int32_t start_of(const int8_t *digits, int64_t span, int middle, int *sum) {
-    int16_t sums[4] = {0};
-    for (int64_t i = 0; i < span; i += 4)
-        for (int j = 0; j < 4; j++) sums[j] = (int16_t)(sums[j] + digits[i + j]);
+/* What sums of codes times digits start from, given the sums of every fourth of these. */
+INLINE int32_t start_of(FourInts sums, int middle) {
     const int low = sums[0] + sums[1], high = sums[2] + sums[3];
-    *sum = low + high;
-    if (WIDE) return -middle * *sum;
+    if (WIDE) return -middle * (low + high);
     return (int32_t)((uint32_t)(-middle * high) << 16 | ((uint32_t)(-middle * low) & 0xFFFF));
 }
 
-/* Input features [k, stop) of row ``row`` of x into its lots; ``middle`` is what the codes' values are above those that x is to meet. */
-static void quantise_row(const void *x, int bfloat16, int64_t row, int64_t k, int64_t stop, int64_t K, int64_t span,
-                         int digits, int middle, int64_t rows, void *out) {
+/* Where the digits of a row go: the virtual rows of its lot stand side by side. */
+typedef struct {
+    Quantised to;
+    int64_t width;
+} Column;
+
+INLINE Column column_of(void *out, int64_t row, int64_t rows, int64_t K, int64_t spans) {
+    const Lot lot = lot_of(row, rows);
+    const int64_t column = row - lot.first;
+    const Quantised all = quantised_at(out, lot, K, spans);
+    return (Column){{all.digits + column, all.starts + column, all.scales + column, all.sums + column}, lot.width};
+}
+
+/* Input features [k, stop) of row ``row`` of x into its lots. ``middle`` is taken off the codes that x is to meet. */
+INLINE void quantise_row(const void *x, const int bfloat16, int64_t row, int64_t k, int64_t stop, int64_t K,
+                         const int spans, int digits, int middle, int64_t rows, void *out) {
+    enum { VECTORS = UNIT / LANES, MOST_DIGITS = 3 };
+    /* Added and taken off, this leaves a whole number, which in between stands in the lowest bits. */
+    const Floats magic = every_float(0x1.8p23f);
+    Column columns[MOST_DIGITS];
+    for (int d = 0; d < digits; d++) columns[d] = column_of(out, row * digits + d, rows, K, spans);
     for (; k < stop; k += UNIT) {
-        float values[UNIT];
-        if (bfloat16)
-            for (int i = 0; i < UNIT; i += LANES)
-                put_floats(values + i, bfloat16_at((const uint16_t *)x + row * K + k + i));
-        else
-            memcpy(values, (const float *)x + row * K + k, sizeof values);
+        Floats values[VECTORS];
+        for (int i = 0; i < VECTORS; i++) {
+            const int64_t at = row * K + k + i * LANES;
+            values[i] = bfloat16 ? bfloat16_at((const uint16_t *)x + at) : floats_at((const float *)x + at);
+        }
         const float largest = largest_of(values), inverse = largest > 0x1p-120f ? 127 / largest : 0;
         float scale = largest / 127;
-        for (int i = 0; i < UNIT; i += LANES) put_floats(values + i, times(floats_at(values + i), inverse));
-        for (int d = 0; d < digits; d++, scale /= NEXT_DIGIT) {
-            const Lot lot = lot_of(row * digits + d, rows);
-            const Quantised to = quantised_at(out, lot, K, span);
-            const int64_t column = row * digits + d - lot.first;
-            int8_t bytes[UNIT];
-            next_digit(values, bytes);
-            for (int i = 0; i < DOTS; i++) memcpy(to.digits + (k / 4 + i) * lot.width + column, bytes + 4 * i, 4);
-            for (int64_t first = 0; first < UNIT; first += span) {
-                const int64_t place = (k + first) / span * lot.width + column;
-                int sum;
-                to.starts[place] = start_of(bytes + first, span, middle, &sum);
+        for (int i = 0; i < VECTORS; i++) values[i] = times(values[i], inverse);
+        Ints sums[VECTORS];
+        for (int d = 0; d < digits; d++) {
+            const Quantised to = columns[d].to;
+            const int64_t width = columns[d].width;
+            int32_t words[DOTS];
+            if (d) {
+                scale /= NEXT_DIGIT;
+                for (int i = 0; i < VECTORS; i++) values[i] = times(values[i] - __builtin_convertvector(sums[i], Floats), NEXT_DIGIT);
+            }
+            for (int i = 0; i < VECTORS; i++) {
+                sums[i] = (Ints)(values[i] + magic) - (Ints)magic;
+                put_bytes((int8_t *)words + i * LANES, sums[i]);
+            }
+            for (int i = 0; i < DOTS; i++) to.digits[(k / 4 + i) * width] = words[i];
+            for (int s = 0; s < spans; s++) {
+                const int64_t place = (k / UNIT * spans + s) * width;
+                Ints sum = {0};
+                for (int i = 0; i < VECTORS / spans; i++) sum += sums[s * (VECTORS / spans) + i];
+                const FourInts four = fourths(sum);
+                to.starts[place] = start_of(four, middle);
                 to.scales[place] = scale;
-                to.sums[place] = (float)sum * scale;
+                to.sums[place] = (float)(four[0] + four[1] + four[2] + four[3]) * scale;
             }
         }
     }
+}
+
+static void quantise(const void *x, int bfloat16, int64_t row, int64_t k, int64_t stop, int64_t K, int spans, int digits,
+                     int middle, int64_t rows, void *out) {
+    if (bfloat16 && spans == 1) quantise_row(x, 1, row, k, stop, K, 1, digits, middle, rows, out);
+    else if (bfloat16) quantise_row(x, 1, row, k, stop, K, 2, digits, middle, rows, out);
+    else if (spans == 1) quantise_row(x, 0, row, k, stop, K, 1, digits, middle, rows, out);
+    else quantise_row(x, 0, row, k, stop, K, 2, digits, middle, rows, out);
 }
 
 /* ------------------------------------------------------------------ weights */
@@ -128,8 +138,8 @@ static const int MIDDLE[] = {[UNSIGNED2] = 2, [UNSIGNED3] = 4, [UNSIGNED4] = 8, 
 
 INLINE int is_signed(int64_t kind) { return kind == SIGNED8 || kind == TABLE4; }
 INLINE int64_t middle_of(int64_t kind) { return is_signed(kind) ? 0 : MIDDLE[kind]; }
-/* Input features that are added as integers: all of a unit, if its codes allow it, and have one scale. */
-INLINE int64_t span_of(const Lanes *w) { return w->group % UNIT || w->kind == UNSIGNED6 ? UNIT / 2 : UNIT; }
+/* Of a unit, the spans whose products are added as integers: one, if its codes allow it and have one scale. */
+INLINE int64_t spans_of(const Lanes *w) { return w->group % UNIT || w->kind == UNSIGNED6 ? 2 : 1; }
 INLINE int64_t blocks_of(const Lanes *w) { return (w->out_features + BLOCK - 1) / BLOCK; }
 /* Some units of a block: where its codes are, and what they mean in float32, [spans, 64]; NULL without offsets. */
 typedef struct {
@@ -139,17 +149,18 @@ typedef struct {
     int64_t units;
 } Chunk;
 
-/* Fields 4 i .. 4 i + 3 of a unit in a plane of so many bits, for a vector of features. */
-INLINE Words fields_at(const int bits, const uint32_t *unit, int i) {
-    const int per = 8 / bits;
+/* Fields 4 i .. 4 i + 3 of a unit in a plane of so many bits, for a vector of features, from bit ``to`` of each byte on. */
+INLINE Words fields_at(const int bits, const uint32_t *unit, int i, const int to) {
+    const int per = 8 / bits, down = bits * (i % per) - to;
     const Words word = words_at(unit + i / per * BLOCK);
-    return bits == 8 ? word : (word >> bits * (i % per)) & ((0x01010101u << bits) - 0x01010101u);
+    const uint32_t mask = 0x01010101u * (((1u << bits) - 1) << to & 0xFF);
+    return (down < 0 ? word << -down : word >> down) & mask;
 }
 
 INLINE Words raw_codes_at(const int kind, const Chunk *c, int64_t unit, int i, int lane) {
     const int bits = code_bits(kind), above = high_bits(kind);
-    Words codes = fields_at(bits, c->codes + unit * bits * BLOCK + lane, i);
-    if (above) codes |= fields_at(above, c->high + unit * above * BLOCK + lane, i) << bits;
+    Words codes = fields_at(bits, c->codes + unit * bits * BLOCK + lane, i, 0);
+    if (above) codes |= fields_at(above, c->high + unit * above * BLOCK + lane, i, bits);
     return codes;
 }
 INLINE Words codes_at(const int kind, const Chunk *c, int64_t unit, int i, int lane) {
@@ -158,29 +169,29 @@ INLINE Words codes_at(const int kind, const Chunk *c, int64_t unit, int i, int l
 }
 
 /* ``rows`` virtual rows times one unit, for some vectors of features from ``lane`` on, added to total. Constants after
- * inlining: kind, span, rows and columns. */
-INLINE void add_unit(const int kind, const int span, const int rows, const int columns, const Chunk *c, Quantised x,
-                     int64_t unit, int lane, Floats total[LOT][MOST_COLUMNS]) {
+ * inlining: kind, span and rows. */
+INLINE void add_unit(const int kind, const int span, const int rows, const Chunk *c, Quantised x,
+                     int64_t unit, int lane, Floats total[LOT][AT_ONCE]) {
     const int spans = UNIT / span, dots = span / 4;
     for (int s = 0; s < spans; s++) {
         const int64_t place = unit * spans + s;
-        Ints sum[LOT][MOST_COLUMNS];
+        Ints sum[LOT][AT_ONCE];
         for (int r = 0; r < rows; r++)
-            for (int v = 0; v < columns; v++)
+            for (int v = 0; v < AT_ONCE; v++)
                 sum[r][v] = is_signed(kind) && !SHIFTED ? every(0) : every(x.starts[place * rows + r]);
 #pragma GCC unroll 8
         for (int i = s * dots; i < s * dots + dots; i++) {
-            Words codes[MOST_COLUMNS];
-            for (int v = 0; v < columns; v++) codes[v] = codes_at(kind, c, unit, i, lane + v * LANES);
+            Words codes[AT_ONCE];
+            for (int v = 0; v < AT_ONCE; v++) codes[v] = codes_at(kind, c, unit, i, lane + v * LANES);
             for (int r = 0; r < rows; r++) {
                 const int32_t four = x.digits[(unit * DOTS + i) * rows + r];
-                for (int v = 0; v < columns; v++) {
+                for (int v = 0; v < AT_ONCE; v++) {
                     sum[r][v] = is_signed(kind) ? dot_signed(sum[r][v], codes[v], four) : dot(sum[r][v], codes[v], four);
                     IN_ORDER(sum[r][v]);
                 }
             }
         }
-        for (int v = 0; v < columns; v++) {
+        for (int v = 0; v < AT_ONCE; v++) {
             const int64_t at = place * BLOCK + lane + v * LANES;
             const Floats scale = floats_at(c->scales + at);
             for (int r = 0; r < rows; r++) {
@@ -193,35 +204,43 @@ INLINE void add_unit(const int kind, const int span, const int rows, const int c
     }
 }
 
-INLINE void read_totals(const int rows, const int columns, const float *totals, Floats total[LOT][MOST_COLUMNS]) {
+INLINE void read_totals(const int rows, const float *totals, Floats total[LOT][AT_ONCE]) {
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < columns; v++) total[r][v] = floats_at(totals + r * BLOCK + v * LANES);
+        for (int v = 0; v < AT_ONCE; v++) total[r][v] = floats_at(totals + r * BLOCK + v * LANES);
 }
-INLINE void put_totals(const int rows, const int columns, Floats total[LOT][MOST_COLUMNS], float *totals) {
+INLINE void put_totals(const int rows, Floats total[LOT][AT_ONCE], float *totals) {
     for (int r = 0; r < rows; r++)
-        for (int v = 0; v < columns; v++) put_floats(totals + r * BLOCK + v * LANES, total[r][v]);
+        for (int v = 0; v < AT_ONCE; v++) put_floats(totals + r * BLOCK + v * LANES, total[r][v]);
 }
 
-/* ``rows`` virtual rows, from unit ``at`` on, times a chunk, added to totals [rows, 64]; ``columns`` vectors of features
- * at a time. Codes in memory are read in the order in which they lie, which processors foresee: that is worth half the
- * speed. Those that were unpacked are near, and totals stay in registers instead. */
-INLINE void multiply(const int kind, const int span, const int rows, const int columns, const Chunk *c, Quantised x,
-                     int64_t at, float *totals) {
-    const int spans = UNIT / span, step = columns * LANES;
-    Floats total[LOT][MOST_COLUMNS];
+/* Ask for a plane's words of a unit, for some vectors of features: of many at once memory brings them sooner than in the
+ * order in which a processor foresees them, which ends with a page of 4 KB. */
+INLINE void fetch(const uint32_t *plane, int bits, int64_t unit, int lane) {
+    const uint32_t *first = plane + (unit * BLOCK + lane) * bits;
+    for (int i = 0; i < AT_ONCE * LANES * bits; i += LINE) __builtin_prefetch(first + i);
+}
+
+/* ``rows`` virtual rows, from unit ``at`` on, times a chunk, added to totals [rows, 64]. Codes in memory are read in the
+ * order in which they lie, which processors foresee: that is worth half the speed. Those that were unpacked are near, and
+ * totals stay in registers instead. */
+INLINE void multiply(const int kind, const int span, const int rows, const Chunk *c, Quantised x, int64_t at, float *totals) {
+    const int spans = UNIT / span, step = AT_ONCE * LANES;
+    Floats total[LOT][AT_ONCE];
     x.digits += at * DOTS * rows, x.starts += at * spans * rows, x.scales += at * spans * rows, x.sums += at * spans * rows;
     if (kind == UNSIGNED8)
         for (int lane = 0; lane < BLOCK; lane += step) {
-            read_totals(rows, columns, totals + lane, total);
-            for (int64_t unit = 0; unit < c->units; unit++) add_unit(kind, span, rows, columns, c, x, unit, lane, total);
-            put_totals(rows, columns, total, totals + lane);
+            read_totals(rows, totals + lane, total);
+            for (int64_t unit = 0; unit < c->units; unit++) add_unit(kind, span, rows, c, x, unit, lane, total);
+            put_totals(rows, total, totals + lane);
         }
     else
         for (int64_t unit = 0; unit < c->units; unit++)
             for (int lane = 0; lane < BLOCK; lane += step) {
-                read_totals(rows, columns, totals + lane, total);
-                add_unit(kind, span, rows, columns, c, x, unit, lane, total);
-                put_totals(rows, columns, total, totals + lane);
+                fetch(c->codes + AHEAD, code_bits(kind), unit, lane);
+                if (high_bits(kind)) fetch(c->high + AHEAD, high_bits(kind), unit, lane);
+                read_totals(rows, totals + lane, total);
+                add_unit(kind, span, rows, c, x, unit, lane, total);
+                put_totals(rows, total, totals + lane);
             }
 }
 
@@ -229,7 +248,7 @@ INLINE void multiply(const int kind, const int span, const int rows, const int c
 
 #define PRODUCT(KIND, SPAN, ROWS)                                                                                      \
     static void product_##KIND##_##SPAN##_##ROWS(const Chunk *c, Quantised x, int64_t at, float *totals) {            \
-        multiply(KIND, SPAN, ROWS, ROWS <= 2 || LANES == 16 ? MOST_COLUMNS : 1, c, x, at, totals);                     \
+        multiply(KIND, SPAN, ROWS, c, x, at, totals);                     \
     }
 #define PRODUCTS(KIND, SPAN)                                                                                           \
     PRODUCT(KIND, SPAN, 1) PRODUCT(KIND, SPAN, 2) PRODUCT(KIND, SPAN, 3) PRODUCT(KIND, SPAN, 4) PRODUCT(KIND, SPAN, LOT)
@@ -323,13 +342,15 @@ INLINE void means(const int type, const Lanes *w, int64_t block, int64_t k, int6
                   float *offsets) {
     const float middle = (float)middle_of(w->kind), factor = w->kind == TABLE4 ? w->factor * w->table_scale : w->factor;
     const int shifted = has_offsets(w);
-    for (int64_t i = 0; i < spans; i++, k += span, scales += BLOCK, offsets += BLOCK) {
-        if (i && k % w->group) { /* of the same group as the span before */
+    Place place = place_of(w, block, k);
+    int64_t left = w->group - k % w->group; /* input features of this group */
+    for (int64_t i = 0; i < spans; i++, left -= span, scales += BLOCK, offsets += BLOCK) {
+        if (!left) left = w->group, place.group++, place.at += BLOCK;
+        else if (i) { /* of the same group as the span before */
             memcpy(scales, scales - BLOCK, BLOCK * sizeof(float));
             if (shifted) memcpy(offsets, offsets - BLOCK, BLOCK * sizeof(float));
             continue;
         }
-        const Place place = place_of(w, block, k);
         for (int lane = 0; lane < BLOCK; lane += LANES) {
             const Floats scale = scales_at(type, w, place, lane) * factor;
             put_floats(scales + lane, scale);
@@ -377,7 +398,7 @@ typedef struct {
 } __attribute__((aligned(64))) Work;
 
 static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
-    const int64_t units = w->in_features / UNIT, left = (w->in_features - k) / UNIT, span = span_of(w);
+    const int64_t units = w->in_features / UNIT, left = (w->in_features - k) / UNIT, spans = spans_of(w);
     const int bits = code_bits(w->kind), above = high_bits(w->kind);
     const int64_t first = block * units + k / UNIT;
     work->chunk.units = left < CHUNK_UNITS ? left : CHUNK_UNITS;
@@ -385,23 +406,23 @@ static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
     work->chunk.high = above ? w->high + first * above * BLOCK : NULL;
     work->chunk.scales = work->scales;
     work->chunk.offsets = has_offsets(w) ? work->offsets : NULL;
-    read_scales(w, block, k, work->chunk.units * (UNIT / span), span, work->scales, work->offsets);
+    read_scales(w, block, k, work->chunk.units * spans, UNIT / spans, work->scales, work->offsets);
 }
 
 /* One block for ``rows`` virtual rows, at most PANEL, from ``first`` on, where a lot begins: totals [rows, 64]. */
 static void block_product(const Lanes *w, int64_t block, const void *x, int64_t first, int64_t rows, int64_t all, int tables,
                           float *totals) {
-    const int64_t K = w->in_features, span = span_of(w);
+    const int64_t K = w->in_features, spans = spans_of(w);
     const int unpacked = rows > MANY && w->kind != SIGNED8;
     const int64_t kind = !unpacked ? w->kind : is_signed(w->kind) ? SIGNED8 : UNSIGNED8;
-    const Product *products = PRODUCTS_OF[kind][span == UNIT];
+    const Product *products = PRODUCTS_OF[kind][spans == 1];
     Work work;
     memset(totals, 0, (size_t)(rows * BLOCK) * sizeof(float));
     for (int64_t k = 0; k < K; k += CHUNK) {
         read_chunk(w, block, k, &work);
         const Chunk held = work.chunk;
         for (int table = 0; table < tables; table++) {
-            for (int64_t i = 0; table && i < held.units * (UNIT / span) * BLOCK; i++) work.scales[i] /= NEXT_DIGIT;
+            for (int64_t i = 0; table && i < held.units * spans * BLOCK; i++) work.scales[i] /= NEXT_DIGIT;
             work.chunk = held;
             work.chunk.table = w->tables[table];
             if (table) work.chunk.offsets = NULL;
@@ -412,7 +433,7 @@ static void block_product(const Lanes *w, int64_t block, const void *x, int64_t 
             for (int64_t r = 0; r < rows;) {
                 const Lot lot = lot_of(first + r, all);
                 const Product product = products[lot.width > 4 ? 4 : lot.width - 1];
-                product(&work.chunk, quantised_at((void *)x, lot, K, span), k / UNIT, totals + r * BLOCK);
+                product(&work.chunk, quantised_at((void *)x, lot, K, spans), k / UNIT, totals + r * BLOCK);
                 r += lot.width;
             }
         }
@@ -440,35 +461,48 @@ static void write_rows(const Lanes *w, int64_t block, const float *totals, int64
     }
 }
 
+/* A product: x [rows, K] in pieces, then panels of its virtual rows, each for every block. */
+typedef struct {
+    const Lanes *w;
+    const void *x;
+    void *quantised, *out;
+    int64_t all, panel, pieces, blocks;
+    int bfloat16, out_bfloat16, digits, tables;
+} Matmul;
+
+static void quantise_piece(const void *of, int64_t i) {
+    const Matmul *m = of;
+    const int64_t K = m->w->in_features, k = i % m->pieces * PIECE, stop = k + PIECE < K ? k + PIECE : K;
+    const int middle = is_signed(m->w->kind) ? 128 : (int)middle_of(m->w->kind);
+    quantise(m->x, m->bfloat16, i / m->pieces, k, stop, K, (int)spans_of(m->w), m->digits, middle, m->all, m->quantised);
+}
+
+static void panel_product(const void *of, int64_t i) {
+    const Matmul *m = of;
+    const int64_t first = i / m->blocks * m->panel, block = i % m->blocks, left = m->all - first;
+    const int64_t now = left < m->panel ? left : m->panel;
+    float totals[PANEL * BLOCK] __attribute__((aligned(64)));
+    block_product(m->w, block, m->quantised, first, now, m->all, m->tables, totals);
+    write_rows(m->w, block, totals, first / m->digits, now / m->digits, m->digits, m->out, m->out_bfloat16);
+}
+
 /* out [rows, N] = x [rows, K] W^T, x quantised in so many digits (1 to 3); either is bfloat16 or else float32. 0, or 1
  * where memory ran out. */
 EXPORT int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, int out_bfloat16, int64_t rows, int digits,
                         int threads) {
-    const int64_t K = w->in_features, span = span_of(w), all = rows * digits, blocks = blocks_of(w);
-    const int middle = is_signed(w->kind) ? 128 : (int)middle_of(w->kind), tables = digits > 1 ? (int)w->table_count : 1;
+    const int64_t K = w->in_features, all = rows * digits, whole = PANEL / (LOT * digits) * (LOT * digits);
+    if (!rows) return 0;
+    void *quantised = scratch((size_t)(all * quantised_bytes(K, spans_of(w))));
+    if (!quantised) return 1;
+    const Matmul m = {
+        .w = w, .x = x, .quantised = quantised, .out = out, .all = all,
+        .panel = all < PANEL ? all : whole, /* whole rows and whole lots */
+        .pieces = (K + PIECE - 1) / PIECE, .blocks = blocks_of(w), .bfloat16 = bfloat16, .out_bfloat16 = out_bfloat16,
+        .digits = digits, .tables = digits > 1 ? (int)w->table_count : 1,
+    };
     threads = product_threads(K * w->out_features, threads);
-    /* A panel holds whole rows and whole lots. */
-    const int64_t pieces = (K + PIECE - 1) / PIECE, panel = all < PANEL ? all : PANEL / (LOT * digits) * (LOT * digits), room = panel * BLOCK;
-    const size_t size = ((size_t)(all * quantised_bytes(K, span)) + 63) / 64 * 64;
-    char *bytes = scratch(size + (size_t)(room * threads) * sizeof(float));
-    if (!bytes) return 1;
-#pragma omp parallel num_threads(threads)
-    {
-        float *totals = (float *)(bytes + size) + room * thread_number();
-#pragma omp for schedule(static)
-        for (int64_t i = 0; i < rows * pieces; i++) {
-            const int64_t k = i % pieces * PIECE, stop = k + PIECE < K ? k + PIECE : K;
-            quantise_row(x, bfloat16, i / pieces, k, stop, K, span, digits, middle, all, bytes);
-        }
-        for (int64_t first = 0; first < all; first += panel) {
-            const int64_t now = all - first < panel ? all - first : panel;
-#pragma omp for schedule(static) nowait
-            for (int64_t b = 0; b < blocks; b++) {
-                block_product(w, b, bytes, first, now, all, tables, totals);
-                write_rows(w, b, totals, first / digits, now / digits, digits, out, out_bfloat16);
-            }
-        }
-    }
+    share_out(quantise_piece, &m, rows * m.pieces, all * K < WORTH_SHARING ? 1 : threads);
+    share_out(panel_product, &m, (all + m.panel - 1) / m.panel * m.blocks, threads);
     return 0;
 }
 
@@ -502,24 +536,38 @@ INLINE void write_unit(const int type, const Lanes *w, int64_t block, int64_t k,
     }
 }
 
-/* out [count, K] = rows ``features`` of W, in float32, or rounded once to bfloat16. */
-EXPORT void lanes_write(const Lanes *w, const int64_t *features, int64_t count, void *out, int bfloat16, int threads) {
-    const int64_t K = w->in_features;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t k = 0; k < K; k += UNIT) {
-        float unit[UNIT * BLOCK];
-        for (int64_t i = 0, block = -1; i < count; i++) {
-            if (features[i] / BLOCK != block) {
-                block = features[i] / BLOCK;
-                switch (w->scale_type) {
+/* Rows ``features`` of W, in float32 or rounded once to bfloat16. */
+typedef struct {
+    const Lanes *w;
+    const int64_t *features;
+    int64_t count;
+    void *out;
+    int bfloat16;
+} Rows;
+
+static void write_units(const void *of, int64_t index) {
+    const Rows *rows = of;
+    const Lanes *w = rows->w;
+    const int64_t k = index * UNIT;
+    float unit[UNIT * BLOCK];
+    for (int64_t i = 0, block = -1; i < rows->count; i++) {
+        const int64_t feature = rows->features[i];
+        if (feature / BLOCK != block) {
+            block = feature / BLOCK;
+            switch (w->scale_type) {
 #define WRITE(TYPE)                                                                                                    \
     case TYPE: write_unit(TYPE, w, block, k, unit); break;
-                    EACH_SCALE_TYPE(WRITE)
-                }
+                EACH_SCALE_TYPE(WRITE)
             }
-            float values[UNIT];
-            for (int j = 0; j < UNIT; j++) values[j] = unit[j * BLOCK + features[i] % BLOCK];
-            put_values(out, i * K + k, values, UNIT, bfloat16);
         }
+        float values[UNIT];
+        for (int j = 0; j < UNIT; j++) values[j] = unit[j * BLOCK + feature % BLOCK];
+        put_values(rows->out, i * w->in_features + k, values, UNIT, rows->bfloat16);
     }
+}
+
+/* out [count, K]. */
+EXPORT void lanes_write(const Lanes *w, const int64_t *features, int64_t count, void *out, int bfloat16, int threads) {
+    const Rows rows = {w, features, count, out, bfloat16};
+    share_out(write_units, &rows, w->in_features / UNIT, product_threads(count * w->in_features, threads));
 }

@@ -1,5 +1,6 @@
 /* QUEST (engine/attention/quest.py): each query head reads the pages that may hold its highest scores, and the last. */
 #include "attention.h"
+#include "threads.h"
 
 /* Query heads that share each read of bounds. */
 enum { HEADS_RANKED = 4, WIDEST_CHOOSING = 256 };
@@ -117,17 +118,27 @@ static int quest_heads(const Quest *z, int64_t row, int64_t kv_head, int64_t hea
     return 0;
 }
 
+typedef struct {
+    const Quest *quest;
+    int64_t group, parts; /* query heads of a KV head, and the tasks that they make */
+    int *failed;
+} Ranking;
+
+static void quest_task(const void *of, int64_t task) {
+    const Ranking *r = of;
+    const Attend *a = &r->quest->attend;
+    const int64_t row = task % a->count, part = task / a->count % r->parts, kv_head = task / a->count / r->parts;
+    const int64_t head = row * a->heads + kv_head * r->group + part * HEADS_RANKED;
+    if (quest_heads(r->quest, row, kv_head, head, (int)smaller(r->group - part * HEADS_RANKED, HEADS_RANKED)))
+        __atomic_store_n(r->failed, 1, __ATOMIC_RELAXED);
+}
+
 /* As attend_rows, for PLAIN keys and rows with chosen pages; lse is not NULL. Nonzero where memory ran out. */
 EXPORT int quest_rows(const Quest *z, int threads) {
     const Attend *a = &z->attend;
     const int64_t group = a->heads / a->kv_heads, parts = (group + HEADS_RANKED - 1) / HEADS_RANKED;
-    const int64_t tasks = a->count * a->kv_heads * parts;
     int failed = 0;
-#pragma omp parallel for schedule(dynamic) num_threads(threads) reduction(| : failed)
-    for (int64_t task = 0; task < tasks; task++) {
-        const int64_t row = task % a->count, part = task / a->count % parts, kv_head = task / a->count / parts;
-        const int64_t head = row * a->heads + kv_head * group + part * HEADS_RANKED;
-        failed |= quest_heads(z, row, kv_head, head, (int)smaller(group - part * HEADS_RANKED, HEADS_RANKED));
-    }
+    const Ranking ranking = {z, group, parts, &failed};
+    share_out(quest_task, &ranking, a->count * a->kv_heads * parts, threads);
     return failed;
 }

@@ -1,6 +1,7 @@
 /* Weights as files have them, put into lanes (products.h). */
 #include "products.h"
 #include "ggml.h"
+#include "threads.h"
 
 /* Codes of a chunk of a block, by input features, so that lanes lie side by side. */
 typedef uint8_t Codes[CHUNK][BLOCK];
@@ -37,34 +38,45 @@ INLINE Part part_of(int64_t start, int64_t count, int64_t i) {
 }
 INLINE int64_t parts_in(int64_t start, int64_t count) { return (start + count + BLOCK - 1) / BLOCK - start / BLOCK; }
 
+typedef struct {
+    const Lanes *w;
+    const uint32_t *words;
+    int64_t stride, start, count;
+    const int32_t *order;
+    int bits, flip;
+} Words32;
+
+static void put_words(const void *of, int64_t i) {
+    const Words32 *p = of;
+    const Lanes *w = p->w;
+    const Part part = part_of(p->start, p->count, i);
+    const uint32_t *columns = p->words + (part.block * BLOCK + part.first - p->start), mask = (1u << p->bits) - 1;
+    const int64_t width = part.last - part.first;
+    for (int64_t k = 0; k < w->in_features; k += CHUNK) {
+        Codes codes;
+        memset(codes, 0, sizeof codes);
+        for (int64_t j = 0; j < CHUNK && k + j < w->in_features; j++) {
+            const int64_t bit = (p->order ? p->order[k + j] : k + j) * (int64_t)p->bits;
+            const uint32_t *row = columns + bit / 32 * p->stride, flip = (uint32_t)p->flip;
+            const int right = (int)(bit % 32);
+            uint8_t *to = codes[j] + part.first;
+            if (right + p->bits <= 32)
+                for (int64_t n = 0; n < width; n++) to[n] = (uint8_t)((row[n] >> right & mask) ^ flip);
+            else
+                for (int64_t n = 0; n < width; n++)
+                    to[n] = (uint8_t)(((row[n] >> right | row[p->stride + n] << (32 - right)) & mask) ^ flip);
+        }
+        put_chunk(w, part.block, k, codes, part.first, part.last);
+    }
+}
+
 /* words [K * bits / 32, count], rows ``stride`` apart: a column's are a stream of codes of ``bits`` bits (2 to 8), the
  * lowest bits first, and code order[k] (k itself where order is NULL) is that of place k. Codes are changed in the bits of
  * ``flip``. They become those of output features from ``start`` on. */
 EXPORT void lanes_put_words(const Lanes *w, const uint32_t *words, int64_t stride, const int32_t *order, int bits,
                             int flip, int64_t start, int64_t count, int threads) {
-    const uint32_t mask = (1u << bits) - 1;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = 0; i < parts_in(start, count); i++) {
-        const Part part = part_of(start, count, i);
-        const uint32_t *columns = words + (part.block * BLOCK + part.first - start);
-        const int64_t width = part.last - part.first;
-        for (int64_t k = 0; k < w->in_features; k += CHUNK) {
-            Codes codes;
-            memset(codes, 0, sizeof codes);
-            for (int64_t j = 0; j < CHUNK && k + j < w->in_features; j++) {
-                const int64_t bit = (order ? order[k + j] : k + j) * (int64_t)bits;
-                const uint32_t *row = columns + bit / 32 * stride;
-                const int right = (int)(bit % 32);
-                uint8_t *to = codes[j] + part.first;
-                if (right + bits <= 32)
-                    for (int64_t n = 0; n < width; n++) to[n] = (uint8_t)((row[n] >> right & mask) ^ (uint32_t)flip);
-                else
-                    for (int64_t n = 0; n < width; n++)
-                        to[n] = (uint8_t)(((row[n] >> right | row[stride + n] << (32 - right)) & mask) ^ (uint32_t)flip);
-            }
-            put_chunk(w, part.block, k, codes, part.first, part.last);
-        }
-    }
+    const Words32 all = {w, words, stride, start, count, order, bits, flip};
+    share_out(put_words, &all, parts_in(start, count), threads);
 }
 
 /* The scales of a step of feature ``lane`` of a block. */
@@ -82,24 +94,35 @@ static void put_scales(const Lanes *w, int64_t block, int64_t k, int64_t lane, c
     if (w->least) ((uint16_t *)w->least)[outer] = step->least;
 }
 
+typedef struct {
+    const Lanes *w;
+    const uint8_t *data;
+    int64_t row_bytes, start, count;
+    int type;
+} Blocks;
+
+static void put_blocks(const void *of, int64_t i) {
+    const Blocks *p = of;
+    const Lanes *w = p->w;
+    const Part part = part_of(p->start, p->count, i);
+    for (int64_t k = 0; k < w->in_features; k += CHUNK) {
+        Codes codes;
+        memset(codes, 0, sizeof codes);
+        for (int64_t n = part.first; n < part.last; n++) {
+            const uint8_t *row = p->data + (part.block * BLOCK + n - p->start) * p->row_bytes;
+            const int64_t left = w->in_features - k < STEP ? w->in_features - k : STEP;
+            Step step;
+            read_step(p->type, row + k / STEP * step_bytes(p->type), left, &step);
+            for (int64_t j = 0; j < left; j++) codes[j][n] = step.codes[j];
+            put_scales(w, part.block, k, n, &step);
+        }
+        put_chunk(w, part.block, k, codes, part.first, part.last);
+    }
+}
+
 /* data [count, row_bytes], rows of ggml's blocks of ``type`` -> output features from ``start`` on, scales and all. */
 EXPORT void lanes_put_ggml(const Lanes *w, int type, const uint8_t *data, int64_t row_bytes, int64_t start, int64_t count,
                            int threads) {
-    const int64_t bytes = step_bytes(type);
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (int64_t i = 0; i < parts_in(start, count); i++) {
-        const Part part = part_of(start, count, i);
-        for (int64_t k = 0; k < w->in_features; k += CHUNK) {
-            Codes codes;
-            memset(codes, 0, sizeof codes);
-            for (int64_t n = part.first; n < part.last; n++) {
-                Step step;
-                const int64_t left = w->in_features - k < STEP ? w->in_features - k : STEP;
-                read_step(type, data + (part.block * BLOCK + n - start) * row_bytes + k / STEP * bytes, left, &step);
-                for (int64_t j = 0; j < left; j++) codes[j][n] = step.codes[j];
-                put_scales(w, part.block, k, n, &step);
-            }
-            put_chunk(w, part.block, k, codes, part.first, part.last);
-        }
-    }
+    const Blocks all = {w, data, row_bytes, start, count, type};
+    share_out(put_blocks, &all, parts_in(start, count), threads);
 }

@@ -134,6 +134,41 @@ INLINE Floats sums_of(const Floats *v) {
 #endif
 }
 
+typedef int32_t FourInts __attribute__((vector_size(16)));
+/* The lowest byte of each lane. */
+INLINE void put_bytes(int8_t *p, Ints values) {
+#if defined(__AVX2__) && !defined(__AVX512VNNI__)
+    const __m256i low = _mm256_set1_epi32(0x0C080400), bytes = _mm256_shuffle_epi8((__m256i)values, low);
+    const int32_t halves[2] = {_mm256_extract_epi32(bytes, 0), _mm256_extract_epi32(bytes, 4)};
+    memcpy(p, halves, sizeof halves);
+#else
+    typedef int8_t Bytes __attribute__((vector_size(LANES)));
+    const Bytes bytes = __builtin_convertvector(values, Bytes);
+    memcpy(p, &bytes, sizeof bytes);
+#endif
+}
+
+/* Sums of every fourth lane, from the first four on. */
+INLINE FourInts fourths(Ints values) {
+    FourInts parts[LANES / 4];
+    memcpy(parts, &values, sizeof parts);
+    for (int n = LANES / 8; n; n /= 2)
+        for (int i = 0; i < n; i++) parts[i] += parts[i + n];
+    return parts[0];
+}
+INLINE int32_t largest_int(Ints values) {
+    FourInts parts[LANES / 4];
+    memcpy(parts, &values, sizeof parts);
+    for (int n = LANES / 8; n; n /= 2)
+        for (int i = 0; i < n; i++) {
+            const FourInts above = parts[i] > parts[i + n];
+            parts[i] = (parts[i] & above) | (parts[i + n] & ~above);
+        }
+    const int32_t a = parts[0][0] > parts[0][1] ? parts[0][0] : parts[0][1];
+    const int32_t b = parts[0][2] > parts[0][3] ? parts[0][2] : parts[0][3];
+    return a > b ? a : b;
+}
+
 /* e^x for x <= 0, to about 2 units in the last place, and 0 below e^-87 (Cody and Waite's reduction, a polynomial of
  * degree 6). */
 INLINE Floats exponential(Floats x) {
@@ -149,6 +184,12 @@ INLINE Floats exponential(Floats x) {
     p = p * r + 1.0f;
     const Words power = ((Words)moved - (Words)to_whole + 127) << 23;
     return chosen(tiny, zero, p * (Floats)power);
+}
+
+/* 1 / (1 + e^-x). */
+INLINE Floats sigmoid(Floats x) {
+    const Floats power = exponential((Floats)((Words)x | 0x80000000)), share = 1 / (1 + power);
+    return chosen(x < 0, power * share, share);
 }
 
 /* bfloat16: of the numbers that a word holds, that of the lower half and that of the upper one. */

@@ -81,6 +81,9 @@ def run(pack: Path, args: list[str]) -> None:
         from engine.packs import marker
 
         marker.forgive_termination(pack.parent)
+    from engine.memory.environment import bound_spinning
+
+    bound_spinning()
     if args and args[0] in WITH_TORCH:
         go_back_without_torch(args)
     sys.argv = ["kvasir", *args]

@@ -102,6 +102,12 @@ class CacheStats(Part, frozen=True):
     """Bits of a number by the bytes allocated for keys and values, with the tokens that KIVI has not packed yet."""
     recent_pages: int = 0
     """Pages of such tokens that are kept for texts which go on where another ended."""
+    state_bytes: int = 0
+    """Of one state, of all layers that carry one; 0: the model has none."""
+    states: int = 0
+    """States in memory now, those of answers and those kept of texts..."""
+    states_kept: int = 0
+    """... and how many are kept of texts, there and in host memory."""
 
 
 class ContextCut(Message, tag="context_cut", frozen=True):

@@ -161,6 +161,8 @@ class Fit(Part, frozen=True):
     activations: int
     budget: int
     free: int
+    states: int = 0
+    """Of layers that carry a state instead of keys and values: those of answers, and snapshots of texts."""
 
 
 class LoadOptions(Part, frozen=True):

@@ -42,6 +42,8 @@ class TargetModel:
     """A loaded model with arenas of its own for ``together`` sequences of ``length`` tokens."""
 
     def __init__(self, checkpoint: Checkpoint, model: CausalLM, length: int) -> None:
+        if model.config.recurrent is not None:
+            raise RecipeError("Heads cannot be trained yet for a model whose layers carry states.")
         self.checkpoint, self.model = checkpoint, model
         self.config, self.device = model.config, model.device
         self.length = min(length, model.config.max_position)

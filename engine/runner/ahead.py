@@ -8,6 +8,7 @@ import torch
 
 from engine.batch import ROW_CLASSES, SequenceRows
 from engine.cache.pool import pages_for
+from engine.cache.types import StateRun
 from engine.native.triton_launch import Different, compile_all, gathering
 from engine.runner.graphs import classes_of
 from engine.runner.runner import Runner
@@ -48,7 +49,7 @@ def capture_ahead(runner: Runner, context: int) -> None:
     for length in classes_of(context):
         pages = (0,) * pages_for(length)
         more = (pages,) * (runner.kv.num_groups - 1)
-        runner.forward([SequenceRows([0], length - 1, pages, 1, more_pages=more)])
+        runner.forward([SequenceRows([0], length - 1, pages, 1, more_pages=more, states=(StateRun(1, 0, 0),))])
         runner.graphs.capture_one()
 
 
@@ -59,7 +60,13 @@ def steps(context: int, groups: int) -> Iterator[list[SequenceRows]]:
     def rows(count: int, length: int, parents: tuple[int, ...] | None = None) -> SequenceRows:
         pages = (0,) * pages_for(length)
         return SequenceRows(
-            [0] * count, length - count, pages, min(count, ROW_CLASSES[-1]), parents, (pages,) * (groups - 1)
+            [0] * count,
+            length - count,
+            pages,
+            min(count, ROW_CLASSES[-1]),
+            parents,
+            (pages,) * (groups - 1),
+            states=(StateRun(count, 0, 0),),
         )
 
     lengths = classes_of(context)

@@ -11,6 +11,8 @@ from torch import Tensor
 
 from engine.batch import MAX_TREE_ROWS, SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.stores.states import StateRuns
+from engine.cache.types import StateRun
 from engine.runner.buffers import Bucket, BucketPolicy, Buffers, PageTables, StepMemory, fill
 
 
@@ -103,6 +105,39 @@ def shape_of(rows: Sequence[SequenceRows], groups: int) -> StepShape:
         row_start.append(end)
         kv_len.append(length)
     return StepShape(Bucket(end, len(rows), wanted, tree), row_start, kv_len)
+
+
+def state_runs(rows: Sequence[SequenceRows], row_start: Sequence[int]) -> StateRuns:
+    """How the rows of a step move the states of their sequences on.
+
+    Raises ValueError where runs do not cover the rows, and for rows within a text that say nothing of its state.
+    """
+    runs = []
+    for row in rows:
+        if row.start and not row.states:
+            raise ValueError("rows within a text go on from a state, and none was named")
+        runs.append(row.states or (StateRun(len(row.tokens), 0, 0),))
+        if sum(run.rows for run in runs[-1]) != len(row.tokens):
+            raise ValueError(f"the runs of states do not cover the {len(row.tokens)} rows of the sequence")
+    found = runs_of(runs)
+    if all(row.parents is None for row in rows):
+        return found
+    parents = np.arange(-1, row_start[-1] - 1, dtype=np.int32)
+    parents[found.runs[:, 0]] = -1
+    for row, start in zip(rows, row_start, strict=False):
+        if row.parents is not None:  # row 0 is the last known token, and a run of its own
+            parents[start + 1 : start + len(row.tokens)] = [start + up if up else -1 for up in row.parents[1:]]
+    return found._replace(parents=parents)
+
+
+def runs_of(sequences: Sequence[Sequence[StateRun]]) -> StateRuns:
+    """The runs of some sequences, whose rows follow each other."""
+    table, first = [], 0
+    for runs in sequences:
+        for place, run in enumerate(runs):
+            table.append((first, first + run.rows, run.source, run.target, place == 0))
+            first += run.rows
+    return StateRuns(np.array(table, dtype=np.int64))
 
 
 def _positions(rows: Sequence[SequenceRows], tree: bool) -> tuple[list[int], list[int]]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from engine.batch import SequenceRows
 from engine.cache.policies import PagePolicy
 from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.types import StateRun
 from engine.runner.runner import Runner
 
 LEAST_TOKENS = 2
@@ -87,7 +88,15 @@ def reader(runner: Runner, policy: PagePolicy | None = None) -> Reader:
     def read(tokens: Sequence[int], start: int) -> Tensor:
         stop = start + len(tokens)
         pages = range(1, 1 + pages_for(stop))
-        rows = SequenceRows(tokens, start, pages, want_logits=len(tokens), more_pages=(pages,) * more, policy=policy)
+        rows = SequenceRows(
+            tokens,
+            start,
+            pages,
+            want_logits=len(tokens),
+            more_pages=(pages,) * more,
+            policy=policy,
+            states=StateRun.alone(len(tokens), start),
+        )
         return runner.forward([rows]).logits
 
     return read

@@ -14,12 +14,14 @@ from engine.attention.interface import ModelAttention
 from engine.batch import Batch, ForwardOutput, HostShape, RowViews, SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import Placement
+from engine.cache.stores.states import StateRuns
 from engine.cache.stores.store import KVStore
 from engine.cache.stores.transfer import on_device
+from engine.cache.types import StateRun
 from engine.layers.numerics import Numerics
 from engine.runner.buffers import BucketPolicy, StepMemory
 from engine.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, Graphs, Recorder
-from engine.runner.inputs import StepInputs, StepShape, shape_of
+from engine.runner.inputs import StepInputs, StepShape, runs_of, shape_of, state_runs
 
 
 class RunnableModel(CapturedModel, Protocol):
@@ -32,6 +34,9 @@ class RunnableModel(CapturedModel, Protocol):
 
     def forward(self, batch: Batch, kv: KVStore, attention: ModelAttention, **options: Any) -> ForwardOutput:
         """Run the model over the batch; the options are `layers`, `hidden_in` and `skip` of `Runner.forward`."""
+
+    def replay(self, kv: KVStore, rows: Tensor, runs: StateRuns) -> None:
+        """Move states on by rows of the last step; only of a model that has states."""
 
     def logits(self, x: Tensor, rows: Tensor) -> Tensor:
         """The final norm and the head over the wanted `rows` [L] of `x` [T, hidden] -> [L, V]."""
@@ -127,6 +132,13 @@ class Runner:
         with torch.inference_mode():
             return self.model.logits(hidden, torch.arange(hidden.shape[0], device=hidden.device))
 
+    def replay(self, rows: Sequence[int], runs: Sequence[Sequence[StateRun]]) -> None:
+        """Move the states of sequences on by ``rows`` of the last step, draft tokens that were accepted since; the
+        ``runs`` of each sequence cover them in order."""
+        places = on_device(self._device, np.array(rows, dtype=np.int64))
+        with torch.inference_mode():
+            self.model.replay(self.kv, places, runs_of(runs))
+
     def batch(
         self,
         rows: Sequence[SequenceRows],
@@ -168,6 +180,7 @@ class Runner:
             want_hidden=want_hidden,
             host=host,
             views=self._views(rows, filled.positions, memory.device.tokens),
+            states=None if self.kv.states is None else state_runs(rows, shape.row_start),
         )
 
     def _written(self, memory: StepMemory) -> Tensor | None:

@@ -70,7 +70,9 @@ class MachineProbes:
                 self._measured_for, self._most_used = weakref.ref(loaded), 0
             self._most_used = max(self._most_used, used)
             touched = self._most_used
-        return memory_by_owner(loaded.device, fit.weights + fit.draft_weights, used, fit.kv - used, touched)
+        return memory_by_owner(
+            loaded.device, fit.weights + fit.draft_weights, used, fit.kv + fit.states - used, touched
+        )
 
     def estimate(
         self, path: str, draft: str, options: LoadOptions, loaded: LoadedModel | None, switches: Mapping[str, Value]
@@ -85,7 +87,7 @@ class MachineProbes:
             known = cause.fit if isinstance(cause, OutOfMemory) else None
             return Estimated(id="", fits=False, fit=known, sentence=str(error))
         fit = opened.fit
-        needed = fit.weights + fit.draft_weights + fit.kv + fit.activations
+        needed = fit.weights + fit.draft_weights + fit.kv + fit.states + fit.activations
         sentence = (
             f"Fits: {size(needed)} of the {size(fit.free)} that are free, with room for {fit.kv_tokens:,} tokens."
         )

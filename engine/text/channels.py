@@ -29,6 +29,7 @@ PAIRS = (
     Pair("<think>", "</think>"),  # DeepSeek-R1, Qwen3, SmolLM3, GLM-4.5 and most others
     Pair("[THINK]", "[/THINK]"),  # Magistral
     Pair("<seed:think>", "</seed:think>"),  # Seed-OSS
+    Pair("<|channel>thought", "<channel|>"),  # Gemma 4
     Pair("<|begin_of_thought|>", "<|end_of_thought|>"),  # Sky-T1, OpenThinker
     Pair("<|START_THINKING|>", "<|END_THINKING|>"),  # Command A
     Pair("Here is my thought process:", "Here is my response:"),  # Granite 3.2
@@ -107,7 +108,9 @@ class TagStyle:
         end = self.tokenizer.decode(prompt_ids[-_TAIL:], skip_special=False).rstrip()
         opened = next((pair for pair in self.pairs if end.endswith(pair.opens)), None)
         closed = any(end.endswith(pair.closes) for pair in self.pairs)
-        ids = {self.tokenizer.token_id(tag): tag for pair in (*self.pairs, *self.wraps) for tag in pair}
+        # Gemma 4's opens with a token and a word.
+        tags = (tag[: tag.find(">") + 1] or tag for pair in (*self.pairs, *self.wraps) for tag in pair)
+        ids = {self.tokenizer.token_id(tag): tag for tag in tags}
         special = {id: tag for id, tag in ids.items() if id is not None and id in self.tokenizer.special_ids}
         return TagParser(self.pairs, opened, closed, special, self.wraps)
 

@@ -76,6 +76,11 @@ def litter(folder: Path = PROGRAM) -> list[Path]:
     return [file for file in tree.files(folder) if LITTER.search("/" + file.relative_to(folder).as_posix())]
 
 
+def native_code(folder: Path = PROGRAM) -> list[Path]:
+    """The libraries of Kvasir's native code that the program brings, one for each set of instructions."""
+    return [file for file in tree.files(folder) if file.match("engine/native/kvasir_native_*")]
+
+
 def newer_glibc(folder: Path = PROGRAM) -> list[tuple[Path, str]]:
     """Files that want a newer C library than :data:`GLIBC`, with the version they want."""
     found = []

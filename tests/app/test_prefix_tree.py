@@ -6,8 +6,10 @@ import time
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel
 
 from app.cache import tree_view, words
+from app.cache.figures import Figures
 from app.cache.hues import ChatHues
 from app.cache.tree_model import TreeModel, TreeRow, rows_of
 from app.cache.tree_view import TreeView
@@ -198,3 +200,20 @@ def test_figures():
 def test_a_node_is_read_without_the_templates_marks(raw: str, shown: str) -> None:
     assert words.readable(raw) == shown
     assert "<|" not in TreeRow(TreeNode(id=1, parent=-1, tokens=16, text=raw), 0, False).sentence
+
+
+def test_states_have_a_figure_where_a_model_has_some(qtbot):
+    """And none when another model follows."""
+    cache = CacheStats(state_bytes=20_000_000, states=7, states_kept=12)
+    rows = {name: (value, meaning) for name, value, meaning in words.figures(frame(0, cache=cache))}
+    assert rows["States"] == (
+        "140 MB",
+        "States of recurrent layers, 20 MB each: 12 kept of texts, from which later ones go on",
+    )
+    shown = Figures()
+    qtbot.addWidget(shown)
+    shown.show_frame(frame(0, cache=cache))
+    assert shown.text("States") == "140 MB"
+    shown.show_frame(frame(0))
+    assert [label for label in shown.findChildren(QLabel) if label.text() == "States" and not label.isHidden()] == []
+    assert shown.text("Evicted") == "0 pages"

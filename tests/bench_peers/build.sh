@@ -6,7 +6,7 @@
 # FOLDER receives llama.cpp-SET and ik_llama.cpp-SET, each with llama-bench and llama-batched-bench; SET is avx2 or
 # avx512 (both if none is named). llama.cpp is the source that the sdist of llama-cpp-python brings, which is downloaded
 # once. One build folder serves all sets: only what depends on the instructions is compiled again. What is built already
-# stays; delete its folder to build it anew.
+# stays; delete its folder to build it anew. ik_llama.cpp's attention is compiled for the 16-bit caches that are measured.
 # Needs cmake and a C++ compiler. JOBS (1) is how many files are compiled at once.
 set -eu
 
@@ -39,7 +39,7 @@ build() { # NAME SOURCE SET
     options=$(instructions "$3")
     # shellcheck disable=SC2086
     cmake -S "$2" -B "$folder/build-$1" -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_CURL=OFF \
-        -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF $options
+        -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_SERVER=OFF -DGGML_IQK_FA_ALL_QUANTS=OFF $options
     cmake --build "$folder/build-$1" -j "${JOBS:-1}" --target llama-bench llama-batched-bench
     mkdir -p "$binaries.unfinished"
     cp "$folder/build-$1/bin/llama-bench" "$folder/build-$1/bin/llama-batched-bench" "$binaries.unfinished"

@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
 from engine.cache.pool import PAGE_SIZE
+from engine.cache.types import StateRun
 from engine.checkpoints.load import load_model
 from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.quantised.quantise import Method
@@ -42,13 +43,18 @@ class Ours:
         kv = new_store(self.config, 8 * PAGES + 1, dtype)
         self.runner = Runner(self.model, kv, AttentionDispatcher(numerics))
 
+    def row(self, tokens: Sequence[int], start: int, sequence: int, wanted: int) -> SequenceRows:
+        """Rows of one of the sequences."""
+        states = StateRun.alone(len(tokens), start, 1 + sequence)
+        return SequenceRows(tokens, start, self.pages(sequence), wanted, states=states)
+
     @staticmethod
     def pages(sequence: int) -> list[int]:
         return list(range(1 + sequence * PAGES, 1 + (sequence + 1) * PAGES))
 
     def logits(self, prompts: Sequence[Sequence[int]]) -> list[Tensor]:
         """All logits ``[length, V]`` of each prompt, in one batch."""
-        rows = [SequenceRows(prompt, 0, self.pages(s), len(prompt)) for s, prompt in enumerate(prompts)]
+        rows = [self.row(prompt, 0, s, len(prompt)) for s, prompt in enumerate(prompts)]
         return list(self.runner.forward(rows).logits.split([len(prompt) for prompt in prompts]))
 
     def chunked(self, prompt: Sequence[int], chunk: int, sequence: int = 0) -> Tensor:
@@ -56,14 +62,14 @@ class Ours:
         parts = []
         for start in range(0, len(prompt), chunk):
             tokens = prompt[start : start + chunk]
-            parts.append(self.runner.forward([SequenceRows(tokens, start, self.pages(sequence), len(tokens))]).logits)
+            parts.append(self.runner.forward([self.row(tokens, start, sequence, len(tokens))]).logits)
         return torch.cat(parts)
 
     def greedy(self, prompt: Sequence[int], count: int) -> list[int]:
         """The ``count`` tokens after the prompt, one a step."""
         tokens, start = list(prompt), 0
         while len(tokens) < len(prompt) + count:
-            logits = self.runner.forward([SequenceRows(tokens[start:], start, self.pages(0), 1)]).logits
+            logits = self.runner.forward([self.row(tokens[start:], start, 0, 1)]).logits
             start = len(tokens)
             tokens.append(int(logits[0].argmax()))
         assert len(tokens) <= PAGES * PAGE_SIZE

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import copy
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,10 +14,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from tests.conformance.gguf_families import FAMILIES, Keys
+from tests.conformance.gguf_families import FAMILIES, OFFSET, Keys
 from tests.conformance.gguf_models import KIND, plain_tokenizer
 
-PERMUTED = ("llama", "granite", "smollm3")
+PERMUTED = ("llama", "granite", "smollm3", "mistral3")
 """Where q and k are turned for a rotation of neighbours."""
 
 
@@ -36,24 +37,27 @@ def convert(
     keys: Keys | None = None,
     tokenizer: Callable[[gguf.GGUFWriter], None] = plain_tokenizer,
     experts_apart: bool = False,
+    more: Mapping[str, Tensor] | None = None,
 ) -> None:
     """``kind`` of a tensor by its name in GGUF; the model's matrices become what the file holds. ``keys`` win.
 
-    ``experts_apart``: each a tensor of its own, as before 2024-04.
+    ``experts_apart``: each a tensor of its own, as before 2024-04. ``more`` tensors follow, by their names in GGUF.
     """
-    config = model.config
-    architecture = next(f.architecture for f in FAMILIES.values() if type(model).__name__ == f"{f.model}ForCausalLM")
+    config = copy.deepcopy(model.config)
+    config.allow_global_per_layer_attribute_access = True
+    family = next(f for f in FAMILIES.values() if type(model).__name__ == f"{f.model}ForCausalLM")
+    architecture = family.architecture
     writer = gguf.GGUFWriter(str(file), architecture)
     common: Keys = {
         "block_count": config.num_hidden_layers,
         "context_length": config.max_position_embeddings,
         "embedding_length": config.hidden_size,
-        "feed_forward_length": config.intermediate_size,
+        "feed_forward_length": getattr(config, "intermediate_size", None),
         "attention.head_count": config.num_attention_heads,
         "attention.head_count_kv": config.num_key_value_heads,
-        "attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+        "attention.layer_norm_rms_epsilon": getattr(config, "rms_norm_eps", None),
     }
-    for key, value in (common | FAMILIES[architecture].keys(config) | (keys or {})).items():
+    for key, value in (common | family.keys(config) | (keys or {})).items():
         if value is not None:
             add(writer, f"{architecture}.{key}", value)
     tokenizer(writer)
@@ -65,6 +69,8 @@ def convert(
                 write_tensor(writer, name.replace("_exps.", f".{expert}."), own, kind(name))
         else:
             write_tensor(writer, name, tensor, kind(name))
+    for name, data in (more or {}).items():
+        write_tensor(writer, name, Stored(data, lambda data: None), kind(name))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -90,18 +96,38 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
     arch = {name: key for key, name in gguf.MODEL_ARCH_NAMES.items()}[architecture]
     names = gguf.get_tensor_name_map(arch, model.config.num_hidden_layers)
     found = []
-    for name, parameter in model.named_parameters():
+    ends = ("layer_scalar", "e_score_correction_bias", "expert_bias")
+    scalars = ((name, buffer) for name, buffer in model.named_buffers() if name.endswith(ends))
+    for name, parameter in (*model.named_parameters(), *scalars):
         if ".experts." in name:
-            found += _stacked(name, parameter.detach(), transposed=architecture == "gpt-oss")
+            found += _stacked(name, parameter.detach(), architecture)
+            continue
+        if name.endswith(("router.scale", "router.per_expert_scale")):
+            local = "ffn_gate_inp" if name.endswith("router.scale") else "ffn_down_exps"
+            found.append((f"blk.{name.split('.')[2]}.{local}.scale", _as_it_is(parameter.detach())))
             continue
         if "kv_b_proj" in name and absorbed:
             found += _absorbed(model.config, name, parameter.detach())
             continue
+        if ".linear_attn." in name:
+            found.append(_of_states(model.config, names, name, parameter.detach()))
+            continue
+        if ".conv.conv." in name:
+            across = Stored(
+                parameter.detach().squeeze(1), lambda data, p=parameter.detach(): void(p.copy_(data.unsqueeze(1)))
+            )
+            found.append((f"blk.{name.split('.')[2]}.shortconv.conv.weight", across))
+            continue
+        name = name.replace("correction_bias", "correction.bias").replace("expert_bias", "expert_bias.bias")
         own = names.get_name(name, (".weight", ".bias"))
         assert own is not None, name
         own += "" if own.endswith((".weight", ".bias")) else ".weight"
         found.append((own, _turned(model, architecture, name, parameter.detach())))
     rope = model.config.rope_parameters
+    if architecture == "gemma4":
+        pairs, share = model.config.per_layer_config[1].head_dim // 2, rope["full_attention"]["partial_rotary_factor"]
+        factors = torch.tensor([1.0 if pair < int(pairs * share) else 1e30 for pair in range(pairs)])
+        found.append(("rope_freqs.weight", Stored(factors, lambda data: None)))
     for length in ("long", "short"):
         if f"{length}_factor" in rope:
             factors = torch.tensor(rope[f"{length}_factor"])
@@ -110,20 +136,58 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
 
 
 def _turned(model: transformers.PreTrainedModel, architecture: str, name: str, parameter: Tensor) -> Stored:
-    heads = {"q_proj": model.config.num_attention_heads, "k_proj": model.config.num_key_value_heads}
     module = name.split(".")[-2]
-    if architecture in PERMUTED and module in heads:
+    if architecture in PERMUTED and module in ("q_proj", "k_proj"):
+        heads = {"q_proj": model.config.num_attention_heads, "k_proj": model.config.num_key_value_heads}
         return Stored(
             permuted(parameter, heads[module]), lambda data: void(parameter.copy_(restored(data, heads[module])))
         )
-    if architecture.startswith("gemma") and name.endswith("norm.weight"):
+    if architecture.startswith(OFFSET) and name.endswith("norm.weight"):
         return Stored(parameter + 1, lambda data: void(parameter.copy_(data - 1)))
+    return _as_it_is(parameter)
+
+
+def _as_it_is(parameter: Tensor) -> Stored:
     return Stored(parameter, lambda data: void(parameter.copy_(data)))
 
 
-def _stacked(name: str, parameter: Tensor, transposed: bool) -> list[tuple[str, Stored]]:
-    """The experts' matrices and biases: gate and up apart, which gpt-oss has in turns, and its matrices lie across."""
+def _of_states(config: Any, names: Any, name: str, parameter: Tensor) -> tuple[str, Stored]:
+    """A tensor of a layer with states: value heads in the order in which ggml repeats key heads."""
+    keys, each = config.linear_num_key_heads, config.linear_num_value_heads // config.linear_num_key_heads
+    module = name.split("linear_attn.")[1].split(".")[0]
+    dim = 1 if module == "out_proj" else 0
+    width = config.linear_value_head_dim if module in ("in_proj_qkv", "in_proj_z", "conv1d", "out_proj") else 1
+    before = 2 * keys * config.linear_key_head_dim if module in ("in_proj_qkv", "conv1d") else 0
+
+    def reordered(x: Tensor, first: int, second: int) -> Tensor:
+        if module == "norm":
+            return x
+        head, rest = x.split((before, x.shape[dim] - before), dim)
+        rest = rest.unflatten(dim, (first, second, width)).transpose(dim, dim + 1).flatten(dim, dim + 2)
+        return torch.cat((head, rest), dim)
+
+    data = -parameter.exp() if module == "A_log" else parameter.squeeze(1) if module == "conv1d" else parameter
+
+    def put_back(stored: Tensor) -> None:
+        own = reordered(stored, each, keys)
+        own = own.neg().log() if module == "A_log" else own.unsqueeze(1) if module == "conv1d" else own
+        parameter.copy_(own)
+
+    named = names.get_name(name.replace(".dt_bias", ".dt_proj.bias"), (".weight", ".bias"))
+    assert named is not None, name
+    if module == "dt_bias":
+        named += ".bias" * (not named.endswith(".bias"))
+    elif module != "A_log" and not named.endswith(".weight"):
+        named += ".weight"
+    return named, Stored(reordered(data, keys, each), put_back)
+
+
+def _stacked(name: str, parameter: Tensor, architecture: str) -> list[tuple[str, Stored]]:
+    """The experts' matrices and biases: gate and up apart but for Gemma 4; gpt-oss has them in turns, lying across."""
     layer, module = name.split(".")[2], name.split(".")[-1]
+    transposed = architecture == "gpt-oss"
+    if architecture == "gemma4":
+        return [(f"blk.{layer}.ffn_{module.removesuffix('_proj')}_exps.weight", _as_it_is(parameter))]
     bias = module.endswith("_bias")
     rows = parameter.transpose(1, 2) if transposed and not bias else parameter
     parts = {"down": rows}
@@ -158,7 +222,8 @@ def void(_: object) -> None: ...
 def write_tensor(writer: gguf.GGUFWriter, name: str, stored: Stored, kind: KIND) -> None:
     """Vectors, and what ggml keeps in float32, stay so."""
     data = stored.data.contiguous().numpy()
-    kind = KIND.F32 if data.ndim == 1 or name.endswith((".bias", "ffn_gate_inp.weight")) else kind
+    exact = (".bias", "ffn_gate_inp.weight", "conv1d.weight", "conv.weight")
+    kind = KIND.F32 if data.ndim == 1 or name.endswith(exact) else kind
     packed = gguf.quants.quantize(data, kind)
     writer.add_tensor(name, packed, raw_dtype=kind)
     stored.put_back(torch.from_numpy(gguf.quants.dequantize(packed, kind)).view(stored.data.shape))

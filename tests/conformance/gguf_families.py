@@ -37,7 +37,7 @@ class Family(NamedTuple):
     keys: Callable[[Any], Keys]
 
     def config(self, **options: Any) -> Any:
-        name = "Gemma3Text" if self.model == "Gemma3" else self.model
+        name = f"{self.model}Text" if self.model in ("Gemma3", "Gemma4", "Qwen3_5", "Qwen3_5Moe") else self.model
         return getattr(transformers, f"{name}Config")(**(BASE | options), attn_implementation="eager")
 
 
@@ -75,6 +75,38 @@ def _gemma3(config: Any) -> Keys:
     if config.final_logit_softcapping:
         keys["final_logit_softcapping"] = config.final_logit_softcapping
     return keys | ({"attention.sliding_window": config.sliding_window} if config.sliding_window else {})
+
+
+def _gemma4(config: Any) -> Keys:
+    local = [kind == "sliding_attention" for kind in config.layer_types]
+    wide, layers = config.per_layer_config[local.index(False)], config.num_hidden_layers
+    shared, inner = config.num_kv_shared_layers, config.intermediate_size
+    heads = [config.num_key_value_heads if here else wide.num_key_value_heads for here in local]
+    keys: Keys = {
+        "attention.shared_kv_layers": shared,
+        "embedding_length_per_layer_input": config.hidden_size_per_layer_input,
+        "attention.sliding_window": config.sliding_window,
+        "attention.sliding_window_pattern": local,
+        "attention.key_length": wide.head_dim,
+        "attention.value_length": wide.head_dim,
+        "attention.key_length_swa": config.head_dim,
+        "attention.value_length_swa": config.head_dim,
+        "attention.head_count_kv": heads,
+        "rope.dimension_count": wide.head_dim,
+        "rope.dimension_count_swa": config.head_dim,
+        "rope.freq_base": float(config.rope_parameters["full_attention"]["rope_theta"]),
+        "rope.freq_base_swa": float(config.rope_parameters["sliding_attention"]["rope_theta"]),
+        "final_logit_softcapping": config.final_logit_softcapping,
+    }
+    if config.use_double_wide_mlp:
+        keys["feed_forward_length"] = [inner * (1 + (index >= layers - shared)) for index in range(layers)]
+    if config.enable_moe_block:
+        keys |= {
+            "expert_count": config.num_experts,
+            "expert_used_count": config.top_k_experts,
+            "expert_feed_forward_length": config.moe_intermediate_size,
+        }
+    return keys
 
 
 def _phi3(config: Any) -> Keys:
@@ -147,6 +179,65 @@ def _deepseek2(config: Any) -> Keys:
     return keys
 
 
+def _deepseek3(config: Any) -> Keys:
+    return _deepseek2(config) | {"expert_gating_func": 2, "expert_weights_norm": config.norm_topk_prob}
+
+
+def _glm4moe(config: Any) -> Keys:
+    rotated = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 0.5))
+    return (
+        _scaling(config)
+        | _heads(config)
+        | {
+            "rope.dimension_count": rotated,
+            "expert_count": config.n_routed_experts,
+            "expert_used_count": config.num_experts_per_tok,
+            "expert_feed_forward_length": config.moe_intermediate_size,
+            "expert_shared_count": config.n_shared_experts,
+            "expert_group_count": config.n_group,
+            "expert_group_used_count": config.topk_group,
+            "leading_dense_block_count": config.first_k_dense_replace,
+            "expert_gating_func": 2,
+            "expert_weights_scale": float(config.routed_scaling_factor),
+            "expert_weights_norm": config.norm_topk_prob,
+        }
+    )
+
+
+def _mistral3(config: Any) -> Keys:
+    rope = config.rope_parameters
+    return (
+        _llama(config)
+        | _heads(config)
+        | _scaling(config)
+        | {
+            "rope.scaling.yarn_log_multiplier": rope["mscale_all_dim"],
+            "attention.temperature_scale": rope["llama_4_scaling_beta"],
+        }
+    )
+
+
+def _lfm2(config: Any) -> Keys:
+    rotated, heads = config.hidden_size // config.num_attention_heads, config.num_key_value_heads
+    return {
+        "rope.freq_base": _theta(config),
+        "rope.dimension_count": rotated,
+        "attention.head_count_kv": [heads if kind == "full_attention" else 0 for kind in config.layer_types],
+        "attention.layer_norm_rms_epsilon": config.norm_eps,
+        "shortconv.l_cache": config.conv_L_cache,
+    }
+
+
+def _lfm2moe(config: Any) -> Keys:
+    return _lfm2(config) | {
+        "expert_count": config.num_experts,
+        "expert_used_count": config.num_experts_per_tok,
+        "expert_feed_forward_length": config.moe_intermediate_size,
+        "leading_dense_block_count": config.num_dense_layers,
+        "expert_gating_func": 2,
+    }
+
+
 def unabsorbed(config: Any) -> Keys:
     """As files of deepseek2 were before 2025-04."""
     return {
@@ -170,21 +261,63 @@ def _gpt_oss(config: Any) -> Keys:
     )
 
 
+def _qwen35(config: Any) -> Keys:
+    rope = config.rope_parameters
+    keys = _heads(config) | {
+        "rope.freq_base": _theta(config),
+        "rope.dimension_count": int(config.head_dim * rope.get("partial_rotary_factor", 0.25)),
+        "ssm.conv_kernel": config.linear_conv_kernel_dim,
+        "ssm.state_size": config.linear_key_head_dim,
+        "ssm.group_count": config.linear_num_key_heads,
+        "ssm.time_step_rank": config.linear_num_value_heads,
+        "ssm.inner_size": config.linear_value_head_dim * config.linear_num_value_heads,
+        "full_attention_interval": 4,
+        "rope.dimension_sections": [11, 11, 10, 0],
+    }
+    if config.layer_types != [
+        ("full" if i % 4 == 3 else "linear") + "_attention" for i in range(len(config.layer_types))
+    ]:
+        keys["attention.recurrent_layers"] = [kind == "linear_attention" for kind in config.layer_types]
+    return keys
+
+
+def _qwen35moe(config: Any) -> Keys:
+    return _qwen35(config) | {
+        "feed_forward_length": None,
+        "expert_count": config.num_experts,
+        "expert_used_count": config.num_experts_per_tok,
+        "expert_feed_forward_length": config.moe_intermediate_size,
+        "expert_shared_feed_forward_length": config.shared_expert_intermediate_size,
+    }
+
+
 FAMILIES = {
     family.architecture: family
     for family in (
         Family("gemma2", "Gemma2", _gemma2),
         Family("gemma3", "Gemma3", _gemma3),
+        Family("gemma4", "Gemma4", _gemma4),
         Family("phi3", "Phi3", _phi3),
         Family("olmo2", "Olmo2", _scaling),
         Family("granite", "Granite", _granite),
         Family("smollm3", "SmolLM3", _llama),
         Family("llama", "Mixtral", _mixtral),
         Family("qwen3moe", "Qwen3Moe", _qwen3moe),
+        Family("qwen35", "Qwen3_5", _qwen35),
+        Family("qwen35moe", "Qwen3_5Moe", _qwen35moe),
         Family("gpt-oss", "GptOss", _gpt_oss),
         Family("deepseek2", "DeepseekV2", _deepseek2),
+        Family("glm4moe", "Glm4Moe", _glm4moe),
+        Family("mistral3", "Ministral3", _mistral3),
+        Family("lfm2", "Lfm2", _lfm2),
+        Family("lfm2moe", "Lfm2Moe", _lfm2moe),
     )
-}
+} | {"deepseek3": Family("deepseek2", "DeepseekV3", _deepseek3)}
+"""By architecture, but for one that has two families."""
+
+
+OFFSET = ("gemma2", "gemma3", "qwen35")
+"""Whose norms multiply by 1 + weight, which the converter adds."""
 
 
 def random_model(architecture: str, seed: int = 0, **options: Any) -> transformers.PreTrainedModel:
@@ -194,12 +327,17 @@ def random_model(architecture: str, seed: int = 0, **options: Any) -> transforme
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if name.endswith("norm.weight"):
-                offset = 1.0 if architecture.startswith("gemma") else 0.0
+            if "norm" in name.rsplit(".", 2)[-2] or name.endswith(("router.scale", "per_expert_scale")):
+                offset = 1.0 if architecture.startswith(OFFSET) and "linear_attn" not in name else 0.0
                 parameter.uniform_(0.5 - offset, 1.5 - offset, generator=generator)
             else:
                 size = 1.5 if name.endswith("sinks") else 0.3 if name.endswith("bias") else 0.15
                 parameter.normal_(0, size, generator=generator)
+        for name, buffer in model.named_buffers():
+            if name.endswith("layer_scalar"):
+                buffer.uniform_(0.5, 1.0, generator=generator)
+            elif name.endswith(("e_score_correction_bias", "expert_bias")):
+                buffer.uniform_(-0.2, 0.2, generator=generator)
     return model
 
 
@@ -214,6 +352,14 @@ GEMMA3_SCALED = {
     "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 5000.0},
     "sliding_attention": {"rope_type": "default", "rope_theta": 10000.0},
 }
+GEMMA4 = {"num_hidden_layers": 6, "layer_types": ["sliding_attention", "full_attention"] * 3, "head_dim": 16,
+          "global_head_dim": 32, "sliding_window": 8, "hidden_size_per_layer_input": 0, "tie_word_embeddings": True,
+          "vocab_size_per_layer_input": VOCABULARY, "final_logit_softcapping": 30.0}  # fmt: skip
+"""Without a cap llama.cpp takes 30."""
+GEMMA4_E = GEMMA4 | {"hidden_size_per_layer_input": 32, "num_kv_shared_layers": 2, "use_double_wide_mlp": True,
+                     "final_logit_softcapping": 2.0}  # fmt: skip
+GEMMA4_MOE = GEMMA4 | {"attention_k_eq_v": True, "num_global_key_value_heads": 1, "enable_moe_block": True,
+                       "num_experts": 6, "top_k_experts": 2, "moe_intermediate_size": 32}  # fmt: skip
 GRANITE = {"embedding_multiplier": 6.0, "attention_multiplier": 0.2, "residual_multiplier": 0.4, "logits_scaling": 3.0}
 LONG = {"short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7], "long_factor": [2.0 + 3 * i for i in range(8)]}
 LONGROPE = rope_of("longrope", **LONG) | {"original_max_position_embeddings": 256, "max_position_embeddings": 1024}
@@ -227,9 +373,26 @@ DEEPSEEK = {"rms_norm_eps": 1e-6, "num_key_value_heads": 4, "kv_lora_rank": 64, 
             "topk_group": 1, "n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2,
             "moe_intermediate_size": 32, "routed_scaling_factor": 2.5}  # fmt: skip
 GROUPS = {"topk_method": "group_limited_greedy", "n_group": 4, "topk_group": 2}
+SIGMOID = {"n_routed_experts": 8, "num_experts_per_tok": 3, "n_shared_experts": 2, "moe_intermediate_size": 32,
+           "routed_scaling_factor": 2.5, "norm_topk_prob": True, "n_group": 1, "topk_group": 1}  # fmt: skip
+DEEPSEEK3 = DEEPSEEK | SIGMOID | {"n_group": 4, "topk_group": 2}
+GLM4_MOE = SIGMOID | {"head_dim": 32, "first_k_dense_replace": 1, "attention_bias": True, "use_qk_norm": True}
+MINISTRAL = rope_of("yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0, mscale_all_dim=1.0,
+                    llama_4_scaling_beta=0.5) | {"head_dim": 32}  # fmt: skip
+LFM2 = {"num_hidden_layers": 4, "layer_types": ["conv", "conv", "full_attention", "conv"],
+        "block_auto_adjust_ff_dim": False, "tie_word_embeddings": True}  # fmt: skip
+LFM2_MOE = {"num_hidden_layers": 4, "layer_types": LFM2["layer_types"], "num_dense_layers": 1, "num_experts": 6,
+            "num_experts_per_tok": 2, "moe_intermediate_size": 32, "tie_word_embeddings": True}  # fmt: skip
 MLA_YARN = rope_of("yarn", factor=4.0, original_max_position_embeddings=64, mscale=0.707, mscale_all_dim=0.707)
+QWEN35 = {"num_hidden_layers": 4, "head_dim": 32, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+          "linear_key_head_dim": 32, "linear_value_head_dim": 32}  # fmt: skip
+"""ggml's operator wants keys and values of one width."""
+QWEN35MOE = QWEN35 | {"num_experts": 6, "num_experts_per_tok": 3,
+             "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64}  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
-    "gemma2": GEMMA, "gemma3": GEMMA3, "phi3": LONGROPE, "granite": GRANITE, "llama": EXPERTS, "qwen3moe": QWEN3_MOE,
-    "gpt-oss": GPT_OSS, "deepseek2": DEEPSEEK, "olmo2": {}, "smollm3": {},
+    "gemma2": GEMMA, "gemma3": GEMMA3, "gemma4": GEMMA4_E,
+    "phi3": LONGROPE, "granite": GRANITE, "llama": EXPERTS, "qwen3moe": QWEN3_MOE,
+    "lfm2": LFM2, "lfm2moe": LFM2_MOE, "deepseek3": DEEPSEEK3, "glm4moe": GLM4_MOE, "mistral3": MINISTRAL,
+    "qwen35": QWEN35, "qwen35moe": QWEN35MOE, "gpt-oss": GPT_OSS, "deepseek2": DEEPSEEK, "olmo2": {}, "smollm3": {},
 }  # fmt: skip
 """What shows what sets each apart."""

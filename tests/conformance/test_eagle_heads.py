@@ -33,7 +33,7 @@ from engine.files import read_json
 from engine.layers.numerics import Numerics
 from engine.model_config.raw import RawConfig
 from engine.models.heads.base import OUTPUT, FeatureHead
-from engine.models.heads.mtp import MultiToken, has_mtp
+from engine.models.heads.mtp import MIMO, MultiToken, layout_of
 from engine.runner.runner import Runner
 
 TOLERANCE = 1e-4
@@ -69,7 +69,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], B
         weights = model.model.embed_tokens.weight.data, model.model.norm.weight.data, model.lm_head.weight.data
         if kind == "mtp":
             source = open_checkpoint(folder, need_tokenizer=False).source(CPU, torch.float32, "4bit", Numerics())
-            return Both(target, MultiToken(target.model, source), Reference("mtp", layer, *weights))
+            return Both(target, MultiToken(target.model, source, MIMO), Reference("mtp", layer, *weights))
         tensors = {
             "eagle": lambda: eagle_tensors(),
             "eagle without bias and table": lambda: eagle_tensors(bias=False, table=False),
@@ -228,6 +228,7 @@ def test_mimo_answers_as_its_decoder_does(tmp_path: Path) -> None:
             expected = model(torch.tensor([tokens])).logits[0]
         assert relative(ours.logits([tokens])[0], expected) <= TOLERANCE
     files = open_checkpoint(tmp_path, need_tokenizer=False).files
-    assert has_mtp(files.entries)
+    assert layout_of(files.entries.__contains__, 2) is MIMO
     assert set(layer) < set(files.entries)
-    assert not has_mtp([name for name in files.entries if not name.endswith("input_proj.weight")])
+    others = [name for name in files.entries if not name.endswith("input_proj.weight")]
+    assert layout_of(others.__contains__, 2) is None

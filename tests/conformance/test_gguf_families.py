@@ -14,17 +14,27 @@ from engine_support import Ours, relative
 from gguf_converter import by_llama_cpp, convert
 from gguf_families import (
     DEEPSEEK,
+    DEEPSEEK3,
     EXPERTS,
     GEMMA,
     GEMMA3,
     GEMMA3_SCALED,
+    GEMMA4,
+    GEMMA4_E,
+    GEMMA4_MOE,
+    GLM4_MOE,
     GPT_OSS,
     GRANITE,
     GROUPS,
+    LFM2,
+    LFM2_MOE,
     LONGROPE,
+    MINISTRAL,
     MLA_YARN,
     PARTIAL,
     QWEN3_MOE,
+    QWEN35,
+    QWEN35MOE,
     random_model,
     rope_of,
     unabsorbed,
@@ -54,6 +64,9 @@ CASES = {
     "gemma2 27B": Case("gemma2", GEMMA | {"num_hidden_layers": 46, "head_dim": 32}, llama_cpp=3e-3),
     "gemma3 27B": Case("gemma3", GEMMA3 | {"num_hidden_layers": 62, "head_dim": 32}, llama_cpp=3e-3),
     "gemma3 scaled": Case("gemma3", GEMMA3 | {"rope_parameters": GEMMA3_SCALED}),
+    "gemma4": Case("gemma4", GEMMA4, llama_cpp=2e-2),
+    "gemma4 E": Case("gemma4", GEMMA4_E, llama_cpp=2e-2),
+    "gemma4 experts": Case("gemma4", GEMMA4_MOE, llama_cpp=2e-2),
     "phi3": Case("phi3", {"sliding_window": None}),
     "phi3 window": Case("phi3", {"sliding_window": 8}, llama_cpp=0),
     "phi3 partial, tied": Case("phi3", rope_of("default", partial_rotary_factor=0.5) | {"tie_word_embeddings": True}),
@@ -69,6 +82,10 @@ CASES = {
     "qwen3 moe": Case("qwen3moe", QWEN3_MOE),
     "qwen3 moe, all experts, tied": Case("qwen3moe", QWEN3_MOE | {"num_experts_per_tok": 6,
                                                                    "tie_word_embeddings": True}),
+    "qwen3.5": Case("qwen35", QWEN35),
+    "qwen3.5 equal heads, other layers, tied": Case("qwen35", QWEN35 | {"linear_num_key_heads": 4,
+        "tie_word_embeddings": True, "layer_types": ["linear_attention", "full_attention"] * 2}),
+    "qwen3.5 moe": Case("qwen35moe", QWEN35MOE),
     "gpt-oss": Case("gpt-oss", GPT_OSS | rope_of("default")),
     "gpt-oss yarn": Case("gpt-oss", GPT_OSS, llama_cpp=0),
     "deepseek2": Case("deepseek2", DEEPSEEK),
@@ -76,6 +93,13 @@ CASES = {
     "deepseek2 older": Case("deepseek2", DEEPSEEK, older=True),
     "deepseek2 groups": Case("deepseek2", DEEPSEEK | GROUPS, llama_cpp=0),
     "deepseek2 lite": Case("deepseek2", DEEPSEEK | {"q_lora_rank": None, "num_hidden_layers": 27}),
+    "deepseek v3": Case("deepseek3", DEEPSEEK3 | MLA_YARN),
+    "glm 4.7 flash": Case("deepseek3", DEEPSEEK3 | {"n_group": 1, "topk_group": 1}),
+    "glm 4.5": Case("glm4moe", GLM4_MOE),
+    "glm 4.5 air": Case("glm4moe", GLM4_MOE | {"use_qk_norm": False}),
+    "ministral 3": Case("mistral3", MINISTRAL),
+    "lfm2": Case("lfm2", LFM2),
+    "lfm2 moe": Case("lfm2moe", LFM2_MOE),
     "smollm3 yarn": Case("smollm3", {"num_hidden_layers": 5, "original_max_position_embeddings": 64}
                          | rope_of("yarn", factor=4.0, original_max_position_embeddings=64)),
 }  # fmt: skip
@@ -90,6 +114,8 @@ def mixed(name: str) -> KIND:
         "ffn_down": KIND.BF16,
         "token_embd": KIND.Q8_0,
         "ffn_gate_exps": KIND.MXFP4,
+        "ffn_gate_up_exps": KIND.Q8_0,
+        "per_layer_token_embd": KIND.Q5_1,
         "ffn_up_exps": KIND.Q8_0,
     }.get(local, KIND.Q4_0)
 
@@ -172,4 +198,7 @@ def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
     model.bfloat16().save_pretrained(tmp_path / "folder")
     ours, other = Ours(file, torch.bfloat16), Ours(tmp_path / "folder", torch.bfloat16)
     for found, want in zip(ours.logits(prompts()), other.logits(prompts()), strict=True):
-        assert torch.equal(found, want)
+        if case.architecture.startswith("qwen35") and "equal" not in name:  # its output sums heads in another order
+            assert relative(found, want) < 0.05
+        else:
+            assert torch.equal(found, want)

@@ -131,7 +131,7 @@ REFUSED = [
     ("deepseek2", {"attention__kv_lora_rank": 32}, "has the shape"),
     ("deepseek2", {"attention__value_length_mla": 16}, "blk.0.attn_v_b.weight has the shape [4, 32, 64]"),
     ("deepseek2", {"rope__dimension_count": 48}, '"qk_nope_head_dim" is 0'),
-    ("deepseek2", {"expert_gating_func": 2}, "is a DeepSeek-V3"),
+    ("deepseek2", {"expert_gating_func": 2}, "lack the tensor blk.1.exp_probs_b.bias"),
     ("deepseek2", {"expert_weights_norm": True}, "normalises its experts' shares"),
     ("deepseek2", {"expert_group_count": 3}, "cannot be chosen"),
     ("deepseek2", {"leading_dense_block_count": 0}, "lack the tensor blk.0.ffn_gate_inp.weight"),

@@ -14,7 +14,7 @@ from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host
 from test_eagle_equality import quiet
 from test_speculation_equality import write_model
 
-from engine.models.heads.mtp import PREFIX
+from engine.models.heads.mtp import MIMO
 from engine.protocol import Unload
 
 WIDTH = 128
@@ -30,10 +30,10 @@ def write_mimo(folder: Path) -> None:
     for name in [name for name in tensors if name.startswith(last)]:
         part = name.removeprefix(last)
         made = tensors[name].clone() if tensors[name].ndim == 1 else 0.1 * torch.randn(tensors[name].shape)
-        tensors[PREFIX + part] = 0.1 * made if part.endswith(("o_proj.weight", "down_proj.weight")) else made
+        tensors[MIMO.layer + part] = 0.1 * made if part.endswith(("o_proj.weight", "down_proj.weight")) else made
     for name in ("token", "hidden", "final"):
-        tensors[f"{PREFIX}{name}_layernorm.weight"] = torch.ones(WIDTH)
-    tensors[f"{PREFIX}input_proj.weight"] = torch.cat((torch.zeros(WIDTH, WIDTH), torch.eye(WIDTH)), 1)
+        tensors[f"{MIMO.layer}{name}_layernorm.weight"] = torch.ones(WIDTH)
+    tensors[f"{MIMO.layer}input_proj.weight"] = torch.cat((torch.zeros(WIDTH, WIDTH), torch.eye(WIDTH)), 1)
     for name in [name for name in tensors if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]:
         tensors[name.replace(".weight", ".bias")] = torch.zeros(tensors[name].shape[0])
     save_file(tensors, folder / "model.safetensors")

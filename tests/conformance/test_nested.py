@@ -12,7 +12,7 @@ import torch
 import transformers
 from engine_support import Ours, relative
 from safetensors.torch import load_file, save_file
-from test_logits import BASE, GEMMA, TOLERANCE, Case, make, prompts, theirs
+from test_logits import BASE, GEMMA, GEMMA4_MOE, QWEN3_5, QWEN3_5_MOE, TOLERANCE, Case, make, prompts, theirs
 from torch import Tensor
 
 from engine.checkpoints.open import open_checkpoint
@@ -30,11 +30,33 @@ def gemma(folder: Path) -> transformers.PreTrainedModel:
     return saved(transformers.Gemma3ForConditionalGeneration(config), folder)
 
 
+def gemma4(folder: Path) -> transformers.PreTrainedModel:
+    vision = {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2,
+              "num_key_value_heads": 2, "head_dim": 8, "position_embedding_size": 16}  # fmt: skip
+    config = transformers.Gemma4Config(text_config=BASE | GEMMA4_MOE, vision_config=vision, audio_config=None)
+    return saved(transformers.Gemma4ForConditionalGeneration(config), folder)
+
+
+def qwen_moe(folder: Path) -> transformers.PreTrainedModel:
+    """Its experts are stacked in the file."""
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "patch_size": 4,
+              "out_hidden_size": 48, "num_position_embeddings": 16}  # fmt: skip
+    config = transformers.Qwen3_5MoeConfig(text_config=BASE | QWEN3_5_MOE, vision_config=vision)
+    return saved(transformers.Qwen3_5MoeForConditionalGeneration(config), folder)
+
+
 def mistral(folder: Path) -> transformers.PreTrainedModel:
     text = transformers.MistralConfig(**(BASE | {"sliding_window": None}))
     vision = transformers.PixtralVisionConfig(**VISION)
     config = transformers.Mistral3Config(text_config=text, vision_config=vision)
     return saved(transformers.Mistral3ForConditionalGeneration(config), folder)
+
+
+def qwen(folder: Path) -> transformers.PreTrainedModel:
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "patch_size": 4,
+              "out_hidden_size": 48, "num_position_embeddings": 16}  # fmt: skip
+    config = transformers.Qwen3_5Config(text_config=BASE | QWEN3_5, vision_config=vision)
+    return saved(transformers.Qwen3_5ForConditionalGeneration(config), folder)
 
 
 def saved(model: Any, folder: Path) -> transformers.PreTrainedModel:
@@ -58,7 +80,7 @@ def older(name: str) -> str:
     for old, new in (("model.language_model.", "language_model.model."), ("lm_head.", "language_model.lm_head.")):
         if name.startswith(old):
             return new + name.removeprefix(old)
-    return name.removeprefix("model.") if name.startswith("model.vision") else name
+    return name.removeprefix("model.") if name.startswith(("model.vision", "model.visual")) else name
 
 
 def rename(folder: Path, name: Callable[[str], str]) -> None:
@@ -68,7 +90,7 @@ def rename(folder: Path, name: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize("names", [newer, older])
-@pytest.mark.parametrize("model", [gemma, mistral])
+@pytest.mark.parametrize("model", [gemma, gemma4, mistral, qwen, qwen_moe])
 def test_the_text_part_has_the_logits_of_transformers(model: Any, names: Any, tmp_path: Path) -> None:
     reference = model(tmp_path)
     rename(tmp_path, names)

@@ -235,7 +235,7 @@ def test_nothing_is_pinned_where_that_is_not_possible(unpinned: None, monkeypatc
     assert torch.equal(arena[48:], before[16:32])
     assert torch.equal(arena[16:32], before[32:48])
     assert not any(pinned)
-    store = DenseKVStore(1, 4, 1, 8, torch.float32)
+    store = DenseKVStore([(1, 8)], 4, torch.float32)
     swap = SwapSpace(1 << 20)
     assert swap.cost([store], 3) == 3 * store.page_bytes, "PyTorch's powers of two are of pinned memory"
 

@@ -41,7 +41,7 @@ from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton import ggml, int4, int8, plane_layer, table
 from engine.layers.linear.triton.experts import stacked
 from engine.layers.numerics import Numerics
-from engine.layers.triton import fused
+from engine.layers.triton import delta, fused
 from engine.model_config.model import ModelConfig, MoEConfig, RopeConfig
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
@@ -53,7 +53,7 @@ from tests.engine.models.fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
 MULTIPROCESSORS = 132
 ALLOCATIONS = ("empty", "empty_strided", "empty_like", "new_empty", "new_empty_strided")
 FUSED = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
-FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees")]
+FUSED += [(fused, "norm_disagrees"), (fused, "gate_disagrees"), (delta, "disagrees")]
 """The same of what lies between them."""
 PROOFS = [
     (trial, "disagrees"),

@@ -167,7 +167,7 @@ def test_attention(
         rows.append(SequenceRows([0] * new, start, pages, 0, None if count else TREE))
     generator = torch.Generator().manual_seed(7)
     k, v = (torch.randn(500 * 16, 2, 64, generator=generator).to(dtype) for _ in "kv")
-    here, there = (DenseKVStore(1, 500, 2, 64, dtype, device) for device in (CPU, DEVICE))
+    here, there = (DenseKVStore([(2, 64)], 500, dtype, device) for device in (CPU, DEVICE))
     slots = torch.arange(500 * 16)
     here.write(0, slots, k, v)
     there.write(0, slots.to(DEVICE), k.to(DEVICE), v.to(DEVICE))
@@ -273,7 +273,7 @@ def _no_waiting() -> Iterator[None]:
 
 def test_batches_survive_a_host_that_runs_ahead() -> None:
     """The pinned memory of a bucket is filled again only after its transfer has read it."""
-    runner = Runner(_OneGroup(), DenseKVStore(1, 1, 1, 1, torch.float32), None, DEVICE)  # type: ignore[arg-type]
+    runner = Runner(_OneGroup(), DenseKVStore([(1, 1)], 1, torch.float32), None, DEVICE)  # type: ignore[arg-type]
     seen = []
     for step in range(100):
         if ON_GPU and step % 10 == 0:
@@ -302,7 +302,7 @@ def test_padding_touches_no_page_but_page_0() -> None:
 
 def test_pages_travel() -> None:
     generator = torch.Generator().manual_seed(3)
-    stores = [DenseKVStore(2, PAGES, 2, 32, torch.float16, device) for device in (CPU, DEVICE)]
+    stores = [DenseKVStore([(2, 32)] * 2, PAGES, torch.float16, device) for device in (CPU, DEVICE)]
     k, v = (torch.randn(PAGES * 16, 2, 32, generator=generator).half() for _ in "kv")
     exported = []
     for store, device in zip(stores, (CPU, DEVICE), strict=True):
@@ -320,7 +320,7 @@ def test_pages_travel() -> None:
 
 def test_pages_come_back_from_pinned_memory_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(4)
-    stores = [DenseKVStore(layers, PAGES, 2, 32, torch.float16, DEVICE) for layers in (3, 1)]
+    stores = [DenseKVStore([(2, 32)] * layers, PAGES, torch.float16, DEVICE) for layers in (3, 1)]
     for store in stores:
         for layer in range(store.layers):
             store.view(layer).k.normal_()

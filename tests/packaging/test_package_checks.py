@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import pytest
 from kit import checks, layout
 
 from app.help.pages import SOURCES
+from engine.native import build
+from engine.native.instructions import SETS
 
 PATH = b"/home/builder/kvasir"
 
@@ -121,6 +124,18 @@ def test_what_is_staged_is_what_git_tracks_of_the_program(tmp_path, monkeypatch)
     assert not (stage / "assets" / "demo" / "knowledge").exists()
     assert not list(stage.rglob("kvasir_native_*"))
     assert not (stage / "tests").exists()
+
+
+def test_native_code_is_found_and_missed(tmp_path):
+    spec = (layout.PACKAGING / "kvasir.spec").read_text(encoding="utf-8")
+    pattern = re.search(r'glob\("(kvasir_native[^"]*)"\)', spec)[1]
+    assert all(build.library_file(each).match(pattern) for each in SETS.values())
+    folder = tmp_path / "_internal" / "engine" / "native"
+    folder.mkdir(parents=True)
+    (folder / "native.c").touch()
+    assert checks.native_code(tmp_path) == []
+    (folder / "kvasir_native_portable.so").touch()
+    assert [file.name for file in checks.native_code(tmp_path)] == ["kvasir_native_portable.so"]
 
 
 @pytest.mark.skipif(not shutil.which("gcc") or not shutil.which("strip"), reason="gcc or strip is not installed")

@@ -30,7 +30,7 @@ def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Ten
     v_dim, heads = v.shape[2], q.shape[1] if rotary is not None else 0
     out = q.new_empty(q.shape) if rotary is not None else q
     # The slots stand for tables that are not read where nothing rotates.
-    cos, sin = (slots, slots) if rotary is None else rotary
+    cos, sin = (slots, slots) if rotary is None else (rotary.cos, rotary.sin)
     turns = 0 if rotary is None else cos.shape[-1]
     strides = (*q.stride()[:2], *k.stride()[:2], *v.stride()[:2], cos.stride(0))
     args = (q, k, v, cos, sin, slots, out, kv.k, kv.v, kv.k_meta, kv.v_meta, *strides)

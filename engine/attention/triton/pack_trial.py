@@ -77,10 +77,10 @@ def _rows(width: int, turns: int, dtype: torch.dtype, device: torch.device) -> _
 def _store(kind: str, bits: tuple[int, int], width: int, dtype: torch.dtype, device: torch.device) -> KVStore:
     if kind == "kivi":
         chosen = KVKind("kivi", *bits)
-        return KiviStore(chosen, 1, PAGES, PAGES, KV_HEADS, width, dtype, device)
+        return KiviStore(chosen, [(KV_HEADS, width)], PAGES, PAGES, dtype, device)
     if kind != "dense":
-        return TokenPackedStore("int8" if kind == "int8" else "int4", 1, PAGES, KV_HEADS, width, device)
-    return DenseKVStore(1, PAGES, KV_HEADS, width, dtype, device)
+        return TokenPackedStore("int8" if kind == "int8" else "int4", [(KV_HEADS, width)], PAGES, device)
+    return DenseKVStore([(KV_HEADS, width)], PAGES, dtype, device)
 
 
 def _tensors(kv: PackedKV) -> list[Tensor]:

@@ -43,7 +43,14 @@ def measure_cache(client: EngineClient, rounds: int) -> CacheFigures:
     hit = measure_hit(client, rounds) if card.context >= 4200 else None
     path, options, fit = loaded.path, loaded.options, loaded.fit
     tight = min(card.context, TIGHT_CONTEXT)
-    room = fit.weights + fit.activations + int(TIGHT_ROOM * tight * loaded.kv_bytes_per_token) + 1
+    room = (
+        fit.weights
+        + fit.draft_weights
+        + fit.states
+        + fit.activations
+        + int(TIGHT_ROOM * tight * loaded.kv_bytes_per_token)
+        + 1
+    )
     del loaded
     try:
         client.load(path, "", msgspec.structs.replace(options, memory=room, context=tight))

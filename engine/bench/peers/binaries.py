@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import statistics
@@ -18,6 +19,7 @@ from pathlib import Path
 from engine.bench.measure import PeakMemory
 from engine.bench.peers.cases import Case
 from engine.bench.peers.worker import WATCH_SECONDS, last_words
+from engine.memory.environment import without_bounds
 
 PROMPTS, STEPS = "llama-bench", "llama-batched-bench"
 _IK = "ik_llama.cpp"
@@ -92,7 +94,14 @@ class Peer:
         command = [str(self.folder / program), *arguments]
         with (
             tempfile.TemporaryDirectory(prefix="kvasir-bench-") as folder,  # ik_llama.cpp leaves a log where it runs
-            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process,
+            subprocess.Popen(
+                command,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=folder,
+                env=without_bounds(os.environ),
+            ) as process,
             PeakMemory(WATCH_SECONDS, process.pid) as memory,
         ):
             try:

@@ -17,6 +17,7 @@ import msgspec
 
 from engine.bench.measure import timed
 from engine.bench.peers.cases import Case
+from engine.memory.environment import bound_spinning
 from engine.protocol import DeviceName, LoadOptions, Quantise, Sampling, keys
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ class Kvasir:
         self.quantise, self.fresh, self.device = quantise, fresh, device
 
     def load(self, model: Path, threads: int) -> dict[str, float]:
+        bound_spinning()
         import torch
 
         from engine.bench.client import EngineClient
@@ -92,6 +94,8 @@ class KvasirSteps:
         seconds = kvasir.load(model, threads)
         self.model = kvasir.client.model
         self.chunk = int(kvasir.client.state()[keys.TOKEN_BUDGET].value)
+        # Steps are of this thread; the engine's would keep threads of its own (engine/memory/bandwidth.py).
+        kvasir.client.close()
         return seconds
 
     def run(self, order: dict[str, Any], count: int) -> list[float]:

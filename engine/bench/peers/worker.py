@@ -18,6 +18,7 @@ from engine.bench.measure import PeakMemory, anonymous_bytes, timed
 from engine.bench.peers.cases import Case
 from engine.bench.peers.programs import PROGRAMS, Speed
 from engine.installation import module_command
+from engine.memory.environment import without_bounds
 
 WATCH_SECONDS = 0.02
 """Between two looks at the memory of another process."""
@@ -52,7 +53,7 @@ class ProgramWorker:
         """``variables`` are set in the process's environment."""
         command = [*module_command("engine.bench.peers.worker"), name, str(model), str(threads)]
         own = {"OMP_NUM_THREADS": str(threads), "TOKENIZERS_PARALLELISM": "false", **(variables or {})}
-        environment = os.environ | own
+        environment = without_bounds(os.environ) | own
         self.name = name
         self.peak = 0
         """The most anonymous memory that the whole process held while it answered, bytes."""

@@ -15,7 +15,7 @@ from typing import ClassVar, Literal, NamedTuple
 from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.store import KVStore
+from engine.cache.stores.paged import PagedStore
 from engine.cache.stores.transfer import host_buffer, host_cost, pages_per_stage
 from engine.devices import traits
 
@@ -114,7 +114,7 @@ class SwapSpace:
 
     # --- what owners do ------------------------------------------------------------------------------------------
 
-    def put(self, stores: Sequence[KVStore], pages: Sequence[int], tokens: int, owner: Owner) -> Swapped | None:
+    def put(self, stores: Sequence[PagedStore], pages: Sequence[int], tokens: int, owner: Owner) -> Swapped | None:
         """Copy the pages of all stores (which share the page numbers) here; the pages can be freed when it returns.
 
         None, and nothing has changed but what was evicted for it, if there is no room. Raises ValueError for no pages.
@@ -141,7 +141,7 @@ class SwapSpace:
         self._count(handle, 1)
         return handle
 
-    def get(self, handles: Sequence[Swapped], stores: Sequence[KVStore], pages: Sequence[int]) -> None:
+    def get(self, handles: Sequence[Swapped], stores: Sequence[PagedStore], pages: Sequence[int]) -> None:
         """Copy back what the handles hold, one after the other, to as many `pages`, and drop them.
 
         Raises ValueError, and does nothing, if the counts differ or a handle is not held or is of other stores.
@@ -196,7 +196,7 @@ class SwapSpace:
 
     # --- sizes and checks ----------------------------------------------------------------------------------------
 
-    def cost(self, stores: Sequence[KVStore], pages: int) -> int:
+    def cost(self, stores: Sequence[PagedStore], pages: int) -> int:
         """Bytes of host memory that ``pages`` pages of the stores take here."""
         return sum(
             host_cost(count, store.page_bytes, traits(store.device).pinned)
@@ -204,7 +204,7 @@ class SwapSpace:
             for count in _pieces(store, pages)
         )
 
-    def fits(self, stores: Sequence[KVStore], pages: int, more: int = 0) -> bool:
+    def fits(self, stores: Sequence[PagedStore], pages: int, more: int = 0) -> bool:
         """Whether `put` would find room, and `more` bytes besides, if need be by eviction."""
         return self._size - self._evictable + self.cost(stores, pages) + more <= self.budget
 
@@ -243,7 +243,7 @@ class SwapSpace:
             self._evicted += handle.pages
             self.on_evict(handle)
 
-    def _allocated(self, stores: Sequence[KVStore], pages: int) -> list[list[Tensor]] | None:
+    def _allocated(self, stores: Sequence[PagedStore], pages: int) -> list[list[Tensor]] | None:
         try:
             return [
                 [host_buffer(count, store.page_bytes, traits(store.device).pinned) for count in _pieces(store, pages)]
@@ -282,7 +282,7 @@ def _cut(pieces: Sequence[Tensor], first: int, stop: int, handle: Swapped) -> Te
     return part
 
 
-def _pieces(store: KVStore, pages: int) -> list[int]:
+def _pieces(store: PagedStore, pages: int) -> list[int]:
     """How many pages go into each buffer: few buffers, yet none so large that rounding it up wastes much."""
     step = pages_per_stage(store.page_bytes)
     return [min(step, pages - start) for start in range(0, pages, step)]

@@ -13,8 +13,9 @@ from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import PackedCodes, pack_absmax, pack_along_channels, pack_along_tokens
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement, value_group
+from engine.cache.stores.paged import new_arena
 from engine.cache.stores.recent import packed_until_rows, slots_of, to_pack
-from engine.cache.stores.store import DenseKVStore, KVStore, new_arena
+from engine.cache.stores.store import DenseKVStore, KVStore
 from engine.cache.stores.transfer import on_device
 
 
@@ -24,24 +25,19 @@ class TokenPackedStore(KVStore):
     def __init__(
         self,
         kind: Literal["int8", "int4"],
-        layers: int,
+        shapes: Sequence[tuple[int, int]],
         pages: int,
-        kv_heads: int,
-        head_dim: int,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`pages` counts page 0, as in `DenseKVStore`."""
+        """`shapes` and `pages` are those of `DenseKVStore`."""
         self._bits = bits = 8 if kind == "int8" else 4
         slots, place = pages * PAGE_SIZE, torch.device(device)
-        codes, meta = (
-            (torch.int8, (slots, kv_heads))
-            if kind == "int8"
-            else (torch.uint8, (slots, kv_heads, head_dim // value_group(head_dim), 2))
-        )
+        codes = torch.int8 if kind == "int8" else torch.uint8
         arenas: list[Tensor] = []
         views = []
-        for _ in range(layers):
-            k, v = (new_arena((slots, kv_heads, head_dim * bits // 8), codes, place) for _ in range(2))
+        for heads, width in shapes:
+            meta = (slots, heads) if kind == "int8" else (slots, heads, width // value_group(width), 2)
+            k, v = (new_arena((slots, heads, width * bits // 8), codes, place) for _ in range(2))
             k_meta, v_meta = (new_arena(meta, torch.float16, place) for _ in range(2))
             arenas += (k, v, k_meta, v_meta)
             views.append(PackedKV(k, v, kind, k_meta, v_meta, bits, bits))
@@ -72,25 +68,26 @@ class KiviStore(KVStore):
     def __init__(
         self,
         kind: KVKind,
-        layers: int,
+        shapes: Sequence[tuple[int, int]],
         pages: int,
         recent_pages: int,
-        kv_heads: int,
-        head_dim: int,
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
     ) -> None:
-        """`pages` and `recent_pages` each count a page 0. `dtype` is that of the recent tokens."""
+        """`shapes` are those of `DenseKVStore`; `pages` and `recent_pages` each count a page 0.
+
+        `dtype` is that of the recent tokens.
+        """
         self.residual = kind.residual
-        self.recent: DenseKVStore = DenseKVStore(layers, recent_pages, kv_heads, head_dim, dtype, device)
-        slots, groups, place = pages * PAGE_SIZE, head_dim // value_group(head_dim), torch.device(device)
+        self.recent: DenseKVStore = DenseKVStore(shapes, recent_pages, dtype, device)
+        slots, place = pages * PAGE_SIZE, torch.device(device)
         arenas: list[Tensor] = []
         views = []
-        for layer in range(layers):
-            k = new_arena((slots, kv_heads, head_dim * kind.key_bits // 8), torch.uint8, place)
-            k_meta = new_arena((pages, kv_heads, head_dim), torch.float16, place)
-            v = new_arena((slots, kv_heads, head_dim * kind.value_bits // 8), torch.uint8, place)
-            v_meta = new_arena((slots, kv_heads, groups, 2), torch.float16, place)
+        for layer, (heads, width) in enumerate(shapes):
+            k = new_arena((slots, heads, width * kind.key_bits // 8), torch.uint8, place)
+            k_meta = new_arena((pages, heads, width), torch.float16, place)
+            v = new_arena((slots, heads, width * kind.value_bits // 8), torch.uint8, place)
+            v_meta = new_arena((slots, heads, width // value_group(width), 2), torch.float16, place)
             arenas += (k, v, k_meta, v_meta)
             recent = self.recent.view(layer)
             views.append(PackedKV(k, v, "kivi", k_meta, v_meta, kind.key_bits, kind.value_bits, recent))
@@ -135,7 +132,7 @@ class KiviStore(KVStore):
         return super().storage_size() / (self.pages * PAGE_SIZE)
 
     def storage_size(self) -> int:
-        """See `KVStore.storage_size`."""
+        """See `PagedStore.storage_size`."""
         return super().storage_size() + self.recent.storage_size()
 
 

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import PackedKV, Placement
-from engine.cache.stores.store import DenseKVStore, new_arena
+from engine.cache.stores.paged import new_arena
+from engine.cache.stores.store import DenseKVStore
 
 DENSE_LAYERS = 2
 """The first layers read every page: their attention is spread wide (section 3.2 of the paper)."""
@@ -29,21 +30,18 @@ class QuestStore(DenseKVStore):
 
     def __init__(
         self,
-        layers: int,
+        shapes: Sequence[tuple[int, int]],
         pages: int,
-        kv_heads: int,
-        head_dim: int,
         dtype: torch.dtype,
         device: torch.device | str = "cpu",
         *,
         bounded: Sequence[bool],
     ) -> None:
-        """`bounded[i]` says whether layer i keeps bounds."""
-        super().__init__(layers, pages, kv_heads, head_dim, dtype, device)
-        shape = (pages, kv_heads, 2 * head_dim)
-        for layer, wanted in enumerate(bounded):
+        """`bounded[i]` says whether layer i keeps bounds; the others are as in `DenseKVStore`."""
+        super().__init__(shapes, pages, dtype, device)
+        for layer, ((heads, width), wanted) in enumerate(zip(shapes, bounded, strict=True)):
             if wanted:
-                bounds = new_arena(shape, dtype, torch.device(device))
+                bounds = new_arena((pages, heads, 2 * width), dtype, torch.device(device))
                 self._views[layer] = self._views[layer]._replace(bounds=bounds)
         self._written: tuple[Placement, Tensor] | None = None
 
@@ -71,7 +69,7 @@ class QuestStore(DenseKVStore):
         self._bound_all(torch.tensor(list(pages), dtype=torch.int64, device=self.device))
 
     def storage_size(self) -> int:
-        """See `KVStore.storage_size`."""
+        """See `PagedStore.storage_size`."""
         kept = (view.bounds for view in self._views if view.bounds is not None)
         return super().storage_size() + sum(bounds.numel() * bounds.element_size() for bounds in kept)
 

@@ -12,9 +12,21 @@ from typing import Any, Literal, NamedTuple
 from engine.checkpoints.gguf import rope
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.keys import Keys
-from engine.checkpoints.gguf.names import DEEPSEEK2, EXPERTS, FUSED, GPT_OSS, MIXTRAL, SANDWICH
+from engine.checkpoints.gguf.names import (
+    DEEPSEEK2,
+    EXPERTS,
+    FUSED,
+    GEMMA4,
+    GLM4_MOE,
+    GPT_OSS,
+    LFM2,
+    MIXTRAL,
+    QWEN35,
+    QWEN35MOE,
+    SANDWICH,
+)
 from engine.errors import CheckpointError
-from engine.model_config.model import ModelConfig
+from engine.model_config.model import ModelConfig, RecurrentShape
 
 Values = dict[str, Any]
 _GEMMA_27B = {"gemma2": 46, "gemma3": 62}
@@ -26,7 +38,8 @@ class Architecture(NamedTuple):
 
     ``interleaved``: rows of q and k lie as ggml rotates pairs of neighbours. ``norm_offset``: what the converter added
     to the weights of norms. ``heads``: whether all of each head rotates, or perhaps a part, or latents are cached.
-    ``experts``: a file may have some. ``finish`` changes what the family has read.
+    ``experts``: a file may have some. ``varied``: heads and MLPs may differ from layer to layer. ``finish`` changes
+    what the family has read.
     """
 
     family: str
@@ -36,6 +49,7 @@ class Architecture(NamedTuple):
     norm_offset: float = 0.0
     heads: Literal["whole", "partial", "latent"] = "whole"
     experts: bool = False
+    varied: bool = False
     finish: Callable[[ModelConfig, Keys], ModelConfig] = lambda config, keys: config
 
 
@@ -62,12 +76,8 @@ def _qwen3moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
 
 def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
     """Files from before 2025-04 have a head's own lengths under the names that are now those of what is cached."""
-    if keys.optional_integer("expert_gating_func") == 2 or any(".exp_probs_b" in name for name in files.entries):
-        raise CheckpointError(
-            f"{files.path.name} is a DeepSeek-V3 or of its kin, which Kvasir does not know. Choose another model, such "
-            "as a DeepSeek-V2."
-        )
     values = common | {
+        "num_hidden_layers": _own_layers(keys),
         "num_key_value_heads": common["num_attention_heads"],
         "q_lora_rank": keys.optional_integer("attention.q_lora_rank") or None,
         "kv_lora_rank": keys.integer("attention.kv_lora_rank"),
@@ -79,12 +89,65 @@ def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
     values["qk_nope_head_dim"] = common["head_dim"] - values["qk_rope_head_dim"]
     if values["n_routed_experts"]:
         values |= _deepseek2_experts(keys)
+        if _by_sigmoid(keys, files):
+            values["architectures"] = ["DeepseekV3ForCausalLM"]
     multiplier = keys.optional_number("rope.scaling.yarn_log_multiplier")
     if multiplier:
         # A tenth of mscale_all_dim; mscale, which no key has, is the same in this family.
         scales = {"mscale": 10 * multiplier, "mscale_all_dim": 10 * multiplier}
         values["rope_parameters"] = common["rope_parameters"] | scales
     return values
+
+
+def _own_layers(keys: Keys) -> int:
+    """Layers of multi-token prediction are counted with the others."""
+    return keys.layers - (keys.optional_integer("nextn_predict_layers") or 0)
+
+
+def _by_sigmoid(keys: Keys, files: GGUFFile) -> bool:
+    """Whether its experts are chosen as DeepSeek-V3 does it."""
+    return keys.optional_integer("expert_gating_func") == 2 or any(".exp_probs_b" in name for name in files.entries)
+
+
+def _lfm2(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Layers without keys and values are short convolutions."""
+    heads = keys.of_layers("attention.head_count_kv")
+    found = {
+        "norm_eps": common["rms_norm_eps"],
+        "block_auto_adjust_ff_dim": False,
+        "layer_types": ["full_attention" if count else "conv" for count in heads],
+        "conv_L_cache": keys.integer("shortconv.l_cache"),
+        "tie_embedding": common["tie_word_embeddings"],
+    }
+    if keys.architecture == "lfm2moe":
+        found |= {
+            "num_experts": keys.integer("expert_count"),
+            "num_experts_per_tok": keys.integer("expert_used_count"),
+            "moe_intermediate_size": keys.integer("expert_feed_forward_length"),
+            "num_dense_layers": keys.optional_integer("leading_dense_block_count") or 0,
+            "use_expert_bias": any(".exp_probs_b" in name for name in files.entries),
+        }
+    return found
+
+
+def _glm4moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    part = rope.share(keys.optional_integer("rope.dimension_count") or common["head_dim"], common["head_dim"])
+    return _deepseek2_experts(keys) | {
+        "num_hidden_layers": _own_layers(keys),
+        "n_routed_experts": keys.integer("expert_count"),
+        "first_k_dense_replace": keys.optional_integer("leading_dense_block_count") or 0,
+        "norm_topk_prob": keys.flag("expert_weights_norm", True),
+        "attention_bias": "blk.0.attn_q.bias" in files.entries,
+        "use_qk_norm": "blk.0.attn_q_norm.weight" in files.entries,
+        "rope_parameters": common["rope_parameters"] | {"partial_rotary_factor": part},
+    }
+
+
+def _mistral3(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Mistral Small 3.1 and Ministral 3, whose queries alone grow with their position; both factors of YaRN are 1."""
+    beta = keys.optional_number("attention.temperature_scale") or 0.0
+    scales = {"llama_4_scaling_beta": beta} | ({"mscale": 1.0, "mscale_all_dim": 1.0} if beta else {})
+    return {"rope_parameters": common["rope_parameters"] | scales}
 
 
 def _deepseek2_experts(keys: Keys) -> Values:
@@ -143,6 +206,46 @@ def _gemma3(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return _gemma(keys, common) | _windows(keys, period=6) | {"rope_parameters": ropes}
 
 
+def _gemma4(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """What a head's length says is that of the layers that see all tokens; those may have no values of their own."""
+    values, layers = _windows(keys, period=6), keys.layers
+    heads, inner = keys.of_layers("attention.head_count_kv"), keys.of_layers("feed_forward_length")
+    shared = keys.optional_integer("attention.shared_kv_layers") or 0
+    local = [kind == "sliding_attention" for kind in values["layer_types"]]
+    widths = [keys.integer("attention.key_length_swa") if here else common["head_dim"] for here in local]
+    wide = len(set(inner)) > 1
+    if wide and inner != [inner[0] * (1 + (index >= layers - shared)) for index in range(layers)]:
+        raise keys.wrong('"feed_forward_length" differs from layer to layer in a way that this family has not')
+    values |= {
+        "head_dim": min(widths),
+        "per_layer_config": {
+            str(index): {"num_key_value_heads": heads[index], "head_dim": widths[index]} for index in range(layers)
+        },
+        "num_kv_shared_layers": shared,
+        "attention_k_eq_v": any(
+            not local[index] and f"blk.{index}.attn_v.weight" not in files.entries for index in range(layers - shared)
+        ),
+        "intermediate_size": inner[0],
+        "use_double_wide_mlp": wide,
+        "hidden_size_per_layer_input": keys.optional_integer("embedding_length_per_layer_input") or 0,
+        "vocab_size_per_layer_input": common["vocab_size"],
+        "final_logit_softcapping": keys.optional_number("final_logit_softcapping"),
+        "rope_parameters": {
+            "full_attention": common["rope_parameters"],
+            "sliding_attention": {"rope_theta": rope.base(keys, "rope.freq_base_swa", 10000.0)},
+        },
+    }
+    count = keys.optional_integer("expert_count")
+    if count:
+        values |= {
+            "enable_moe_block": True,
+            "num_experts": count,
+            "top_k_experts": keys.integer("expert_used_count"),
+            "moe_intermediate_size": keys.integer("expert_feed_forward_length"),
+        }
+    return values
+
+
 def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
     """The model has a sliding window, which llama.cpp leaves out; 0 means none."""
     width = keys.optional_integer("rope.dimension_count") or common["head_dim"]
@@ -169,6 +272,45 @@ def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
     }
 
 
+def _qwen35(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Layers of multi-token prediction are counted with the others. All that rotates is a part of each head."""
+    values, width = keys.integer("ssm.time_step_rank"), keys.integer("ssm.inner_size")
+    if width % values:
+        raise keys.wrong(f"{values} heads do not share {width} values")
+    layers = _own_layers(keys)
+    every, stated = keys.optional_integer("full_attention_interval") or 4, keys.get("attention.recurrent_layers")
+    recurrent = [(index + 1) % every != 0 for index in range(layers)]
+    if isinstance(stated, list):
+        if len(stated) < layers or not all(type(each) is bool for each in stated):
+            raise keys.wrong('"attention.recurrent_layers" does not say of each layer whether it carries a state')
+        recurrent = stated[:layers]
+    part = rope.share(keys.optional_integer("rope.dimension_count") or common["head_dim"], common["head_dim"])
+    found = {
+        "num_hidden_layers": layers,
+        "layer_types": ["linear_attention" if each else "full_attention" for each in recurrent],
+        "linear_num_key_heads": keys.integer("ssm.group_count"),
+        "linear_num_value_heads": values,
+        "linear_key_head_dim": keys.integer("ssm.state_size"),
+        "linear_value_head_dim": width // values,
+        "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel"),
+        "rope_parameters": common["rope_parameters"] | {"partial_rotary_factor": part},
+    }
+    if keys.architecture == "qwen35moe":
+        found |= {
+            "num_experts": keys.integer("expert_count"),
+            "num_experts_per_tok": keys.integer("expert_used_count"),
+            "moe_intermediate_size": keys.integer("expert_feed_forward_length"),
+            "shared_expert_intermediate_size": keys.integer("expert_shared_feed_forward_length"),
+        }
+    return found
+
+
+def _tiled(config: ModelConfig, keys: Keys) -> ModelConfig:
+    """The converter puts value heads in the order in which ggml repeats key heads."""
+    states = config.recurrent
+    return replace(config, recurrent=replace(states, tiled=True) if isinstance(states, RecurrentShape) else states)
+
+
 def _unrotated(config: ModelConfig, keys: Keys) -> ModelConfig:
     """A Granite can have no position embedding at all."""
     rotates = keys.flag("rope.scaling.finetuned", True)
@@ -180,10 +322,19 @@ ARCHITECTURES = {
     "qwen2": Architecture("Qwen2ForCausalLM"),
     "qwen3": Architecture("Qwen3ForCausalLM"),
     "qwen3moe": Architecture("Qwen3MoeForCausalLM", _qwen3moe, EXPERTS, experts=True),
+    "qwen35": Architecture("Qwen3_5ForCausalLM", _qwen35, QWEN35, norm_offset=1.0, heads="partial", finish=_tiled),
+    "qwen35moe": Architecture(
+        "Qwen3_5MoeForCausalLM", _qwen35, QWEN35MOE, norm_offset=1.0, heads="partial", experts=True, finish=_tiled
+    ),
     "gpt-oss": Architecture("GptOssForCausalLM", _gpt_oss, GPT_OSS, experts=True),
     "deepseek2": Architecture("DeepseekV2ForCausalLM", _deepseek2, DEEPSEEK2, heads="latent", experts=True),
+    "glm4moe": Architecture("Glm4MoeForCausalLM", _glm4moe, GLM4_MOE, heads="partial", experts=True),
+    "lfm2": Architecture("Lfm2ForCausalLM", _lfm2, LFM2, varied=True),
+    "lfm2moe": Architecture("Lfm2MoeForCausalLM", _lfm2, LFM2, experts=True, varied=True),
+    "mistral3": Architecture("Ministral3ForCausalLM", _mistral3, interleaved=True),
     "gemma2": Architecture("Gemma2ForCausalLM", _gemma2, SANDWICH, norm_offset=1.0),
     "gemma3": Architecture("Gemma3ForCausalLM", _gemma3, SANDWICH, norm_offset=1.0),
+    "gemma4": Architecture("Gemma4ForCausalLM", _gemma4, GEMMA4, experts=True, varied=True),
     "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, heads="partial"),
     "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
     "granite": Architecture("GraniteForCausalLM", _granite, interleaved=True, finish=_unrotated),

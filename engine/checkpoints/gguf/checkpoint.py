@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import torch
 
 from engine.checkpoints.gguf import config
 from engine.checkpoints.gguf.container import GGUFFile
-from engine.checkpoints.gguf.names import NO_PARAMETERS
+from engine.checkpoints.gguf.names import NO_PARAMETERS, Names
 from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.gguf.tokenizer import FileText
 from engine.checkpoints.gguf.types import TYPES
@@ -44,6 +45,13 @@ class GGUFCheckpoint(Checkpoint):
     def chat_template(self) -> ChatTemplate:
         return self._text().chat_template()
 
+    def has_tensor(self, name: str) -> bool:
+        """See :meth:`Checkpoint.has_tensor`."""
+        names = Names(config.architecture(self.files).names, self.config.num_layers)
+        with contextlib.suppress(KeyError):
+            return bool(name) and names.tensor(name) in self.files.entries
+        return False
+
     def _text(self) -> FileText:
         if self.text is None:
             raise CheckpointError(
@@ -75,6 +83,6 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
     )
     if need_tokenizer:
         opened._text()
-    config.check_layers(files, read.num_layers)
+    config.check_layers(files, read.num_layers + config.next_layers(files))
     opened.planned(torch.float32)
     return opened

@@ -68,7 +68,7 @@ def read_config(files: GGUFFile) -> ModelConfig:
             f"{files.path.name} is a mixture of experts, which Kvasir does not know of the architecture {name!r}. "
             "Choose another model."
         )
-    values = _sizes(keys, kind.heads) | {
+    values = _sizes(keys, kind) | {
         "architectures": [kind.family],
         "vocab_size": _vocabulary(files),
         "tie_word_embeddings": "output.weight" not in files.entries,
@@ -78,19 +78,22 @@ def read_config(files: GGUFFile) -> ModelConfig:
     raw = RawConfig(values | kind.values(keys, files, values), files.path)
     config: ModelConfig = family(raw.architecture).read_config(raw)
     config = kind.finish(config, keys)
-    return replace(config, rope=rope.with_factors(config.rope, config.head_dim, files))
+    return replace(config, rope=rope.with_factors(config.rope, config.rotated_dim(), files))
 
 
-def _sizes(keys: Keys, kind: str) -> dict[str, Any]:
-    """``kind`` as :attr:`Architecture.heads`."""
+def _sizes(keys: Keys, kind: Architecture) -> dict[str, Any]:
+    """Of what may differ from layer to layer the largest."""
     heads, hidden = keys.integer("attention.head_count"), keys.integer("embedding_length")
-    head_dim = _head_dim(keys, hidden // heads, kind)
+    head_dim = _head_dim(keys, hidden // heads, kind.heads)
+    kv_heads = "attention.head_count_kv"
     return {
         "hidden_size": hidden,
-        "intermediate_size": _inner(keys),
+        "intermediate_size": max(keys.of_layers("feed_forward_length")) if kind.varied else _inner(keys),
         "num_hidden_layers": keys.layers,
         "num_attention_heads": heads,
-        "num_key_value_heads": keys.optional_integer("attention.head_count_kv") or heads,
+        "num_key_value_heads": max(keys.of_layers(kv_heads))
+        if kind.varied
+        else keys.optional_integer(kv_heads) or heads,
         "head_dim": head_dim,
         "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon"),
         "max_position_embeddings": keys.integer("context_length"),
@@ -161,6 +164,11 @@ def read_generation(files: GGUFFile, special: SpecialTokens | None) -> Generatio
     if special is None:
         return GenerationConfig(sampling=sampling, notices=notices)
     return GenerationConfig(list(special.eos_ids), special.bos_id, sampling, notices)
+
+
+def next_layers(files: GGUFFile) -> int:
+    """Layers of multi-token prediction, which come after those of the model."""
+    return Keys(files.metadata, _name(files), files.path).optional_integer("nextn_predict_layers") or 0
 
 
 def check_layers(files: GGUFFile, layers: int) -> None:

@@ -37,6 +37,15 @@ class Keys:
             raise self.wrong(f'"{key}" is {short(value)}, where a whole number is needed')
         return value
 
+    def of_layers(self, key: str) -> list[int]:
+        """A whole number for each layer, from a list or one value for all."""
+        value = self.get(key)
+        if not isinstance(value, list):
+            return [self.integer(key)] * self.layers
+        if len(value) < self.layers or not all(type(each) is int and 0 <= each < 1 << 31 for each in value):
+            raise self.wrong(f'"{key}" is not one whole number for each of the {self.layers} layers')
+        return value[: self.layers]
+
     def integer(self, key: str) -> int:
         value = self.optional_integer(key)
         if not value:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.checkpoints.gguf.architectures import Architecture
 from engine.checkpoints.gguf.container import GGUFFile, GgufTensorInfo
-from engine.checkpoints.gguf.names import K_UP, KV_UP, STACKED, V_UP, Names
+from engine.checkpoints.gguf.names import GATE_UP, K_UP, KV_UP, STACKED, UP, V_UP, Names
 from engine.checkpoints.gguf.types import FLOATING, TYPES
 from engine.checkpoints.quantised.layouts import ggml_layer
 from engine.checkpoints.quantised.quantise import Module, Quantiser
@@ -50,7 +50,7 @@ class GGUFSource(Source):
     ) -> None:
         super().__init__(files.entries, settings)
         self.files = files
-        self._names, self._norm_offset = Names(architecture.names), architecture.norm_offset
+        self._names, self._norm_offset = Names(architecture.names, config.num_layers), architecture.norm_offset
         heads = {"q_proj": config.num_heads, "k_proj": config.num_kv_heads}
         self._heads = heads if architecture.interleaved else {}
         self._latent = config.latent
@@ -58,8 +58,8 @@ class GGUFSource(Source):
     # --- what families ask for ---------------------------------------------------------------------------------
 
     def vector(self, name: str, size: int) -> Tensor:
-        offset = self._norm_offset if name.endswith("norm.weight") else 0.0
         name = self._names.tensor(name)
+        offset = self._norm_offset if name.endswith("norm.weight") else 0.0
         self._check(name, (size,), floating=True)
         if self._planning:
             vector = self._empty(size)
@@ -68,6 +68,18 @@ class GGUFSource(Source):
             vector = self._placed(stored.float() - offset if offset else stored)
         self._used(name)
         return vector
+
+    def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        logarithm = name.endswith(".A_log")
+        name = self._names.tensor(name)
+        self._check(name, tuple(size for size in shape if size > 1), floating=True)
+        if self._planning:
+            stored = torch.empty(shape, device=self.device)
+        else:
+            stored = self.files.floating(name).to(self.device, torch.float32).reshape(shape)
+            stored = stored.neg().log() if logarithm else stored.clone()
+        self._used(name)
+        return stored
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor | TokenTable:
         name = self._names.tensor(name)
@@ -115,6 +127,8 @@ class GGUFSource(Source):
             for expert in range(count):
                 yield self._one([_apart(name, expert) for name in whole], sizes, in_features, bias)
             return
+        if whole[-1].endswith(UP) and f"{whole[-1]}.weight" not in self.files.entries:
+            whole, sizes = [whole[-1].removesuffix(UP) + GATE_UP], [sum(sizes)]
         modules = [
             self._module(name, size, in_features, bias, stacked=(count,))
             for name, size in zip(whole, sizes, strict=True)

@@ -61,7 +61,8 @@ def special_tokens(metadata: Mapping[str, Any], vocabulary: Vocabulary, kind: st
         bos_id=bos,
         eos_ids=_without_inner_ends(list(dict.fromkeys(ends)), vocabulary),
         unk_id=unk,
-        add_bos=flag(metadata, "tokenizer.ggml.add_bos_token", usual),
+        # The first files of Gemma 4 said that nothing is to begin with it.
+        add_bos=kind == "gemma4" or flag(metadata, "tokenizer.ggml.add_bos_token", usual),
         add_eos=flag(metadata, "tokenizer.ggml.add_eos_token", False),
         names={name: vocabulary.tokens[index] for name, index in names.items() if index is not None},
     )

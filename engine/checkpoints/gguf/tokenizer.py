@@ -64,10 +64,10 @@ def _tokenizer(metadata: Metadata, vocabulary: Vocabulary, special: SpecialToken
 
 def _kind(metadata: Metadata) -> str:
     kind = text(metadata, "tokenizer.ggml.model")
-    if kind not in ("gpt2", "llama"):
+    if kind not in ("gpt2", "llama", "gemma4"):
         raise CheckpointError(
             f"The GGUF file's tokenizer is of the kind {kind[:60]!r}, which Kvasir cannot read; "
-            "choose a model whose tokenizer is of the kind 'gpt2' or 'llama'."
+            "choose a model whose tokenizer is of the kind 'gpt2', 'llama' or 'gemma4'."
         )
     return kind
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.checkpoints.quantised import fp4
 from engine.checkpoints.quantised.groups import choose_packing, grouped, stated_order
 from engine.checkpoints.quantised.layouts import PackedModule
 from engine.checkpoints.tensors import FLOATING, MISMATCH, Tensors
@@ -85,6 +86,8 @@ def packed(
     tensors: Tensors, quantisation: Quantisation, name: str, out_features: int, in_features: int
 ) -> PackedModule | None:
     """The module, checked against the headers; None where it is not packed."""
+    if quantisation.table:
+        return fp4.packed(tensors, quantisation, name, out_features, in_features)
     weight, scale, zero_point, shape, g_idx = (
         f"{name}.weight_{part}" for part in ("packed", "scale", "zero_point", "shape", "g_idx")
     )

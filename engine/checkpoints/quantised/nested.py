@@ -7,7 +7,7 @@ files would hold.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from engine.checkpoints.safetensors import AGAIN, TensorInfo
 from engine.errors import CheckpointError
@@ -23,14 +23,23 @@ OPT_PREFIX = ("decoder.", "model.decoder.")
 """OPT's first files were written without the model's prefix."""
 TEXT_MODELS = {
     "Gemma3ForConditionalGeneration": "Gemma3ForCausalLM",
+    "Gemma4ForConditionalGeneration": "Gemma4ForCausalLM",
+    "Gemma4UnifiedForConditionalGeneration": "Gemma4UnifiedForCausalLM",
     "Mistral3ForConditionalGeneration": "MistralForCausalLM",
+    "Qwen3_5ForConditionalGeneration": "Qwen3_5ForCausalLM",
+    "Qwen3_5MoeForConditionalGeneration": "Qwen3_5MoeForCausalLM",
 }
 """Multimodal architecture -> that of the text model in it."""
-DEFAULTS = {"Gemma3ForConditionalGeneration": {
-    "vocab_size": 262_208, "hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26,
-    "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
-    "max_position_embeddings": 131_072,
-}}  # fmt: skip
+MODEL_TYPES = {"ministral3": "Ministral3ForCausalLM"}
+"""The text models that one multimodal architecture may have besides, by their ``model_type``."""
+_GEMMA = {"hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8, "num_key_value_heads": 4,
+          "head_dim": 256, "max_position_embeddings": 131_072}  # fmt: skip
+_GEMMA4 = _GEMMA | {"vocab_size": 262_144, "num_hidden_layers": 30}
+DEFAULTS = {
+    "Gemma3ForConditionalGeneration": _GEMMA | {"vocab_size": 262_208, "num_hidden_layers": 26},
+    "Gemma4ForConditionalGeneration": _GEMMA4,
+    "Gemma4UnifiedForConditionalGeneration": _GEMMA4 | {"max_position_embeddings": 262_144, "sliding_window": 1024},
+}
 """Values where a family's ``text_config`` is silent: transformers writes only what differs from its defaults."""
 
 
@@ -42,12 +51,16 @@ def text_config(raw: RawConfig) -> RawConfig:
     if not isinstance(text, dict):
         raise raw.wrong('its "text_config" is no JSON object')
     outer = {key: value for key, value in raw.values.items() if key != "text_config"}
-    own = {"architectures": [TEXT_MODELS[raw.architecture]]}
+    own = {"architectures": [MODEL_TYPES.get(str(text.get("model_type")), TEXT_MODELS[raw.architecture])]}
     return RawConfig(DEFAULTS.get(raw.architecture, {}) | outer | text | own, raw.file)
 
 
-def text_entries(entries: Mapping[str, TensorInfo], nested: bool) -> dict[str, TensorInfo]:
+def text_entries(
+    entries: Mapping[str, TensorInfo], nested: bool, words: Sequence[tuple[str, str]] = ()
+) -> dict[str, TensorInfo]:
     """The text model's tensors by their plain names. In a ``nested`` checkpoint others are left out.
+
+    ``words`` are replaced in names, where a family's checkpoints have words of their own.
 
     Raises :class:`CheckpointError` where two tensors come to have one name.
     """
@@ -56,6 +69,8 @@ def text_entries(entries: Mapping[str, TensorInfo], nested: bool) -> dict[str, T
         plain = _plain(name, nested)
         if plain is None:
             continue
+        for own, usual in words:
+            plain = plain.replace(own, usual)
         if plain in found:
             raise CheckpointError(f"{name} and {found[plain].name} are the same tensor of the model. {AGAIN}")
         found[plain] = entry
@@ -69,7 +84,7 @@ def _plain(name: str, nested: bool) -> str | None:
         plain = _replaced(name, *prefix)
         if plain is not None:
             return plain
-    return name if name.startswith("lm_head.") else None
+    return name if name.startswith(("lm_head.", "mtp.")) else None
 
 
 def _replaced(name: str, prefix: str, by: str) -> str | None:

@@ -5,17 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from engine.checkpoints.quantised.fp4 import GROUPS
 from engine.errors import CheckpointError
 from engine.files import read_json
 from engine.model_config.model import Quantisation
 from engine.model_config.raw import RawConfig
 
-READ = "GPTQ, AWQ (gemm), compressed-tensors (pack-quantized), bitsandbytes and MXFP4"
+READ = "GPTQ, AWQ (gemm), compressed-tensors, bitsandbytes, FP8, NVFP4 and MXFP4"
 OTHER = f"Choose a version of the model that is packed by one of {READ}, or one that is not quantised."
 GPTQ_FORMATS = {"gptq": 1, "gptq_v2": 0}
 """GPTQ's checkpoint_format -> what to add to a stored zero-point."""
 GPTQ_BITS = (2, 3, 4, 8)
 TABLES = ("nf4", "fp4")
+FP4_LAYOUTS = {"nvfp4-pack-quantized": "nvfp4", "mxfp4-pack-quantized": "mxfp4"}
+FP8_LAYOUTS = ("float-quantized", "naive-quantized")
+"""compressed-tensors' names."""
 MOST_OTHERS = 64
 
 
@@ -30,6 +34,9 @@ def read_quantisation(raw: RawConfig, folder: Path) -> Quantisation | None:
     if not isinstance(values, dict):
         raise raw.wrong('"quantization_config" is no JSON object')
     method = values.get("quant_method")
+    if method == "modelopt" and "quant_algo" not in values:
+        outer = read_json(folder / "hf_quant_config.json") or {}
+        values = values | (outer["quantization"] if isinstance(outer.get("quantization"), dict) else {})
     if method is None and (values.get("load_in_4bit") or values.get("load_in_8bit")):
         method = "bitsandbytes"  # as early versions of transformers wrote it
     reader = _READERS.get(method) if isinstance(method, str) else None
@@ -127,16 +134,31 @@ def _compressed(raw: RawConfig) -> Quantisation:
         raise _refuse(f"stored sparsely, in the compressed-tensors layout {sparsity.get('format')!r}")
     if raw.values.get("transform_config"):
         raise _refuse("rotated as it runs (compressed-tensors with transforms)")
-    found = []
+    found, tables, fp8 = [], set(), False
+    block: tuple[int, int] | None = None
     for scheme in schemes.values():
         layout = scheme.get("format") or raw.values.get("format")
-        if layout != "pack-quantized":
+        if layout in FP4_LAYOUTS:
+            tables.add(FP4_LAYOUTS[layout])
+        elif layout in FP8_LAYOUTS and _numbers(scheme) == "float":
+            fp8, block = True, _block(raw, scheme["weights"].get("block_structure")) or block
+        elif layout != "pack-quantized":
             raise _refuse(f"stored in the compressed-tensors layout {layout!r}")
-        if scheme.get("input_activations") is not None:
+        elif scheme.get("input_activations") is not None:
             raise _refuse("made for activations that are quantised too (compressed-tensors)")
-        found.append(_scheme(RawConfig(scheme, raw.file)))
+        else:
+            found.append(_scheme(RawConfig(scheme, raw.file)))
+    if len(tables) > 1 or (tables and found):
+        raise _refuse("packed in several ways at once (compressed-tensors)")
+    if tables:
+        table = tables.pop()
+        return Quantisation("compressed-tensors", 4, GROUPS[table], table=table, fp8=fp8, block=block)
+    if not found:
+        return Quantisation("fp8", 8, fp8=True, block=block)
     bits, group, symmetric, act_order = found[0]
     return Quantisation(
+        fp8=fp8,
+        block=block,
         method="compressed-tensors",
         bits=bits,
         group_size=group,
@@ -144,6 +166,21 @@ def _compressed(raw: RawConfig) -> Quantisation:
         symmetric=symmetric,
         others=_others(raw, (bits, group), [(bits, group) for bits, group, *_ in found]),
     )
+
+
+def _numbers(scheme: dict[str, Any]) -> Any:
+    """The type of the weights' numbers."""
+    weights = scheme.get("weights")
+    return weights.get("type") if isinstance(weights, dict) else None
+
+
+def _block(raw: RawConfig, stated: Any) -> tuple[int, int] | None:
+    """Rows and columns that share a scale; None where nothing is stated."""
+    if stated is None:
+        return None
+    if not isinstance(stated, list) or len(stated) != 2 or not all(type(n) is int and n > 0 for n in stated):
+        raise raw.wrong(f"blocks of {stated!r} are no pair of whole numbers")
+    return stated[0], stated[1]
 
 
 def _scheme(raw: RawConfig) -> tuple[int, int, bool, bool]:
@@ -188,10 +225,30 @@ def _mxfp4(raw: RawConfig) -> Quantisation:
     return Quantisation(method="mxfp4", bits=4, group_size=32)
 
 
+# --- FP8 and NVFP4 ---------------------------------------------------------------------------------------------------
+
+
+def _fp8(raw: RawConfig) -> Quantisation:
+    """Of DeepSeek-V3 and of transformers. Which modules are not converted, the tensors show."""
+    return Quantisation("fp8", 8, fp8=True, block=_block(raw, raw.values.get("weight_block_size")))
+
+
+def _modelopt(raw: RawConfig) -> Quantisation:
+    """NVIDIA's. Modules in FP8 and in 4 bits may stand side by side ("MIXED_PRECISION")."""
+    algorithm = raw.values.get("quant_algo")
+    if algorithm == "FP8":
+        return Quantisation("fp8", 8, fp8=True)
+    if algorithm not in ("NVFP4", "MIXED_PRECISION"):
+        raise _refuse(f"packed by ModelOpt as {algorithm!r}")
+    return Quantisation("modelopt", 4, GROUPS["nvfp4"], table="nvfp4", fp8=True)
+
+
 _READERS: dict[str, Any] = {
     "gptq": _gptq,
     "awq": _awq,
     "compressed-tensors": _compressed,
     "bitsandbytes": _bitsandbytes,
     "mxfp4": _mxfp4,
+    "fp8": _fp8,
+    "modelopt": _modelopt,
 }

@@ -1,8 +1,9 @@
-"""Experts that gpt-oss stacks into one tensor for all: plain, or packed as MXFP4 (OCP Microscaling Formats 1.0).
+"""Experts that are stacked into one tensor for all: plain, or packed as MXFP4 (OCP Microscaling Formats 1.0).
 
-Names, for E experts with input features K and output features N: plain ``gate_up_proj [E, K, N]``; packed
-``gate_up_proj_blocks [E, N, K / 32, 16]`` and ``gate_up_proj_scales [E, N, K / 32]``; ``gate_up_proj_bias [E, N]``; and
-so for ``down_proj``. Output features of gate and up alternate in the file, and stand after each other in what is read.
+Names, for E experts with input features K and output features N: plain ``gate_up_proj [E, N, K]`` (Qwen3.5, Gemma 4),
+and so for ``down_proj``. gpt-oss has biases besides, ``gate_up_proj_bias [E, N]``, and then the plain tensor is the
+other way round, ``[E, K, N]``, or packed: ``gate_up_proj_blocks [E, N, K / 32, 16]`` and ``gate_up_proj_scales [E, N,
+K / 32]``. Its output features of gate and up alternate, and stand after each other in what is read.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ class StackedExperts:
         if self.packed:
             self._check_packed(count)
         else:
-            tensors.check(name, (count, in_features, self.out_features), FLOATING)
+            sides = (in_features, self.out_features) if self.bias else (self.out_features, in_features)
+            tensors.check(name, (count, *sides), FLOATING)
         if self.bias:
             tensors.check(f"{name}_bias", (count, self.out_features), FLOATING)
 
@@ -79,15 +81,16 @@ class StackedExperts:
         return GgmlWeights(MXFP4, torch.empty(size, dtype=torch.uint8, device="meta"), self.in_features)
 
     def dense(self, expert: int) -> Tensor:
-        """The plain matrix of one expert ``[N, K]``, a contiguous copy: the file holds it the other way round."""
-        return self._in_order(self._tensors.view(self.name)[expert].t()).contiguous()
+        """The plain matrix of one expert ``[N, K]``: of the file, or a copy where that is gpt-oss'."""
+        matrix = self._tensors.view(self.name)[expert]
+        return self._in_order(matrix.t()).contiguous() if self.bias else matrix
 
     def bias_of(self, expert: int) -> Tensor:
         """``[N]``, a view of the file or a copy."""
         return self._in_order(self._tensors.view(f"{self.name}_bias")[expert])
 
     def _in_order(self, rows: Tensor) -> Tensor:
-        """``rows [N, ...]`` with the modules' output features after each other."""
+        """gpt-oss' ``rows [N, ...]`` with the modules' output features after each other."""
         if self._modules == 1:
             return rows
         return rows.unflatten(0, (-1, self._modules)).transpose(0, 1).reshape(rows.shape)

@@ -52,10 +52,13 @@ class GroupedExperts:
         self._lanes = max(32, 1 << (self.experts - 1).bit_length())
         self._variants = Variants()
 
-    def forward(self, x: Tensor, shared: Tensor | None) -> Tensor:
-        """``x [T, hidden_size]`` of at least one row; ``shared`` alike is added to the sum."""
+    def forward(self, x: Tensor, shared: Tensor | None, routed: Tensor | None = None) -> Tensor:
+        """``x [T, hidden_size]`` of at least one row; ``shared`` alike is added to the sum.
+
+        ``routed`` alike is what the router reads where that is not ``x``.
+        """
         x = aligned(x)
-        choice = self.route(self.scores(x))
+        choice = self.route(self.scores(x if routed is None else aligned(routed)))
         rows = self.sort(choice.chosen, self.cut(len(x)))
         gated = self.gated(self.gate_up.multiply(x, rows, self.choices))
         return self.combine(self.down.multiply(gated, rows, 0), rows, choice.shares, shared)
@@ -83,6 +86,10 @@ class GroupedExperts:
     def route(self, scores: Tensor) -> Routing:
         """As `engine.layers.experts.router.Router.choose`, but for the order of a row's experts."""
         moe = self.router.moe
+        if moe.routing == "sigmoid":
+            picked, weights = self.router.choose(scores)
+            order = picked.argsort(1)
+            return Routing(picked.gather(1, order).int(), weights.gather(1, order))
         chosen = torch.empty(len(scores), self.choices, dtype=torch.int32, device=scores.device)
         shares = torch.empty(len(scores), self.choices, device=scores.device)
         self._launch(
@@ -91,7 +98,8 @@ class GroupedExperts:
             ALL=moe.routing == "all", NORMALISED=moe.normalised, BE=self._lanes,
             num_warps=1 if self._lanes <= 512 else 4,
         )  # fmt: skip
-        return Routing(chosen, shares)
+        scales = self.router.scales
+        return Routing(chosen, shares if scales is None else shares * scales[chosen.long()])
 
     def sort(self, chosen: Tensor, cut: SortedCut) -> SortedRows:
         """Sort ``chosen [T, k]``."""
@@ -134,7 +142,7 @@ def declines(block: GroupedExperts, dtype: torch.dtype, device: torch.device) ->
     moe, linear = block.router.moe, block.router.linear
     scored = linear.bias is not None if isinstance(linear, Dense) else None
     key = (block.gate_up.variant(), block.down.variant(), scored, moe.routing, moe.normalised, moe.groups,
-           moe.groups_per_token, moe.experts_per_token, dtype, device)  # fmt: skip
+           moe.groups_per_token, moe.experts_per_token, moe.expert_scales, dtype, device)  # fmt: skip
     if key not in _tried:
         _tried[key] = failure(lambda: _disagrees(block, dtype, device))
     return _tried[key]

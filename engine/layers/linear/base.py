@@ -33,6 +33,8 @@ class Linear(ABC):
     declined: list[Declined]
     as_in_file: bool = False
     """Whether the weights are held as the file has them, so that loading is copying."""
+    float32_is_free: bool = False
+    """Whether :meth:`forward_float32` takes no longer than :meth:`forward`."""
     tied: bool = False
     """Whether the weights are the token table's own, which holds the memory."""
 

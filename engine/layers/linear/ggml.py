@@ -7,7 +7,7 @@ once to the model's dtype. Q4_0 is repacked, without loss, into the group-affine
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -18,9 +18,6 @@ from engine.layers.linear.blocks import scratch
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.ggml_blocks import BLOCKS, Q4_0, dequantise
 from engine.layers.numerics import Numerics
-
-if TYPE_CHECKING:
-    from engine.layers.linear.native import NativeGgmlLinear
 
 BLOCK_WEIGHTS = 1 << 21
 """Weights dequantised at a time on a CPU: 8 MB of float32, which stays in a last-level cache."""
@@ -105,6 +102,16 @@ class GgmlLinear(BlockwiseLinear):
         return dequantise(self.type, self.data[start:stop], out)
 
 
+class TiedHead(Protocol):
+    """An output layer that holds the token table's weights in a form of its own."""
+
+    device: torch.device
+
+    def fill(self, parts: Sequence[GgmlWeights]) -> None: ...
+
+    def rows(self, features: Tensor, dtype: torch.dtype) -> Tensor: ...
+
+
 class GgmlEmbedding:
     """The token table (a TokenTable) as a GGUF file holds it; only rows that are looked up are dequantised.
 
@@ -115,7 +122,7 @@ class GgmlEmbedding:
         """``weights.data [vocab_size, row_bytes]`` is copied to ``device``; ``dtype`` is the model's."""
         self.data = weights.data.to(device, copy=True)
         self.type, self.in_features, self.dtype = weights.type, weights.in_features, dtype
-        self.head: NativeGgmlLinear | None = None
+        self.head: TiedHead | None = None
 
     def forward(self, tokens: Tensor) -> Tensor:
         if self.head is not None:
@@ -127,11 +134,11 @@ class GgmlEmbedding:
             out[start : start + step] = dequantise(self.type, rows)
         return out
 
-    def hand_over(self, head: NativeGgmlLinear) -> None:
+    def hand_over(self, head: TiedHead) -> None:
         """Let ``head`` hold the weights from now on."""
         if head.device.type != "meta":
             head.fill([GgmlWeights(self.type, self.data, self.in_features)])
-        self.head, self.data = head, self.data[:0]
+        self.head, self.data = head, self.data.new_empty(0)
 
     def storage_size(self) -> int:
         return self.data.numel()

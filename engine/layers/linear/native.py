@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from engine.host_memory import WEIGHTS
 from engine.layers.linear.affine import CHUNK, PER_WORD, AffineWeights, chunks
 from engine.layers.linear.base import LinearShape, PackedLinear, Target
 from engine.layers.linear.coded import CodedWeights, each
@@ -80,6 +81,7 @@ class NativeLinear(PackedLinear):
     """
 
     path = PATH
+    float32_is_free = True
     held = ("codes", "high", "scales", "zeros", "supers", "least", "shifts", "nested_table", "nested_scales", "order")
     kind = "int4"
     factor: ClassVar[float] = 1.0
@@ -109,7 +111,12 @@ class NativeLinear(PackedLinear):
             self.nested_table = torch.empty(256, device=device)
 
     def _new(self, rows: int, dtype: torch.dtype) -> Tensor:
-        return torch.empty(self._blocks, rows, BLOCK, dtype=dtype, device=self.device)
+        shape = (self._blocks, rows, BLOCK)
+        return (
+            WEIGHTS.empty(shape, dtype)
+            if self.device.type == "cpu"
+            else torch.empty(shape, dtype=dtype, device=self.device)
+        )
 
     @staticmethod
     def form(shape: LinearShape) -> _Form:
@@ -124,7 +131,6 @@ class NativeLinear(PackedLinear):
         form, table = self._form, self.table(parts)
         for tensor in (self.codes, self.high, self.scales, self.zeros, self.supers, self.least, self.shifts):
             if tensor is not None:
-                library.prefer_huge_pages(tensor)
                 tensor[-1].zero_()
         addresses = (None if (each := getattr(self, name)) is None else each.data_ptr() for name in self.held[:-1])
         values, largest = table.tolist(), float(table.abs().max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from engine.layers.interface import WeightSource
@@ -15,6 +16,11 @@ from engine.models.decoder import Decoder, PreNormLayer
 
 def read_config(raw: RawConfig) -> ModelConfig:
     """The softmax is sharpened as the extension of the context wants it."""
+    return read_latent(raw, _experts)
+
+
+def read_latent(raw: RawConfig, read_experts: Callable[[RawConfig], MoEConfig | None]) -> ModelConfig:
+    """A decoder with latent attention, and experts, if any, as ``read_experts`` reads them."""
     latent = _latent(raw)
     head_dim, rope, bias = latent.nope + latent.rope, raw.rope(), raw.flag("attention_bias", False)
     heads = raw.integer("num_attention_heads")
@@ -27,7 +33,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         qkv_bias=bias,
         output_bias=bias,
         latent=latent,
-        moe=_experts(raw),
+        moe=read_experts(raw),
         attention_scale=head_dim**-0.5 * softmax_scale(rope),
     )
 

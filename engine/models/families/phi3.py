@@ -44,7 +44,7 @@ def _rope(raw: RawConfig) -> RopeConfig:
     """Older files say "su" or "yarn" for LongRoPE."""
     values = raw.rope_values()
     if (values.get("rope_type") or values.get("type")) not in ("longrope", "su", "yarn"):
-        return raw.rope(partial=True)
+        return raw.rope(partial=1.0)
     within = RawConfig(raw.values | values, raw.file)
     original = within.integer("original_max_position_embeddings", 4096)
     original = raw.integer("original_max_position_embeddings", original, least=2)

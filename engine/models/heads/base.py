@@ -16,15 +16,17 @@ from torch import Tensor
 
 from engine.attention.interface import ModelAttention
 from engine.batch import Batch, ForwardOutput
-from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.cache.stores.store import KVStore
 from engine.layers.attention import Attention
 from engine.layers.embedding import TokenTable
 from engine.layers.interface import Step, WeightSource, new_step
 from engine.layers.linear.base import Linear
-from engine.layers.mlp import GatedMLP
+from engine.layers.mla import LatentAttention
+from engine.layers.moe import feed_forward
 from engine.layers.norm import RMSNorm, read_norm
 from engine.layers.rotary import RotaryEmbedding
 from engine.model_config.model import ModelConfig
+from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 
 OUTPUT = 1
@@ -32,12 +34,16 @@ OUTPUT = 1
 
 
 class HeadLayer:
-    """Attention and a gated MLP, each added to the residual stream. The head applies the norm before attention."""
+    """Attention and a gated MLP or experts, each added to the residual stream. The head applies the first norm."""
 
     def __init__(self, config: ModelConfig, source: WeightSource, prefix: str, in_features: int | None = None) -> None:
         """``in_features`` is what q, k and v read; None: ``hidden_size``."""
-        self.attention = Attention(config, 0, source, f"{prefix}self_attn.", in_features=in_features)
-        self.mlp = GatedMLP(config, source, f"{prefix}mlp.")
+        self.attention: Attention | LatentAttention
+        if config.latent is None:
+            self.attention = Attention(config, 0, source, f"{prefix}self_attn.", in_features=in_features)
+        else:
+            self.attention = LatentAttention(config, 0, source, f"{prefix}self_attn.")
+        self.mlp = feed_forward(config, 0, source, prefix)
         self.mlp_norm = read_norm(config, source, f"{prefix}post_attention_layernorm.weight")
 
     def forward(self, x: Tensor, attended: Tensor, step: Step) -> Tensor:
@@ -51,7 +57,7 @@ class HeadLayer:
 
     def storage_size(self) -> int:
         """Bytes held besides the linear layers."""
-        return self.attention.storage_size() + self.mlp_norm.storage_size()
+        return self.attention.storage_size() + self.mlp.storage_size() + self.mlp_norm.storage_size()
 
 
 class FeatureHead(ABC):
@@ -77,7 +83,7 @@ class FeatureHead(ABC):
         """``config`` is that of the head's one layer."""
         self.config, self.target = config, target
         self.numerics, self.device, self.dtype = source.numerics, source.device, source.dtype
-        self.rotary = RotaryEmbedding(config.rope, config.head_dim, config.max_position, self.dtype, self.device)
+        self.rotary = RotaryEmbedding(config.rope, config.rotated_dim(), config.max_position, self.dtype, self.device)
         self.embedding = target.embedding
 
     # --- what a head is ----------------------------------------------------------------------------------------
@@ -114,7 +120,7 @@ class FeatureHead(ABC):
 
     def new_store(self, pages: int) -> KVStore:
         """Arenas for its keys and values, addressed by the target's page numbers; ``pages`` counts page 0."""
-        return DenseKVStore(1, pages, self.config.num_kv_heads, self.config.head_dim, self.target.kv_dtype, self.device)
+        return new_store(self.config, pages, self.target.kv_dtype, self.device)
 
     # --- sizes -------------------------------------------------------------------------------------------------
 
@@ -136,7 +142,7 @@ class FeatureHead(ABC):
         return self._weights() + (self.target.head.storage_size() if self.borrows_head else 0)
 
     def kv_bytes_per_token(self) -> int:
-        return self.config.cached_width * self.target.kv_dtype.itemsize
+        return self.config.cached_elements * self.target.kv_dtype.itemsize
 
     def _weights(self) -> int:
         norms = self.layer.storage_size() + sum(norm.storage_size() for norm in self.norms())

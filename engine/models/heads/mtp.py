@@ -1,59 +1,131 @@
-"""Multi-token-prediction layers that a checkpoint holds with its decoder, in MiMo's layout (arXiv 2505.07608)."""
+"""Multi-token-prediction layers that a checkpoint holds with its decoder (Gloeckle et al. 2024; DeepSeek-V3).
+
+MiMo's layout (arXiv 2505.07608); that of Qwen3-Next and its successors, in whose checkpoints the layer stands apart, as
+it does in GGUF; and that of DeepSeek-V3 and GLM-4.5, in which it is numbered with the others.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from engine.layers.embedding import token_table
 from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, read_norm
 from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead, HeadLayer
 
-PREFIX = "model.mtp_layers.0."
+
+class Layout(NamedTuple):
+    """What a checkpoint calls the parts of its layer, and how they are joined."""
+
+    layer: str
+    """The prefix of the decoder layer."""
+    project: tuple[str, str]
+    """Prefix and name of what joins state and token..."""
+    hidden_norm: str
+    token_norm: str
+    final_norm: str
+    token_first: bool
+    """... in this order."""
+    normed: bool
+    """Whether states reach it after the target's final norm, or before."""
+    table: str = ""
+    """A token table of the layer's own, which few checkpoints have."""
+
+    @property
+    def mark(self) -> str:
+        """A tensor that every checkpoint with such a layer has."""
+        return f"{''.join(self.project)}.weight"
 
 
-def has_mtp(names: Collection[str]) -> bool:
-    """Whether a checkpoint with tensors of these names has multi-token layers that :class:`MultiToken` runs."""
-    return f"{PREFIX}input_proj.weight" in names
+_MIMO = "model.mtp_layers.0."
+MIMO = Layout(
+    layer=_MIMO,
+    project=(_MIMO, "input_proj"),
+    hidden_norm=f"{_MIMO}hidden_layernorm.weight",
+    token_norm=f"{_MIMO}token_layernorm.weight",
+    final_norm=f"{_MIMO}final_layernorm.weight",
+    token_first=False,
+    normed=False,
+)
+QWEN = Layout(
+    layer="mtp.layers.0.",
+    project=("mtp.", "fc"),
+    hidden_norm="mtp.pre_fc_norm_hidden.weight",
+    token_norm="mtp.pre_fc_norm_embedding.weight",
+    final_norm="mtp.norm.weight",
+    token_first=True,
+    normed=True,
+    table="mtp.embed_tokens.weight",
+)
+
+
+def deepseek(layers: int) -> Layout:
+    """The first such layer after the ``layers`` of the model. (Its token table and output layer are copies.)"""
+    prefix = f"model.layers.{layers}."
+    return Layout(
+        layer=prefix,
+        project=(prefix, "eh_proj"),
+        hidden_norm=f"{prefix}hnorm.weight",
+        token_norm=f"{prefix}enorm.weight",
+        final_norm=f"{prefix}shared_head.norm.weight",
+        token_first=True,
+        normed=True,
+    )
+
+
+def layout_of(has: Callable[[str], bool], layers: int) -> Layout | None:
+    """The layout of a multi-token layer of a checkpoint, which ``has(name)`` tensors and whose model has ``layers``.
+
+    None where there is no such layer.
+    """
+    return next((layout for layout in (MIMO, QWEN, deepseek(layers)) if has(layout.mark)), None)
 
 
 class MultiToken(FeatureHead):
-    """``h_i = norm(layer(proj([norm(f_i); norm(emb(t_{i+1}))])))``, f being what the target's final norm reads.
+    """``h_i = norm(layer(proj([norm(f_i); norm(emb(t_{i+1}))])))``, f being what the layout says.
 
-    (So its authors serve it: the states reach it before that norm.) The output goes to the target's output layer, and
-    is what the layer goes on from. Of several layers the first is used for every depth: the others were trained on
-    states of a depth that only they see, and each would need a cache of its own. No embedding is masked, as in the
-    authors' model; vLLM zeroes that of entry 0, which changes one key of a text.
+    The output goes to the target's output layer, and is what the layer goes on from. Of several layers the first is
+    used for every depth: the others were trained on states of a depth that only they see, and each would need a cache
+    of its own. No embedding is masked, as in the authors' model; vLLM zeroes that of entry 0, which changes one key of
+    a text.
     """
 
     name = "mtp"
     title = "multi-token layer"
 
-    def __init__(self, target: CausalLM, source: WeightSource) -> None:
-        """``source`` is that of the target's own checkpoint."""
-        shape = replace(target.config, num_layers=1, windows=(None,), rotary=(True,), local=(), moe=None)
+    def __init__(self, target: CausalLM, source: WeightSource, layout: Layout, own_table: bool = False) -> None:
+        """``source`` is that of the target's own checkpoint. ``own_table``: it has the layout's ``table``."""
+        config = target.config
+        moe = replace(config.moe, sparse=(True,)) if config.moe is not None and config.moe.sparse[-1] else None
+        shape = replace(config, num_layers=1, windows=(None,), rotary=(True,), local=(), moe=moe, recurrent=None)
         super().__init__(shape, target, source)
-        self.reads = (target.config.num_layers,)
+        self.layout, self.reads = layout, (config.num_layers,)
         size = shape.hidden_size
-        self.layer = HeadLayer(shape, source, PREFIX)
-        self.project = source.linear(PREFIX, ("input_proj",), [size], 2 * size, False)
-        names = ("hidden_layernorm", "token_layernorm", "input_layernorm", "final_layernorm")
-        norms = (read_norm(shape, source, f"{PREFIX}{name}.weight") for name in names)
+        if own_table:
+            self.embedding = token_table(source.embedding(layout.table, shape.vocab_size, size))
+        self.layer = HeadLayer(shape, source, layout.layer)
+        prefix, name = layout.project
+        self.project = source.linear(prefix, (name,), [size], 2 * size, False)
+        names = layout.hidden_norm, layout.token_norm, f"{layout.layer}input_layernorm.weight", layout.final_norm
+        norms = (read_norm(shape, source, name) for name in names)
         self.hidden_norm, self.token_norm, self.attention_norm, self.final_norm = norms
 
     def features(self, hidden: Mapping[int, Tensor]) -> Tensor:
         """See :meth:`FeatureHead.features`."""
-        return hidden[self.reads[0]]
+        found = hidden[self.reads[0]]
+        return self.target.norm.forward(found) if self.layout.normed else found
 
     def entries(self, features: Tensor, tokens: Tensor, step: Step) -> Tensor:
         """See :meth:`FeatureHead.entries`."""
-        token = self.token_norm.forward(self.embedding.forward(tokens))
-        x = self.project(torch.cat((self.hidden_norm.forward(features), token), -1))
+        parts = self.hidden_norm.forward(features), self.token_norm.forward(self.embedding.forward(tokens))
+        x = self.project(torch.cat(parts[::-1] if self.layout.token_first else parts, -1))
         return self.final_norm.forward(self.layer.forward(x, self.attention_norm.forward(x), step))
 
     def linears(self) -> Iterator[Linear]:

@@ -97,11 +97,11 @@ def place(
         random.Random(seed).shuffle(numbers)
     _, kv_heads, width = cases[0].k.shape
     v_dim, dtype = cases[0].v.shape[2], cases[0].k.dtype
-    store: KVStore = DenseKVStore(1, len(numbers) + 1, kv_heads, width, dtype, v_head_dim=v_dim)
+    store: KVStore = DenseKVStore([(kv_heads, width)], len(numbers) + 1, dtype, v_head_dim=v_dim)
     if kind == "latent":
         store = LatentKVStore(1, len(numbers) + 1, v_dim, width - v_dim, dtype)
     if kind == "quest":
-        store = QuestStore(1, len(numbers) + 1, kv_heads, width, dtype, bounded=[True])
+        store = QuestStore([(kv_heads, width)], len(numbers) + 1, dtype, bounded=[True])
     rows, at = [], 0
     for case, count in zip(cases, counts, strict=True):
         pages, at = numbers[at : at + count], at + count

@@ -48,7 +48,7 @@ def measure_pages(shape: Shape, keys: int, budgets: Sequence[int], rounds: int =
     """Every page read, then each budget, in bfloat16 on the CPU: processor time, medians of interleaved rounds."""
     pages, heads, kv_heads, width = pages_for(keys), shape.heads, shape.kv_heads, shape.head_dim
     quest, plain = (
-        QuestStore(LAYERS, pages + 1, kv_heads, width, torch.bfloat16, bounded=[bounded] * LAYERS)
+        QuestStore([(kv_heads, width)] * LAYERS, pages + 1, torch.bfloat16, bounded=[bounded] * LAYERS)
         for bounded in (True, False)
     )
     some, slots = torch.randn(keys, kv_heads, width).bfloat16(), torch.arange(PAGE_SIZE, PAGE_SIZE + keys)

@@ -18,7 +18,7 @@ from engine.runner.buffers import powers_of_two
 
 TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 BACKENDS = [ReferenceAttention, SdpaAttention, BatchInvariantAttention]
-TOLERANCE = {torch.float32: 3e-6, torch.bfloat16: 2e-2}
+TOLERANCE = {torch.float32: 4e-6, torch.bfloat16: 2e-2}
 
 
 def compare(

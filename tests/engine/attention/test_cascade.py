@@ -51,7 +51,7 @@ def families(
     generator = torch.Generator().manual_seed(1)
     heads = (4, 1) if kind == "latent" else (4, 2)
     trunks = [Case(0, 96).fill(*heads, 16, dtype, generator) for _ in range(3)]
-    store: KVStore = DenseKVStore(1, 200, 2, 16, dtype)
+    store: KVStore = DenseKVStore([(2, 16)], 200, dtype)
     if kind == "latent":
         store = LatentKVStore(1, 200, 10, 6, dtype)
     cases, rows, free = [], [], 1 + 3 * 6
@@ -151,10 +151,10 @@ def test_it_is_left_out() -> None:
 def test_new_rows_are_not_shared() -> None:
     """A page that a step writes to is no prefix of it, even if the tables agree."""
     rows = [SequenceRows([1] * 20, 48, [1, 2, 3, 4, 5]), SequenceRows([1], 79, [1, 2, 3, 4, 5])]
-    batch = Runner(OneGroup(), DenseKVStore(1, 9, 2, 16, torch.float32), None).batch(rows)  # type: ignore[arg-type]
+    batch = Runner(OneGroup(), DenseKVStore([(2, 16)], 9, torch.float32), None).batch(rows)  # type: ignore[arg-type]
     assert find_shared(batch, 0) is None, "a long chunk reads its keys once as it is"
     rows[0] = SequenceRows([1] * 10, 48, [1, 2, 3, 4, 5])
-    batch = Runner(OneGroup(), DenseKVStore(1, 9, 2, 16, torch.float32), None).batch(rows)  # type: ignore[arg-type]
+    batch = Runner(OneGroup(), DenseKVStore([(2, 16)], 9, torch.float32), None).batch(rows)  # type: ignore[arg-type]
     shared = find_shared(batch, 0)
     assert shared is not None
     assert shared.saved == 48

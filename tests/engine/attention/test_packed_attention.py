@@ -51,10 +51,10 @@ def packed(kind: str, kv: PackedKV, batch: Batch) -> PackedKV:
     """The arenas packed, all tokens of every sequence (for KIVI whole groups, however recent)."""
     slots, heads, width = kv.k.shape
     if kind != "kivi":
-        store = TokenPackedStore(kind, 1, slots // 16, heads, width)  # type: ignore[arg-type]
+        store = TokenPackedStore(kind, [(heads, width)], slots // 16)  # type: ignore[arg-type]
         store.write(0, kv.k, kv.v, Placement(torch.arange(slots)[None], [0]))
         return store.view(0)
-    kivi = KiviStore(KIVI, 1, slots // 16, slots // 16, heads, width, kv.k.dtype)
+    kivi = KiviStore(KIVI, [(heads, width)], slots // 16, slots // 16, kv.k.dtype)
     for pages in batch.host.pages[0]:
         whole = torch.tensor(pages[: len(pages) // 2 * 2])
         source = (whole[:, None] * 16 + torch.arange(16)).flatten()
@@ -178,7 +178,7 @@ def with_recent(cases: list[Case], seed: int | None, dtype: torch.dtype) -> tupl
     tables = [part.tolist() for part in numbers[: sum(counts)].split(counts)]
     others = [part.tolist() for part in numbers.flip(0)[: sum(counts)].split(counts)]
     _, heads, width = cases[0].k.shape
-    store = KiviStore(KIVI, 1, len(numbers) + 1, len(numbers) + 1, heads, width, dtype)
+    store = KiviStore(KIVI, [(heads, width)], len(numbers) + 1, len(numbers) + 1, dtype)
     runner = Runner(OneGroup(), store, None)  # type: ignore[arg-type]
     for case, pages, recent in zip(cases, tables, others, strict=True):
         batch = runner.batch([SequenceRows([0] * case.length, 0, pages, 0, None, (recent,))])

@@ -156,7 +156,7 @@ def test_packed_and_recent_keys_merge(backend: type[AttentionBackend], rows: int
     """Keys before B(t) from the main arenas, the others from the recent ones under the pages of group 1."""
     (case,) = cases_of([(250, rows, False)])
     n = case.length
-    body, recent = (DenseKVStore(1, 40, 2, 16, torch.float32) for _ in range(2))
+    body, recent = (DenseKVStore([(2, 16)], 40, torch.float32) for _ in range(2))
     pages = [list(range(3, 3 + 19)), list(range(20, 20 + 19))]
     until = np.maximum(0, np.arange(250, n) + 1 - 128) // 32 * 32
     for store, table, keep in (

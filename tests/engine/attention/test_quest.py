@@ -69,7 +69,7 @@ def test_no_key_scores_above_its_page(seed: int, dtype: torch.dtype, size: float
     generator = torch.Generator().manual_seed(seed)
     k = (torch.randn(32, 2, 8, generator=generator) * size).to(dtype)
     q = (torch.randn(1, 4, 8, generator=generator) + torch.randn(1, generator=generator)).to(dtype).float()
-    store = QuestStore(1, 2, 2, 8, dtype, bounded=[True])
+    store = QuestStore([(2, 8)], 2, dtype, bounded=[True])
     store.write(0, k, k, Placement(torch.arange(32)[None], [0]))
     bounds = store.view(0).bounds
     assert bounds is not None

@@ -21,10 +21,10 @@ def arenas(kind: tuple[str, int, int], width: int) -> PackedKV:
     slots = torch.arange(PAGES * 16)
     k, v = torch.randn(2, len(slots), HEADS, width, generator=torch.Generator().manual_seed(width)).bfloat16()
     if kind[0] != "kivi":
-        store = TokenPackedStore(kind[0], 1, PAGES, HEADS, width)  # type: ignore[arg-type]
+        store = TokenPackedStore(kind[0], [(HEADS, width)], PAGES)  # type: ignore[arg-type]
         store.write(0, k, v, Placement(slots[None], [0]))
         return store.view(0)
-    kivi = KiviStore(KVKind("kivi", *kind[1:], 64), 1, PAGES, PAGES, HEADS, width, torch.bfloat16)
+    kivi = KiviStore(KVKind("kivi", *kind[1:], 64), [(HEADS, width)], PAGES, PAGES, torch.bfloat16)
     kivi.write(0, k, v, Placement(slots.expand(2, -1), [0, 0], Flush(slots, torch.arange(PAGES))))
     return kivi.view(0)
 

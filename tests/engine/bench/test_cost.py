@@ -39,8 +39,8 @@ def test_the_bundled_model_on_text_that_it_was_not_trained_on(
         assert rows["int8"].bits == 8.25
         assert (rows["KIVI 2-bit"].bits, rows["KIVI 4-bit"].bits) == (3, 5)
         assert rows["KIVI 4-bit keys, 2-bit values"].bits == rows["KIVI 2-bit keys, 4-bit values"].bits == 4
-        # Up to 128 + 31 of the 1,024 tokens are not packed: their numbers are those that the model computes in.
-        width = 8 * client.model.model.dtype.itemsize
+        # Up to 128 + 31 of the 1,024 tokens are not packed: their numbers are those of 16-bit keys and values.
+        width = 8 * client.model.model.kv_dtype.itemsize
         assert rows["KIVI 2-bit"].bits_in_all == pytest.approx(3 + (width - 3) * (128 + 31) / 1024)
         assert rows["int8"].divergence < rows["int4"].divergence
         assert rows["KIVI 4-bit"].divergence < rows["KIVI 2-bit"].divergence

@@ -13,11 +13,12 @@ from engine.cache.offload.swap import SwapSpace
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy
 from engine.cache.pool import PAGE_SIZE, PagePool
 from engine.cache.prefix.radix import PrefixTree
+from engine.cache.recurrent import RecurrentManager, StateSlots
 from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.cache.stores.recent import packed_until, to_pack
 from engine.cache.tiers import Tiers
-from engine.cache.types import TREE, DraftKVLengths
+from engine.cache.types import TREE, DraftKVLengths, StateRun
 from engine.scheduling.policy import LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler
 
@@ -137,6 +138,7 @@ class House:
         residual: int = 0,
         recent_pages: int = 0,
         limits: Limits = Limits(64),
+        states: int = 0,
     ) -> None:
         self.pool, self.limits, self.residual = PagePool(pages), limits, residual
         self.target, self.draft = Arena(pages), Arena(pages)
@@ -150,6 +152,12 @@ class House:
         if self.recent is not None and self.fresh is not None:
             tier = Tiers([self.fresh], self.space, gives_way=False)  # type: ignore[list-item]
             self.manager = ResidualManager(RecentPages(self.recent, residual, self.fresh, tier), *parts)
+        self.states = Arena(states) if states else None
+        """The state after a text is the digest of its last token; at its beginning it is 0."""
+        if self.states is not None:
+            stores = [self.states]
+            tiers = Tiers(stores, self.space, gives_way=False), Tiers(stores, self.space)  # type: ignore[arg-type]
+            self.manager = RecurrentManager(StateSlots(PagePool(states), *tiers), *parts)
         self.scheduler: Scheduler[Asked] = Scheduler(self.manager, LongestPrefixFirst())
         self.plans: list[Plan[Asked]] = []
         self.done: list[Asked] = []
@@ -195,8 +203,10 @@ class House:
             self._write(piece.sequence, piece.rows, piece.drafts)
         for piece in plan.slices:
             self._read(piece.sequence)
+        starts = [self._advance(piece.sequence, piece.rows, piece.last, piece.drafts) for piece in plan.slices]
+        self._replay([(piece.sequence, start) for piece, start in zip(plan.slices, starts, strict=True)])
         for piece in plan.slices:
-            self._advance(piece.sequence, piece.rows, piece.last, piece.drafts)
+            self._settle(piece.sequence, piece.last)
         self.check()
         return plan
 
@@ -221,29 +231,59 @@ class House:
             packed = to_pack(start, rows + drafts, self.residual)
             self.fresh.expect(asked.cache.newest_pages, packed, digests)
             self.target.write(asked.pages, packed.start, digests[packed.start : packed.stop])
+        self._move_on(asked, asked.cache.runs(drafts), start)
         if asked.drafting:
             start = asked.cache.drafts.model
             self.draft.write(asked.pages, start, [*digests[start:stop], *wrong])
             asked.cache.drafts = DraftKVLengths(stop)
 
-    def _advance(self, asked: Asked, rows: int, last: bool, drafts: int) -> None:
+    def _advance(self, asked: Asked, rows: int, last: bool, drafts: int) -> int:
+        """Returns the place of its first accepted draft token."""
         asked.cache.advance(rows)
         if not last:
-            self.scheduler.read(asked)
-            return
+            return 0
         accepted = min(drafts, self.accepts(drafts))
-        for _ in range(accepted):  # the drafts were right after all
+        start = asked.num_computed
+        for at in range(start, start + accepted):  # the drafts were right after all
             asked.tokens.append(asked.next_token())
-            at = asked.num_computed
             arena = self.target if self.fresh is None else self.fresh
             arena.write(asked.cache.newest_pages, at, [asked.digest()[at]])
-            asked.cache.advance(1)
+        asked.cache.advance(accepted)
         asked.tokens.append(asked.next_token())
-        if asked.known >= asked.reach:
+        return start
+
+    def _replay(self, moved: Sequence[tuple[Asked, int]]) -> None:
+        """All sequences at once: none may read what another one writes."""
+        replays = [(asked, asked.cache.take_replays(), start) for asked, start in moved]
+        sources = [runs[0].source for _, runs, _ in replays if runs]
+        targets = [run.target for _, runs, _ in replays for run in runs]
+        assert not set(sources) & set(targets), "a state is overwritten while another is made of it"
+        assert len(set(targets)) == len(targets)
+        for asked, runs, start in replays:
+            self._move_on(asked, runs, start)
+
+    def _settle(self, asked: Asked, last: bool) -> None:
+        if not last:
+            self.scheduler.read(asked)
+        elif asked.known >= asked.reach:
             self.scheduler.remove(asked)
             self.done.append(asked)
         else:
             self.scheduler.settle(asked, self.limits)
+
+    def _move_on(self, asked: Asked, runs: Sequence[StateRun], at: int) -> None:
+        """Read and write states as a step does whose first row is the text's place ``at``."""
+        if self.states is None:
+            assert not runs
+            return
+        digests, state = asked.digest(), self.states.slots
+        for run in runs:
+            assert state[run.source, 0] == (digests[at - 1] if at else 0), "a state is that of another text"
+            at += run.rows
+            if run.target:
+                held = self.manager.slots  # type: ignore[attr-defined]
+                assert held.refs(run.target) - (asked.cache.state == run.target) <= 1, "a shared slot is written"
+                state[run.target] = digests[at - 1] if at <= len(digests) else -1
 
     def check(self) -> None:
         self.pool.check()
@@ -273,6 +313,7 @@ class House:
         assert self.tree.evictable == self.tree.pages
         assert self.space.counts.evictable == self.space.counts.size, "a preempted answer is still kept"
         assert self.recent is None or self.recent.owners() in ([], [TREE])
+        self.manager.check(idle=True)
         self.tree.evict(1 << 30)
         assert self.pool.used_count == 0
 

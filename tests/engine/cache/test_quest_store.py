@@ -28,13 +28,13 @@ def rebuilt(kv: PackedKV) -> torch.Tensor:
 
 
 def test_the_first_layers_keep_no_bounds() -> None:
-    store = QuestStore(4, PAGES, HEADS, WIDTH, torch.float32, bounded=BOUNDED)
+    store = QuestStore([(HEADS, WIDTH)] * 4, PAGES, torch.float32, bounded=BOUNDED)
     assert [store.view(layer).bounds is None for layer in range(4)] == [True, True, False, False]
 
 
 def test_bounds_are_counted() -> None:
-    plain = DenseKVStore(4, PAGES, HEADS, WIDTH, torch.bfloat16)
-    store = QuestStore(4, PAGES, HEADS, WIDTH, torch.bfloat16, bounded=BOUNDED)
+    plain = DenseKVStore([(HEADS, WIDTH)] * 4, PAGES, torch.bfloat16)
+    store = QuestStore([(HEADS, WIDTH)] * 4, PAGES, torch.bfloat16, bounded=BOUNDED)
     # Two of four layers have, for each page, as much as two keys.
     assert store.bytes_per_token() - plain.bytes_per_token() == 2 * (2 * HEADS * WIDTH * 2) / 16
     assert store.storage_size() == store.bytes_per_token() * PAGES * 16
@@ -59,7 +59,7 @@ def test_bounds_equal_a_rebuild_whatever_is_done(dtype: torch.dtype) -> None:
     @given(steps)
     def run(todo: list[tuple[str, list[int], int]]) -> None:
         torch.manual_seed(0)
-        store = QuestStore(2, PAGES, HEADS, WIDTH, dtype, bounded=[True, True])
+        store = QuestStore([(HEADS, WIDTH)] * 2, PAGES, dtype, bounded=[True, True])
         for kind, order, count in todo:
             if kind in ("write", "run"):
                 slots = torch.tensor(order[:count]) if kind == "write" else torch.arange(order[0], order[0] + count)
@@ -87,7 +87,7 @@ def test_a_chunk_leaves_the_bounds_that_single_tokens_leave() -> None:
     torch.manual_seed(1)
     k, v = torch.randn(2, 40, HEADS, WIDTH)
     slots = torch.tensor([page * 16 + i for page in (4, 1, 3) for i in range(16)])[:40]
-    chunk, single = (QuestStore(1, PAGES, HEADS, WIDTH, torch.float32, bounded=[True]) for _ in range(2))
+    chunk, single = (QuestStore([(HEADS, WIDTH)], PAGES, torch.float32, bounded=[True]) for _ in range(2))
     chunk.write(0, k, v, Placement(slots[None], [-1]))
     for i in range(40):
         draft = slots[i : i + 5]

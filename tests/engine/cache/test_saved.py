@@ -147,7 +147,7 @@ def test_ranges_that_are_not_saved_are_not_loaded(make: Callable[..., SavedChats
 
 
 def test_pages_of_a_store_travel_through_a_file(make: Callable[..., SavedChats]) -> None:
-    store = DenseKVStore(2, 6, 2, 4, torch.bfloat16)
+    store = DenseKVStore([(2, 4)] * 2, 6, torch.bfloat16)
     for layer in range(2):
         store.view(layer).k.normal_()
         store.view(layer).v.normal_()

@@ -10,7 +10,10 @@ from sequences_support import Asked, House, text
 
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
 from engine.cache.prefix.radix import PrefixTree
+from engine.cache.prefix.states import StateSnapshots
+from engine.cache.recurrent import RecurrentCache
 from engine.cache.sequences import SequenceCache, pages_for
+from engine.cache.types import StateRun
 from engine.scheduling.scheduler import Limits
 
 
@@ -208,9 +211,9 @@ def policy(rng: random.Random, length: int) -> PagePolicy:
 class Fuzz:
     """Random operations over one house, all proved as they go."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, states: bool = False) -> None:
         rng = self.rng = random.Random(seed)
-        residual = rng.choice([0, 0, 0, 64, 96])
+        residual = rng.choice([0, 0, 0, 64, 96]) * (not states)
         self.host = rng.choice([0, 0, 3, 12, 100])
         mode = rng.choice(["swap", "recompute", "either"])
         swaps: Callable[[], bool] = {
@@ -219,6 +222,9 @@ class Fuzz:
             "either": lambda: rng.random() < 0.5,
         }[mode]
         self.house = House(rng.choice([14, 18, 26, 60]), self.host, swaps, residual, rng.choice([12, 20, 40]))
+        if states:
+            pages, slots = self.house.pool.total + 1, rng.choice([5, 7, 12, 60])
+            self.house = House(pages, self.host, swaps, states=slots)
         self.house.accepts = lambda draft_tokens: rng.randint(0, draft_tokens)
         self.arrivals = 0
 
@@ -283,6 +289,19 @@ def test_any_history_leaves_everybody_their_own_text(seed: int) -> None:
     Fuzz(seed).play(120)
 
 
+@pytest.mark.parametrize("seed", range(40))
+def test_any_history_leaves_everybody_their_own_state(seed: int) -> None:
+    Fuzz(seed, states=True).play(150)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("part", range(10))
+def test_a_hundred_thousand_operations_with_states(part: int) -> None:
+    for seed in range(20):
+        Fuzz(1000 * (part + 1) + seed, states=True).play(500)
+
+
 @pytest.mark.long
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("part", range(10))
@@ -294,9 +313,9 @@ def test_a_hundred_thousand_operations(part: int) -> None:
 # --- negative controls -------------------------------------------------------------------------------------------
 
 
-def some_histories() -> None:
+def some_histories(states: bool = False) -> None:
     for seed in range(24):
-        Fuzz(seed).play(120)
+        Fuzz(seed, states).play(120)
 
 
 def test_a_missing_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -319,3 +338,24 @@ def test_a_tree_without_namespaces_is_noticed(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(PrefixTree, "_root", lambda self, namespace: real(self, "all"))
     with pytest.raises(AssertionError):
         some_histories()
+
+
+def test_a_state_that_is_kept_for_another_place_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = StateSnapshots.keep
+    monkeypatch.setattr(
+        StateSnapshots, "keep", lambda self, name, keys, *more: real(self, name, keys[:-1] or keys, *more)
+    )
+    with pytest.raises(AssertionError):
+        some_histories(states=True)
+
+
+def test_a_draft_that_moves_the_state_on_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = RecurrentCache.runs
+
+    def runs(self: RecurrentCache, drafts: int) -> tuple[StateRun, ...]:
+        found = real(self, drafts)
+        return (*found[:-1], found[-1]._replace(target=found[-1].source)) if drafts else found
+
+    monkeypatch.setattr(RecurrentCache, "runs", runs)
+    with pytest.raises(AssertionError):
+        some_histories(states=True)

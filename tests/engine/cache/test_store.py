@@ -11,13 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.cache.stores.packed import Placement
-from engine.cache.stores.store import HUGE_PAGES_FROM, DenseKVStore, LatentKVStore, new_arena
+from engine.cache.stores.paged import new_arena
+from engine.cache.stores.store import DenseKVStore, LatentKVStore
 
 
 def filled(v_head_dim: int | None = None) -> DenseKVStore:
-    store = DenseKVStore(
-        layers=2, pages=6, kv_heads=2, head_dim=4, dtype=torch.float32, device="cpu", v_head_dim=v_head_dim
-    )
+    store = DenseKVStore([(2, 4)] * 2, pages=6, dtype=torch.float32, device="cpu", v_head_dim=v_head_dim)
     torch.manual_seed(0)
     for layer in range(2):
         kv = store.view(layer)
@@ -80,7 +79,7 @@ def test_importing_another_count_of_pages_is_refused() -> None:
 
 
 def test_sizes_count_both_arenas_of_every_layer() -> None:
-    store = DenseKVStore(3, 5, 2, 8, torch.bfloat16, "cpu", v_head_dim=4)
+    store = DenseKVStore([(2, 8)] * 3, 5, torch.bfloat16, "cpu", v_head_dim=4)
     assert store.bytes_per_token() == 3 * 2 * (8 + 4) * 2
     assert store.storage_size() == 5 * 16 * store.bytes_per_token()
 
@@ -127,7 +126,7 @@ operations = st.lists(
 @given(operations)
 def test_latents_do_as_keys_of_a_plain_store_do(steps: list[tuple[str, list[int], int]]) -> None:
     """Whatever is done to a store of latents and to one whose keys are those latents, they hold the same."""
-    store, plain = latents(), DenseKVStore(3, 6, 1, 7, torch.float32, v_head_dim=5)
+    store, plain = latents(), DenseKVStore([(1, 7)] * 3, 6, torch.float32, v_head_dim=5)
     for layer in range(3):
         plain.view(layer).k.copy_(store.view(layer).k)
         plain.view(layer).v.copy_(store.view(layer).v)
@@ -179,9 +178,7 @@ def test_arenas_take_memory_only_as_they_are_written() -> None:
         assert max(pool.submit(grown).result()) < 16 << 20
 
 
-def test_an_arena_of_nothing_and_one_of_huge_pages() -> None:
+def test_an_arena_of_nothing_and_one_of_too_much() -> None:
     assert new_arena((0, 2), torch.float16, torch.device("cpu")).shape == (0, 2)
     with pytest.raises(MemoryError, match="could not be mapped"):
         new_arena((1 << 56,), torch.uint8, torch.device("cpu"))
-    large = new_arena((HUGE_PAGES_FROM, 1), torch.uint8, torch.device("cpu"))
-    assert not large[::4096].any()

@@ -31,7 +31,7 @@ class Clock:
 def arenas(seed: int = 0) -> list[Any]:
     """A target's and a draft's store, with something in them."""
     torch.manual_seed(seed)
-    stores = [DenseKVStore(2, PAGES, 2, 4, torch.float32), LatentKVStore(1, PAGES, 5, 2, torch.bfloat16)]
+    stores = [DenseKVStore([(2, 4)] * 2, PAGES, torch.float32), LatentKVStore(1, PAGES, 5, 2, torch.bfloat16)]
     for store in stores:
         for layer in range(store.layers):
             store.view(layer).k.normal_()

@@ -86,6 +86,7 @@ class ToyStore:
     """The arena of a toy runner as a store of keys and values."""
 
     num_groups = 1
+    states = None
 
     def __init__(self, runner: ToyRunner) -> None:
         self._pages = runner.arena.reshape(-1, PAGE_SIZE)

@@ -141,7 +141,7 @@ def test_longrope_chooses_by_sequence() -> None:
     rope = LongRotaryEmbedding(config, 4, 64, torch.float32, CPU)
     assert rope.short.scale == rope.long.scale == math.sqrt(1 + math.log(4) / math.log(20))
     rows = [SequenceRows([1] * 3, 17, [1, 2]), SequenceRows([1] * 2, 19, [3, 4]), SequenceRows([1], 0, [5])]
-    store = DenseKVStore(1, 1, 1, 1, torch.float32)
+    store = DenseKVStore([(1, 1)], 1, torch.float32)
     batch = Runner(_OneGroup(), store, None, policy=powers_of_two).batch(rows)  # type: ignore[arg-type]
     assert batch.tokens.shape[0] > 6
     found = rope.step(batch)

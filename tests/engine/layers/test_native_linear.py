@@ -123,6 +123,12 @@ def test_products_are_those_of_the_digits(name: str, activations: int, kernel: t
 
 
 @each_kernel
+def test_no_rows_are_no_work(kernel: torch.dtype) -> None:
+    layer = build(int4(Affine(64, 128, 32, 11)), kernel)
+    assert layer(torch.empty(0, 128, dtype=kernel)).shape == (0, 64)
+
+
+@each_kernel
 @pytest.mark.usefixtures("_threads")
 @each_width
 @pytest.mark.parametrize(

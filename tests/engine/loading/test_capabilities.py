@@ -18,7 +18,7 @@ def test_keys_are_shared_but_by_the_native_attention(dtype: torch.dtype) -> None
     """Whichever of the two this processor has for the type; it has none for scores with a softcap."""
     config = SimpleNamespace(head_dim=64, latent=None, attention_softcap=None)
     model = SimpleNamespace(config=config, device=torch.device("cpu"), dtype=dtype, kv_dtype=dtype)
-    kv = DenseKVStore(1, 2, 1, 64, dtype).view(0)
+    kv = DenseKVStore([(1, 64)], 2, dtype).view(0)
     native = NativeAttention().declines(AttnProblem("cpu", dtype, AttnSpec(1.0))) is None
     assert _reads_shared_keys_once(model, kv) is not native  # type: ignore[arg-type]
     config.attention_softcap = 50.0

@@ -8,8 +8,10 @@ import psutil
 import pytest
 import torch
 
-from engine.memory.bandwidth import measure_bandwidth
+from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.memory.estimate import (
+    LEAST_STATES,
+    STATE_SLOTS,
     MemoryPlan,
     OutOfMemory,
     activation_bytes,
@@ -28,7 +30,7 @@ from engine.memory.probe import (
     free_bytes,
     probe,
 )
-from engine.model_config.model import ModelConfig
+from engine.model_config.model import ModelConfig, state_bytes
 from engine.model_config.raw import RawConfig
 from engine.models.registry import family
 
@@ -109,6 +111,42 @@ def test_recent_tokens_have_pages_of_their_own() -> None:
     assert _plan().recent_pages == 0
 
 
+QWEN_27B = {
+    "architectures": ["Qwen3_5ForCausalLM"], "vocab_size": 248_320, "hidden_size": 5120, "intermediate_size": 17_408,
+    "num_hidden_layers": 64, "num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256,
+    "linear_num_key_heads": 16, "linear_num_value_heads": 48, "max_position_embeddings": 262_144,
+}  # fmt: skip
+"""What Qwen3.5-27B's configuration says of its shape."""
+
+
+def test_of_a_hybrid_only_attention_layers_keep_tokens() -> None:
+    """The plain formula, by the number of layers, would say four times as much for a token and nothing of states: 16 of
+    64 layers with 4 heads of 256, and 48 states of 48 heads of 128 x 128 in float32."""
+    shape = family("Qwen3_5ForCausalLM").read_config(RawConfig(QWEN_27B, Path("config.json")))
+    assert kv_bytes_per_token(shape, torch.bfloat16) == 16 * 2 * 4 * 256 * 2
+    assert shape.recurrent is not None
+    assert state_bytes(shape.recurrent, torch.bfloat16) == 48 * (48 * 128 * 128 * 4 + 3 * 10_240 * 2)
+
+
+def test_states_have_slots_of_their_own() -> None:
+    """As many as are wished for, at most their share of what is left, and always enough for one answer."""
+
+    def planned(free: float, state: float) -> MemoryPlan:
+        return plan(
+            weights=0, kv_bytes=1000, activations=0, context=10_000, free=int(free), memory=1.0, state_bytes=int(state)
+        )
+
+    assert planned(100e6, 0).state_slots == 0
+    assert planned(1e9, 1e6).state_slots == 1 + STATE_SLOTS
+    few = planned(200e6, 5e6)
+    assert few.state_slots == 1 + 10
+    assert few.fit.states == 11 * 5e6
+    assert few.fit.kv + few.fit.states <= few.fit.budget
+    assert planned(60e6, 10e6).state_slots == 1 + LEAST_STATES
+    with pytest.raises(OutOfMemory, match="states of its recurrent layers"):
+        planned(20e6, 5e6)
+
+
 def test_sizes_for_people() -> None:
     assert size(5_123_000_000) == "5.1 GB"
     assert size(740_400_000) == "740 MB"
@@ -162,6 +200,17 @@ def test_keys_and_values_take_16_bits_unless_float32_is_asked_for() -> None:
     assert choose_kv_dtype(torch.float32, "float32") == torch.float32
     for dtype in (torch.bfloat16, torch.float16):
         assert choose_kv_dtype(dtype) == dtype
+
+
+def test_last_level_caches_are_counted_once_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1, 4}, raising=False)
+    assert last_level_bytes(tmp_path) == 0
+    for core, shared, kilobytes in ((0, "0-3", "32768K"), (1, "0-3", "32768K"), (4, "4-7", "16384K"), (5, "4-7", "1K")):
+        cache = tmp_path / f"cpu{core}" / "cache" / "index3"
+        cache.mkdir(parents=True)
+        (cache / "shared_cpu_list").write_text(shared + "\n", "utf-8")
+        (cache / "size").write_text(kilobytes + "\n", "utf-8")
+    assert last_level_bytes(tmp_path) == 48 << 20
 
 
 def test_bandwidth_is_measured_once() -> None:

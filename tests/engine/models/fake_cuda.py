@@ -20,7 +20,9 @@ from torch.overrides import TorchFunctionMode
 from engine.batch import Batch, SequenceRows
 from engine.cache.stores.packed import Flush
 from engine.cache.stores.store import DenseKVStore, KVStore
+from engine.cache.types import StateRun
 from engine.runner.buffers import BucketPolicy, powers_of_two
+from engine.runner.inputs import state_runs
 from engine.runner.runner import Runner
 
 CUDA = torch.device("cuda", 0)
@@ -121,8 +123,10 @@ def padded_batch(
 
     ``kv``: a store on the host of the kind that the batch is for; None: a dense one.
     """
-    store = DenseKVStore(1, 1, 1, 1, torch.float32) if kv is None else kv
-    return Runner(_OneGroup(), store, None, policy=policy).batch(rows, wanted)  # type: ignore[arg-type]
+    store = DenseKVStore([(1, 1)], 1, torch.float32) if kv is None else kv
+    batch = Runner(_OneGroup(), store, None, policy=policy).batch(rows, wanted)  # type: ignore[arg-type]
+    alone = [row._replace(states=StateRun.alone(len(row.tokens), row.start, slot)) for slot, row in enumerate(rows, 1)]
+    return replace(batch, states=state_runs(alone, batch.host.row_start))
 
 
 def on_cuda(batch: Batch) -> Batch:

@@ -26,7 +26,8 @@ BASE: dict[str, Any] = {
 }
 
 
-EXPERTS = {"num_local_experts": 8, "n_routed_experts": 8, "num_experts_per_tok": 2}
+EXPERTS = {"num_local_experts": 8, "n_routed_experts": 8, "num_experts_per_tok": 2, "num_experts": 8,
+           "moe_intermediate_size": 128, "hidden_size_per_layer_input": 0}  # fmt: skip
 
 
 def read(architecture: str, **values: Any) -> ModelConfig:
@@ -36,20 +37,92 @@ def read(architecture: str, **values: Any) -> ModelConfig:
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_family_reads_the_plain_fields(architecture: str) -> None:
-    heads = 4 if architecture.startswith("Deepseek") else 2
-    config = read(architecture, num_key_value_heads=heads, rms_norm_eps=1e-5, ffn_dim=128, **EXPERTS)
-    latent = architecture.startswith("Deepseek")
+    latent = architecture.startswith(("Deepseek", "Glm4MoeLite"))
+    heads = 4 if latent else 2
+    config = read(architecture, num_key_value_heads=heads, rms_norm_eps=1e-5, ffn_dim=128, norm_eps=1e-5,
+                  block_auto_adjust_ff_dim=False, **EXPERTS)  # fmt: skip
     assert (config.num_heads, config.num_kv_heads) == (4, 1 if latent else 4 if architecture.startswith("OPT") else 2)
     assert (config.hidden_size, config.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
     assert len(config.windows) == len(config.rotary) == config.num_layers == 4
-    own = {"Qwen3ForCausalLM": 128, "Gemma2ForCausalLM": 256, "Gemma3ForCausalLM": 256, "GptOssForCausalLM": 64}
+    own = {
+        "Qwen3_5ForCausalLM": 256,
+        "Qwen3_5MoeForCausalLM": 256,
+        "Qwen3ForCausalLM": 128,
+        "Gemma2ForCausalLM": 256,
+        "Gemma3ForCausalLM": 256,
+        "Gemma4ForCausalLM": 256,
+        "Gemma4UnifiedForCausalLM": 256,
+        "GptOssForCausalLM": 64,
+        "Ministral3ForCausalLM": 128,
+    }
     assert config.head_dim == own.get(architecture, 192 if latent else 16)
     assert (config.latent is not None) == latent
-    assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3"))
+    assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3", "Gemma4", "Lfm2"))
     assert config.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss"))
-    assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT"))
+    assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT", "Lfm2"))
     assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu"}.get(architecture[:4], "silu")
     assert config.fused == architecture.startswith("Phi3")
+
+
+GEMMA4 = {"num_key_value_heads": 2, "hidden_size_per_layer_input": 8, "vocab_size_per_layer_input": 100,
+          "vocab_size": 100}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ({"use_bidirectional_attention": "all"}, "see those after them"),
+        ({"vocab_size_per_layer_input": 90}, "own token table has 90 tokens"),
+        ({"num_kv_shared_layers": 3, "layer_types": ["sliding_attention"] * 4}, "none is of a kind"),
+        ({"num_kv_shared_layers": 4}, "from 0 to 3"),
+        ({"attention_k_eq_v": True, "num_global_key_value_heads": 3}, "cannot share 3 key-value heads"),
+        ({"global_head_dim": 15}, "heads of 15"),
+        ({"per_layer_config": {"0": 1}}, "no JSON object of objects"),
+        ({"per_layer_config": {"0": {"head_dim": 32}}}, "layers of one type"),
+        ({"enable_moe_block": True, "num_experts": 4, "top_k_experts": 5, "moe_intermediate_size": 8}, "5 of 4"),
+        ({"rope_parameters": {"full_attention": {"partial_rotary_factor": 2}}}, "a share up to 1"),
+    ],
+)
+def test_what_a_gemma_4_cannot_be(values: dict[str, Any], said: str) -> None:
+    with pytest.raises(CheckpointError, match=said):
+        read("Gemma4ForCausalLM", **(GEMMA4 | values))
+
+
+def test_what_gemma_4s_layers_are() -> None:
+    """As the config.json of its checkpoints says it: E4B's and 31B's ways."""
+    small = read("Gemma4ForCausalLM", **GEMMA4, num_kv_shared_layers=2, use_double_wide_mlp=True,
+                 layer_types=["sliding_attention", "full_attention"] * 2)  # fmt: skip
+    assert [small.heads_of(layer).width for layer in range(4)] == [256, 512] * 2
+    assert small.kv_sources == (0, 1, 0, 1)
+    assert small.attention_layers == (0, 1)
+    assert [small.inner_of(layer) for layer in range(4)] == [128, 128, 256, 256]
+    assert small.cached_elements == 2 * 2 * (256 + 512)
+    assert (small.rotated_dim(), small.rotated_dim(local=True)) == (512, 256)
+    large = read("Gemma4ForCausalLM", **(GEMMA4 | {"hidden_size_per_layer_input": 0}), attention_k_eq_v=True,
+                 num_global_key_value_heads=1)  # fmt: skip
+    assert [large.heads_of(layer) for layer in (0, 3)] == [(2, 256), (1, 512)]
+    assert large.keys_as_values == (False, False, False, True)
+    assert large.windows == (512, 512, 512, None)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "values", "said"),
+    [
+        ("DeepseekV3ForCausalLM", {"rope_interleave": False}, "rotates halves"),
+        ("DeepseekV3ForCausalLM", {"n_group": 8, "topk_group": 4}, "no two best ones"),
+        ("Glm4MoeForCausalLM", {"n_group": 4, "topk_group": 5}, "in 5 of 4 groups"),
+        ("Glm4MoeLiteForCausalLM", {"mlp_layer_types": ["dense", "other", "sparse", "sparse"]}, "'other' is not one"),
+        ("Glm4MoeForCausalLM", {"partial_rotary_factor": 0.0}, "a share up to 1"),
+        ("Lfm2ForCausalLM", {"conv_bias": True}, "convolutions have biases"),
+        ("Lfm2ForCausalLM", {"layer_types": ["conv"] * 4}, "none of its layers has attention"),
+        ("Lfm2ForCausalLM", {"full_attn_idxs": 3}, "no list of layers"),
+        ("Lfm2ForCausalLM", {"layer_types": ["conv"] * 3 + ["full_attention"], "conv_L_cache": 1}, "from 2 to 64"),
+        ("Ministral3ForCausalLM", {"rope_parameters": {"rope_theta": 1e4, "llama_4_scaling_beta": 0.1}}, "where on"),
+    ],
+)
+def test_what_this_years_families_cannot_be(architecture: str, values: dict[str, Any], said: str) -> None:
+    with pytest.raises(CheckpointError, match=said):
+        read(architecture, num_key_value_heads=4, **(EXPERTS | {"first_k_dense_replace": 1} | values))
 
 
 def test_an_unknown_architecture_is_named_beside_those_known() -> None:
@@ -202,7 +275,7 @@ def test_deepseek_v2_lite() -> None:
     """The softmax scale is that of the release: 192^-0.5 times the square of 0.1 * 0.707 * ln 40 + 1."""
     config = read("DeepseekV2ForCausalLM", **V2_LITE)
     assert config.latent == LatentShape(512, 128, 64, 128, None)
-    assert (config.head_dim, config.num_kv_heads, config.rotated_dim) == (192, 1, 64)
+    assert (config.head_dim, config.num_kv_heads, config.rotated_dim()) == (192, 1, 64)
     assert config.attention_scale == pytest.approx(192**-0.5 * (0.1 * 0.707 * math.log(40) + 1) ** 2)
     assert config.moe is not None
     assert read("DeepseekV2ForCausalLM", **V2_LITE | {"first_k_dense_replace": 27}).moe is None
@@ -279,3 +352,25 @@ def test_deepseek_v2_lite() -> None:
 def test_what_a_family_cannot_be_is_refused(architecture: str, values: dict[str, Any], said: str) -> None:
     with pytest.raises(CheckpointError, match=said):
         read(architecture, **values)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"linear_num_key_heads": 5, "linear_num_value_heads": 8}, "8 value heads cannot share 5 key heads"),
+        ({"layer_types": ["linear_attention"] * 4}, "none of its layers has attention"),
+        ({"layer_types": ["linear_attention", "mamba"] * 2}, "'mamba'"),
+        ({"linear_conv_kernel_dim": 1}, "linear_conv_kernel_dim"),
+        ({"linear_key_head_dim": "wide"}, "linear_key_head_dim"),
+        ({"full_attention_interval": 0}, "full_attention_interval"),
+    ],
+)
+def test_states_that_cannot_be_are_refused_by_name(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(CheckpointError, match=named):
+        read("Qwen3_5ForCausalLM", **values)
+
+
+def test_every_fourth_layer_of_qwen_attends_where_the_file_is_silent() -> None:
+    shape = read("Qwen3_5ForCausalLM", num_hidden_layers=8).recurrent
+    assert shape is not None
+    assert shape.layers == (True, True, True, False) * 2

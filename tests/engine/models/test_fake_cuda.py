@@ -34,13 +34,21 @@ from engine.layers.linear.affine import AffineColumns
 from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
-from engine.layers.triton import fused
-from engine.model_config.model import LatentShape, ModelConfig, MoEConfig, RopeConfig
+from engine.layers.triton import delta, fused
+from engine.model_config.model import (
+    ConvolutionShape,
+    HeadShape,
+    LatentShape,
+    ModelConfig,
+    MoEConfig,
+    RecurrentShape,
+    RopeConfig,
+)
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.heads.base import OUTPUT, FeatureHead
 from engine.models.heads.eagle import Eagle, Eagle3
-from engine.models.heads.mtp import MultiToken
+from engine.models.heads.mtp import MIMO, MultiToken
 from engine.models.registry import FAMILIES, family
 from engine.sampling import noise
 from engine.sampling.params import SamplingParams
@@ -69,6 +77,13 @@ CONFIG = ModelConfig(
     dtype=torch.bfloat16,
 )
 EXPERTS = MoEConfig(num_experts=4, experts_per_token=2, intermediate_size=128, sparse=(True,) * LAYERS)
+STATES = RecurrentShape((True, False), 2, 4, 16, 32, 4)
+SIGMOID = replace(EXPERTS, routing="sigmoid", normalised=True, groups=2, shared_size=128)
+LATENT = replace(CONFIG, num_kv_heads=1, head_dim=40, latent=LatentShape(48, 24, 16, 32, 40))
+TWO_WIDTHS = replace(CONFIG, unit_offset_norms=True, activation="gelu_tanh", qk_norm=True, value_norm=True,
+                     attention_scale=1.0, windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0),
+                     shapes=(HeadShape(2, 32), HeadShape(1, 64)), keys_as_values=(False, True))  # fmt: skip
+CONVOLUTION = replace(CONFIG, qk_norm=True, recurrent=ConvolutionShape((True, False), 128, 3))
 OWN = {
     "LlamaForCausalLM": CONFIG,
     "MistralForCausalLM": replace(CONFIG, windows=(24, 24)),
@@ -91,8 +106,20 @@ OWN = {
                                  moe=replace(EXPERTS, routing="chosen", bias=True, swiglu_limit=7.0)),
     "OPTForCausalLM": replace(CONFIG, num_kv_heads=4, rotary=(False, False), qkv_bias=True, output_bias=True,
                               mlp_bias=True, activation="relu", tie_word_embeddings=True),
-    "DeepseekV2ForCausalLM": replace(CONFIG, num_kv_heads=1, head_dim=40, latent=LatentShape(48, 24, 16, 32, 40),
-                                     moe=replace(EXPERTS, sparse=(False, True), groups=2, shared_size=128)),
+    "DeepseekV2ForCausalLM": replace(LATENT, moe=replace(EXPERTS, sparse=(False, True), groups=2, shared_size=128)),
+    "DeepseekV3ForCausalLM": replace(LATENT, moe=SIGMOID),
+    "Glm4MoeLiteForCausalLM": replace(LATENT, moe=replace(SIGMOID, sparse=(False, True))),
+    "Glm4MoeForCausalLM": replace(CONFIG, qk_norm=True, moe=SIGMOID, rope=RopeConfig(10000.0, partial=0.5)),
+    "Ministral3ForCausalLM": replace(CONFIG, rope=RopeConfig(1e6, original_max_position=32, query_beta=0.1)),
+    "Gemma4ForCausalLM": replace(TWO_WIDTHS, layer_inputs=16, moe=replace(
+        EXPERTS, normalised=True, expert_scales=True, parallel=True, block="", router="router.proj")),
+    "Gemma4UnifiedForCausalLM": TWO_WIDTHS,
+    "Lfm2ForCausalLM": CONVOLUTION,
+    "Lfm2MoeForCausalLM": replace(CONVOLUTION, moe=replace(EXPERTS, routing="sigmoid", sparse=(False, True))),
+    "Qwen3_5ForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
+                                  rope=RopeConfig(10000.0, partial=0.25)),
+    "Qwen3_5MoeForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
+                                     moe=replace(EXPERTS, shared_size=128, shared_gate="gate")),
 }  # fmt: skip
 
 
@@ -126,6 +153,9 @@ class Weights:
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         return torch.empty(rows, columns, dtype=self.dtype, device=CUDA)
+
+    def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return torch.empty(shape, device=CUDA)
 
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
@@ -167,7 +197,7 @@ def _a_modern_gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(int4_cuda, "_operator_fails", lambda device, tiles, dtype: None)
     monkeypatch.setattr(sdpa, "_flash_cuda_fails", lambda device, dtype, width: None)
     trials = [(module, "disagrees") for module in (pack_trial, quest_trial, merging)]
-    for module, proof in (*trials, (fused, "norm_disagrees"), (fused, "gate_disagrees")):
+    for module, proof in (*trials, (fused, "norm_disagrees"), (fused, "gate_disagrees"), (delta, "disagrees")):
         monkeypatch.setattr(module, proof, lambda *traits: "kernels cannot be tried on a pretended GPU")
     # The one thing that a forward waits for: which experts its rows chose. Fakes have no contents.
     monkeypatch.setattr(moe, "on_host", lambda asked, experts: [1, 0, asked.shape[0] - 1, 0])
@@ -259,7 +289,7 @@ def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
 def heads(lm: CausalLM, source: Weights) -> list[FeatureHead]:
     shape = replace(CONFIG, num_layers=1, windows=(None,), rotary=(True,))
     ids = torch.empty(40, dtype=torch.int64, device=CUDA)
-    return [Eagle(shape, lm, source, True), Eagle3(shape, lm, source, False, ids, 40), MultiToken(lm, source)]
+    return [Eagle(shape, lm, source, True), Eagle3(shape, lm, source, False, ids, 40), MultiToken(lm, source, MIMO)]
 
 
 @pytest.mark.parametrize("number", [0, 1, 2], ids=["eagle", "eagle 3", "mtp"])
@@ -282,7 +312,7 @@ def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
     batch = padded_batch(BATCHES["a prompt"], frozenset({1, 2}))
     with fake_cuda():
         lm = model("dense", torch.bfloat16, "LlamaForCausalLM", False)
-        kv = DenseKVStore(LAYERS, PAGES, CONFIG.num_kv_heads, CONFIG.head_dim, torch.bfloat16, CUDA)
+        kv = DenseKVStore([(CONFIG.num_kv_heads, CONFIG.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA)
         early = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(0, 1))
         late = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(1, 2), hidden_in=early.hidden[1])
         assert {hidden.device for hidden in (*early.hidden.values(), *late.hidden.values())} == {CUDA}
@@ -294,7 +324,7 @@ def attend(
     def run() -> None:
         with fake_cuda():
             moved = on_cuda(batch)
-            kv = DenseKVStore(1, 400, 2, 64, torch.bfloat16, CUDA)
+            kv = DenseKVStore([(2, 64)], 400, torch.bfloat16, CUDA)
             q = torch.empty(batch.tokens.shape[0], 8, 64, dtype=torch.bfloat16, device=CUDA)
             o, lse = backend.attend(q, kv.view(0), spec, moved, need_lse=need_lse, keys=keys)
             assert o.device == CUDA
@@ -379,7 +409,7 @@ def test_a_tensor_left_on_the_host_would_be_noticed() -> None:
     with fake_cuda():
         lm = model("dense", torch.bfloat16, "LlamaForCausalLM", False)
         lm.head = Dense(torch.empty(VOCABULARY, CONFIG.hidden_size, dtype=torch.bfloat16), None, lm.numerics)
-        kv = DenseKVStore(LAYERS, PAGES, CONFIG.num_kv_heads, CONFIG.head_dim, torch.bfloat16, CUDA)
+        kv = DenseKVStore([(CONFIG.num_kv_heads, CONFIG.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA)
         with pytest.raises(RuntimeError, match="device"):
             lm.forward(on_cuda(batch), kv, AttentionDispatcher())
 
@@ -403,7 +433,7 @@ def test_drawing_stays_on_the_gpu_and_reads_it_once(dtype: torch.dtype) -> None:
 
 def test_whole_pages_move_on_the_gpu() -> None:
     with fake_cuda():
-        kv = DenseKVStore(LAYERS, PAGES, 2, 64, torch.bfloat16, CUDA)
+        kv = DenseKVStore([(2, 64)] * LAYERS, PAGES, torch.bfloat16, CUDA)
         kv.copy_page(1, 2)
         kv.move_slots(torch.tensor([1, 2], device=CUDA), torch.tensor([3, 4], device=CUDA))
         data = kv.export_pages([1, 3])

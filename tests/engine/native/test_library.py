@@ -1,4 +1,4 @@
-"""The compiled library: that it is built, what is said where it is not, and what it shares with torch."""
+"""The compiled library: that it is built, what is said where it is not, and its threads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,6 @@ import pytest
 
 from engine.native import build, library
 from engine.native.instructions import PORTABLE, SETS
-
-found = library.find()
-runs = pytest.mark.skipif(found.library is None, reason=found.reason)
 
 
 def test_it_is_built_wherever_there_is_a_compiler() -> None:
@@ -35,6 +32,7 @@ def test_building_says_what_went_wrong(tmp_path: Path, monkeypatch: pytest.Monke
     assert "no such thing" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
     monkeypatch.delenv("CC")
     monkeypatch.setenv("PATH", str(tmp_path / "empty"))
+    monkeypatch.setattr(build, "zig", lambda: None)
     assert "install the package gcc" in str(build.compile_library(SETS[PORTABLE], tmp_path / "a.so"))
     assert not list(tmp_path.glob("*.so")) + list(tmp_path.glob("*.part"))
 
@@ -54,13 +52,15 @@ def test_a_stale_or_damaged_library_is_not_used(tmp_path: Path, monkeypatch: pyt
     assert "not built" in library.load(plain).reason
 
 
-@runs
-@pytest.mark.skipif(sys.platform != "linux", reason="reads the loader's map")
-def test_it_shares_torchs_openmp() -> None:
-    """Two OpenMP runtimes in one process would fight for the cores."""
-    code = (
-        "import torch; from engine.native.library import find; find(); "
-        "print(len({line.split()[-1] for line in open('/proc/self/maps') if 'gomp' in line}))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "1"
+@pytest.mark.skipif(sys.platform == "win32" or shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.parametrize("check", ["-fsanitize=thread", "-fsanitize=address,undefined", "fork"])
+def test_loops_are_done_whole_and_once(check: str, tmp_path: Path) -> None:
+    """By threads that wake late, from several callers, and in a process that was forked; see threads.c."""
+    program, source = tmp_path / "threads", Path(__file__).with_name("threads.c")
+    flags = ["-std=gnu11", "-O2", "-g", "-pthread", *([check] if check.startswith("-") else [])]
+    made = ["gcc", *flags, f"-I{build.FOLDER}", "-o", str(program), str(source), str(build.FOLDER / "threads.c")]
+    if subprocess.run(made, capture_output=True, check=False).returncode and check.startswith("-"):
+        pytest.skip(f"gcc has no library for {check}")
+    command = [str(program), *([] if check.startswith("-") else [check])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -29,7 +29,7 @@ class Rounded(DenseKVStore):
 
 def factory(kind: type[DenseKVStore], model):
     def make(length: int) -> Reader:
-        return reader(Runner(model, kind(2, pages_for(length) + 1, 1, 8, torch.float32), AttentionDispatcher()))
+        return reader(Runner(model, kind([(1, 8)] * 2, pages_for(length) + 1, torch.float32), AttentionDispatcher()))
 
     return make
 

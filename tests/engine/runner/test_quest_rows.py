@@ -197,7 +197,7 @@ def test_trees_are_refused() -> None:
 
 def test_a_store_without_bounds_is_refused() -> None:
     host = Host(True)
-    host.kv = DenseKVStore(LAYERS, PAGES, 2, 8, torch.float32)
+    host.kv = DenseKVStore([(2, 8)] * LAYERS, PAGES, torch.float32)
     host.run(0, PROMPT)
     with pytest.raises(ValueError, match="keeps none"):
         host.run(PROMPT, PROMPT + 1)

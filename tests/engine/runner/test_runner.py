@@ -62,7 +62,7 @@ class ToyModel:
 
 
 def toy(policy: BucketPolicy | None = None) -> Runner:
-    return Runner(ToyModel(), DenseKVStore(2, PAGES, 1, 8, torch.float32), AttentionDispatcher(), policy=policy)
+    return Runner(ToyModel(), DenseKVStore([(1, 8)] * 2, PAGES, torch.float32), AttentionDispatcher(), policy=policy)
 
 
 class RandomWeights:
@@ -119,7 +119,7 @@ CONFIG = ModelConfig(
 def llama(policy: BucketPolicy | None = None, batch_invariant: bool = False) -> Runner:
     numerics = Numerics(batch_invariant)
     model = Llama(CONFIG, RandomWeights(numerics))
-    return Runner(model, DenseKVStore(2, PAGES, 2, 8, torch.float32), AttentionDispatcher(numerics), policy=policy)
+    return Runner(model, DenseKVStore([(2, 8)] * 2, PAGES, torch.float32), AttentionDispatcher(numerics), policy=policy)
 
 
 RUNNERS = [toy, llama]
@@ -291,7 +291,7 @@ def test_consecutive_pages_are_told_from_scattered_ones() -> None:
 def test_layer_groups_have_tables_of_their_own() -> None:
     model = ToyModel()
     model.num_groups = 2
-    runner = Runner(model, DenseKVStore(2, PAGES, 1, 8, torch.float32), AttentionDispatcher())
+    runner = Runner(model, DenseKVStore([(1, 8)] * 2, PAGES, torch.float32), AttentionDispatcher())
     batch = runner.batch([SequenceRows([1, 2], 15, [4, 5], 0, None, ([0, 8],))])
     assert batch.page_table[:, 0, :2].tolist() == [[4, 5], [0, 8]]
     assert batch.placement.slots.tolist() == [[79, 80], [15, 128]]

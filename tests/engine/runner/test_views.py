@@ -27,7 +27,7 @@ LENGTH = 230
 
 def model(config: ModelConfig, invariant: bool = False) -> Runner:
     numerics = Numerics(invariant)
-    store = DenseKVStore(config.num_layers, PAGES, 2, 8, torch.float32)
+    store = DenseKVStore([(2, 8)] * config.num_layers, PAGES, torch.float32)
     return Runner(Llama(config, RandomWeights(numerics)), store, AttentionDispatcher(numerics))
 
 

@@ -22,7 +22,7 @@ from transformers.generation.logits_process import (
 from engine.protocol import Sampling
 from engine.sampling.params import LEAST_TEMPERATURE, SamplingError, SamplingParams, resolve
 from engine.sampling.processors import MAX_DRY_MATCH, dry_penalties
-from engine.sampling.sampler import Draw, log_probs, new_history, processed, sample
+from engine.sampling.sampler import Draw, likeliest, log_probs, new_history, processed, sample
 from engine.sampling.truncation import truncate, truncate_typical
 
 CPU = torch.device("cpu")
@@ -316,3 +316,12 @@ def test_settings_come_from_the_request_then_the_model_then_neutral() -> None:
 def test_settings_out_of_range_are_refused_with_a_sentence(sampling: Sampling) -> None:
     with pytest.raises(SamplingError, match=r"\."):
         resolve(sampling, Sampling())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_the_likeliest_is_the_first_of_the_largest(dtype: torch.dtype) -> None:
+    logits = torch.randn(3, 5000).to(dtype)
+    logits[0, 77] = logits[0, 4999] = 9
+    logits[1, 0] = torch.inf
+    logits[2, 1234] = torch.nan
+    assert likeliest(logits) == logits.argmax(-1).tolist() == [77, 0, 1234]

@@ -175,10 +175,10 @@ def test_a_cache_that_cannot_be_made_ends_the_comparison_and_the_old_one_serves(
 ) -> None:
     real = runners.new_store
 
-    def failing(config, pages, dtype, device, kind, recent_pages=None):
+    def failing(config, pages, dtype, device, kind, *rest):
         if kind.name == "int8":
             raise RuntimeError("no room for that")
-        return real(config, pages, dtype, device, kind, recent_pages)
+        return real(config, pages, dtype, device, kind, *rest)
 
     monkeypatch.setattr(runners, "new_store", failing)
     error = compare(client, "kv_kind", rounds=1)

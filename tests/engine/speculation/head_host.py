@@ -27,7 +27,7 @@ from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.eagle import LEAST_LAYERS
-from engine.models.heads.mtp import PREFIX, MultiToken
+from engine.models.heads.mtp import MIMO, MultiToken
 from engine.options import RequestOptions
 from engine.protocol import Sampling
 from engine.request import Request
@@ -106,15 +106,15 @@ def write_eagle3(folder: Path) -> tuple[CausalLM, FeatureHead]:
 def write_mtp(folder: Path) -> tuple[CausalLM, FeatureHead]:
     """A random target with a multi-token layer of its own."""
     torch.manual_seed(3)
-    tensors = _random_target(LAYERS) | _layer(PREFIX, 0.3, True)
-    tensors |= {f"{PREFIX}{name}_layernorm.weight": torch.ones(HIDDEN) for name in ("token", "hidden", "final")}
-    tensors[f"{PREFIX}input_proj.weight"] = torch.randn(HIDDEN, 2 * HIDDEN) * 0.3
+    tensors = _random_target(LAYERS) | _layer(MIMO.layer, 0.3, True)
+    tensors |= {f"{MIMO.layer}{name}_layernorm.weight": torch.ones(HIDDEN) for name in ("token", "hidden", "final")}
+    tensors[f"{MIMO.layer}input_proj.weight"] = torch.randn(HIDDEN, 2 * HIDDEN) * 0.3
     for name in [name for name in tensors if name.endswith(("q_proj.weight", "k_proj.weight", "v_proj.weight"))]:
         tensors[name.replace(".weight", ".bias")] = torch.randn(tensors[name].shape[0]) * 0.3
     _save(folder / "target", tensors, LAYERS, architectures=["MiMoForCausalLM"])
     checkpoint, model = _load(folder / "target")
     source = checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics())
-    return model, MultiToken(model, source)
+    return model, MultiToken(model, source, MIMO)
 
 
 def _random_target(layers: int) -> dict[str, Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,21 +31,23 @@ from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer
 from engine.speculation.verify.early_exit import forward_step
 from engine.speculation.verify.verifier import verify
 
-VOCABULARY, LAYERS, EOS, PAGES, EACH = 50, 6, 49, 96, 14
-"""``EACH``: pages of a request."""
+SEED, VOCABULARY, LAYERS, EOS, PAGES, EACH = 5, 50, 6, 49, 96, 14
+"""``EACH``: pages of a request. ``SEED``: one whose drafts tell what the tests are to tell."""
 
 
 class Weights:
-    """A `WeightSource` of seeded random weights; ``quiet`` scales what the layers add, so that they agree more."""
+    """A `WeightSource` of random weights, seeded by their names, whatever is asked for first.
+
+    ``quiet`` scales what the layers add, so that they agree more.
+    """
 
     device, dtype = torch.device("cpu"), torch.float32
 
     def __init__(self, numerics: Numerics, quiet: float) -> None:
         self.numerics, self._quiet = numerics, quiet
-        self._generator = torch.Generator().manual_seed(0)
 
     def linear(self, prefix: str, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool) -> Dense:
-        weight = self._random(sum(sizes), in_features) / in_features**0.5
+        weight = self._random(prefix + names[0], sum(sizes), in_features) / in_features**0.5
         adds = names[0] in ("o_proj", "down_proj")
         return Dense(weight * self._quiet if adds else weight, None, self.numerics)
 
@@ -58,13 +61,13 @@ class Weights:
         raise AssertionError("there is none")
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor:
-        return self._random(rows, columns)
+        return self._random(name, rows, columns)
 
     def head(self, table: Tensor | None, rows: int, columns: int) -> Dense:
-        return Dense(self._random(rows, columns) / columns**0.5 * 4, None, self.numerics)
+        return Dense(self._random("head", rows, columns) / columns**0.5 * 4, None, self.numerics)
 
-    def _random(self, *shape: int) -> Tensor:
-        return torch.randn(*shape, generator=self._generator)
+    def _random(self, name: str, *shape: int) -> Tensor:
+        return torch.randn(*shape, generator=torch.Generator().manual_seed(SEED + zlib.crc32(name.encode())))
 
 
 CONFIG = ModelConfig(

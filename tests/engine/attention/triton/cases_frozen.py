@@ -67,7 +67,7 @@ def frozen(rows: list[SequenceRows]) -> tuple[GraphKey, Batch]:
 @pytest.mark.parametrize("name", list(STEPS))
 def test_a_frozen_batch_gives_what_the_step_gives(name: str, kind: str) -> None:
     rows, kv = rows_of(name), arenas(kind)
-    store = DenseKVStore(1, 1, 1, 1, torch.float32)
+    store = DenseKVStore([(1, 1)], 1, torch.float32)
     step = Runner(_OneGroup(), store, None).batch(rows)  # type: ignore[arg-type]
     key, captured = frozen(rows)
     assert captured.tokens.shape[0] == key.bucket.T >= step.host.T

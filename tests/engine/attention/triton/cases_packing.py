@@ -116,8 +116,8 @@ def test_a_store_that_writes_otherwise_is_left_to_itself() -> None:
         pass
 
     x = torch.randn(1, 6, 32)
-    assert "Other" in str(writing.declines(Other(1, 2, 2, 32, torch.float32), 0, x, None))
-    assert writing.declines(DenseKVStore(1, 2, 2, 32, torch.float32), 0, x, None) == "the model is not on a GPU"
+    assert "Other" in str(writing.declines(Other([(2, 32)], 2, torch.float32), 0, x, None))
+    assert writing.declines(DenseKVStore([(2, 32)], 2, torch.float32), 0, x, None) == "the model is not on a GPU"
 
 
 @pytest.mark.parametrize("width", [80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (16, 128))])

@@ -13,6 +13,8 @@ from tests.gpu.machine_code import MORE_SPILLED, TARGETS
 BOUNDS = {"decode dense": 5.8, "decode int8": 10.0, "decode int4": 10.0, "decode int4 96": 17.0, "decode kivi 4": 13.0,
           "quest pages": 9.0}  # fmt: skip
 """Instructions a number: a tenth above what they were."""
+SPILLED = {"quest pages": 16, "tree dense": 8, "tree, bounds, cap": 20}
+"""Instructions that spill registers: those over chosen pages in none of their products, trees on sm_80 and 120."""
 SHARED = 99 << 10
 """Bytes that a program may have on sm_86, 89 and 120."""
 
@@ -33,7 +35,6 @@ def test_every_kernel_on_every_target(case: str, dtype: torch.dtype) -> None:
     for sm in TARGETS:
         code = code_of(case, dtype, sm)
         assert code.shared <= SHARED
-        # (Attention over chosen pages spills up to 14 instructions, in none of its products.)
-        assert code.spilled <= (16 if case == "quest pages" else 0) + MORE_SPILLED, sm
+        assert code.spilled <= SPILLED.get(case, 0) + MORE_SPILLED, sm
         if case in BOUNDS:
             assert code.per_weight < 1.2 * BOUNDS[case]

@@ -37,7 +37,7 @@ class _OneGroup:
 
 
 def runner() -> Runner:
-    store = DenseKVStore(1, 1, 1, 1, torch.float32)
+    store = DenseKVStore([(1, 1)], 1, torch.float32)
     return Runner(_OneGroup(), store, None, policy=sixteens, context=CONTEXT)  # type: ignore[arg-type]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast, get_args
 
+import numpy as np
 import pytest
 import torch
 
@@ -12,13 +13,15 @@ from engine.layers.numerics import Numerics
 
 pytest.importorskip("triton")
 
+from engine.cache.stores.states import LayerStates, StateRuns
 from engine.layers.experts import grouped
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.experts import DENSE_TILES, ExpertStack
 from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, FmaTile, WideTile, tile, wide_tiles
-from engine.layers.triton import fused, fused_kernels
-from engine.model_config.model import MoEConfig
+from engine.layers.triton import delta, delta_kernels, fused, fused_kernels
+from engine.model_config.model import MoEConfig, RecurrentShape
 from engine.native import triton_launch
+from engine.native.delta import DeltaWeights
 from engine.native.gpu import HOPPER
 from tests.gpu.kernel_kinds import KINDS
 from tests.gpu.machine_code import (
@@ -117,6 +120,25 @@ def test_what_lies_between_products_reads_16_bytes_at_a_time(sm: int) -> None:
         assert all("128" in name for name in loads), loads
 
 
+@pytest.mark.parametrize("sm", [sm if sm == 90 else pytest.param(sm, marks=pytest.mark.long) for sm in TARGETS])
+def test_a_head_of_the_delta_rule_stays_in_registers(sm: int) -> None:
+    """Of Qwen3.5's shapes, matrices of 128 by 128: four warps hold a quarter of one."""
+    shape = RecurrentShape((True,), 16, 48, 128, 128, 4)
+
+    def empty(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.empty(sizes, dtype=dtype, device="meta")
+
+    weights = DeltaWeights(empty(4, shape.channels), empty(48), empty(48), empty(128), 1e-6)
+    states = LayerStates(empty(3, 3, shape.channels, dtype=torch.bfloat16), empty(3, 48, 128, 128))
+    mixed, gates = empty(1, shape.channels + 48 * 128, dtype=torch.bfloat16), empty(1, 96, dtype=torch.bfloat16)
+    runs = StateRuns(np.array([[0, 1, 1, 2, 1]], dtype=np.int64))
+    with recorded([(delta_kernels, "delta_rule"), (delta_kernels, "gated_norm")]) as found:
+        delta.delta_rule(mixed, gates, weights, shape, states, runs)
+    code = look(found[0], sm, 1)
+    assert code.spilled == 0
+    assert look(found[1], sm, 1).spilled == 0
+
+
 SPILLED = {FIXED: 80}
 """Registers that the largest tile spills, as its product without experts does."""
 
@@ -154,7 +176,8 @@ def test_a_block_of_experts_is_tried_with_the_kernels_that_it_uses() -> None:
 def around_experts(experts: int) -> list[Any]:
     """The launches of a block around its products."""
     moe = MoEConfig(experts, 4, 64, (True,), normalised=True, groups=8, groups_per_token=3)
-    router = SimpleNamespace(moe=moe, numerics=Numerics(), linear=Dense(on_meta(experts, 2048), None, Numerics()))
+    linear = Dense(on_meta(experts, 2048), None, Numerics())
+    router = SimpleNamespace(moe=moe, numerics=Numerics(), linear=linear, scales=None)
     layer = Dense(on_meta(64, 64).bfloat16(), None, Numerics())
     stack = ExpertStack([layer] * experts)
     block = grouped.GroupedExperts(cast(Any, router), stack, stack, cast(Any, None))

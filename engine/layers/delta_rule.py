@@ -1,0 +1,153 @@
+"""The gated delta rule (Yang et al. 2024, arXiv 2412.06464): what replaces attention in most layers of Qwen3-Next.
+
+A head carries a matrix S [key, value]. Token t brings a key k and a query q of unit length, a value v, a decay
+a = e^g <= 1 and a share b:
+
+    S <- a S;   S <- S + k (b (v - S^T k))^T;   o = S^T q / sqrt(key)
+
+so that S forgets by a, and what it says of k moves by the share b towards v. Before that queries, keys and values
+pass a causal convolution of few tokens and a SiLU; afterwards o is normalised and gated.
+
+Here are the reference forms in torch: row by row, which serves every kind of run and gives a row the same bits however
+rows are batched, and by chunks of 64 rows for prompts (section 3.3 of the paper), which agrees to rounding.
+`engine/native/delta.c` is the row by row form for processors, `engine/layers/triton/delta_kernels.py` that for GPUs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from engine.cache.stores.states import LayerStates, StateRuns
+from engine.layers.convolution import convolve, tree_of
+from engine.layers.numerics import Numerics
+from engine.layers.triton import delta
+from engine.model_config.model import RecurrentShape
+from engine.native.delta import DeltaWeights
+from engine.native.library import Library
+
+CHUNK = 64
+LEAST_CHUNK = 8
+"""Shorter runs are computed row by row."""
+
+
+class _Rows(NamedTuple):
+    """What the rows of a step bring: q and k [T, value_heads, key], v [T, value_heads, value], decays in log space g
+    and shares b [T, value_heads], all float32."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    g: Tensor
+    b: Tensor
+
+
+def delta_rule(
+    mixed: Tensor,
+    gates: Tensor,
+    weights: DeltaWeights,
+    shape: RecurrentShape,
+    states: LayerStates,
+    runs: StateRuns,
+    numerics: Numerics,
+    library: Library | None = None,
+) -> Tensor:
+    """What a layer's rows read from its states, which they move on: ``[T, value_heads * value]`` in the dtype of mixed.
+
+    ``mixed [T, channels + value_heads * value]``: queries, keys and values before the convolution, then what gates the
+    result. ``gates [T, 2 value_heads]``: what shares are made from, then decays. T may exceed the rows of ``runs``:
+    results of such rows are zeros.
+    """
+    if library is not None:
+        found = library.delta_rule(mixed, gates, weights, shape, states, runs)
+        if found is not None:
+            return found
+    fast = mixed.is_cuda and not numerics.batch_invariant
+    if fast and delta.declines(shape, runs, mixed.dtype, mixed.device) is None:
+        return delta.delta_rule(mixed, gates, weights, shape, states, runs)
+    out = mixed.new_zeros(mixed.shape[0], shape.value_heads * shape.value)
+    count = int(runs.runs[-1, 1])
+    inputs, z = mixed[:count].split((shape.channels, out.shape[1]), 1)
+    q, k, v = _convolved(inputs, weights, shape, states.tails, runs, numerics)
+    b, a = gates[:count].float().split(shape.value_heads, 1)
+    g = weights.decay * numerics.by_row(F.softplus, a + weights.bias)
+    rows = _Rows(q, k, v, g, numerics.by_row(torch.sigmoid, b))
+    read = _read(rows, states.matrices, runs, numerics)
+    normed = numerics.by_row(lambda x: F.rms_norm(x, (shape.value,), weights.norm, weights.eps), read)
+    out[:count] = normed.flatten(1) * numerics.by_row(F.silu, z.float())
+    return out
+
+
+def _convolved(
+    inputs: Tensor, weights: DeltaWeights, shape: RecurrentShape, tails: Tensor, runs: StateRuns, numerics: Numerics
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries and keys of unit length and values; the tails after the runs are written."""
+    mixed = numerics.by_row(F.silu, convolve(inputs, weights.convolution, tails, runs))
+    keys = shape.key_heads * shape.key
+    q, k, v = mixed.split((keys, keys, shape.value_heads * shape.value), 1)
+    each = shape.value_heads // shape.key_heads
+
+    def heads(x: Tensor) -> Tensor:
+        x = x.unflatten(1, (shape.key_heads, shape.key))
+        x = x * torch.rsqrt(x.square().sum(-1, keepdim=True) + weights.unit_eps)
+        return x.repeat(1, each, 1) if shape.tiled else x.repeat_interleave(each, 1)
+
+    return heads(q) * shape.key**-0.5, heads(k), v.unflatten(1, (shape.value_heads, shape.value))
+
+
+def _read(rows: _Rows, matrices: Tensor, runs: StateRuns, numerics: Numerics) -> Tensor:
+    """o of every row ``[T, value_heads, value]``; the matrices after the runs are written."""
+    out = torch.empty_like(rows.v)
+    for first, stop, source, target, _ in runs.runs.tolist():
+        mine, parents = _Rows(*(each[first:stop] for each in rows)), tree_of(runs, first, stop)
+        if parents is None and stop - first >= LEAST_CHUNK and not numerics.batch_invariant:
+            out[first:stop], state = by_chunks(mine, matrices[source])
+        else:
+            out[first:stop], state = row_by_row(mine, matrices[source], parents)
+        if target:
+            matrices[target] = state
+    return out
+
+
+def row_by_row(rows: _Rows, state: Tensor, parents: list[int] | None = None) -> tuple[Tensor, Tensor]:
+    """o of the rows, and the state after the last; ``parents[i]`` is the row that row i goes on from, -1 for
+    ``state`` (None: each goes on from the row before)."""
+    out, after = torch.empty_like(rows.v), list[Tensor]()
+    for i, (q, k, v, g, b) in enumerate(zip(*rows, strict=True)):
+        at = i - 1 if parents is None else parents[i]
+        state = (after[at] if at >= 0 else state) if parents is not None else state
+        decayed = state * g.exp()[:, None, None]
+        said = (decayed * k[:, :, None]).sum(1)
+        moved = decayed + k[:, :, None] * ((v - said) * b[:, None])[:, None]
+        out[i] = (moved * q[:, :, None]).sum(1)
+        if parents is None:
+            state = moved
+        else:
+            after.append(moved)
+    return out, state if parents is None else after[-1]
+
+
+def by_chunks(rows: _Rows, state: Tensor) -> tuple[Tensor, Tensor]:
+    """o of a chain of rows, and the state after the last.
+
+    Within a chunk, with G the sum of the decays up to a row and D_ij = e^(G_i - G_j) for j <= i, what the rows write is
+    W = (1 + strictly lower(b K K^T D))^-1 b (V - e^G K S), and o = e^G Q S + lower(Q K^T D) W.
+    """
+    out = torch.empty_like(rows.v)
+    for first in range(0, len(out), CHUNK):
+        q, k, v, g, b = (each[first : first + CHUNK].transpose(0, 1) for each in rows)  # [heads, rows, ...]
+        sums = g.cumsum(1)
+        lower = torch.ones(g.shape[1], g.shape[1], dtype=torch.bool, device=g.device).tril()
+        decays = (sums[:, :, None] - sums[:, None]).masked_fill(~lower, -torch.inf).exp()
+        since = sums.exp()[:, :, None]
+        system = b[:, :, None] * (k @ k.mT) * decays
+        wanted = b[:, :, None] * (v - since * (k @ state))
+        written = torch.linalg.solve_triangular(system, wanted, upper=False, unitriangular=True)
+        read = since * (q @ state) + ((q @ k.mT) * decays) @ written
+        out[first : first + CHUNK] = read.transpose(0, 1)
+        last = sums[:, -1:]
+        state = last.exp()[:, :, None] * state + ((last - sums).exp()[:, :, None] * k).mT @ written
+    return out, state

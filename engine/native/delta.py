@@ -1,0 +1,80 @@
+"""What `delta.c` is told of a layer and of a step."""
+
+from __future__ import annotations
+
+import ctypes
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.cache.stores.states import LayerStates, StateRuns
+from engine.model_config.model import RecurrentShape
+from engine.native.attention import fields
+
+
+class DeltaWeights(NamedTuple):
+    """What a layer multiplies by besides its linear layers, all in float32."""
+
+    convolution: Tensor
+    """[kernel, channels], the oldest token's first."""
+    decay: Tensor
+    """[value_heads]: -e^A_log"""
+    bias: Tensor
+    """[value_heads], added to what the decay is made from."""
+    norm: Tensor
+    """[value]"""
+    eps: float
+    """Of that norm."""
+    unit_eps: float = 1e-6
+    """Added to the squares of queries and keys."""
+
+    def to(self, device: torch.device) -> DeltaWeights:
+        """The same on a device."""
+        convolution, decay, bias, norm = (each.to(device) for each in self[:4])
+        return self._replace(convolution=convolution, decay=decay, bias=bias, norm=norm)
+
+
+class Delta(ctypes.Structure):
+    """``Delta`` of delta.c."""
+
+    _fields_ = (
+        *fields(ctypes.c_void_p, "mixed", "gates", "out", "convolution", "decay", "bias", "norm", "tails", "matrices"),
+        *fields(ctypes.c_void_p, "runs", "begins", "parents"),
+        *fields(ctypes.c_int64, "sequences", "key_heads", "value_heads", "key", "value", "kernel", "channels"),
+        *fields(ctypes.c_float, "eps", "unit_eps"),
+        *fields(ctypes.c_int32, "bfloat16", "tiled"),
+    )
+
+
+def delta_of(
+    inputs: tuple[Tensor, Tensor, Tensor],
+    weights: DeltaWeights,
+    shape: RecurrentShape,
+    states: LayerStates,
+    table: StateRuns,
+) -> tuple[Delta, tuple[np.ndarray, ...]]:
+    """The structure, and arrays to keep as long as it is in use; ``inputs`` are mixed, gates and out."""
+    mixed, gates, out = inputs
+    runs = np.ascontiguousarray(table.runs)
+    begins = np.append(np.flatnonzero(runs[:, 4]), len(runs)).astype(np.int64)
+    arrays = (runs, begins) if table.parents is None else (runs, begins, table.parents)
+    by = weights.convolution, weights.decay, weights.bias, weights.norm
+    problem = Delta(
+        *(each.data_ptr() for each in (mixed, gates, out, *by, states.tails, states.matrices)),
+        *(array.ctypes.data for array in arrays),
+        *((None,) if table.parents is None else ()),
+        len(begins) - 1,
+        shape.key_heads,
+        shape.value_heads,
+        shape.key,
+        shape.value,
+        shape.kernel,
+        shape.channels,
+        weights.eps,
+        weights.unit_eps,
+        mixed.dtype == torch.bfloat16,
+        shape.tiled,
+    )
+    return problem, arrays

@@ -1,0 +1,72 @@
+"""Multi-token layers that are numbered with the model's own (DeepSeek-V3, GLM-4.5, GLM-4.7), against transformers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import transformers
+from engine_support import Ours, relative
+from safetensors.torch import load_file, save_file
+from test_logits import BASE, GLM_LITE, MLA, SIGMOID, Case, make
+from transformers.cache_utils import MtpCache
+from transformers.modeling_layers import MtpModel
+
+from engine.attention.registry import AttentionDispatcher
+from engine.batch import SequenceRows
+from engine.checkpoints.open import open_checkpoint
+from engine.layers.numerics import Numerics
+from engine.models.heads.base import OUTPUT
+from engine.models.heads.mtp import MultiToken, deepseek, layout_of
+from engine.runner.runner import Runner
+
+FAMILIES = {
+    "Glm4Moe": SIGMOID | {"head_dim": 16, "first_k_dense_replace": 1, "use_qk_norm": True},
+    "Glm4MoeLite": GLM_LITE | {"q_lora_rank": 20},
+    "DeepseekV3": MLA | SIGMOID | {"first_k_dense_replace": 1, "n_group": 2, "topk_group": 1},
+}
+
+
+def add_layer(folder: Path) -> None:
+    """A layer of other numbers than the last one's, and what joins state and token."""
+    file = folder / "model.safetensors"
+    tensors, layers, size = load_file(file), BASE["num_hidden_layers"], BASE["hidden_size"]
+    torch.manual_seed(2)
+    before, prefix = f"model.layers.{layers - 1}.", f"model.layers.{layers}."
+    for name in [name for name in tensors if name.startswith(before)]:
+        tensors[prefix + name.removeprefix(before)] = tensors[name] * (1 + 0.5 * torch.rand(tensors[name].shape))
+    tensors[f"{prefix}eh_proj.weight"] = 0.2 * torch.randn(size, 2 * size)
+    for norm in ("enorm", "hnorm", "shared_head.norm"):
+        tensors[f"{prefix}{norm}.weight"] = 0.5 + torch.rand(size)
+    save_file(tensors, file, {"format": "pt"})
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@torch.inference_mode()
+def test_the_layer_is_that_of_transformers(tmp_path: Path, family: str) -> None:
+    make(Case(family, family, FAMILIES[family]), tmp_path)
+    add_layer(tmp_path)
+    kind = getattr(transformers, f"{family}ForCausalLM")
+    theirs = kind.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager").eval()
+    theirs.config.num_mtp_layers, theirs.config.mtp_mlp_layer_types = 1, ["sparse"]
+    theirs._keys_to_ignore_on_load_unexpected = [r"model\.layers\.3\."]
+    layer, cache = MtpModel.from_pretrained(theirs), MtpCache(config=theirs.config.get_mtp_config())
+    text = torch.randint(3, 90, (1, 30), generator=torch.Generator().manual_seed(1))
+    states = theirs.model(text).last_hidden_state
+    read = layer.forward_layer(0, states[:, :29], torch.arange(29)[None], cache, input_ids=text[:, 1:])
+
+    ours = Ours(tmp_path)
+    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
+    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
+    assert layout == deepseek(3)
+    source = checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics())
+    head = MultiToken(ours.model, source, layout)
+    runner = Runner(head, head.new_store(13), AttentionDispatcher(Numerics()))
+    hidden = ours.runner.forward([ours.row(text[0].tolist(), 0, 0, 30)], want_hidden=frozenset({3})).hidden
+    features = head.features(hidden)
+    assert relative(features, states[0]) <= 1e-4
+    entries = SequenceRows(text[0, 1:].tolist(), 0, ours.pages(0), 29)
+    out = runner.forward([entries], hidden_in=features[:29])
+    assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
+    assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4
