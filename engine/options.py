@@ -163,7 +163,7 @@ class EngineOptions:
             case "kivi":
                 return KVKind("kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]))
             case _:
-                return KVKind(name)
+                return KVKind(name, hadamard=bool(self.values[keys.KV_HADAMARD]))
 
     @property
     def int8_head(self) -> bool:

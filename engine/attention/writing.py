@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from engine.attention.rotation import RotaryStep, rotate
@@ -16,12 +18,21 @@ _KNOWN = (DenseKVStore, TokenPackedStore, KiviStore, QuestStore)
 
 
 def write_rotated(
-    store: KVStore, layer: int, qk: Tensor, heads: int, v: Tensor, rope: RotaryStep | None, to: Placement
+    store: KVStore,
+    layer: int,
+    qk: Tensor,
+    heads: int,
+    v: Tensor,
+    rope: RotaryStep | None,
+    to: Placement,
+    mixed: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:
     """Rotate ``qk [T, heads + H_kv, d]``, store its keys and ``v [T, H_kv, d_v]``; returns queries ``[T, heads, d]``.
 
-    ``rope`` None: nothing rotates.
+    ``rope`` None: nothing rotates. ``mixed`` is then done to queries and keys (`engine.layers.hadamard`).
     """
+    if mixed is not None:
+        qk, rope = mixed(qk if rope is None else rotate(qk, rope)), None
     if qk.is_cuda and declines(store, layer, qk, rope) is None:
         return _by_kernels(store, layer, qk, heads, v, rope, to)
     turned = qk if rope is None else rotate(qk, rope)

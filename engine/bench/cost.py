@@ -21,7 +21,7 @@ from engine.bench.client import EngineClient, EngineError
 from engine.bench.tables import say, show_absent, show_table
 from engine.cache.policies import KeepAll, PagePolicy, QuestPolicy, WindowWithSinks
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import MIXING, KVKind
 from engine.cache.stores.packed import CHANNEL_GROUP
 from engine.checkpoints.quantised.quantise import Module, Quantiser
 from engine.checkpoints.source import HEAD
@@ -154,7 +154,8 @@ def _ways(length: int) -> Iterator[_Way]:
         yield _Way(f"{bits}-bit activations", KVKind(), KeepAll(), activations=bits)
     yield _Way("output head in 8 bits", KVKind(), KeepAll(), int8_head=True)
     kivi = [KVKind("kivi", key_bits, value_bits) for key_bits in (4, 2) for value_bits in (4, 2)]
-    for kind in (KVKind("int8"), KVKind("int4"), *kivi):
+    by_token = [KVKind(name, hadamard=mixed) for name in MIXING for mixed in (False, True)]
+    for kind in (*by_token, *kivi):
         yield _Way(kind.title, kind, KeepAll())
     window = length // WINDOWS
     for sinks in (4, 0):

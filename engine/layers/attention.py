@@ -11,6 +11,7 @@ from torch import Tensor
 from engine.attention.interface import AttnSpec
 from engine.attention.rotation import RotaryStep, rotate
 from engine.attention.writing import write_rotated
+from engine.layers.hadamard import Hadamard
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, norm_weight
 
@@ -59,6 +60,7 @@ class Attention:
                 weights += [k, torch.ones_like(k)] if config.value_norm else [k]
             self.norm = RMSNorm(torch.cat(weights), config.rms_norm_eps, source.numerics)
         self.numerics = source.numerics
+        self.mixed = Hadamard(self.head_dim, source.device, source.numerics)
         self.sinks = source.vector(f"{prefix}sinks", self.heads).float() if config.sinks else None
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
@@ -68,12 +70,13 @@ class Attention:
         if self.gated:
             qkv, gate = self._gate_apart(qkv)
         qk, v = self.heads_apart(qkv)
-        sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes)
+        mixed = self.mixed if step.kv.hadamard else None
+        sink_q = None if step.sink_ropes is None else self.turned(qk[:, : self.heads], step.sink_ropes, mixed)
         rope = step.ropes[self.rope] if self.rotary else None
         if v is None:
-            q = self.turned(qk, step.ropes)
+            q = self.turned(qk, step.ropes, mixed)
         else:
-            q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement)
+            q = write_rotated(step.kv, self.place, qk, self.heads, v, rope, batch.placement, mixed)
         if step.query_scale is not None:
             q = q * step.query_scale
             sink_q = None if sink_q is None else sink_q * step.query_scale
@@ -92,9 +95,10 @@ class Attention:
         q, gate = both.view(-1, self.heads, 2, self.head_dim).unbind(2)
         return torch.cat((q.flatten(1), kv), 1), gate.flatten(1)
 
-    def turned(self, x: Tensor, ropes: tuple[RotaryStep, ...]) -> Tensor:
-        """Heads ``[T, heads, head_dim]``, rotated where this layer rotates."""
-        return rotate(x, ropes[self.rope]) if self.rotary else x
+    def turned(self, x: Tensor, ropes: tuple[RotaryStep, ...], mixed: Hadamard | None) -> Tensor:
+        """Queries ``[T, heads, head_dim]``, rotated where this layer rotates, and mixed where keys are."""
+        x = rotate(x, ropes[self.rope]) if self.rotary else x
+        return x if mixed is None else mixed(x)
 
     def heads_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor | None]:
         """What was projected ``[T, *]`` -> queries and keys ``[T, heads + kv_heads, head_dim]`` and values, normalised.

@@ -101,8 +101,8 @@ def _kivi(arenas: Arenas) -> KVStore:
 
 STORES: dict[str, Callable[[Arenas], KVStore]] = {
     "16bit": _sixteen_bits,
-    "int8": lambda arenas: TokenPackedStore("int8", *arenas.shape, arenas.device),
-    "int4": lambda arenas: TokenPackedStore("int4", *arenas.shape, arenas.device),
+    "int8": lambda arenas: TokenPackedStore("int8", *arenas.shape, arenas.device, arenas.kind.hadamard),
+    "int4": lambda arenas: TokenPackedStore("int4", *arenas.shape, arenas.device, arenas.kind.hadamard),
     "kivi": _kivi,
 }
 """By the kind's name; a new one is added here and in :data:`engine.cache.stores.kinds.BITS`."""

@@ -31,6 +31,7 @@ DTYPES = (torch.bfloat16, torch.float32)
 GATINGS = ("silu", "gelu_tanh", "clamped")
 """What rows.c calls 0, 1 and 2."""
 ROW_UNIT = 16
+WIDEST_HEAD = 1024
 """Rows are read in runs of so many numbers."""
 _BUILD = "python -m engine.native.build"
 
@@ -62,6 +63,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "gate": (None, _ADDRESS, _INT, _INT, _FLOAT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
     "rotate": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
+    "hadamard": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
     "lanes_write": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT),
 }
 """What each function returns, then what it takes."""
@@ -152,6 +154,17 @@ class Library:
         out, source = x.new_empty(x.shape), (x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16)
         angles = (cos.data_ptr(), sin.data_ptr(), cos.stride(0))
         self._run("rotate", "A rotation", *source, *angles, out.data_ptr(), rows, heads, width, half)
+        return out
+
+    def hadamard(self, x: Tensor, size: int) -> Tensor | None:
+        """``x [T, heads, d]`` mixed as `engine.layers.hadamard.Hadamard` says, ``size`` numbers at a time; a new
+        tensor. None where it has no such heads."""
+        (rows, heads, width), whole = x.shape, x.stride(2) == 1 and x.stride(1) == x.shape[2]
+        if x.dtype not in DTYPES or size % ROW_UNIT or width > WIDEST_HEAD or not whole:
+            return None
+        out = x.new_empty(x.shape)
+        source = x.data_ptr(), x.stride(0), x.dtype == torch.bfloat16
+        self._run("hadamard", "A Hadamard transform", *source, out.data_ptr(), rows, heads, width, size)
         return out
 
     def delta_rule(

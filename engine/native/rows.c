@@ -2,6 +2,8 @@
 #include "simd.h"
 #include "threads.h"
 
+enum { WIDEST_HEAD = 1024 };
+
 INLINE Floats numbers_at(const void *p, int64_t i, int bfloat16) {
     return bfloat16 ? bfloat16_at((const uint16_t *)p + i) : floats_at((const float *)p + i);
 }
@@ -150,4 +152,56 @@ EXPORT void rotate(const void *x, int64_t stride, int bfloat16, const void *cosi
                    void *out, int64_t rows, int64_t heads, int64_t width, int64_t half, int threads) {
     const Rotation all = {x, cosines, sines, out, stride, angles, heads, width, half, bfloat16};
     share_out(rotate_row, &all, rows, product_threads(rows * heads * width, threads));
+}
+
+/* Sums, and then differences, of a vector's numbers that are so far apart. */
+INLINE Floats mixed(Floats x, const int apart) {
+    Floats other, sign;
+    _Pragma("GCC unroll 16") for (int i = 0; i < LANES; i++) other[i] = x[i ^ apart], sign[i] = i & apart ? -1 : 1;
+    return x * sign + other;
+}
+
+/* A head multiplied by the orthonormal Walsh-Hadamard matrix, ``size`` numbers at a time: sums and differences of numbers
+ * 1, 2, 4 ... apart. size is a multiple of LANES. */
+INLINE void mix_head(const int bfloat16, const void *x, int64_t at, void *out, int64_t to, int64_t width, int64_t size) {
+    float held[WIDEST_HEAD];
+    const float scale = 1 / sqrtf((float)size);
+    for (int64_t i = 0; i < width; i += LANES) {
+        Floats values = numbers_at(x, at + i, bfloat16) * scale;
+        values = mixed(values, 1), values = mixed(values, 2);
+        if (LANES > 4) values = mixed(values, 4);
+        if (LANES > 8) values = mixed(values, 8);
+        put_floats(held + i, values);
+    }
+    for (int64_t apart = LANES; apart < size; apart *= 2)
+        for (int64_t first = 0; first < width; first += 2 * apart)
+            for (int64_t i = first; i < first + apart; i += LANES) {
+                const Floats one = floats_at(held + i), other = floats_at(held + i + apart);
+                put_floats(held + i, one + other), put_floats(held + i + apart, one - other);
+            }
+    for (int64_t i = 0; i < width; i += LANES) put_numbers(out, to + i, floats_at(held + i), bfloat16);
+}
+
+typedef struct {
+    const void *x;
+    void *out;
+    int64_t stride, heads, width, size;
+    int bfloat16;
+} Mixing;
+
+static void mix_row(const void *of, int64_t row) {
+    const Mixing *m = of;
+    for (int64_t head = 0; head < m->heads; head++) {
+        const int64_t at = row * m->stride + head * m->width, to = (row * m->heads + head) * m->width;
+        if (m->bfloat16) mix_head(1, m->x, at, m->out, to, m->width, m->size);
+        else mix_head(0, m->x, at, m->out, to, m->width, m->size);
+    }
+}
+
+/* out [rows, heads, width] = x, whose rows are ``stride`` numbers apart, each ``size`` numbers of a head mixed. Both are
+ * bfloat16 or both float32; size is a power of two from 16 on that divides width, up to WIDEST_HEAD. */
+EXPORT void hadamard(const void *x, int64_t stride, int bfloat16, void *out, int64_t rows, int64_t heads, int64_t width,
+                     int64_t size, int threads) {
+    const Mixing all = {x, out, stride, heads, width, size, bfloat16};
+    share_out(mix_row, &all, rows, product_threads(rows * heads * width, threads));
 }

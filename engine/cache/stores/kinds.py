@@ -8,6 +8,8 @@ from engine.cache.stores.packed import CHANNEL_GROUP, value_group
 
 BITS = {"16bit": 16, "int8": 8, "int4": 4}
 """Bits of an element of each kind but "kivi", without its share of scales; a new kind is added here."""
+MIXING = ("int8", "int4")
+"""Kinds whose keys share a scale with all of their token, so that they gain by being mixed."""
 RESIDUAL = 128
 """Recent tokens that KIVI keeps unpacked (its paper's R): more than the rows of any draft tree, so that no draft token
 is packed before it has been verified."""
@@ -26,10 +28,14 @@ class KVKind:
     residual: int = RESIDUAL
     bounds: bool = False
     """Whether bounds of each page's keys are kept too, by which rows may choose pages (QUEST); "16bit" only."""
+    hadamard: bool = False
+    """Whether keys are mixed before they are packed (`engine.layers.hadamard`); "int8" and "int4" only."""
 
     def __post_init__(self) -> None:
         if self.bounds and self.name != "16bit":
             raise ValueError("pages are ranked by keys of 16 bits")
+        if self.hadamard and self.name not in MIXING:
+            raise ValueError(f"keys of kind {self.name} are not mixed")
         if self.name != "kivi":
             bits = BITS[self.name]
             for field, value in (("key_bits", bits), ("value_bits", bits), ("residual", 0)):
@@ -41,9 +47,9 @@ class KVKind:
 
     @property
     def title(self) -> str:
-        """For people: "16-bit", "int8", "KIVI 2-bit", "KIVI 4-bit keys, 2-bit values"."""
+        """For people: "16-bit", "int8 with rotated keys", "KIVI 2-bit", "KIVI 4-bit keys, 2-bit values"."""
         if self.name != "kivi":
-            return "16-bit" if self.name == "16bit" else self.name
+            return "16-bit" if self.name == "16bit" else self.name + " with rotated keys" * self.hadamard
         if self.key_bits == self.value_bits:
             return f"KIVI {self.key_bits}-bit"
         return f"KIVI {self.key_bits}-bit keys, {self.value_bits}-bit values"

@@ -28,8 +28,9 @@ class TokenPackedStore(KVStore):
         shapes: Sequence[tuple[int, int]],
         pages: int,
         device: torch.device | str = "cpu",
+        hadamard: bool = False,
     ) -> None:
-        """`shapes` and `pages` are those of `DenseKVStore`."""
+        """`shapes` and `pages` are those of `DenseKVStore`; see `KVStore.hadamard`."""
         self._bits = bits = 8 if kind == "int8" else 4
         slots, place = pages * PAGE_SIZE, torch.device(device)
         codes = torch.int8 if kind == "int8" else torch.uint8
@@ -42,6 +43,8 @@ class TokenPackedStore(KVStore):
             arenas += (k, v, k_meta, v_meta)
             views.append(PackedKV(k, v, kind, k_meta, v_meta, bits, bits))
         super().__init__(pages, arenas, views)
+        if hadamard:
+            self.hadamard, self.page_layout = True, f"{self.page_layout}, mixed keys"
 
     def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
         """See `KVStore.write`."""

@@ -28,6 +28,8 @@ class KVStore(PagedStore):
     """Tokens at the end of a sequence that are not packed yet (`engine.cache.stores.recent`); 0: every token is."""
     ranks_pages = False
     """Whether rows may choose pages by bounds of their keys (QUEST); then it wants `Placement.pages`."""
+    hadamard = False
+    """Whether the keys that it is given are to be mixed (`engine.layers.hadamard`), and so queries too."""
     recent: KVStore | None = None
     """Holds the tokens that are not packed yet, under the page numbers of group 1."""
     states: StateStore | None = None

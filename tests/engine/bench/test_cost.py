@@ -43,6 +43,7 @@ def test_the_bundled_model_on_text_that_it_was_not_trained_on(
         width = 8 * client.model.model.kv_dtype.itemsize
         assert rows["KIVI 2-bit"].bits_in_all == pytest.approx(3 + (width - 3) * (128 + 31) / 1024)
         assert rows["int8"].divergence < rows["int4"].divergence
+        assert rows["int8 with rotated keys"].divergence < rows["int4 with rotated keys"].divergence
         assert rows["KIVI 4-bit"].divergence < rows["KIVI 2-bit"].divergence
         quest = [rows[f"QUEST, 1/{part} of the text"].divergence for part in (2, 4, 8)]
         assert quest == sorted(quest)

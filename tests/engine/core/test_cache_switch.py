@@ -104,7 +104,10 @@ def test_running_answers_end_with_a_sentence(heard: Listener, models: Path) -> N
     switch(engine, "int8")
     finished = heard.answers["long", 0].finished
     assert finished is not None
-    assert (finished.reason, finished.detail) == ("cancelled", "Stopped, because the KV cache becomes int8.")
+    assert (finished.reason, finished.detail) == (
+        "cancelled",
+        "Stopped, because the KV cache becomes int8 with rotated keys.",
+    )
     assert len(generate(heard, engine)) == 20
 
 
@@ -125,13 +128,36 @@ def test_bits_of_kivi_mean_nothing_to_another_kind(heard: Listener, models: Path
     assert value(engine, "kv_key_bits") == "4"
 
 
+def test_keys_are_mixed_where_they_share_a_scale(heard: Listener, models: Path) -> None:
+    """A change means other pages; pages of one way are never read the other way."""
+    engine = load(heard, models / "target")
+    switch(engine, "int4")
+    layouts, texts = [], []
+    for mixed in (True, False, True):
+        switch(engine, mixed, "kv_hadamard")
+        assert engine.loaded is not None
+        assert engine.loaded.kind == KVKind("int4", hadamard=mixed)
+        assert isinstance(engine.loaded.runner, Runner)
+        assert engine.loaded.runner.kv.hadamard is mixed
+        layouts.append(engine.loaded.runner.kv.page_layout)
+        texts.append(generate(heard, engine))
+    assert layouts[0] == layouts[2] != layouts[1]
+    assert texts[0] == texts[2]
+    before = engine.loaded
+    switch(engine, "kivi")
+    switch(engine, False, "kv_hadamard")
+    assert engine.loaded is not before
+    assert engine.loaded is not None
+    assert engine.loaded.kind == KVKind("kivi")
+
+
 def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> None:
     engine = Engine(heard, device="cpu")
     engine.submit(Set(key="kv_kind", value="int8"))
     engine.submit(LoadModel(str(models / "target"), "", LoadOptions(device="cpu", dtype="float32", memory=300e6)))
     engine.step()
     assert engine.loaded is not None
-    assert engine.loaded.kind == KVKind("int8")
+    assert engine.loaded.kind == KVKind("int8", hadamard=True)
     assert not any("16 bits" in notice for notice in engine.loaded.card.notices)
     assert value(engine) == "int8"
 
@@ -216,7 +242,8 @@ def test_a_cache_that_finds_no_room_leaves_the_old_kind(
     assert value(engine) == "16bit"
     assert len(heard.errors) == 1
     if failures == 1:
-        assert heard.errors[0].message.startswith("The KV cache stays 16-bit, because int8 could not be set up")
+        said = "The KV cache stays 16-bit, because int8 with rotated keys could not be set up"
+        assert heard.errors[0].message.startswith(said)
         assert len(generate(heard, engine)) == 20
     else:
         assert engine.loaded is None

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import MIXING, KVKind
 from engine.cache.stores.recent import recent_span
 from engine.layers.numerics import Numerics
 from engine.models.arenas import new_store
@@ -21,7 +21,11 @@ from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
 
 PAGES = 40
-KINDS = [KVKind("int8"), KVKind("int4"), KVKind("kivi", 4, 2, 64), KVKind("kivi", 2, 4, 96)]
+KINDS = [
+    *(KVKind(name, hadamard=mixed) for name in MIXING for mixed in (False, True)),
+    KVKind("kivi", 4, 2, 64),
+    KVKind("kivi", 2, 4, 96),
+]
 LONG = 170
 WIDE = replace(CONFIG, head_dim=32, windows=(None, 100))
 
