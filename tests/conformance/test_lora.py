@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from adapter_files import ALL, ATTENTION, merged, tiny, write_adapter
+from adapter_files import ALL, ATTENTION, merged, modules, tiny, write_adapter
 from engine_support import Ours, relative
+from gguf_converter import convert
+from gguf_families import random_model
 from gptq_packer import Packing, quantise
 from packed_support import save
 from safetensors.torch import load_file, save_file
@@ -131,6 +133,36 @@ def test_an_adapter_of_a_packed_model(tmp_path: Path) -> None:
     made = attach(ours, folder, adapter)
     kinds = {linear.kind for name, linear in ours.model.linears() if name != "head"}
     assert kinds == {"int4"}
+    assert relative(logits(ours, made.number), expected) < TOLERANCE
+
+
+def test_an_adapter_of_a_model_that_is_quantised_while_loading(tmp_path: Path) -> None:
+    model = tiny("Llama", hidden_size=64, intermediate_size=128)
+    folder = saved(model, tmp_path / "model")
+    adapter = write_adapter(tmp_path / "adapter", model)
+    ours = Ours(folder, quantise="nf4")
+    sites = sites_of(open_checkpoint(folder, need_tokenizer=False).quantised("nf4"), ours.model)
+    with torch.no_grad():
+        for name, module in modules(model, ALL):
+            site = sites.found[name]
+            layer = getattr(site.block, site.attribute)
+            assert layer.kind == "table4"
+            module.weight.copy_(layer.dequantised(torch.float32)[site.start : site.stop])
+        expected = merged(model, adapter)(torch.tensor([PROMPT])).logits[0]
+    made = attach(ours, folder, adapter)
+    assert relative(logits(ours, made.number), expected) < TOLERANCE
+
+
+def test_an_adapter_of_a_gguf_file(tmp_path: Path) -> None:
+    """Whose rows of q and k lie in another order than the adapter's."""
+    model = random_model("smollm3", num_hidden_layers=3)
+    file = tmp_path / "model.gguf"
+    convert(model, file)
+    adapter = write_adapter(tmp_path / "adapter", model)
+    with torch.no_grad():
+        expected = merged(model, adapter)(torch.tensor([PROMPT])).logits[0]
+    ours = Ours(file)
+    made = attach(ours, file, adapter)
     assert relative(logits(ours, made.number), expected) < TOLERANCE
 
 
