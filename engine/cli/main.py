@@ -130,6 +130,8 @@ def serve(
     with report_errors():
         kind = device_of(device)
         options = LoadOptions(quantise=quantise_of(quantise), context=context)
+        if child and adapter:
+            raise typer.BadParameter("The window loads adapters itself.", param_hint="--adapter")
         if child:
             raise typer.Exit(run_child(chosen, kind, options))
         adapters = adapters_of(adapter)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 ATTENTION = ("q_proj", "k_proj", "v_proj", "o_proj")
@@ -56,8 +55,6 @@ def write_adapter(
 @torch.no_grad()
 def merged(model: Any, folder: Path) -> Any:
     """A copy of transformers' model with ``scale * B A`` added to its weights, by PEFT's own rules."""
-    from safetensors.torch import load_file
-
     config = json.loads((folder / "adapter_config.json").read_text())
     tensors = load_file(folder / "adapter_model.safetensors")
     copy = type(model)(model.config).eval()
@@ -75,18 +72,3 @@ def merged(model: Any, folder: Path) -> Any:
 def _by_pattern(patterns: Mapping[str, Any], name: str, usual: Any) -> Any:
     """As PEFT's ``get_pattern_key`` finds it."""
     return next((value for key, value in patterns.items() if re.match(rf"(.*\.)?({key})$", name)), usual)
-
-
-@torch.no_grad()
-def tiny(family: str, **options: Any) -> Any:
-    """A model of transformers with random weights."""
-    torch.manual_seed(5)
-    base = {"vocab_size": 160, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256,
-            "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0}  # fmt: skip
-    model = getattr(transformers, f"{family}ForCausalLM")(
-        getattr(transformers, f"{family}Config")(**(base | options))
-    ).eval()
-    for parameter in model.parameters():
-        parameter.uniform_(0.5, 1.5) if parameter.dim() == 1 else parameter.normal_(0, 0.15)
-    return model

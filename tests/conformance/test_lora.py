@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from adapter_files import ALL, ATTENTION, merged, modules, tiny, write_adapter
+from adapter_files import ALL, ATTENTION, merged, modules, write_adapter
 from engine_support import Ours, relative
 from gguf_converter import convert
 from gguf_families import random_model
@@ -20,6 +20,7 @@ from gptq_packer import Packing, quantise
 from packed_support import save
 from safetensors.torch import load_file, save_file
 from test_cache_equality import Host
+from test_logits import GEMMA, GEMMA4_E, QWEN3_5, Case, make
 from test_speculation_equality import EOS, write_model
 from torch import Tensor
 from transformers import LlamaForCausalLM
@@ -50,9 +51,11 @@ CASES: dict[str, tuple[str, dict[str, Any], tuple[str, ...], dict[str, Any]]] = 
     "qwen3": ("Qwen3", {"head_dim": 16}, ALL, {}),
     "qwen2": ("Qwen2", {}, ALL, {}),
     "phi3": ("Phi3", {}, ("qkv_proj", "o_proj", "gate_up_proj", "down_proj"), {}),
-    "gemma3": ("Gemma3", {"head_dim": 16, "query_pre_attn_scalar": 24, "sliding_window": 8}, ALL, {}),
+    "gemma3": ("Gemma3Text", GEMMA, ALL, {}),
+    "gemma4, shared caches": ("Gemma4Text", GEMMA4_E, ("q_proj", "o_proj", "gate_proj", "down_proj"), {}),
+    "qwen3.5, attention and MLPs": ("Qwen3_5Text", QWEN3_5, ALL, {}),
     "olmo2": ("Olmo2", {}, ALL, {}),
-    "opt": ("OPT", {"ffn_dim": 96, "word_embed_proj_dim": 48}, ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"),
+    "opt": ("OPT", {"ffn_dim": 96}, ("q_proj", "k_proj", "v_proj", "out_proj", "fc1", "fc2"),
             {}),
     "mixtral, attention": ("Mixtral", {"num_local_experts": 4, "num_experts_per_tok": 2}, ATTENTION, {}),
 }  # fmt: skip
@@ -64,9 +67,9 @@ def attach(ours: Ours, folder: Path, adapter: Path) -> Adapter:
     sites = sites_of(checkpoint, model)
     files = open_adapter(adapter, sites, checkpoint.config.architecture)
     number = model.adapters.new_number()
-    made = Adapter(number, str(number), "", files.fingerprint(), 1, len(files.pairs), files.size(torch.float32))
-    model.adapters.attach(made, parts_of(sites.found, files.read(model.dtype, model.device)))
-    return made
+    found = Adapter(number, str(number), "", files.fingerprint(), 1, len(files.pairs), files.size(torch.float32))
+    model.adapters.attach(found, parts_of(sites.found, files.read(model.dtype, model.device)))
+    return found
 
 
 def adapted(ours: Ours, tokens: list[int], adapter: int, sequence: int = 0) -> SequenceRows:
@@ -77,39 +80,24 @@ def logits(ours: Ours, adapter: int, tokens: list[int] = PROMPT) -> Tensor:
     return ours.runner.forward([adapted(ours, tokens, adapter)]).logits
 
 
-def saved(model: Any, folder: Path) -> Path:
-    model.save_pretrained(folder)
-    return folder
+def made(family: str, folder: Path, **options: Any) -> tuple[Any, Path]:
+    """transformers' model with random weights, and where it is saved."""
+    return make(Case(family, family, options), folder), folder
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_logits_are_those_of_added_weights(name: str, tmp_path: Path) -> None:
     family, options, targets, how = CASES[name]
-    model = tiny("Gemma3Text" if family == "Gemma3" else family, **options) if family != "Gemma3" else _gemma(options)
-    folder = saved(model, tmp_path / "model")
+    model, folder = made(family, tmp_path / "model", **options)
     adapter = write_adapter(tmp_path / "adapter", model, targets, **how)
     with torch.no_grad():
         expected, plain = (each(torch.tensor([PROMPT])).logits[0] for each in (merged(model, adapter), model))
     for invariant in (False, True):
         ours = Ours(folder, invariant=invariant)
-        made = attach(ours, folder, adapter)
-        assert relative(logits(ours, made.number), expected) < TOLERANCE
+        number = attach(ours, folder, adapter).number
+        assert relative(logits(ours, number), expected) < TOLERANCE
         assert relative(logits(ours, 0), plain) < TOLERANCE
     assert relative(plain, expected) > 100 * TOLERANCE, "the adapter changes what the model says"
-
-
-def _gemma(options: dict[str, Any]) -> Any:
-    import transformers
-
-    torch.manual_seed(5)
-    base = {"vocab_size": 160, "hidden_size": 48, "intermediate_size": 96, "num_hidden_layers": 3,
-            "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256}  # fmt: skip
-    config = transformers.Gemma3TextConfig(**(base | options))
-    model = transformers.Gemma3ForCausalLM(config).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.uniform_(-0.3, 0.3) if parameter.dim() == 1 else parameter.normal_(0, 0.15)
-    return model
 
 
 def test_an_adapter_of_a_packed_model(tmp_path: Path) -> None:
@@ -130,15 +118,14 @@ def test_an_adapter_of_a_packed_model(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = merged(model, adapter)(torch.tensor([PROMPT])).logits[0]
     ours = Ours(folder)
-    made = attach(ours, folder, adapter)
+    number = attach(ours, folder, adapter).number
     kinds = {linear.kind for name, linear in ours.model.linears() if name != "head"}
     assert kinds == {"int4"}
-    assert relative(logits(ours, made.number), expected) < TOLERANCE
+    assert relative(logits(ours, number), expected) < TOLERANCE
 
 
 def test_an_adapter_of_a_model_that_is_quantised_while_loading(tmp_path: Path) -> None:
-    model = tiny("Llama", hidden_size=64, intermediate_size=128)
-    folder = saved(model, tmp_path / "model")
+    model, folder = made("Llama", tmp_path / "model", hidden_size=64, intermediate_size=128)
     adapter = write_adapter(tmp_path / "adapter", model)
     ours = Ours(folder, quantise="nf4")
     sites = sites_of(open_checkpoint(folder, need_tokenizer=False).quantised("nf4"), ours.model)
@@ -149,8 +136,8 @@ def test_an_adapter_of_a_model_that_is_quantised_while_loading(tmp_path: Path) -
             assert layer.kind == "table4"
             module.weight.copy_(layer.dequantised(torch.float32)[site.start : site.stop])
         expected = merged(model, adapter)(torch.tensor([PROMPT])).logits[0]
-    made = attach(ours, folder, adapter)
-    assert relative(logits(ours, made.number), expected) < TOLERANCE
+    number = attach(ours, folder, adapter).number
+    assert relative(logits(ours, number), expected) < TOLERANCE
 
 
 def test_an_adapter_of_a_gguf_file(tmp_path: Path) -> None:
@@ -162,8 +149,8 @@ def test_an_adapter_of_a_gguf_file(tmp_path: Path) -> None:
     with torch.no_grad():
         expected = merged(model, adapter)(torch.tensor([PROMPT])).logits[0]
     ours = Ours(file)
-    made = attach(ours, file, adapter)
-    assert relative(logits(ours, made.number), expected) < TOLERANCE
+    number = attach(ours, file, adapter).number
+    assert relative(logits(ours, number), expected) < TOLERANCE
 
 
 GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True}
@@ -173,18 +160,22 @@ GPTQ = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, 
 def pair(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, Path, list[Path]]:
     """transformers' model, its folder, and two adapters of it of different ranks and modules."""
     root = tmp_path_factory.mktemp("pair")
-    model = tiny("Llama")
-    made = [write_adapter(root / "a", model), write_adapter(root / "b", model, ("q_proj", "down_proj"), 9, seed=1)]
-    return model, saved(model, root / "model"), made
+    model, folder = made("Llama", root / "model")
+    one, two = write_adapter(root / "a", model), write_adapter(root / "b", model, ("q_proj", "down_proj"), 9, seed=1)
+    return model, folder, [one, two]
 
 
 TEXTS = [PROMPT, PROMPT[:1], PROMPT[4:], PROMPT, [7] * 19, PROMPT[::-1]]
 
 
-@pytest.mark.parametrize("invariant", [False, True])
-def test_rows_of_a_step_do_not_know_each_other(pair: tuple[Any, Path, list[Path]], invariant: bool) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "invariant"), [(torch.float32, False), (torch.float32, True), (torch.bfloat16, True)]
+)
+def test_rows_of_a_step_do_not_know_each_other(
+    pair: tuple[Any, Path, list[Path]], dtype: torch.dtype, invariant: bool
+) -> None:
     _, folder, adapters = pair
-    ours = Ours(folder, invariant=invariant)
+    ours = Ours(folder, dtype, invariant=invariant)
     one, two = (attach(ours, folder, adapter).number for adapter in adapters)
     chosen = [one, 0, two, two, one, 0]
     alone = [logits(ours, adapter, text) for text, adapter in zip(TEXTS, chosen, strict=True)]
@@ -336,8 +327,7 @@ def test_together_and_in_chunks(host: Lora, alone: Callable[[Sampling], list[lis
 
 
 def test_the_prefix_tree_keeps_adapters_apart(host: Lora) -> None:
-    host.stepper.cache.tree.evict(1 << 30)
-    prompt = COMMON[:100]
+    prompt = [9, 8, 7, *COMMON[:97]]  # nobody asked it before
 
     def found(adapter: str) -> int:
         id = f"apart.{len(host.answers)}"
@@ -568,8 +558,7 @@ MLA = {"num_key_value_heads": 4, "kv_lora_rank": 24, "qk_nope_head_dim": 16, "qk
 
 @pytest.mark.parametrize("family", ["Mixtral", "DeepseekV2"])
 def test_experts_and_latent_attention_are_refused(family: str, tmp_path: Path) -> None:
-    model = tiny(family, **(MOE if family == "Mixtral" else MLA))
-    folder = saved(model, tmp_path / "model")
+    model, folder = made(family, tmp_path / "model", **(MOE if family == "Mixtral" else MLA))
     name = "model.layers.0.mlp.experts.0.w1" if family == "Mixtral" else "model.layers.0.self_attn.kv_b_proj"
     adapter = write_adapter(tmp_path / "adapter", model, ("o_proj",))
     halves = {half: f"base_model.model.{name}.lora_{half}.weight" for half in "AB"}

@@ -101,8 +101,10 @@ class OpenAIRoutes:
         if loaded is None or loaded.tokenizer is None:
             raise Refused("no_model", NO_MODEL)
         if name not in ("", loaded.card.name, loaded.path, *_adapters(loaded)):
-            others = "".join(f", {adapter}" for adapter in _adapters(loaded))
-            text = f"The model {name!r} is not loaded, but {loaded.card.name}{others} is. Ask for that one."
+            text = f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one."
+            if adapters := _adapters(loaded):
+                known = ", ".join([loaded.card.name, *adapters])
+                text = f"Neither the model nor an adapter is called {name!r}. Ask for one of these: {known}."
             raise Refused("model_not_found", text)
         return loaded
 
