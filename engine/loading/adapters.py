@@ -89,7 +89,7 @@ def _attached(loaded: LoadedModel, model: CausalLM, name: str, files: AdapterFil
         base=files.config.base,
     )
     model.adapters.attach(adapter, parts_of(sites.found, factors))
-    _log.info("the adapter %s of rank %d is loaded: %s", name, adapter.rank, human(size))
+    _log.info("The adapter %s is loaded: rank %d, %s.", name, adapter.rank, human(size))
     return adapter
 
 

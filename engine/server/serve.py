@@ -38,7 +38,6 @@ from engine.server.connections import IDLE_SECONDS, PatientHttp
 from engine.server.hub import Emit, EngineHub
 from engine.server.openai.routes import OpenAIRoutes
 from engine.server.security import Gate
-from engine.sizes import human
 
 if TYPE_CHECKING:
     from engine.core.engine import Engine
@@ -230,8 +229,5 @@ def _report_load(event: Event) -> None:
             log.debug("%s (%.0f %%)", stage, 100 * fraction)
         case Loaded(card=card):
             log.info("%s is loaded: %s, context %d tokens.", card.name, card.quantisation, card.context)
-        case Adapters(adapters=adapters):
-            for each in adapters:
-                log.info("The adapter %s is loaded: rank %d, %s.", each.name, each.rank, human(each.bytes))
         case Error(message=message):
             log.error("%s", message)
