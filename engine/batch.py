@@ -81,6 +81,13 @@ class RowViews(NamedTuple):
     """[T] int64: the number of pages that each head of the row chooses (QUEST); 0: it reads all."""
 
 
+class AdapterRows(NamedTuple):
+    """Rows of a step that have the adapter of this number: `rows` [n] int64 on the device; None: all rows do."""
+
+    adapter: int
+    rows: Tensor | None
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Rows of S sequences, flattened: sequence s has the rows row_start[s] to row_start[s + 1] - 1.
@@ -100,6 +107,7 @@ class Batch:
     host: HostShape
     views: RowViews | None = None  # None: every row sees its whole sequence
     states: StateRuns | None = None  # for a model with states
+    adapters: Sequence[AdapterRows] = ()  # rows that belong to none are in no group
 
 
 class ForwardOutput(NamedTuple):
@@ -134,6 +142,8 @@ class SequenceRows(NamedTuple):
     policy: PagePolicy | None = None
     states: Sequence[StateRun] = ()
     """For a model with states, runs that cover the rows in order; none: the rows begin a text and leave no state."""
+    adapter: int = 0
+    """The number of the rows' adapter (`engine.models.adapters`); 0: none."""
 
 
 def power_of_two(n: int) -> int:

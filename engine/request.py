@@ -39,7 +39,8 @@ class Request:
     There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
     ``arrival`` numbers requests in order of arrival. ``last_step``, ``overtaken`` and ``preemptions`` are the
     scheduler's, ``drafting`` is speculation's; no other code writes them. Only the engine thread touches a request.
-    ``cache`` has the name of the request and its prompt.
+    ``cache`` has the name of the request and its prompt. ``adapter`` is the number of the one that answers
+    (`engine.models.adapters`), 0 for the model alone.
     """
 
     arrival: int
@@ -51,6 +52,7 @@ class Request:
     now: InitVar[float]
     history: History | None = None
     drafting: Any = None
+    adapter: int = 0
     overtaken: int = 0
     preemptions: int = 0
     thinking_tokens: int = 0

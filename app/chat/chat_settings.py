@@ -13,6 +13,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QHideEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QLabel, QLineEdit, QPlainTextEdit, QVBoxLayout, QWidget
 
+from app.chat.adapter_choice import AdapterChoice
 from app.chat.context.overflow import MEANINGS, TITLES
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
@@ -125,6 +126,7 @@ class ChatSettings(QFrame):
         self._overflow_meaning = QLabel(self)
         self._overflow_meaning.setProperty("role", "caption")
         self._overflow_meaning.setWordWrap(True)
+        self.adapter = AdapterChoice(self)
         self._problems = {field.name: self._problem() for field in FIELDS}
         self._chat = ""
         self._left: tuple[str, dict[str, str]] = ("", {})
@@ -219,6 +221,8 @@ class ChatSettings(QFrame):
         column.addWidget(_head("When the context is full", self))
         column.addWidget(self.overflow)
         column.addWidget(self._overflow_meaning)
+        column.addWidget(_head("Adapter", self))
+        column.addWidget(self.adapter)
         column.addWidget(_head("Sampling", self))
         grid = QGridLayout()
         grid.setHorizontalSpacing(24)

@@ -6,6 +6,7 @@ from PySide6.QtCore import QPoint, Qt, Signal
 from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import QHBoxLayout, QVBoxLayout, QWidget
 
+from app.chat.adapters import Adapters
 from app.chat.chat_settings import ChatSettings
 from app.chat.composer import Composer
 from app.chat.context.count import ContextCounter
@@ -66,6 +67,7 @@ class ChatPage(QWidget):
         self.news = News(link, history, self.notice, self)
         self.sending = Sending(link, self.session, self.header, self.composer, self.waits, self.news, self)
         self.message_actions = MessageActions(self.session, self.sending, self.composer, self.news, theme, self)
+        self.adapters = Adapters(link, self.session, self.settings, self)
         ContextOffer(self.session, self.news, lambda: not self.sending.reason, self)
         self.drafts = Drafts(self.composer, self.session, history, self)
         self.counter = ContextCounter(link, self.session, self.composer, self.header.context, self)
@@ -133,6 +135,10 @@ class ChatPage(QWidget):
     def last_thinking(self) -> Thinking:
         """How the last answer was let think, as far as the present model knows that."""
         return self.session.last_thinking()
+
+    def last_adapter(self) -> str:
+        """The adapter that gave the last answer; in an empty chat the one that will give the next."""
+        return self.session.talk.last_adapter()
 
     def send(self, text: str) -> None:
         """As if the person had sent it."""

@@ -10,7 +10,7 @@ import msgspec
 from app.history.records import AnswerStats, Chat, Message, Role, Span, State
 from engine.protocol import Overflow, Sampling, Thinking
 
-CHAT = ("id", "title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow")
+CHAT = ("id", "title", "created", "updated", "system_prompt", "sampling", "leaf", "thinking", "overflow", "adapter")
 MESSAGE = ("id", "chat", "parent", "role", "content", "state", "stats", "spans", "created", "thinking")
 _LATEST = 32_503_680_000.0
 """The year 3000, in seconds since 1970: every system's calendar reaches that far."""
@@ -49,6 +49,7 @@ def chat(row: tuple[Any, ...], bad: list[Bad]) -> Chat:
         cells.text("leaf"),
         cells.packed("thinking", Thinking()),
         row[CHAT.index("overflow")] if row[CHAT.index("overflow")] in get_args(Overflow) else "stop",
+        cells.text("adapter"),
     )  # an overflow policy that is not known is a later version's
 
 

@@ -57,6 +57,8 @@ class AnswerStats(msgspec.Struct, frozen=True, omit_defaults=True):
     """As asked."""
     overflow: Overflow = "stop"
     """As asked."""
+    adapter: str = ""
+    """As asked: the name of the LoRA adapter that answered, "" for the model alone."""
     cut: OmittedContext | None = None
     diverged: int | None = None
     """The first token at which the prompt left the conversation that it went on from; None where it did not."""
@@ -86,6 +88,8 @@ class Chat(NamedTuple):
     thinking: Thinking = Thinking()
     overflow: Overflow = "stop"
     """What happens when the conversation outgrows the context."""
+    adapter: str = ""
+    """The name of the LoRA adapter that answers, "" for the model alone."""
 
 
 class Message(NamedTuple):

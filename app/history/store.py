@@ -34,6 +34,7 @@ _KNOWN_AS = {
     "title": "the title",
     "system_prompt": "the system prompt",
     "thinking": "the thinking",
+    "adapter": "the name of the adapter",
     "created": "a date",
     "updated": "the date of the last use",
 }
@@ -139,10 +140,10 @@ class HistoryStore(QObject):
     def save_chat(self, chat: Chat) -> None:
         """Insert the chat or replace what is known of it."""
         sampling, thinking = msgspec.json.encode(chat.sampling).decode(), msgspec.json.encode(chat.thinking).decode()
-        row = (*chat[:5], sampling, chat.leaf, thinking, chat.overflow)
+        row = (*chat[:5], sampling, chat.leaf, thinking, chat.overflow, chat.adapter)
         updates = ", ".join(f"{name} = excluded.{name}" for name in _CHAT.split(", ")[1:])
         self._write(
-            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
+            f"INSERT INTO chats ({_CHAT}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
             row,
             chat.id,
         )
@@ -180,6 +181,9 @@ class HistoryStore(QObject):
 
     def set_overflow(self, chat_id: str, overflow: Overflow) -> None:
         self._write("UPDATE chats SET overflow = ? WHERE id = ?", (overflow, chat_id))
+
+    def set_adapter(self, chat_id: str, adapter: str) -> None:
+        self._write("UPDATE chats SET adapter = ? WHERE id = ?", (adapter, chat_id))
 
     def set_draft(self, chat_id: str, draft: Draft) -> None:
         """``chat_id`` "" is the chat that is not begun; one without text is forgotten."""

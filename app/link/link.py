@@ -50,6 +50,7 @@ class EngineLink(QObject):
     radix_tree = Signal(object)
     context_cut = Signal(object)
     cost = Signal(object)
+    adapters_changed = Signal(object)
     failed = Signal(object)
     load_asked = Signal(object)
     """A Load that is on its way, or waits for the engine."""
@@ -72,6 +73,9 @@ class EngineLink(QObject):
         self._welcome: protocol.Welcome | None = None
         self._catalogue: list[protocol.OptionSpec] = []
         self._card: protocol.ModelCard | None = None
+        self._adapters: list[protocol.AdapterCard] = []
+        self._last_adapters: list[protocol.AdapterCard] = []
+        """Those of the model that was loaded last, which come back with it after a restart."""
         self._asked: protocol.Load | None = None
         self._last_load: protocol.Load | None = None
         self._switches = Switches()
@@ -99,6 +103,7 @@ class EngineLink(QObject):
             protocol.RadixTree: self.radix_tree,
             protocol.ContextCut: self.context_cut,
             protocol.Cost: self.cost,
+            protocol.Adapters: self.adapters_changed,
             protocol.Error: self.failed,
         }
 
@@ -110,6 +115,11 @@ class EngineLink(QObject):
     def card(self) -> protocol.ModelCard | None:
         """The loaded model, None while there is none."""
         return self._card
+
+    @property
+    def adapters(self) -> list[protocol.AdapterCard]:
+        """The LoRA adapters in memory."""
+        return list(self._adapters)
 
     @property
     def catalogue(self) -> list[protocol.OptionSpec]:
@@ -225,6 +235,8 @@ class EngineLink(QObject):
         if signal is not None:
             signal.emit(event)
         if isinstance(event, protocol.Loaded):
+            for card in self._last_adapters if self._restoring else ():
+                self._transmit(protocol.LoadAdapter(name=card.name, path=card.path))
             self._restoring, self._reapply, self._failures = False, True, 0
         elif isinstance(event, protocol.Options) and self._reapply:  # what the model that was loaded allows
             self._reapply = False
@@ -233,7 +245,7 @@ class EngineLink(QObject):
     def _change_state(self, change: StateChange) -> None:
         self._state = change.state
         if change.state is not LinkState.CONNECTED:
-            self._card = None
+            self._card, self._adapters = None, []
             died = change.state is not LinkState.STARTING
             restoring, self._restoring = self._restoring, False
             self._failures += restoring and died
@@ -250,14 +262,19 @@ class EngineLink(QObject):
         """Keep what the properties report."""
         if isinstance(message, protocol.Welcome):
             self._welcome, self._card, self._catalogue = message, message.loaded, message.catalogue
+            self._adapters = message.adapters
+        elif isinstance(message, protocol.Adapters):
+            self._adapters = self._last_adapters = message.adapters
         elif isinstance(message, protocol.Options):
             self._catalogue = message.catalogue
             self._switches.confirm(message.catalogue)
         elif isinstance(message, protocol.Loaded):
-            self._card = message.card
+            self._card, self._adapters = message.card, []
+            if not self._restoring:
+                self._last_adapters = []
             self._last_load = self._asked or protocol.Load(model=message.card.path)
         elif isinstance(message, protocol.Unloaded):
-            self._card = None
+            self._card, self._adapters = None, []
         elif isinstance(message, protocol.Error) and not message.id:
             self._switches.refuse()  # a value that was refused is not set again
             if self._card is None and message.code != "bad_option":

@@ -72,6 +72,7 @@ class MeasureWiring(QObject):
             sampling=sampling,
             values=compare_values(spec),
             thinking=self._chat.last_thinking(),
+            adapter=self._chat.last_adapter(),
         )
         self._notice.clear(_COMPARE)
         self._comparison = (compare.id, key)

@@ -24,6 +24,20 @@ DRAFT_HELP = (
 )
 
 
+ADAPTER_HELP = "NAME=FOLDER of a LoRA adapter (PEFT's format), asked for as the model NAME; repeatable."
+
+
+def adapters_of(texts: list[str] | None) -> dict[str, str]:
+    """Folders by the adapters' names."""
+    found: dict[str, str] = {}
+    for text in texts or []:
+        name, equals, folder = text.partition("=")
+        if not (name.strip() and equals and folder):
+            raise typer.BadParameter(f"{text!r} is not NAME=FOLDER.", param_hint="--adapter")
+        found[name.strip()] = str(Path(folder).expanduser().resolve())
+    return found
+
+
 def shapes_of(names: str | None, peers: bool = False) -> list[Shape] | None:
     """``peers``: those that are measured with ``--peers``."""
     from engine.bench.shapes import PEER_SHAPES, SHAPES

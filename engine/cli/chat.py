@@ -37,6 +37,10 @@ HELP = """/help    this list
 Ctrl-C   stop the answer"""
 
 
+ADAPTER = "the adapter"
+"""The name of the one that was given on the command line."""
+
+
 @dataclass(frozen=True, slots=True)
 class ChatArguments:
     """The command line, checked for form. ``draft`` None takes the model's own; ``switches`` are catalogue entries."""
@@ -51,6 +55,8 @@ class ChatArguments:
     raw: bool = False
     thinking: Thinking = field(default_factory=Thinking)
     load_options: LoadOptions = field(default_factory=LoadOptions)
+    adapter: str = ""
+    """The folder of a LoRA adapter that answers."""
 
 
 class FinishedAnswer(msgspec.Struct, frozen=True):
@@ -77,6 +83,8 @@ def run_chat(settings: ChatArguments, prompt: str | None) -> int:
             )
         for key, value in for_engine.items():
             engine.set(key, value)
+        if settings.adapter:
+            engine.load_adapter(ADAPTER, settings.adapter)
         notices = [card.computing, *card.notices, card.draft_refused, _about_thinking(card, settings.thinking)]
         if settings.draft and (named := _named(draft, card)):
             for_request.setdefault(keys.SPECULATION, named)  # whoever names a draft wants it used
@@ -221,7 +229,8 @@ class TerminalChat:
         parts: list[str] = []
         thoughts: list[str] = []
         finished: Finished | None = None
-        events = self._engine.answer(prompt, self._settings.sampling, self._optimisations, self._thinking)
+        adapter = ADAPTER if self._settings.adapter else ""
+        events = self._engine.answer(prompt, self._settings.sampling, self._optimisations, self._thinking, adapter)
         try:
             for event in events:
                 if not isinstance(event, Finished) or event.reason not in FAILED:

@@ -13,11 +13,14 @@ from engine.core.engine import Engine
 from engine.core.events import Event
 from engine.loading.model import LoadedModel, LoadModel
 from engine.protocol import (
+    AdapterCard,
+    Adapters,
     Cancel,
     ChatMessage,
     Delta,
     Error,
     Finished,
+    LoadAdapter,
     Loaded,
     Loading,
     LoadOptions,
@@ -65,6 +68,16 @@ class LocalEngine:
                 case Error(message=message):
                     raise CommandFailed(message)
 
+    def load_adapter(self, name: str, folder: str) -> AdapterCard:
+        """Load a LoRA adapter and wait for it."""
+        self._engine.submit(LoadAdapter(name=name, path=folder))
+        while True:
+            match self._next():
+                case Adapters(adapters=[*_, card]):
+                    return card
+                case Error(message=message):
+                    raise CommandFailed(message)
+
     def options(self) -> list[OptionSpec]:
         return self._engine.catalogue_state()
 
@@ -86,6 +99,7 @@ class LocalEngine:
         sampling: Sampling,
         optimisations: Mapping[str, Value] | None = None,
         thinking: Thinking = Thinking(),
+        adapter: str = "",
     ) -> Iterator[AnswerEvent]:
         """The events of one answer up to its end. Ctrl-C in the caller: close the iterator, which cancels."""
         loaded = self.loaded
@@ -93,7 +107,7 @@ class LocalEngine:
         assert loaded.chat_template is not None
         ids = prompt_ids(loaded.tokenizer, loaded.chat_template, prompt, thinking)
         name = next(self._names)
-        command = AddRequest(name, ids, sampling, 1, optimisations or {}, isinstance(prompt, str))
+        command = AddRequest(name, ids, sampling, 1, optimisations or {}, isinstance(prompt, str), adapter=adapter)
         self._engine.submit(command)
         return self._follow(name)
 

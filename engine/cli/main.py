@@ -9,9 +9,11 @@ from typing import Annotated, cast
 import typer
 
 from engine.cli.arguments import (
+    ADAPTER_HELP,
     DEVICE_HELP,
     DRAFT_HELP,
     QUANTISE_HELP,
+    adapters_of,
     device_of,
     draft_of,
     dtype_of,
@@ -75,6 +77,9 @@ def chat(
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    adapter: Annotated[
+        str, typer.Option(help="The folder of a LoRA adapter (PEFT's format) to answer with.", show_default=False)
+    ] = "",
     stats: Annotated[bool, typer.Option("--stats", help="One JSON line of measurements per answer on stderr.")] = False,
     thinking: Annotated[
         bool | None, typer.Option("--thinking/--no-thinking", help=THINKING_HELP, show_default=False)
@@ -97,6 +102,7 @@ def chat(
         raw=raw,
         thinking=Thinking(on=thinking, effort=effort),
         load_options=LoadOptions(quantise=quantise_of(quantise), context=context),
+        adapter=adapter,
     )
     if raw and prompt is None:
         raise typer.BadParameter("Plain continuation needs a text: give --prompt too.", param_hint="--raw")
@@ -113,6 +119,7 @@ def serve(
     device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    adapter: Annotated[list[str] | None, typer.Option(help=ADAPTER_HELP, show_default=False)] = None,
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
@@ -123,9 +130,12 @@ def serve(
     with report_errors():
         kind = device_of(device)
         options = LoadOptions(quantise=quantise_of(quantise), context=context)
+        if child and adapter:
+            raise typer.BadParameter("The window loads adapters itself.", param_hint="--adapter")
         if child:
             raise typer.Exit(run_child(chosen, kind, options))
-        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options))
+        adapters = adapters_of(adapter)
+        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options, adapters))
 
 
 @app.command()

@@ -7,7 +7,7 @@ import logging
 import os
 import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from engine import installation
@@ -46,8 +46,18 @@ def run_child(chosen: Chosen, device: str, options: LoadOptions = LoadOptions())
     return _run(server, started)
 
 
-def run_server(host: str, port: int, chosen: Chosen, device: str, options: LoadOptions = LoadOptions()) -> int:
-    """Serve by hand: load the bundled model if no other is chosen, say where it listens and where the token lies."""
+def run_server(
+    host: str,
+    port: int,
+    chosen: Chosen,
+    device: str,
+    options: LoadOptions = LoadOptions(),
+    adapters: Mapping[str, str] = {},
+) -> int:
+    """Serve by hand: load the bundled model if no other is chosen, say where it listens and where the token lies.
+
+    ``adapters`` are folders by name, which are loaded after it; all are needed.
+    """
     _log_to_stderr()
     folders = config.resolve(*(chosen or ("", None)))
     token = secrets.token_urlsafe(32)
@@ -55,7 +65,7 @@ def run_server(host: str, port: int, chosen: Chosen, device: str, options: LoadO
     with contextlib.closing(server.listener):
         file = config.token_file(server.port)
         write_token(file, token)
-        server.load(*folders, options, needed=True)
+        server.load(*folders, options, needed=True, adapters=adapters)
 
         def started() -> None:
             shown = f"[{host}]" if ":" in host else host

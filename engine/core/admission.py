@@ -8,6 +8,7 @@ from engine.catalogue import OptionError
 from engine.catalogue.exclusions import NO_WINDOW, NO_WINDOW_OVER_KIND
 from engine.core.commands import AddRequest
 from engine.core.stepper import Stepper
+from engine.loading.adapters import find_adapter
 from engine.loading.model import LoadedModel
 from engine.options import EngineOptions
 from engine.protocol import Error, keys
@@ -21,8 +22,10 @@ ENDLESS = 1 << 40
 
 
 def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arrivals: int) -> list[Request]:
-    """One for each answer, numbered from ``arrivals`` + 1 on. Raises OptionError and SamplingError with a sentence."""
+    """One for each answer, numbered from ``arrivals`` + 1 on. Raises OptionError, SamplingError and
+    LoadFailed (for an unknown adapter) with a sentence."""
     model = stepper.model
+    adapter = find_adapter(model, command.adapter)
     params = resolve(command.sampling, model.sampling)
     chosen = options.for_request(command.optimisations, len(command.prompt_ids))
     context = model.limit
@@ -32,8 +35,11 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     for answer in range(command.n):
         stream = model.open_stream(params.stop, command.continues, command.prompt_ids)
         first = made[0].cache if made else None
-        cache = stepper.cache.new((command.id, answer), list(command.prompt_ids), chosen, command.chat, first)
-        made.append(Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock()))
+        contents = "" if adapter is None else adapter.fingerprint
+        cache = stepper.cache.new((command.id, answer), list(command.prompt_ids), chosen, command.chat, first, contents)
+        request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
+        request.adapter = 0 if adapter is None else adapter.number
+        made.append(request)
     return made
 
 

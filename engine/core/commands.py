@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.loading.model import LoadModel
-from engine.protocol import Cancel, ForgetChat, Sampling, Set, Unload, Value
+from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, Unload, UnloadAdapter, Value
 from engine.runner.perplexity import Scores
 
 
@@ -17,6 +17,7 @@ class AddRequest(NamedTuple):
     ``continues``: the answer goes on from plain text (no chat template), so that its first space belongs to it.
     ``window``: rows see the first few tokens and these many last ones (a multiple of 16), so that prompt and answer may
     outgrow the context; None: rows see all. ``chat`` is the conversation as the client calls it, "" where it has none.
+    ``adapter`` is the name of the LoRA adapter that answers, "" for the model alone.
     """
 
     id: str
@@ -27,6 +28,7 @@ class AddRequest(NamedTuple):
     continues: bool = False
     window: int | None = None
     chat: str = ""
+    adapter: str = ""
 
 
 class Inspect(NamedTuple):
@@ -55,4 +57,16 @@ class Shutdown(NamedTuple):
     pass
 
 
-Command = AddRequest | Cancel | Set | LoadModel | Unload | Inspect | MeasureText | ForgetChat | Shutdown
+Command = (
+    AddRequest
+    | Cancel
+    | Set
+    | LoadModel
+    | Unload
+    | LoadAdapter
+    | UnloadAdapter
+    | Inspect
+    | MeasureText
+    | ForgetChat
+    | Shutdown
+)

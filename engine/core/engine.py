@@ -10,7 +10,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from engine.cache.offload.saved import SavedChats
 from engine.cache.stores.kinds import KVKind
@@ -23,6 +23,7 @@ from engine.core.lane import lane_of
 from engine.core.stepper import Stepper
 from engine.devices import make_current
 from engine.errors import LoadCancelled, is_out_of_memory, lost_device
+from engine.loading.adapters import adapters_of, cards, find_adapter, load_adapter, unload_adapter
 from engine.loading.capabilities import capabilities
 from engine.loading.loader import CheckpointLoader
 from engine.loading.model import (
@@ -36,12 +37,15 @@ from engine.loading.model import (
     without_arenas,
 )
 from engine.memory.environment import bound_kernels
+from engine.models.adapters import Adapter
 from engine.options import EngineOptions
 from engine.protocol import (
+    Adapters,
     CacheStats,
     Cancel,
     Error,
     ForgetChat,
+    LoadAdapter,
     Loaded,
     Loading,
     Options,
@@ -49,6 +53,7 @@ from engine.protocol import (
     PageCounts,
     Set,
     Unload,
+    UnloadAdapter,
     Unloaded,
     Value,
 )
@@ -198,6 +203,8 @@ class Engine:
         for numerics in model.numerics:
             self._options.apply_to(numerics)
         self._emit(Loaded(card=model.card, fit=model.fit))
+        if adapters_of(model):
+            self._emit(Adapters(adapters=cards(model)))
         self._emit(Options(catalogue=self._options.state()))
 
     def _check(self) -> None:
@@ -229,6 +236,11 @@ class Engine:
                     self._load(command)
                 case Unload():
                     self._unload("")
+                case LoadAdapter(name=name, path=path):
+                    load_adapter(self._serving().model, name, path)
+                    self._emit(Adapters(adapters=cards(self.loaded)))
+                case UnloadAdapter(name=name):
+                    self._unload_adapter(self._serving(), name)
                 case Inspect():
                     command.reply(inspected(self._stepper, command))
                 case MeasureText():
@@ -248,6 +260,28 @@ class Engine:
             _log.exception("a command failed: %s", type(command).__name__)
             text = f"That failed inside the engine ({error}). The log has the details."
             self._emit(Error(code="internal", message=text, id=id))
+
+    # --- adapters ------------------------------------------------------------------------------------------------
+
+    def _serving(self) -> Stepper:
+        """Raises :class:`LoadFailed` without a model."""
+        if self._stepper is None:
+            raise LoadFailed("no_model", admission.NO_MODEL)
+        return self._stepper
+
+    def _unload_adapter(self, stepper: Stepper, name: str) -> None:
+        """Its answers end first; what they left in the prefix tree is found again if it comes back."""
+        adapter = find_adapter(stepper.model, name)
+        if adapter is not None:
+            stepper.finish_all("cancelled", f"Stopped, because the adapter {name} was unloaded.", adapter.number)
+        unload_adapter(stepper.model, name)
+        self._version += 1
+        self._emit(Adapters(adapters=cards(stepper.model)))
+
+    def _bring_back(self, adapters: Sequence[Adapter]) -> None:
+        """Load the adapters again that the same model had before it was loaded anew."""
+        for adapter in adapters:
+            self._obey(LoadAdapter(name=adapter.name, path=adapter.path))
 
     # --- requests ------------------------------------------------------------------------------------------------
 
@@ -338,6 +372,7 @@ class Engine:
         """
         name = load_name(command.path)
         previous = self.loaded.card.name if self.loaded is not None else ""
+        adapters = adapters_of(self.loaded) if self.loaded is not None and self.loaded.path == command.path else ()
         if self._stepper is not None:
             self._stepper.finish_all("cancelled", f"Stopped, because {name} is being loaded.")
 
@@ -351,6 +386,7 @@ class Engine:
             weights = opened.read(progress, self._load_cancelled.is_set)
             self._drop()
             self.install(opened.assemble(weights, progress))
+            self._bring_back(adapters)
             spare_the_collector()
         except LoadCancelled:
             raise LoadFailed("load_cancelled", f"Loading {name} was cancelled.{self._present(previous)}") from None

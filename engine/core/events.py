@@ -5,8 +5,8 @@ Requests go by the engine's own names of them; the server puts the client's in t
 
 from __future__ import annotations
 
-from engine.protocol import Delta, Error, Finished, Loaded, Loading, Options, Prefill, Unloaded
+from engine.protocol import Adapters, Delta, Error, Finished, Loaded, Loading, Options, Prefill, Unloaded
 from engine.telemetry.records import StepRecord
 
 RequestEvent = Delta | Prefill | Finished | Error
-Event = RequestEvent | Loading | Loaded | Unloaded | Options | StepRecord
+Event = RequestEvent | Loading | Loaded | Unloaded | Options | Adapters | StepRecord

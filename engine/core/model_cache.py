@@ -84,11 +84,14 @@ class ModelCache:
         options: RequestOptions,
         chat: str,
         fork_of: SequenceCache | None,
+        adapter: str = "",
     ) -> SequenceCache:
-        """The cache of a new request. It shares pages with texts of its own arithmetic only."""
+        """The cache of a new request. It shares pages with texts of its own arithmetic only, and of its own
+        ``adapter``, which is named by its fingerprint."""
         namespace: Hashable = None
         if options.prefix_cache and options.policy.shareable(len(tokens)):
             namespace = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
+            namespace = (*namespace, f"adapter {adapter}") if adapter else namespace
         return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of))
 
     def find_saved(self, request: Request) -> None:

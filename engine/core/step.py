@@ -50,7 +50,8 @@ def rows_of(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
     cache = request.cache
     states = cache.runs(len(tree.tokens))
     everything = [*tokens, *tree.tokens]
-    return SequenceRows(everything, start, cache.pages, wanted, parents, cache.more_pages, cache.policy, states)
+    more = cache.more_pages, cache.policy, states, request.adapter
+    return SequenceRows(everything, start, cache.pages, wanted, parents, *more)
 
 
 def draws_of(request: Request, tree: DraftTree) -> list[Draw]:

@@ -143,9 +143,11 @@ class Stepper:
         self.cache.forget(chat)
         self.controller.forget_chats()
 
-    def finish_all(self, reason: FinishReason, detail: str) -> None:
+    def finish_all(self, reason: FinishReason, detail: str, adapter: int | None = None) -> None:
+        """End all answers, or those of one ``adapter``."""
         for request in list(self.requests.values()):
-            self.finish(request, reason, detail)
+            if adapter is None or request.adapter == adapter:
+                self.finish(request, reason, detail)
 
     def abandon(self, detail: str) -> None:
         """End every answer without touching ledgers that may be wrong; the stepper is not used after this."""

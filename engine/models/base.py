@@ -20,6 +20,7 @@ from engine.layers.linear.base import Linear
 from engine.layers.numerics import Numerics
 from engine.layers.residual import ResidualStream
 from engine.model_config.model import ModelConfig
+from engine.models.adapters import ModelAdapters
 
 
 class DecoderLayer(Protocol):
@@ -58,12 +59,14 @@ class CausalLM(ABC):
     norm: Norm
     head: Linear
     rotaries: Sequence[Rotary]
+    adapters: ModelAdapters
 
     @abstractmethod
     def __init__(self, config: ModelConfig, source: WeightSource) -> None:
         """Read all weights from the source."""
         self.config, self.numerics, self.device, self.dtype = config, source.numerics, source.device, source.dtype
         self.kv_dtype = source.dtype
+        self.adapters = ModelAdapters(source.numerics)
 
     @property
     def num_layers(self) -> int:
@@ -112,6 +115,7 @@ class CausalLM(ABC):
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
+        self.adapters.step.groups = batch.adapters
         step = new_step(batch, kv, attention, self.rotaries, self.query_scale(batch), self.layer_inputs(batch))
         for index in range(start, stop):
             if index in wanted:

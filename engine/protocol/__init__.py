@@ -12,6 +12,7 @@ from __future__ import annotations
 import msgspec
 
 # Everybody takes the messages from here: the use that PEP 8 has for wildcard imports.
+from engine.protocol.adapters import *  # noqa: F403
 from engine.protocol.base import *  # noqa: F403
 from engine.protocol.base import Message
 from engine.protocol.cache import *  # noqa: F403

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
+from engine.protocol.adapters import AdapterCard, Adapters
 from engine.protocol.base import Channel, FinishReason, Message, Outcome, Part, Value
 from engine.protocol.cache import CacheStats, ContextCut, Cost, PageDescribed, PageMap, RadixTree
 from engine.protocol.records import Device, Fit, Metric, ModelCard, OptionSpec, Timings, TokenInfo, Usage
@@ -24,6 +25,8 @@ class Welcome(Message, tag="welcome", frozen=True):
     """All that a model may compute on, the CPU first."""
     models: list[KnownModel] = []
     loaded: ModelCard | None = None
+    adapters: list[AdapterCard] = []
+    """LoRA adapters in memory next to the loaded model."""
     notice: str = ""
     """Why an installed GPU pack is not used, as a sentence."""
 
@@ -279,6 +282,7 @@ FromEngine = (
     | RadixTree
     | ContextCut
     | Cost
+    | Adapters
     | Error
 )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.protocol.adapters import ListAdapters, LoadAdapter, UnloadAdapter
 from engine.protocol.base import Message, Overflow, Value
 from engine.protocol.cache import DescribePage, ForgetChat, MeasureCost
 from engine.protocol.records import ChatMessage, LoadOptions, Sampling, Thinking
@@ -41,6 +42,8 @@ class Generate(Message, tag="generate", frozen=True):
     chat: str = ""
     """The conversation that the prompt belongs to, as the client calls it."""
     overflow: Overflow = "stop"
+    adapter: str = ""
+    """The name of the LoRA adapter that answers; "": the model alone."""
 
 
 class Cancel(Message, tag="cancel", frozen=True):
@@ -65,6 +68,7 @@ class Compare(Message, tag="compare", frozen=True):
     rounds: int = 0
     values: list[Value] = []
     thinking: Thinking = Thinking()
+    adapter: str = ""
 
 
 class Estimate(Message, tag="estimate", frozen=True):
@@ -107,4 +111,7 @@ ToEngine = (
     | DescribePage
     | MeasureCost
     | ForgetChat
+    | LoadAdapter
+    | UnloadAdapter
+    | ListAdapters
 )

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.batch import MAX_TREE_ROWS, SequenceRows
+from engine.batch import MAX_TREE_ROWS, AdapterRows, SequenceRows
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.states import StateRuns
+from engine.cache.stores.transfer import on_device
 from engine.cache.types import StateRun
 from engine.runner.buffers import Bucket, BucketPolicy, Buffers, PageTables, StepMemory, fill
 
@@ -128,6 +129,15 @@ def state_runs(rows: Sequence[SequenceRows], row_start: Sequence[int]) -> StateR
         if row.parents is not None:  # row 0 is the last known token, and a run of its own
             parents[start + 1 : start + len(row.tokens)] = [start + up if up else -1 for up in row.parents[1:]]
     return found._replace(parents=parents)
+
+
+def adapter_rows(rows: Sequence[SequenceRows], row_start: Sequence[int], device: torch.device) -> list[AdapterRows]:
+    """The rows of each adapter that a step has."""
+    adapters = sorted({row.adapter for row in rows} - {0})
+    if len(adapters) == 1 and all(row.adapter for row in rows):
+        return [AdapterRows(adapters[0], None)]
+    owners = np.repeat([row.adapter for row in rows], np.diff(row_start)) if adapters else np.empty(0)
+    return [AdapterRows(adapter, on_device(device, np.flatnonzero(owners == adapter))) for adapter in adapters]
 
 
 def runs_of(sequences: Sequence[Sequence[StateRun]]) -> StateRuns:

@@ -21,7 +21,7 @@ from engine.cache.types import StateRun
 from engine.layers.numerics import Numerics
 from engine.runner.buffers import BucketPolicy, StepMemory
 from engine.runner.graphs import NOT_HERE, CapturedModel, ForwardOptions, Graphs, Recorder
-from engine.runner.inputs import StepInputs, StepShape, runs_of, shape_of, state_runs
+from engine.runner.inputs import StepInputs, StepShape, adapter_rows, runs_of, shape_of, state_runs
 
 
 class RunnableModel(CapturedModel, Protocol):
@@ -181,6 +181,7 @@ class Runner:
             host=host,
             views=self._views(rows, filled.positions, memory.device.tokens),
             states=None if self.kv.states is None else state_runs(rows, shape.row_start),
+            adapters=adapter_rows(rows, shape.row_start, self._device),
         )
 
     def _written(self, memory: StepMemory) -> Tensor | None:

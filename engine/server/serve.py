@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,18 @@ import uvicorn
 from engine import paths as config
 from engine.core.events import Event
 from engine.loading.model import LoadModel
-from engine.protocol import MAX_FRAME, PROTOCOL, Error, Loaded, Loading, LoadOptions, Ready, encode
+from engine.protocol import (
+    MAX_FRAME,
+    PROTOCOL,
+    Adapters,
+    Error,
+    LoadAdapter,
+    Loaded,
+    Loading,
+    LoadOptions,
+    Ready,
+    encode,
+)
 from engine.server.app import make_app
 from engine.server.connections import IDLE_SECONDS, PatientHttp
 from engine.server.hub import Emit, EngineHub
@@ -136,16 +147,26 @@ class Server:
         """Stop serving; may be called from any thread."""
         self._uvicorn.should_exit = True
 
-    def load(self, path: str, draft: str, options: LoadOptions = LoadOptions(), needed: bool = False) -> None:
-        """Ask for a model; how it went is written to the log. From the event loop's thread or before it runs.
+    def load(
+        self,
+        path: str,
+        draft: str,
+        options: LoadOptions = LoadOptions(),
+        needed: bool = False,
+        adapters: Mapping[str, str] = {},
+    ) -> None:
+        """Ask for a model, and for adapters of it (folders by name); how it went is written to the log. From the event
+        loop's thread or before it runs.
 
-        ``needed``: without this first model there is nothing to serve, so its failure ends the server.
+        ``needed``: without this first model, and these adapters, there is nothing to serve, so a failure ends the
+        server.
         """
         loaded = not needed
 
         def report(event: Event) -> None:
             nonlocal loaded
-            loaded = loaded or isinstance(event, Loaded)
+            all_there = isinstance(event, Loaded) and not adapters
+            loaded = loaded or all_there or (isinstance(event, Adapters) and len(event.adapters) == len(adapters))
             if isinstance(event, Error) and not loaded:
                 if not self._uvicorn.should_exit:  # whoever stops the server cancels its load, which is no failure
                     self._fail(event.message)
@@ -154,6 +175,8 @@ class Server:
 
         self.hub.listen(report)
         self.hub.submit(LoadModel(path, draft, options))
+        for name, folder in adapters.items():
+            self.hub.submit(LoadAdapter(name=name, path=folder))
 
     async def _main(self, started: Callable[[], None]) -> None:
         serving = asyncio.create_task(self._uvicorn.serve(sockets=[self.listener]))

@@ -131,6 +131,7 @@ class Engine:
         self.catalogue = catalogue()
         self.card: p.ModelCard | None = card("tiny", None) if arguments.loaded else None
         self.cancelled: dict[str, threading.Event] = {}
+        self.adapters: list[p.AdapterCard] = []
         self.cache = FakeCache(arguments.pages)
         self.pack = pack_of(arguments.gpu_pack)
 
@@ -237,7 +238,7 @@ class Session:
         for stage, fraction in (("reading the header", 0.1), ("reading weights", 0.6), ("making the cache", 0.95)):
             self.send(p.Loading(model=message.model, stage=stage, fraction=fraction))
             time.sleep(0.02)
-        self.engine.card = card(message.model, message.draft)
+        self.engine.card, self.engine.adapters = card(message.model, message.draft), []
         if "plain" in message.model:
             self.engine.refuse_helpers()
         fit = p.Fit(
@@ -255,6 +256,19 @@ class Session:
     def on_unload(self, message: p.Unload) -> None:
         self.engine.card = None
         self.send(p.Unloaded())
+
+    def on_loadadapter(self, message: p.LoadAdapter) -> None:
+        if "bad" in message.path:
+            text = "The adapter bad cannot be used: it is a DoRA adapter. Choose another adapter."
+            self.send(p.Error(code="bad_adapter", message=text))
+            return
+        made = p.AdapterCard(name=message.name, path=message.path, rank=16, modules=224, bytes=84_000_000)
+        self.engine.adapters = [*self.engine.adapters, made]
+        self.send(p.Adapters(adapters=self.engine.adapters))
+
+    def on_unloadadapter(self, message: p.UnloadAdapter) -> None:
+        self.engine.adapters = [card for card in self.engine.adapters if card.name != message.name]
+        self.send(p.Adapters(adapters=self.engine.adapters))
 
     def on_set(self, message: p.Set) -> None:
         specs = self.engine.catalogue
@@ -359,6 +373,10 @@ class Session:
             text = "The conversation takes 2,400 tokens and the context holds 2,048. Shorten it."
             self.send(p.Error(code="prompt_too_long", message=text, id=message.id))
             return
+        if message.adapter and message.adapter not in [card.name for card in self.engine.adapters]:
+            text = f"No adapter is called {message.adapter!r}. None is loaded: load it first."
+            self.send(p.Error(code="adapter_not_found", message=text, id=message.id))
+            return
         self.cut(message, asked)
         read = tokenise(prompt)
         cached = self.engine.cache.begin(message.chat, message.id, read)
@@ -376,7 +394,11 @@ class Session:
                 time.sleep(0.03)
         thinks = self.engine.card.thinking.kind != "none" and message.thinking.on is not False
         thoughts = tokenise(THOUGHTS) if thinks else []
-        tokens = [*thoughts, *tokenise(script(asked, seed))]
+        tokens = [
+            *thoughts,
+            *tokenise(f"[{message.adapter}] " if message.adapter else ""),
+            *tokenise(script(asked, seed)),
+        ]
         first = time.monotonic()
         rate, batch = self.engine.arguments.rate, self.engine.arguments.batch
         sent = 0

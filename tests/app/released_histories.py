@@ -55,6 +55,9 @@ CREATE TRIGGER drafts_delete AFTER DELETE ON chats BEGIN
     DELETE FROM drafts WHERE chat = old.id;
 END;
 """,
+    """
+ALTER TABLE chats ADD COLUMN adapter TEXT NOT NULL DEFAULT '';
+""",
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
 RELEASED = range(1, len(SQL) + 1)
@@ -128,6 +131,14 @@ _ROWS = (
         (MESSAGE + ", thinking", "'begun', 'unsent', '', 'user', 'Well begun', 'complete', '{}', '[]', 52.0, ''"),
         (DRAFT, "'unsent', 'half done', 'begun'"),
     ],
+    # schema 6
+    [
+        (CHAT + ", thinking, overflow, adapter", "'own', 'Own', 60.0, 61.0, '', '{}', '', 0, '{}', 'stop', 'pirate'"),
+        (
+            MESSAGE + ", thinking",
+            """'arr', 'own', '', 'assistant', 'Ahoy', 'complete', '{"adapter":"pirate"}', '[]', 62.0, ''""",
+        ),
+    ],
 )
 
 _ANSWERED = AnswerStats(
@@ -154,6 +165,7 @@ _CHATS = (
     [Chat("long", "Long", 30.0, 31.0, overflow="drop_middle")],
     [Chat("guess", "Guess", 40.0, 41.0, overflow="window")],
     [Chat("unsent", "Unsent", 50.0, 51.0)],
+    [Chat("own", "Own", 60.0, 61.0, adapter="pirate")],
 )
 _MESSAGES = (
     [
@@ -226,6 +238,7 @@ _MESSAGES = (
         )
     ],
     [Message("begun", "unsent", "", "user", "Well begun", created=52.0)],
+    [Message("arr", "own", "", "assistant", "Ahoy", stats=AnswerStats(adapter="pirate"), created=62.0)],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},

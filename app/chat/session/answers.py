@@ -158,6 +158,7 @@ class Answers(QObject):
                 thinking=asked.thinking,
                 chat=message.chat,
                 overflow=asked.overflow,
+                adapter=asked.adapter,
             )
         )
 

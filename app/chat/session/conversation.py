@@ -65,6 +65,11 @@ class Conversation:
         answer = self.last("assistant")
         return answer.stats.thinking if answer is not None else self.chat.thinking
 
+    def last_adapter(self) -> str:
+        """The adapter that gave the last answer; in an empty chat the one that will give the next."""
+        answer = self.last("assistant")
+        return answer.stats.adapter if answer is not None else self.chat.adapter
+
     def ask(self, text: str, instead_of: str = "") -> Message:
         """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""
         parent = self.tree.get(instead_of).parent if instead_of else self.leaf
@@ -79,7 +84,13 @@ class Conversation:
         return asked
 
     def begin_answer(
-        self, parent: str, sampling: Sampling, model: str, thinking: Thinking = Thinking(), overflow: Overflow = "stop"
+        self,
+        parent: str,
+        sampling: Sampling,
+        model: str,
+        thinking: Thinking = Thinking(),
+        overflow: Overflow = "stop",
+        adapter: str = "",
     ) -> Message:
         """An empty, streaming answer to ``parent``, now the leaf; a seed is drawn unless ``sampling`` has one.
 
@@ -87,7 +98,7 @@ class Conversation:
         """
         if sampling.seed is None:
             sampling = msgspec.structs.replace(sampling, seed=random.getrandbits(31))
-        stats = AnswerStats(sampling=sampling, model=model, thinking=thinking, overflow=overflow)
+        stats = AnswerStats(sampling=sampling, model=model, thinking=thinking, overflow=overflow, adapter=adapter)
         answer = Message(new_id(), self.chat.id, parent, "assistant", "", "streaming", stats, created=time.time())
         self.tree.put(answer)
         self.go_to(answer.id)
@@ -124,6 +135,7 @@ class Conversation:
         other.set_settings(chat.system_prompt, chat.sampling)
         other.set_thinking(chat.thinking)
         other.set_overflow(chat.overflow)
+        other.set_adapter(chat.adapter)
         return other
 
     def set_settings(self, system_prompt: str, sampling: Sampling) -> None:
@@ -140,6 +152,11 @@ class Conversation:
         self.chat = self.chat._replace(overflow=overflow)
         if self.saved:
             self._history.set_overflow(self.chat.id, overflow)
+
+    def set_adapter(self, adapter: str) -> None:
+        self.chat = self.chat._replace(adapter=adapter)
+        if self.saved:
+            self._history.set_adapter(self.chat.id, adapter)
 
 
 def title_of(text: str) -> str:

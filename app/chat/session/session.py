@@ -23,7 +23,7 @@ class ChatSession(QObject):
     changed = Signal()
     """The shown branch, or where it ends, changed."""
     settings_changed = Signal()
-    """How the shown chat is to be answered: its system prompt, sampling, thinking or context policy."""
+    """How the shown chat is to be answered: its system prompt, sampling, thinking, context policy or adapter."""
     asked = Signal()
     """An answer was begun at the end of the branch."""
     saved = Signal(str)
@@ -72,6 +72,10 @@ class ChatSession(QObject):
 
     def set_overflow(self, overflow: Overflow) -> None:
         self.talk.set_overflow(overflow)
+        self.settings_changed.emit()
+
+    def set_adapter(self, adapter: str) -> None:
+        self.talk.set_adapter(adapter)
         self.settings_changed.emit()
 
     def new(self) -> None:
@@ -215,7 +219,8 @@ class ChatSession(QObject):
         """``original`` is the answer that the new one repeats exactly."""
         card = self._link.card
         name, thinking = card.name if card is not None else "", allowed(card, thinking)
-        answer = talk.begin_answer(parent, sampling, name, thinking, overflow)
+        adapter = talk.chat.adapter if original is None else original.stats.adapter
+        answer = talk.begin_answer(parent, sampling, name, thinking, overflow, adapter)
         self.answers.begin(answer, talk.prompt(parent), talk.answer_before(answer.id), original)
 
     def _on_updated(self, message: Message) -> bool:

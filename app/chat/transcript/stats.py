@@ -65,7 +65,7 @@ def explain(message: Message) -> str:
     """The longer account for the tooltip: counts, seed, model, and the engine's own sentence if it gave one."""
     stats, lines = message.stats, []
     if stats.model:
-        lines.append(stats.model)
+        lines.append(f"{stats.model} with the adapter {stats.adapter}" if stats.adapter else stats.model)
     if stats.usage is not None:
         usage = stats.usage
         thought = f", {usage.thinking_tokens:,} of them thinking," if message.thinking else ""

@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from engine.core.admission import NO_MODEL
+from engine.loading.adapters import adapters_of
 from engine.protocol import ContextCut, Thinking
 from engine.server.answering import Asked
 from engine.server.hub import EngineHub
@@ -64,7 +65,8 @@ class OpenAIRoutes:
         if (refusal := refuse_stranger(request.headers, self._token)) is not None:
             return refusal
         loaded = self._hub.loaded
-        return _json(ModelList(data=[ModelOut(id=loaded.card.name)] if loaded is not None else []))
+        names = [] if loaded is None else [loaded.card.name, *_adapters(loaded)]
+        return _json(ModelList(data=[ModelOut(id=name) for name in names]))
 
     async def model(self, request: Request) -> Response:
         if not request.path_params["name"]:
@@ -72,7 +74,8 @@ class OpenAIRoutes:
         if (refusal := refuse_stranger(request.headers, self._token)) is not None:
             return refusal
         try:
-            return _json(ModelOut(id=self._loaded(request.path_params["name"]).card.name))
+            name = request.path_params["name"]
+            return _json(ModelOut(id=_adapter(self._loaded(name), name) or self._loaded(name).card.name))
         except Refused as error:
             return error_response(refusal_of(error))
 
@@ -93,19 +96,23 @@ class OpenAIRoutes:
             return Response(status_code=499)
 
     def _loaded(self, name: str) -> LoadedModel:
-        """The model that is loaded. Raises :class:`Refused` for another name than its own."""
+        """The model that is loaded. Raises :class:`Refused` for another name than its own and its adapters'."""
         loaded = self._hub.loaded
         if loaded is None or loaded.tokenizer is None:
             raise Refused("no_model", NO_MODEL)
-        if name not in ("", loaded.card.name, loaded.path):
+        if name not in ("", loaded.card.name, loaded.path, *_adapters(loaded)):
             text = f"The model {name!r} is not loaded, but {loaded.card.name} is. Ask for that one."
+            if adapters := _adapters(loaded):
+                known = ", ".join([loaded.card.name, *adapters])
+                text = f"Neither the model nor an adapter is called {name!r}. Ask for one of these: {known}."
             raise Refused("model_not_found", text)
         return loaded
 
     async def _answer(self, request: Request, wanted: ChatIn | CompletionIn) -> Response:
         loaded = self._loaded(wanted.model)
         wanted.check(loaded.card.vocabulary)
-        stream, headers = await while_there(request, self._begun(wanted, loaded.card.context))
+        adapter = _adapter(loaded, wanted.model)
+        stream, headers = await while_there(request, self._begun(wanted, loaded.card.context, adapter))
         try:
             await while_there(request, stream.begin())
             writer = _writer(wanted, loaded)
@@ -118,7 +125,7 @@ class OpenAIRoutes:
             stream.leave()
             raise
 
-    async def _begun(self, wanted: ChatIn | CompletionIn, context: int) -> tuple[Stream, dict[str, str]]:
+    async def _begun(self, wanted: ChatIn | CompletionIn, context: int, adapter: str) -> tuple[Stream, dict[str, str]]:
         """The request as the engine has it, and what a header says of it. Raises :class:`Refused`."""
         chat = isinstance(wanted, ChatIn)
         prompt = wanted.prompt() if isinstance(wanted, ChatIn) else wanted.text_or_ids()
@@ -132,7 +139,7 @@ class OpenAIRoutes:
             ids, window, told = found.ids, found.window, found.context_cut("")
         if self._stopping:
             raise Refused("stopping", STOPPED)
-        stream = Stream(self._hub, ids, sampling, wanted.n or 1, not chat, window, heard)
+        stream = Stream(self._hub, ids, sampling, wanted.n or 1, not chat, window, heard, adapter)
         self._streams.add(stream)
         return stream, {CUT_HEADER: _cut(told)} if told is not None else {}
 
@@ -147,7 +154,17 @@ def _window(tokens: int, slides: bool, context: int) -> int | None:
 def _writer(wanted: ChatIn | CompletionIn, loaded: LoadedModel) -> Writer:
     assert loaded.tokenizer is not None
     kind, prefix = (ChatWriter, "chatcmpl") if isinstance(wanted, ChatIn) else (TextWriter, "cmpl")
-    return kind(f"{prefix}-{secrets.token_hex(12)}", int(time.time()), loaded.card.name, loaded.tokenizer)
+    name = _adapter(loaded, wanted.model) or loaded.card.name
+    return kind(f"{prefix}-{secrets.token_hex(12)}", int(time.time()), name, loaded.tokenizer)
+
+
+def _adapters(loaded: LoadedModel) -> list[str]:
+    return [adapter.name for adapter in adapters_of(loaded)]
+
+
+def _adapter(loaded: LoadedModel, name: str) -> str:
+    """The adapter that a model's name asks for; "" where it is the model's own."""
+    return name if name in _adapters(loaded) else ""
 
 
 def _cut(told: ContextCut) -> str:

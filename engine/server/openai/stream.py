@@ -41,12 +41,14 @@ class Stream:
         continues: bool,
         window: int | None = None,
         heard: Callable[[RequestEvent], None] | None = None,
+        adapter: str = "",
     ) -> None:
         self._hub, self._left, self._heard = hub, answers, heard
         self._outbox = Outbox()
         self._first: Message | None = None
         self._name = hub.name_for("")
-        hub.add(AddRequest(self._name, ids, sampling, answers, continues=continues, window=window), self._on_event)
+        request = AddRequest(self._name, ids, sampling, answers, continues=continues, window=window, adapter=adapter)
+        hub.add(request, self._on_event)
 
     async def begin(self) -> None:
         """Wait for the first message, which is the engine's refusal if it refuses."""

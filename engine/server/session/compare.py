@@ -101,7 +101,7 @@ async def replay(
         seed=message.sampling.seed if message.sampling.seed is not None else random.getrandbits(31),
         max_tokens=min(message.sampling.max_tokens or MOST_TOKENS, MOST_TOKENS),
     )
-    runner = _Runner(hub, option, prompt, isinstance(message.prompt, str))
+    runner = _Runner(hub, option, prompt, isinstance(message.prompt, str), message.adapter)
     done = 0
 
     def progress(total: int) -> None:
@@ -247,8 +247,9 @@ def _same(one: Value, other: Value) -> bool:
 
 
 class _Runner:
-    def __init__(self, hub: EngineHub, option: Option, prompt: list[int], continues: bool) -> None:
-        self._hub, self._option, self._prompt, self._continues = hub, option, prompt, continues
+    def __init__(self, hub: EngineHub, option: Option, prompt: list[int], continues: bool, adapter: str) -> None:
+        self._hub, self._option, self._prompt = hub, option, prompt
+        self._continues, self._adapter = continues, adapter
         self.disturbed = False
         self._before = _present(hub.engine.catalogue_state(), option.key)
         self._changed = False
@@ -286,7 +287,14 @@ class _Runner:
 
         unwatch = self._hub.watch(steps.append)
         name = self._hub.name_for("")
-        request = AddRequest(name, self._prompt, sampling, optimisations=optimisations, continues=self._continues)
+        request = AddRequest(
+            name,
+            self._prompt,
+            sampling,
+            optimisations=optimisations,
+            continues=self._continues,
+            adapter=self._adapter,
+        )
         self._hub.add(request, listener)
         try:
             finished = await ended

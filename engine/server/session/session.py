@@ -16,10 +16,12 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from engine import paths as config
 from engine.core.commands import AddRequest
 from engine.core.events import Event, RequestEvent
+from engine.loading.adapters import cards
 from engine.loading.model import LoadModel
 from engine.paths import ModelNotFound
 from engine.protocol import (
     PROTOCOL,
+    Adapters,
     Cancel,
     CancelLoad,
     Compare,
@@ -33,12 +35,15 @@ from engine.protocol import (
     ForgetChat,
     Generate,
     Hello,
+    ListAdapters,
     Load,
+    LoadAdapter,
     MeasureCost,
     Message,
     Set,
     Subscribe,
     Unload,
+    UnloadAdapter,
     Welcome,
     encode,
 )
@@ -109,6 +114,7 @@ class Session:
             devices=devices,
             models=models,
             loaded=loaded.card if loaded is not None else None,
+            adapters=cards(loaded),
             notice=os.environ.get("KVASIR_GPU_PACK_REASON", ""),
         )
 
@@ -170,8 +176,10 @@ class Session:
             case Cancel(id=id):
                 if (active := self._active.get(id)) is not None:
                     active.cancel(hub)
-            case Set() | Unload():
+            case Set() | Unload() | LoadAdapter() | UnloadAdapter():
                 hub.submit(message)
+            case ListAdapters():
+                self._outbox.put(Adapters(adapters=cards(hub.loaded)))
             case Load():
                 self._begin("", self._load(message))
             case CancelLoad():
@@ -257,6 +265,7 @@ class Session:
                 continues=prompt.text.continues,
                 window=prompt.window,
                 chat=message.chat,
+                adapter=message.adapter,
             )
             self._hub.add(request, listener)
             await ended.wait()

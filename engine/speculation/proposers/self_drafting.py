@@ -41,6 +41,12 @@ class SelfDrafting(Proposer):
         able = [place for place, ask in enumerate(asks) if ask.request.cached and ask.request.pending == 1]
         return chains, chains.growing(able)
 
+    @staticmethod
+    def _rows(chains: Chains, asks: Sequence[Ask], places: Sequence[int]) -> list[SequenceRows]:
+        """Those of the chains, of the target with the request's adapter."""
+        found = zip(chains.rows(places), places, strict=True)
+        return [row._replace(adapter=asks[place].request.adapter) for row, place in found]
+
     def _spent(self, began: float, rows: Sequence[SequenceRows], skip: frozenset[int]) -> None:
         """Count one pass over ``rows`` that began at time ``began`` and left out the layers in ``skip``."""
         tokens = sum(row.start + len(row.tokens) for row in rows)
@@ -88,7 +94,7 @@ class EarlyExitProposer(SelfDrafting):
         early: dict[int, list[Tensor]] = {place: [] for place in places}
         while places:
             began = time.perf_counter()
-            rows = [row._replace(want_logits=0) for row in chains.rows(places)]
+            rows = [row._replace(want_logits=0) for row in self._rows(chains, asks, places)]
             ways = [exits[place] for place in places]
             hidden = self._runner.forward(rows, layers=(0, last), want_hidden=frozenset(ways)).hidden
             leaving = hidden[last]
@@ -132,7 +138,7 @@ class LayerSkipProposer(SelfDrafting):
         chains, places = self._begin(asks)
         while places:
             began = time.perf_counter()
-            rows = chains.rows(places)
+            rows = self._rows(chains, asks, places)
             chains.extend(places, self._runner.forward(rows, skip=self._skip).logits)
             self._spent(began, rows, self._skip)
             places = chains.growing(places)

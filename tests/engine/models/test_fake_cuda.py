@@ -23,7 +23,7 @@ from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
 from engine.attention.registry import AttentionDispatcher
 from engine.attention.triton import merging, pack_trial, quest_trial
-from engine.batch import Batch, RowViews, SequenceRows
+from engine.batch import AdapterRows, Batch, RowViews, SequenceRows
 from engine.cache.stores.codecs import unpack_pages
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
@@ -44,6 +44,7 @@ from engine.model_config.model import (
     RecurrentShape,
     RopeConfig,
 )
+from engine.models.adapters import Adapter, Factors, Site
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
 from engine.models.heads.base import OUTPUT, FeatureHead
@@ -284,6 +285,30 @@ def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
         kv.write(1, k, k, Placement(slots, [-1, -1], flush))
         packed, _ = unpack_pages(kv.view(1), torch.tensor([4, 9], device=CUDA), torch.bfloat16)
         assert (packed.device, tuple(packed.shape)) == (CUDA, (32, CONFIG.num_kv_heads, CONFIG.head_dim))
+
+
+@pytest.mark.parametrize("invariant", [False, True])
+def test_adapters_stay_on_the_gpu(invariant: bool) -> None:
+    """Two in one step, one of them around a part of the fused q, k and v; and one that all rows have."""
+    batch = padded_batch(BATCHES["chunks, decoding and a verified chain"])
+    with fake_cuda():
+        lm = model("dense", torch.bfloat16, "LlamaForCausalLM", invariant)
+        for number in (1, 2):
+            parts = [
+                (Site(lm.layers[0].attention, "qkv", 128, 192, 128), _factors(64)),  # type: ignore[attr-defined]
+                (Site(lm.layers[1].mlp, "down", 0, 128, 256), _factors(128, 256)),  # type: ignore[attr-defined]
+            ]
+            lm.adapters.attach(Adapter(number, str(number), "", "", 4, 2, 0), parts)
+        rows = [AdapterRows(number, torch.empty(number, dtype=torch.int64, device=CUDA)) for number in (1, 2)]
+        for groups in (rows, [AdapterRows(2, None)]):
+            kv = DenseKVStore([(CONFIG.num_kv_heads, CONFIG.head_dim)] * LAYERS, PAGES, torch.bfloat16, CUDA)
+            moved = replace(on_cuda(batch), adapters=groups)
+            assert lm.forward(moved, kv, AttentionDispatcher(lm.numerics)).logits.device == CUDA
+
+
+def _factors(out_features: int, in_features: int = 128) -> Factors:
+    shapes = (4, in_features), (out_features, 4)
+    return Factors(*(torch.empty(shape, dtype=torch.bfloat16, device=CUDA) for shape in shapes))
 
 
 def heads(lm: CausalLM, source: Weights) -> list[FeatureHead]:

@@ -215,6 +215,7 @@ def _one(row: SequenceRows) -> tuple[list[SequenceRows], graphs.StepShape, graph
         ([SequenceRows([1] * 65, 0, list(range(1, 6)), 1)], graphs.TOO_MANY_ROWS),
         ([SequenceRows([1], 420, list(range(1, 30)), 1)], graphs.TOO_LONG),
         ([SequenceRows([1], 160, list(range(1, 12)), 1, policy=WindowWithSinks(64, 4))], graphs.RESTRICTED),
+        ([SequenceRows([1], 160, list(range(1, 12)), 1, adapter=1)], graphs.ADAPTED),
     ],
 )
 def test_what_cannot_be_captured_says_why_and_runs(rows: list[SequenceRows], reason: str) -> None:

@@ -1,0 +1,157 @@
+"""A LoRA adapter in PEFT's format: a folder of adapter_config.json and adapter_model.safetensors.
+
+Names, shapes and dtypes are compared with the model that is loaded before any weight is read.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from engine.checkpoints.adapters.config import FILE, LoraConfig, read_lora_config, refused
+from engine.checkpoints.adapters.sites import Sites
+from engine.checkpoints.quantised.nested import PREFIXES
+from engine.checkpoints.safetensors import TensorFiles, TensorInfo, read_header
+from engine.checkpoints.tensors import FLOATING
+from engine.errors import CheckpointError
+from engine.files import unreadable
+from engine.models.adapters import Factors
+from engine.models.registry import names_of
+
+WEIGHTS = "adapter_model.safetensors"
+_NAME = re.compile(r"base_model\.model\.(.+)\.lora_([AB])\.weight")
+_BUFFER = 1 << 20
+
+
+class Pair(NamedTuple):
+    """The two tensors of one module: ``down [r, in_features]`` and ``up [out_features, r]``."""
+
+    down: TensorInfo
+    up: TensorInfo
+
+    @property
+    def rank(self) -> int:
+        return self.down.shape[0]
+
+
+class AdapterFiles(NamedTuple):
+    """An adapter that was opened and fits the model; ``pairs`` are by the names that its modules have in the model."""
+
+    folder: Path
+    config: LoraConfig
+    files: TensorFiles
+    pairs: dict[str, Pair]
+
+    def size(self, dtype: torch.dtype) -> int:
+        """Bytes that its weights take in memory."""
+        return sum(info.numel for pair in self.pairs.values() for info in pair) * dtype.itemsize
+
+    def read(self, dtype: torch.dtype, device: torch.device) -> dict[str, Factors]:
+        """Its weights. Raises :class:`CheckpointError` where they are no numbers."""
+        return {name: self._factors(name, pair, dtype, device) for name, pair in self.pairs.items()}
+
+    def _factors(self, name: str, pair: Pair, dtype: torch.dtype, device: torch.device) -> Factors:
+        down, up = (self.files.map(info).float() for info in pair)
+        scaled = self._finite(pair.up, (up * self.config.scale_of(name)).to(dtype))
+        return Factors(self._finite(pair.down, down.to(dtype)).to(device), scaled.to(device))
+
+    def _finite(self, info: TensorInfo, values: Tensor) -> Tensor:
+        if not bool(torch.isfinite(values).all()):
+            raise refused(self.folder, f"{info.name} holds values that are no numbers, or too large for {values.dtype}")
+        return values.contiguous()
+
+    def fingerprint(self) -> str:
+        """64 hexadecimal digits that differ for other contents: SHA-256 of both files."""
+        digest = hashlib.sha256()
+        for name in (FILE, WEIGHTS):
+            try:
+                with (self.folder / name).open("rb") as stream:
+                    while part := stream.read(_BUFFER):
+                        digest.update(part)
+            except OSError as error:
+                raise unreadable(self.folder / name, error) from error
+            digest.update(b"\0")
+        return digest.hexdigest()
+
+
+def open_adapter(folder: Path, sites: Sites, architecture: str) -> AdapterFiles:
+    """Reads the configuration and the header of the weights.
+
+    Raises :class:`CheckpointError` with the first name or shape that does not fit the model of these ``sites``.
+    """
+    if not folder.is_dir():
+        raise CheckpointError(f"There is no folder {folder}. Choose the folder of a LoRA adapter in PEFT's format.")
+    config = read_lora_config(folder)
+    entries = _header(folder)
+    halves: dict[str, dict[str, TensorInfo]] = {}
+    words = names_of(architecture)
+    for info in entries:
+        module, half = _module(folder, info, words)
+        if half in halves.setdefault(module, {}):
+            raise refused(folder, f"two of its tensors are lora_{half} of {module}")
+        halves[module][half] = info
+    pairs = {module: _pair(folder, module, found) for module, found in halves.items()}
+    for module, pair in pairs.items():
+        _check(folder, module, pair, config, sites)
+    return AdapterFiles(folder, config, TensorFiles({info.name: info for info in entries}), pairs)
+
+
+def _header(folder: Path) -> list[TensorInfo]:
+    file = folder / WEIGHTS
+    try:
+        entries = read_header(file)
+    except CheckpointError as error:
+        if file.exists():
+            raise
+        pickled = (folder / "adapter_model.bin").exists()
+        why = "its weights are pickled, which can run any code when they are read" if pickled else f"it lacks {WEIGHTS}"
+        raise refused(folder, why) from error
+    if not entries:
+        raise refused(folder, f"{WEIGHTS} holds no tensor")
+    return entries
+
+
+def _module(folder: Path, info: TensorInfo, words: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """The module of a tensor as the text model calls it, and which of both matrices it is."""
+    found = _NAME.fullmatch(info.name)
+    if found is None:
+        raise refused(folder, f"its tensor {info.name:.200} is no matrix of a LoRA adapter of linear modules")
+    plain = f"{found[1]}."
+    for prefix, by in PREFIXES:
+        if plain.startswith(prefix):
+            plain = by + plain.removeprefix(prefix)
+            break
+    for own, usual in words:
+        plain = plain.replace(own, usual)
+    return plain.removesuffix("."), found[2]
+
+
+def _pair(folder: Path, module: str, halves: dict[str, TensorInfo]) -> Pair:
+    if len(halves) < 2:
+        there, lacking = ("A", "B") if "A" in halves else ("B", "A")
+        raise refused(folder, f"{halves[there].name:.200} has no lora_{lacking} with it")
+    return Pair(halves["A"], halves["B"])
+
+
+def _check(folder: Path, module: str, pair: Pair, config: LoraConfig, sites: Sites) -> None:
+    for info in pair:
+        if info.dtype not in FLOATING or len(info.shape) != 2:
+            raise refused(folder, f"{info.name:.200} is no matrix of 16- or 32-bit numbers")
+    site = sites.found.get(module)
+    if site is None:
+        if ".experts." in module or module.startswith((*sites.others, "lm_head", "model.embed_tokens")):
+            reason = "Kvasir computes no adapters of experts, latent attention, recurrent layers, token table and head"
+            raise refused(folder, f"it adapts {module:.200}, and {reason}")
+        raise refused(folder, f"it was made for another model: the one that is loaded has no module {module:.200}")
+    rank = config.rank_of(module)
+    expected = (rank, site.in_features), (site.stop - site.start, rank)
+    for info, shape in zip(pair, expected, strict=True):
+        if info.shape != shape:
+            text = f"{info.name:.200} has the shape {list(info.shape)}, where {list(shape)} is needed for rank {rank}"
+            raise refused(folder, f"it was made for another model, or is damaged: {text}")

@@ -1,0 +1,112 @@
+"""LoRA adapters of the model that is loaded: brought into memory next to it, and dropped again."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from engine.checkpoints.adapters.read import AdapterFiles, open_adapter
+from engine.checkpoints.adapters.sites import Sites, sites_of
+from engine.devices import release_cached
+from engine.errors import CheckpointError, is_out_of_memory
+from engine.loading.model import LoadedModel, LoadFailed
+from engine.memory.probe import free_bytes
+from engine.models.adapters import Adapter, parts_of
+from engine.models.base import CausalLM
+from engine.protocol import AdapterCard
+from engine.sizes import human
+
+_log = logging.getLogger(__name__)
+
+MOST_NAME = 100
+MOST_ADAPTERS = 64
+SHARE = 0.9
+"""Of what is free that an adapter may take."""
+
+
+def adapters_of(model: LoadedModel | None) -> tuple[Adapter, ...]:
+    """Those in memory; for any thread."""
+    return () if model is None or model.model is None else model.model.adapters.loaded
+
+
+def cards(model: LoadedModel | None) -> list[AdapterCard]:
+    """The same, as the window is told of them."""
+    return [
+        AdapterCard(
+            name=each.name, path=each.path, rank=each.rank, modules=each.modules, bytes=each.bytes, base=each.base
+        )
+        for each in adapters_of(model)
+    ]
+
+
+def find_adapter(model: LoadedModel, name: str) -> Adapter | None:
+    """Raises :class:`LoadFailed` for a name, other than "", that no adapter has."""
+    if not name:
+        return None
+    found = next((adapter for adapter in adapters_of(model) if adapter.name == name), None)
+    if found is None:
+        known = ", ".join(adapter.name for adapter in adapters_of(model))
+        there = f"Loaded are: {known}." if known else "None is loaded: load it first."
+        raise LoadFailed("adapter_not_found", f"No adapter is called {name!r:.120}. {there}")
+    return found
+
+
+def load_adapter(loaded: LoadedModel, name: str, path: str) -> Adapter:
+    """Bring an adapter into memory under a new name. Raises :class:`LoadFailed` with a sentence."""
+    folder = Path(path).expanduser()
+    _check_name(loaded, name)
+    model, checkpoint = loaded.model, loaded.checkpoint
+    if model is None or checkpoint is None:
+        raise LoadFailed("bad_adapter", f"{loaded.card.name} takes no adapters. Load another model.")
+    try:
+        sites = sites_of(checkpoint, model)
+        files = open_adapter(folder, sites, checkpoint.config.architecture)
+        return _attached(loaded, model, name, files, sites)
+    except CheckpointError as error:
+        raise LoadFailed("bad_adapter", str(error)) from error
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        release_cached()
+        text = f"Memory ran out while the adapter {name} was being loaded. Close other programs, or unload adapters."
+        raise LoadFailed("out_of_memory", text) from error
+
+
+def _attached(loaded: LoadedModel, model: CausalLM, name: str, files: AdapterFiles, sites: Sites) -> Adapter:
+    size, free = files.size(model.dtype), free_bytes(loaded.device)
+    if size > SHARE * free:
+        text = f"The adapter {name} takes {human(size)}, and {human(free)} are free."
+        raise LoadFailed("out_of_memory", f"{text} Close other programs, or load the model with a smaller budget.")
+    factors = files.read(model.dtype, model.device)
+    adapter = Adapter(
+        number=model.adapters.new_number(),
+        name=name,
+        path=str(files.folder),
+        fingerprint=files.fingerprint(),
+        rank=max(pair.rank for pair in files.pairs.values()),
+        modules=len(files.pairs),
+        bytes=size,
+        base=files.config.base,
+    )
+    model.adapters.attach(adapter, parts_of(sites.found, factors))
+    _log.info("The adapter %s is loaded: rank %d, %s.", name, adapter.rank, human(size))
+    return adapter
+
+
+def unload_adapter(loaded: LoadedModel, name: str) -> Adapter:
+    """Drop an adapter, which no step may use any more. Raises :class:`LoadFailed` where there is none."""
+    adapter = find_adapter(loaded, name)
+    if adapter is None or loaded.model is None:
+        raise LoadFailed("adapter_not_found", "An adapter is unloaded by its name. Give one.")
+    loaded.model.adapters.detach(adapter)
+    return adapter
+
+
+def _check_name(loaded: LoadedModel, name: str) -> None:
+    if not name.strip() or not name.isprintable() or len(name) > MOST_NAME:
+        text = f"{name!r:.120} is no name for an adapter. Give one of 1 to {MOST_NAME} printable characters."
+        raise LoadFailed("bad_adapter", text)
+    if name in (loaded.card.name, *(adapter.name for adapter in adapters_of(loaded))):
+        raise LoadFailed("bad_adapter", f"The name {name} is in use already. Give the adapter another one.")
+    if len(adapters_of(loaded)) >= MOST_ADAPTERS:
+        raise LoadFailed("bad_adapter", f"{MOST_ADAPTERS} adapters are loaded already. Unload one of them first.")
