@@ -12,6 +12,7 @@ from engine.cache.stores.states import StateRuns, StateStore
 from engine.layers.linear.base import Linear
 from engine.layers.state_space import MambaWeights, state_space
 from engine.model_config.model import MambaShape
+from engine.native.library import find
 
 if TYPE_CHECKING:
     from engine.layers.interface import Step, WeightSource
@@ -41,6 +42,7 @@ class Mamba2:
             norm=source.array(f"{prefix}norm.weight", (shape.inner,)).view(shape.groups, -1),
         )
         self.numerics = source.numerics
+        self._library = find().library if self.weights.norm.device.type == "cpu" else None
 
     def forward(self, x: Tensor, step: Step) -> Tensor:
         """``x [T, hidden_size]``, already normalised -> what the block adds to the residual stream."""
@@ -70,7 +72,8 @@ class Mamba2:
 
     def _move(self, inputs: list[Tensor], states: StateStore, runs: StateRuns) -> Tensor:
         mixed, steps = inputs
-        return state_space(mixed, steps, self.weights, self.shape, states.layers[self.place], runs, self.numerics)
+        own = states.layers[self.place]
+        return state_space(mixed, steps, self.weights, self.shape, own, runs, self.numerics, self._library)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "mixed", self.mixed

@@ -20,7 +20,7 @@ from engine.layers.numerics import Numerics
 CHUNK = 64
 LEAST_CHUNK = 8
 """Shorter runs are computed row by row."""
-TOGETHER_BYTES = 32 << 20
+TOGETHER_BYTES = 16 << 20
 """Of matrices that sequences of one row each are moved on in at a time."""
 Rows = tuple[Tensor, ...]
 """What rows bring, float32 and [T, heads, ...] each: queries, keys, values, and what else the rule wants of them."""

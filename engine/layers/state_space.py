@@ -7,6 +7,7 @@ B and C [state], which take the places of keys and queries:
 
 with numbers A < 0 and D of each head. Before that x, B and C pass a causal convolution of few tokens and a SiLU. Here
 are both forms of engine/layers/recurrence.py: row by row, and by chunks (section 6 of the paper).
+`engine/native/state_space.c` is the former for processors.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from engine.layers.convolution import convolve
 from engine.layers.numerics import Numerics
 from engine.layers.recurrence import CHUNK, Rows, Rule, decays_of, read_through
 from engine.model_config.model import MambaShape
+from engine.native.library import Library
 
 
 class MambaWeights(NamedTuple):
@@ -49,6 +51,7 @@ def state_space(
     states: LayerStates,
     runs: StateRuns,
     numerics: Numerics,
+    library: Library | None = None,
 ) -> Tensor:
     """y of the rows of ``runs``, ``[rows, heads, width]`` float32; the states are moved on.
 
@@ -61,7 +64,10 @@ def state_space(
     b, c = (each.unflatten(1, (shape.groups, shape.state)) for each in (b, c))
     x = x.unflatten(1, (shape.heads, shape.width))
     d = numerics.by_row(F.softplus, steps[:count].float() + weights.bias).clamp(*shape.limits)
-    read = read_through((c, b, x * d[..., None], d * weights.decay), states.matrices, runs, RULE, numerics)
+    rows = c, b, x * d[..., None], d * weights.decay
+    read = library.state_space(rows, states.matrices, runs) if library is not None else None
+    if read is None:
+        read = read_through(rows, states.matrices, runs, RULE, numerics)
     return read + x * weights.skip[:, None]
 
 
@@ -69,7 +75,8 @@ def step(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:
     """S^T C and the next S; see :class:`engine.layers.recurrence.Rule`."""
     c, b, v, g = rows
     c, b = (each.repeat_interleave(g.shape[-1] // each.shape[-2], -2)[..., None] for each in (c, b))
-    moved = state * g.exp()[..., None, None] + b * v[..., None, :]
+    moved = state * g.exp()[..., None, None]
+    moved += b * v[..., None, :]
     return (moved * c).sum(-2), moved
 
 

@@ -16,6 +16,7 @@ from gguf_families import (
     DEEPSEEK,
     DEEPSEEK3,
     EXPERTS,
+    FAMILIES,
     GEMMA,
     GEMMA3,
     GEMMA3_SCALED,
@@ -46,6 +47,8 @@ from gguf_families import (
 from gguf_models import KIND, VOCABULARY
 
 from engine.checkpoints.open import open_checkpoint
+from engine.loading import drafters
+from engine.models.heads.mtp import QWEN
 
 TOLERANCE = 1e-4
 LLAMA_CPP = 1e-3
@@ -213,3 +216,18 @@ def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
             assert relative(found, want) < 0.05
         else:
             assert torch.equal(found, want)
+
+
+def test_a_nemotrons_multi_token_layer_is_left_out(tmp_path: Path) -> None:
+    """It is counted among the layers, and holds attention and experts in one."""
+    file, model = tmp_path / "model.gguf", random_model("nemotron_h_moe", **NEMOTRON_H_MOE)
+    layers, size = model.config.num_hidden_layers, model.config.hidden_size
+    own = FAMILIES["nemotron_h_moe"].keys(model.config)
+    keys = {"block_count": layers + 1, "nextn_predict_layers": 1} | {
+        key: [*own[key], last] for key, last in (("attention.head_count_kv", 2), ("feed_forward_length", 64))
+    }
+    convert(model, file, keys=keys, more={f"blk.{layers}.nextn.eh_proj.weight": torch.ones(size, 2 * size)})
+    checkpoint = open_checkpoint(file, need_tokenizer=False)
+    assert checkpoint.has_tensor(QWEN.mark)
+    assert drafters.multi_token_layout(checkpoint) is None
+    compare(Ours(file), model)

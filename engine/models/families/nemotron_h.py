@@ -49,7 +49,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     raw.activation("mamba_hidden_act", ("silu",))
     return read_decoder(
         raw,
-        head_dim=128,
+        head_dim=raw.integer("attention_head_dim", 128),
         rms_norm_eps=raw.number("layer_norm_epsilon", 1e-5),
         intermediate_size=raw.integer("intermediate_size", 21504),
         max_position=raw.integer("max_position_embeddings", 4096),

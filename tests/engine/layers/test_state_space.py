@@ -21,8 +21,13 @@ from engine.layers.numerics import Numerics
 from engine.layers.recurrence import CHUNK, row_by_row
 from engine.layers.state_space import RULE, MambaWeights, by_chunks, state_space
 from engine.model_config.model import MambaShape
+from engine.native.library import Library, find_with
 from engine.runner.inputs import runs_of, state_runs
+from tests.engine.instruction_sets import at_hand
 
+each_code = pytest.mark.parametrize(
+    "library", [None, *(find_with(name).library for name in at_hand())], ids=["torch", *at_hand()]
+)
 SHAPES = (
     MambaShape((True,), heads=4, width=16, groups=2, state=8, kernel=4),
     MambaShape((True,), heads=6, width=5, groups=1, state=7, kernel=2, limits=(0.3, 1.0)),
@@ -51,8 +56,10 @@ class Layer(NamedTuple):
     def inputs(self, rows: int) -> tuple[Tensor, Tensor]:
         return torch.randn(rows, self.shape.channels), torch.randn(rows, self.shape.heads)
 
-    def run(self, inputs: tuple[Tensor, Tensor], runs: StateRuns, invariant: bool = True) -> Tensor:
-        return state_space(*inputs, self.weights, self.shape, self.states, runs, Numerics(invariant))
+    def run(
+        self, inputs: tuple[Tensor, Tensor], runs: StateRuns, invariant: bool = True, library: Library | None = None
+    ) -> Tensor:
+        return state_space(*inputs, self.weights, self.shape, self.states, runs, Numerics(invariant), library)
 
 
 @pytest.fixture(autouse=True)
@@ -85,38 +92,63 @@ def test_both_forms_are_those_of_transformers(shape: MambaShape, count: int) -> 
             torch.testing.assert_close(last, final.mT, rtol=2e-5, atol=2e-5)
 
 
+def test_native_code_computes_what_the_reference_does() -> None:
+    """Sequences of all kinds in one step: decoding, a prompt's beginning, one cut in two, draft tokens."""
+    runs = runs_of([[StateRun(1, 1, 2)], [StateRun(5, 0, 3)], [StateRun(20, 1, 4), StateRun(70, 4, 5)],
+                    [StateRun(1, 6, 7), StateRun(4, 7, 0)]])  # fmt: skip
+    for shape in (SHAPES[0], SHAPES[2], MambaShape((True,), heads=2, width=144, groups=1, state=5, kernel=2)):
+        layer = Layer.of(shape)
+        inputs, expected = layer.inputs(101), layer.copy()
+        wanted = expected.run(inputs, runs)
+        for name in at_hand():
+            other, library = layer.copy(), find_with(name).library
+            assert library is not None
+            torch.testing.assert_close(other.run(inputs, runs, library=library), wanted, rtol=1e-4, atol=1e-3)
+            assert torch.equal(other.states.tails, expected.states.tails)
+            torch.testing.assert_close(other.states.matrices, expected.states.matrices, rtol=1e-4, atol=1e-4)
+            untouched = [0, 1, 6, *range(8, 20)]
+            assert torch.equal(other.states.matrices[untouched], layer.states.matrices[untouched])
+        narrow = Layer.of(SHAPES[1])
+        assert library.state_space((), narrow.states.matrices, runs) is None, "heads of 5 are left to torch"
+
+
+@each_code
 @pytest.mark.parametrize("parents", [[-1, 0, 0, 1, 1, 2, 5, 4, 7, 8, 9], [-1, 0, 1, 2], [-1, 0, 0, 0]])
-def test_every_row_of_a_tree_goes_on_from_its_own_path(parents: list[int]) -> None:
+def test_every_row_of_a_tree_goes_on_from_its_own_path(parents: list[int], library: Library | None) -> None:
     layer, count = Layer.of(SHAPES[0]), len(parents)
     drafts = SequenceRows([0] * count, 5, [1], parents=parents, states=[StateRun(1, 1, 2), StateRun(count - 1, 2, 0)])
     runs = state_runs([SequenceRows([0] * 3, 0, [1], states=[StateRun(3, 0, 4)]), drafts], [0, 3, 3 + count])
     inputs = layer.inputs(3 + count)
-    found = layer.copy().run(inputs, runs)
+    found = layer.copy().run(inputs, runs, library=library)
     for row in range(count):
         path, at = [row], row
         while parents[at] >= 0:
             at = parents[at]
             path.insert(0, at)
         taken = torch.tensor(path) + 3
-        alone = layer.copy().run((inputs[0][taken], inputs[1][taken]), runs_of([[StateRun(len(path), 1, 2)]]))
+        own = runs_of([[StateRun(len(path), 1, 2)]])
+        alone = layer.copy().run((inputs[0][taken], inputs[1][taken]), own, library=library)
         assert torch.equal(found[3 + row], alone[-1])
 
 
+@each_code
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_row_has_the_same_bits_however_a_text_is_cut(shape: MambaShape) -> None:
+def test_a_row_has_the_same_bits_however_a_text_is_cut(shape: MambaShape, library: Library | None) -> None:
     """Read whole, cut anywhere, as draft tokens and then replayed: the same results and states."""
     layer = Layer.of(shape)
     inputs, whole = layer.inputs(40), layer.copy()
-    expected = whole.run(inputs, runs_of([[StateRun(40, 0, 1)]]))
+    expected = whole.run(inputs, runs_of([[StateRun(40, 0, 1)]]), library=library)
     for cut in range(1, 40):
         parts = layer.copy()
-        assert torch.equal(parts.run(inputs, runs_of([[StateRun(cut, 0, 2), StateRun(40 - cut, 2, 1)]])), expected)
+        cuts = runs_of([[StateRun(cut, 0, 2), StateRun(40 - cut, 2, 1)]])
+        assert torch.equal(parts.run(inputs, cuts, library=library), expected)
         for found, want in zip(parts.states, whole.states, strict=True):
             assert torch.equal(found[1], want[1])
     drafted = layer.copy()
-    assert torch.equal(drafted.run(inputs, runs_of([[StateRun(30, 0, 2), StateRun(10, 2, 0)]])), expected)
+    drafts = runs_of([[StateRun(30, 0, 2), StateRun(10, 2, 0)]])
+    assert torch.equal(drafted.run(inputs, drafts, library=library), expected)
     assert torch.equal(drafted.states.matrices[1], layer.states.matrices[1])
-    drafted.run((inputs[0][30:], inputs[1][30:]), runs_of([[StateRun(10, 2, 1)]]))
+    drafted.run((inputs[0][30:], inputs[1][30:]), runs_of([[StateRun(10, 2, 1)]]), library=library)
     assert torch.equal(drafted.states.matrices[1], whole.states.matrices[1])
 
 
