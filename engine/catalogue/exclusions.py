@@ -133,7 +133,7 @@ SHAPES = (
     ),
     ShapeExclusion(
         _WINDOW,
-        lambda shape: not any(shape.rotary),
+        lambda shape: shape.learned_positions,
         "This model adds learned positions to its tokens, so a query cannot be moved next to the first tokens.",
     ),
     ShapeExclusion(

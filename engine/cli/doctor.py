@@ -250,7 +250,7 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
         reasons[kind] = pack_trial.disagrees("dense", (16, 16), config.head_dim, turns, *kinds)
     weight = torch.float32 if config.unit_offset_norms else model.dtype
     reasons["addition and norm"] = fused.norm_disagrees(config.hidden_size, weight, *kinds)
-    if config.activation != "relu":
+    if config.activation != "relu" and config.activation != "relu2":
         clamped = config.moe is not None and config.moe.swiglu_limit is not None
         reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *kinds)
     if isinstance(config.recurrent, RecurrentShape):

@@ -19,6 +19,7 @@ FUNCTIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": partial(F.gelu, approximate="tanh"),
     "relu": F.relu,
+    "relu2": lambda x: F.relu(x).square(),
 }
 
 
@@ -41,7 +42,7 @@ class Gated:
 
     def __call__(self, gate_up: Tensor) -> Tensor:
         """``gate_up [T, 2 I]``, gate before up -> a new tensor ``[T, I]``."""
-        if self.kind != "relu" and _by_kernel(gate_up, self.kind, self.activation.numerics):
+        if self.kind != "relu" and self.kind != "relu2" and _by_kernel(gate_up, self.kind, self.activation.numerics):
             return fused.gate(gate_up, self.kind)
         if (gated := _native(gate_up, self.kind)) is not None:
             return gated

@@ -18,7 +18,7 @@ def convolve(inputs: Tensor, taps: Tensor, tails: Tensor, runs: StateRuns) -> Te
     batch.
     """
     kernel, places = len(taps), runs.runs.tolist()
-    if len(places) == len(inputs):
+    if begin_alone(runs, len(inputs)):
         return _single_rows(inputs, taps, tails, runs)
     out = inputs.new_empty(inputs.shape, dtype=torch.float32)
     for first, stop, source, target, _ in places:
@@ -36,13 +36,23 @@ def convolve(inputs: Tensor, taps: Tensor, tails: Tensor, runs: StateRuns) -> Te
 
 def _single_rows(inputs: Tensor, taps: Tensor, tails: Tensor, runs: StateRuns) -> Tensor:
     """All sequences have one row: together."""
-    sources, targets = runs.runs[:, 2], runs.runs[:, 3]
-    kept = targets.nonzero()[0]
-    places = on_device(inputs.device, np.concatenate((sources, targets[kept], kept)))
-    rows = torch.cat((tails.index_select(0, places[: len(sources)]), inputs[:, None]), 1)
-    into, of = places[len(sources) :].chunk(2)
-    tails.index_copy_(0, into, rows[:, 1:] if len(kept) == len(rows) else rows.index_select(0, of)[:, 1:])
+    sources, targets, kept = places_of(runs.runs, inputs.device)
+    rows = torch.cat((tails.index_select(0, sources), inputs[:, None]), 1)
+    tails.index_copy_(0, targets, rows[:, 1:] if len(kept) == len(rows) else rows.index_select(0, kept)[:, 1:])
     return _summed(list(rows.unbind(1)), taps)
+
+
+def begin_alone(runs: StateRuns, rows: int) -> bool:
+    """Whether all runs of a step are one row of a sequence of its own, so that none reads what another one writes."""
+    return len(runs.runs) == rows and bool(runs.runs[:, 4].all())
+
+
+def places_of(runs: np.ndarray, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """The sources of ``runs [R, 5]``, the targets of those that leave a state, and which of them do: int64."""
+    kept = runs[:, 3].nonzero()[0]
+    places = on_device(device, np.concatenate((runs[:, 2], runs[kept, 3], kept)))
+    sources, targets, of = places.split((len(runs), len(kept), len(kept)))
+    return sources, targets, of
 
 
 def _summed(seen: list[Tensor], taps: Tensor) -> Tensor:

@@ -8,8 +8,8 @@ a = e^g <= 1 and a share b:
 so that S forgets by a, and what it says of k moves by the share b towards v. Before that queries, keys and values
 pass a causal convolution of few tokens and a SiLU; afterwards o is normalised and gated.
 
-Here are the reference forms in torch: row by row, which serves every kind of run and gives a row the same bits however
-rows are batched, and by chunks of 64 rows for prompts (section 3.3 of the paper), which agrees to rounding.
+Here are the reference forms in torch (engine/layers/recurrence.py): row by row, and by chunks of 64 rows for prompts
+(section 3.3 of the paper).
 `engine/native/delta.c` is the row by row form for processors, `engine/layers/triton/delta_kernels.py` that for GPUs.
 """
 
@@ -22,16 +22,13 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache.stores.states import LayerStates, StateRuns
-from engine.layers.convolution import convolve, tree_of
+from engine.layers.convolution import convolve
 from engine.layers.numerics import Numerics
+from engine.layers.recurrence import CHUNK, Rows, Rule, decays_of, read_through
 from engine.layers.triton import delta
 from engine.model_config.model import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.library import Library
-
-CHUNK = 64
-LEAST_CHUNK = 8
-"""Shorter runs are computed row by row."""
 
 
 class _Rows(NamedTuple):
@@ -75,7 +72,7 @@ def delta_rule(
     b, a = gates[:count].float().split(shape.value_heads, 1)
     g = weights.decay * numerics.by_row(F.softplus, a + weights.bias)
     rows = _Rows(q, k, v, g, numerics.by_row(torch.sigmoid, b))
-    read = _read(rows, states.matrices, runs, numerics)
+    read = read_through(rows, states.matrices, runs, RULE, numerics)
     normed = numerics.by_row(lambda x: F.rms_norm(x, (shape.value,), weights.norm, weights.eps), read)
     out[:count] = normed.flatten(1) * numerics.by_row(F.silu, z.float())
     return out
@@ -98,50 +95,25 @@ def _convolved(
     return heads(q) * shape.key**-0.5, heads(k), v.unflatten(1, (shape.value_heads, shape.value))
 
 
-def _read(rows: _Rows, matrices: Tensor, runs: StateRuns, numerics: Numerics) -> Tensor:
-    """o of every row ``[T, value_heads, value]``; the matrices after the runs are written."""
-    out = torch.empty_like(rows.v)
-    for first, stop, source, target, _ in runs.runs.tolist():
-        mine, parents = _Rows(*(each[first:stop] for each in rows)), tree_of(runs, first, stop)
-        if parents is None and stop - first >= LEAST_CHUNK and not numerics.batch_invariant:
-            out[first:stop], state = by_chunks(mine, matrices[source])
-        else:
-            out[first:stop], state = row_by_row(mine, matrices[source], parents)
-        if target:
-            matrices[target] = state
-    return out
+def step(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:
+    """o and the next S; see :class:`engine.layers.recurrence.Rule`."""
+    q, k, v, g, b = rows
+    decayed = state * g.exp()[..., None, None]
+    said = (decayed * k[..., None]).sum(-2)
+    moved = decayed + k[..., None] * ((v - said) * b[..., None])[..., None, :]
+    return (moved * q[..., None]).sum(-2), moved
 
 
-def row_by_row(rows: _Rows, state: Tensor, parents: list[int] | None = None) -> tuple[Tensor, Tensor]:
-    """o of the rows, and the state after the last; ``parents[i]`` is the row that row i goes on from, -1 for
-    ``state`` (None: each goes on from the row before)."""
-    out, after = torch.empty_like(rows.v), list[Tensor]()
-    for i, (q, k, v, g, b) in enumerate(zip(*rows, strict=True)):
-        at = i - 1 if parents is None else parents[i]
-        state = (after[at] if at >= 0 else state) if parents is not None else state
-        decayed = state * g.exp()[:, None, None]
-        said = (decayed * k[:, :, None]).sum(1)
-        moved = decayed + k[:, :, None] * ((v - said) * b[:, None])[:, None]
-        out[i] = (moved * q[:, :, None]).sum(1)
-        if parents is None:
-            state = moved
-        else:
-            after.append(moved)
-    return out, state if parents is None else after[-1]
-
-
-def by_chunks(rows: _Rows, state: Tensor) -> tuple[Tensor, Tensor]:
+def by_chunks(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:
     """o of a chain of rows, and the state after the last.
 
     Within a chunk, with G the sum of the decays up to a row and D_ij = e^(G_i - G_j) for j <= i, what the rows write is
     W = (1 + strictly lower(b K K^T D))^-1 b (V - e^G K S), and o = e^G Q S + lower(Q K^T D) W.
     """
-    out = torch.empty_like(rows.v)
+    out = torch.empty_like(rows[2])
     for first in range(0, len(out), CHUNK):
         q, k, v, g, b = (each[first : first + CHUNK].transpose(0, 1) for each in rows)  # [heads, rows, ...]
-        sums = g.cumsum(1)
-        lower = torch.ones(g.shape[1], g.shape[1], dtype=torch.bool, device=g.device).tril()
-        decays = (sums[:, :, None] - sums[:, None]).masked_fill(~lower, -torch.inf).exp()
+        sums, decays = decays_of(g)
         since = sums.exp()[:, :, None]
         system = b[:, :, None] * (k @ k.mT) * decays
         wanted = b[:, :, None] * (v - since * (k @ state))
@@ -151,3 +123,6 @@ def by_chunks(rows: _Rows, state: Tensor) -> tuple[Tensor, Tensor]:
         last = sums[:, -1:]
         state = last.exp()[:, :, None] * state + ((last - sums).exp()[:, :, None] * k).mT @ written
     return out, state
+
+
+RULE = Rule(step, by_chunks)

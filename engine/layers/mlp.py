@@ -27,7 +27,10 @@ class GatedMLP:
         """
         inner = config.intermediate_size if intermediate_size is None else intermediate_size
         self.gated = Gated(config.activation, source.numerics)
-        names, sizes = (("gate_up_proj",), [2 * inner]) if config.fused else (("gate_proj", "up_proj"), [inner, inner])
+        names: tuple[str, ...] = ("gate_proj", "up_proj")
+        sizes = [inner, inner]
+        if config.fused or config.fused_mlp:
+            names, sizes = ("gate_up_proj",), [2 * inner]
         self.gate_up: Linear = source.linear(prefix, names, sizes, config.hidden_size, config.mlp_bias)
         self.down: Linear = source.linear(prefix, ("down_proj",), [config.hidden_size], inner, config.mlp_bias)
 

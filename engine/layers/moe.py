@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from engine.layers.activation import ClampedSwiGLU, Gated
+from engine.layers.activation import Activation, ClampedSwiGLU, Gated
 from engine.layers.experts import grouped
 from engine.layers.experts.router import Router
 from engine.layers.linear.base import Linear
 from engine.layers.linear.triton.experts import ExpertStack
 from engine.layers.mlp import GatedMLP
+from engine.layers.plain_mlp import PlainMLP
 
 if TYPE_CHECKING:
     from engine.layers.interface import WeightSource
@@ -37,18 +38,28 @@ class SparseMLP:
         assert moe is not None
         hidden, inner, count = config.hidden_size, moe.intermediate_size, moe.num_experts
         *gate_up, down = moe.names
-        experts = f"{prefix}experts."
+        experts, width = f"{prefix}experts.", moe.latent_size or hidden
         self.router = Router(moe, hidden, source, prefix)
-        self.gate_up = source.experts(experts, count, gate_up, [inner, inner], hidden, moe.bias)
-        self.down = source.experts(experts, count, [down], [hidden], inner, moe.bias)
-        self.gated: Gated | ClampedSwiGLU = Gated(config.activation, source.numerics)
+        self.latents: tuple[Linear, Linear] | None = None
+        if moe.latent_size:
+            self.latents = (
+                source.linear(prefix, ("fc1_latent_proj",), [width], hidden, config.mlp_bias),
+                source.linear(prefix, ("fc2_latent_proj",), [hidden], width, config.mlp_bias),
+            )
+        self.gate_up = source.experts(experts, count, gate_up, [inner] * len(gate_up), width, moe.bias)
+        self.down = source.experts(experts, count, [down], [width], inner, moe.bias)
+        plain = len(gate_up) == 1
+        kind = Activation if plain else Gated
+        self.gated: Activation | Gated | ClampedSwiGLU = kind(config.activation, source.numerics)
         if moe.swiglu_limit is not None:
             self.gated = ClampedSwiGLU(moe.swiglu_limit, moe.swiglu_alpha, source.numerics)
-        self.shared: GatedMLP | None = None
+        self.shared: GatedMLP | PlainMLP | None = None
         self.shared_gate: Linear | None = None
         self._numerics = source.numerics
         if moe.shared_size:
-            self.shared = GatedMLP(config, source, f"{prefix}{moe.shared}.", moe.shared_size)
+            name = f"{prefix}{moe.shared}." if moe.shared else prefix
+            mlp = PlainMLP if plain else GatedMLP
+            self.shared = mlp(config, source, name, intermediate_size=moe.shared_size)
             if moe.shared_gate:
                 self.shared_gate = source.linear(prefix, (moe.shared_gate,), [1], hidden, False)
         self.grouped = self._grouped(source)
@@ -76,8 +87,17 @@ class SparseMLP:
         them (grouped.py); elsewhere one after the other, each once for all rows that chose it. A row's sum, in float32,
         is in the order of the experts, whatever other rows chose.
         """
+        if self.latents is not None:
+            fold, unfold = self.latents
+            out = unfold(self._experts(fold(x), None, x if routed is None else routed))
+            shared = self._shared(x)
+            return out if shared is None else out.add_(shared)
+        return self._experts(x, self._shared(x), routed)
+
+    def _experts(self, x: Tensor, shared: Tensor | None, routed: Tensor | None) -> Tensor:
+        """The sum of what the experts of each row give, and ``shared``."""
         if self.grouped is not None and len(x):
-            return self.grouped.forward(x, self._shared(x), routed)
+            return self.grouped.forward(x, shared, routed)
         chosen, shares = self.router.route(x if routed is None else routed)
         asked = chosen.flatten()
         order = asked.argsort(stable=True)
@@ -94,7 +114,6 @@ class SparseMLP:
                 out.add_(added)
             else:
                 out.index_add_(0, own, added)
-        shared = self._shared(x)
         return (out if shared is None else out.add_(shared)).to(x.dtype)
 
     def _shared(self, x: Tensor) -> Tensor | None:
@@ -112,6 +131,8 @@ class SparseMLP:
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         yield "router", self.router.linear
+        for place, linear in enumerate(self.latents or ()):
+            yield f"latents.{place}", linear
         for expert, (gate_up, down) in enumerate(zip(self.gate_up, self.down, strict=True)):
             yield f"experts.{expert}.gate_up", gate_up
             yield f"experts.{expert}.down", down

@@ -18,9 +18,20 @@ if TYPE_CHECKING:
 class PlainMLP:
     """``down(act(up(x)))``."""
 
-    def __init__(self, config: ModelConfig, source: WeightSource, prefix: str, up: str, down: str) -> None:
-        """``prefix + up`` and ``prefix + down`` name the layers in the checkpoint, such as ``fc1`` and ``fc2``."""
-        inner = config.intermediate_size
+    def __init__(
+        self,
+        config: ModelConfig,
+        source: WeightSource,
+        prefix: str,
+        up: str = "up_proj",
+        down: str = "down_proj",
+        intermediate_size: int | None = None,
+    ) -> None:
+        """``prefix + up`` and ``prefix + down`` name the layers in the checkpoint, such as ``fc1`` and ``fc2``.
+
+        ``intermediate_size`` is the configuration's unless another is given.
+        """
+        inner = config.intermediate_size if intermediate_size is None else intermediate_size
         self.activation = Activation(config.activation, source.numerics)
         self.up: Linear = source.linear(prefix, (up,), [inner], config.hidden_size, config.mlp_bias)
         self.down: Linear = source.linear(prefix, (down,), [config.hidden_size], inner, config.mlp_bias)

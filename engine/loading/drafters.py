@@ -20,6 +20,7 @@ from engine.batch import SequenceRows
 from engine.cache.stores.store import KVStore
 from engine.checkpoints.heads.files import KINDS, HeadFiles, HeadKind, find_heads, kind_of, open_heads
 from engine.checkpoints.heads.read import read_eagle, read_medusa_heads
+from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.source import Packing
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
@@ -29,7 +30,7 @@ from engine.memory import estimate
 from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.medusa import MedusaHeads
-from engine.models.heads.mtp import MultiToken, layout_of
+from engine.models.heads.mtp import Layout, MultiToken, layout_of
 from engine.runner.graphs import Graphs
 from engine.runner.runner import RunnableModel, Runner
 from engine.speculation.base import Proposer
@@ -161,14 +162,21 @@ def _feature(
     if files is not None:
         return read_eagle(files.files, files.config, model)
     source = checkpoint.source(model.device, model.dtype, packing, Numerics(), computing=device)
-    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
+    layout = multi_token_layout(checkpoint)
     assert layout is not None
     return MultiToken(model, source, layout, checkpoint.has_tensor(layout.table))
 
 
 def _has_feature(companions: Companions, target: ModelFiles) -> bool:
     checkpoint = target.checkpoint
-    return "eagle" in companions.heads or layout_of(checkpoint.has_tensor, checkpoint.config.num_layers) is not None
+    return "eagle" in companions.heads or multi_token_layout(checkpoint) is not None
+
+
+def multi_token_layout(checkpoint: Checkpoint) -> Layout | None:
+    """That of the multi-token layer, if there is one that Kvasir has. (Nemotron's are two layers of one block each.)"""
+    if checkpoint.config.feed_forward:
+        return None
+    return layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
 
 
 class ProposerInputs(NamedTuple):

@@ -134,7 +134,55 @@ class ConvolutionShape:
         return 7 * self.channels
 
 
-def state_bytes(shape: RecurrentShape | ConvolutionShape, dtype: torch.dtype) -> int:
+@dataclass(frozen=True, slots=True)
+class MambaShape:
+    """Layers that are state space models with one decay a head, Mamba2 (engine/layers/mamba.py).
+
+    A state is the last ``kernel - 1`` inputs of a convolution, and for each head a float32 matrix ``[state, width]``.
+    """
+
+    layers: tuple[bool, ...]
+    """Whether layer i is one of them."""
+    heads: int
+    width: int
+    """Of a head's inputs and outputs."""
+    groups: int
+    """Neighbouring heads write and read by the same vectors (B and C of the paper), and are normalised together."""
+    state: int
+    """Width of those vectors."""
+    kernel: int
+    """Tokens that the convolution sees."""
+    convolution_bias: bool = True
+    bias: bool = False
+    """Whether what is projected into the block, and out of it, has biases."""
+    limits: tuple[float, float] = (0.0, math.inf)
+    """Of a token's step, by which its input is multiplied and its head's decay."""
+
+    @property
+    def inner(self) -> int:
+        """The width of all heads."""
+        return self.heads * self.width
+
+    @property
+    def channels(self) -> int:
+        """Inputs, and the vectors of all groups, which pass the convolution together."""
+        return self.inner + 2 * self.groups * self.state
+
+    @property
+    def matrix(self) -> tuple[int, int, int] | None:
+        """See :attr:`RecurrentShape.matrix`."""
+        return self.heads, self.state, self.width
+
+    @property
+    def widest(self) -> int:
+        """See :attr:`RecurrentShape.widest`."""
+        return 5 * self.channels + 8 * self.inner
+
+
+StateShape = RecurrentShape | ConvolutionShape | MambaShape
+
+
+def state_bytes(shape: StateShape, dtype: torch.dtype) -> int:
     """Bytes of one state, of all layers; ``dtype`` is that of the convolutions' inputs."""
     tail = (shape.kernel - 1) * shape.channels * dtype.itemsize
     return sum(shape.layers) * (tail + 4 * math.prod(shape.matrix or (0,)))
@@ -172,7 +220,7 @@ class MoEConfig:
     shared_size: int = 0
     """Intermediate size of an MLP that every row passes besides; 0: none."""
     shared: str = "shared_experts"
-    """What the checkpoint calls it within the block..."""
+    """What the checkpoint calls it within the block, "" where the block itself is meant..."""
     shared_gate: str = ""
     """... and the linear layer whose sigmoid multiplies its result; "": none."""
     bias: bool = False
@@ -183,7 +231,10 @@ class MoEConfig:
     block: str = "mlp."
     """What the checkpoint calls the block within a layer, its router, and an expert's gate, up and down."""
     router: str = "gate"
-    names: tuple[str, str, str] = ("gate_proj", "up_proj", "down_proj")
+    names: tuple[str, ...] = ("gate_proj", "up_proj", "down_proj")
+    """Without a gate the up projection is followed by the activation alone (Nemotron 3), in the shared MLP too."""
+    latent_size: int = 0
+    """Width of what experts read and give, projected from the stream and back; 0: the stream's (Nemotron 3)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +269,8 @@ class ModelConfig:
     activation: ActivationKind = "silu"
     fused: bool = False
     """The file holds q, k, v as one module (qkv_proj), and gate and up as one (gate_up_proj)."""
+    fused_mlp: bool = False
+    """The latter alone."""
     unit_offset_norms: bool = False
     """Norms multiply by 1 + the stored weight."""
     attention_scale: float | None = None
@@ -241,8 +294,12 @@ class ModelConfig:
     output_gate: bool = False
     """Queries are projected together with a gate for each of their numbers, whose sigmoid multiplies what attention
     gives (Qwen3-Next)."""
-    recurrent: RecurrentShape | ConvolutionShape | None = None
-    """Layers with states; None: all have attention."""
+    recurrent: StateShape | None = None
+    """Layers with states; None: none has any."""
+    learned_positions: bool = False
+    """A vector of each position is added to the tokens (OPT)."""
+    feed_forward: tuple[bool, ...] = ()
+    """Layers that are an MLP or experts alone, in a model whose layers are one block each (Nemotron-H); empty: none."""
     shapes: tuple[HeadShape, ...] = ()
     """Each layer's heads of keys and values, where they differ; empty: ``num_kv_heads`` of ``head_dim``."""
     kv_sources: tuple[int, ...] = ()
@@ -278,8 +335,9 @@ class ModelConfig:
     @property
     def attending(self) -> tuple[int, ...]:
         """The layers that attend to keys."""
-        states = self.recurrent.layers if self.recurrent is not None else (False,) * self.num_layers
-        return tuple(layer for layer, recurrent in enumerate(states) if not recurrent)
+        others = [self.feed_forward] if self.feed_forward else []
+        others += [self.recurrent.layers] if self.recurrent is not None else []
+        return tuple(layer for layer in range(self.num_layers) if not any(other[layer] for other in others))
 
     @property
     def attention_layers(self) -> tuple[int, ...]:
@@ -345,4 +403,4 @@ class RopeConfig:
         return int(head_dim * self.partial)
 
 
-ActivationKind = Literal["silu", "gelu", "gelu_tanh", "relu"]
+ActivationKind = Literal["silu", "gelu", "gelu_tanh", "relu", "relu2"]

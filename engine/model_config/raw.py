@@ -21,6 +21,7 @@ ACTIVATIONS: dict[str, ActivationKind] = {
     "gelu": "gelu",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu2",
 }
 """Activations as config.json writes them."""
 

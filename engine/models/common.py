@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
-from engine.model_config.model import ModelConfig, MoEConfig
-from engine.model_config.raw import RawConfig
+from engine.model_config.model import MambaShape, ModelConfig, MoEConfig, StateShape
+from engine.model_config.raw import RawConfig, is_number
 
 MOST_EXPERTS = 4096
 
@@ -87,6 +89,44 @@ def read_moe(
     if chosen > experts // groups * within:
         raise raw.wrong(f"each token is to choose {chosen} experts in {within} groups of {experts // groups}")
     return MoEConfig(experts, chosen, intermediate_size, sparse, **own)
+
+
+Shape = TypeVar("Shape", bound=StateShape)
+
+
+def some_states(raw: RawConfig, shape: Shape, attending: bool | None = None) -> Shape | None:
+    """The shape; None where no layer carries a state. ``attending``: whether any attends (None: all others do).
+
+    Raises :class:`CheckpointError` where none does.
+    """
+    if not (any(not state for state in shape.layers) if attending is None else attending):
+        raise raw.wrong("none of its layers has attention, which no model of this family does")
+    return shape if any(shape.layers) else None
+
+
+def read_mamba(raw: RawConfig, layers: Sequence[bool], names: Mapping[str, str], **own: Any) -> MambaShape:
+    """A :class:`MambaShape`. ``names`` are the keys of its sizes in config.json.
+
+    Raises :class:`CheckpointError` for heads that cannot be shared out.
+    """
+    sizes = {field: raw.integer(key) for field, key in names.items() if field != "kernel"}
+    kernel = raw.integer(names["kernel"], 4, least=2, most=64)
+    shape = MambaShape(tuple(layers), kernel=kernel, limits=_limits(raw), **(sizes | own))
+    if shape.heads % shape.groups:
+        raise raw.wrong(f"{shape.heads} heads with states cannot share {shape.groups} groups evenly")
+    return shape
+
+
+def _limits(raw: RawConfig) -> tuple[float, float]:
+    """Files write what has no end in three ways."""
+    stated = raw.values.get("time_step_limit")
+    if stated is None:
+        return 0.0, math.inf
+    limits = stated if isinstance(stated, list) else []
+    ends = [math.inf if end in ({"__float__": "Infinity"}, "inf", math.inf) else end for end in limits]
+    if len(ends) != 2 or not all(end == math.inf or is_number(end) for end in ends) or not 0 <= ends[0] < ends[1]:
+        raise raw.wrong(f'"time_step_limit" is {stated!r:.100}, where two numbers from 0 on are needed')
+    return float(ends[0]), float(ends[1])
 
 
 def upper_windows(raw: RawConfig) -> tuple[int | None, ...]:

@@ -13,6 +13,7 @@ from engine.layers.gated_delta_net import GatedDeltaNet
 from engine.layers.interface import Norm, Rotary, Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.longrope import LongRotaryEmbedding
+from engine.layers.mamba import Mamba2
 from engine.layers.mla import LatentAttention
 from engine.layers.mlp import GatedMLP
 from engine.layers.moe import SparseMLP, feed_forward
@@ -21,14 +22,22 @@ from engine.layers.plain_mlp import PlainMLP
 from engine.layers.residual import ResidualStream
 from engine.layers.rotary import RotaryEmbedding
 from engine.layers.short_convolution import ShortConvolution
-from engine.model_config.model import ConvolutionShape, ModelConfig, RopeConfig
+from engine.model_config.model import ConvolutionShape, MambaShape, ModelConfig, RecurrentShape, RopeConfig, StateShape
 from engine.models.base import CausalLM, DecoderLayer
+
+StateBlock = GatedDeltaNet | Mamba2 | ShortConvolution
+STATE_BLOCKS: dict[type[StateShape], tuple[type[StateBlock], str]] = {
+    RecurrentShape: (GatedDeltaNet, "linear_attn"),
+    ConvolutionShape: (ShortConvolution, "conv"),
+    MambaShape: (Mamba2, "mamba"),
+}
+"""Blocks in place of attention, and what checkpoints call them within a layer."""
 
 
 class PreNormLayer:
     """Norm, attention, norm, MLP (or experts); each block adds to the residual stream."""
 
-    attention: Attention | LatentAttention | GatedDeltaNet | ShortConvolution
+    attention: Attention | LatentAttention | StateBlock
     attention_kind: type[Attention] | type[LatentAttention] = Attention
     norm_names = ("input_layernorm", "post_attention_layernorm")
     """What the checkpoint calls the norms of attention and MLP."""
@@ -43,10 +52,9 @@ class PreNormLayer:
         states = config.recurrent
         if states is None or not states.layers[index]:
             self.attention = self.attention_kind(config, index, source, f"{prefix}self_attn.")
-        elif isinstance(states, ConvolutionShape):
-            self.attention = ShortConvolution(config, index, source, f"{prefix}conv.")
         else:
-            self.attention = GatedDeltaNet(config, index, source, f"{prefix}linear_attn.")
+            block, name = STATE_BLOCKS[type(states)]
+            self.attention = block(config, index, source, f"{prefix}{name}.")
         self.mlp = feed_forward(config, index, source, prefix)
         self.attention_norm, self.mlp_norm = (
             read_norm(config, source, f"{prefix}{name}.weight") for name in self.norm_names
@@ -60,7 +68,7 @@ class PreNormLayer:
 
     def replay(self, states: StateStore, rows: Tensor, runs: StateRuns) -> None:
         """See :meth:`DecoderLayer.replay`."""
-        if isinstance(self.attention, GatedDeltaNet | ShortConvolution):
+        if isinstance(self.attention, StateBlock):
             self.attention.replay(states, rows, runs)
 
     def linears(self) -> Iterator[tuple[str, Linear]]:

@@ -32,6 +32,8 @@ FAMILIES = {
     "Phi3ForCausalLM": "phi3",
     "Olmo2ForCausalLM": "olmo2",
     "GraniteForCausalLM": "granite",
+    "GraniteMoeHybridForCausalLM": "granite_hybrid",
+    "NemotronHForCausalLM": "nemotron_h",
     "Lfm2ForCausalLM": "lfm2",
     "Lfm2MoeForCausalLM": "lfm2",
     "DeepseekV2ForCausalLM": "deepseek_v2",

@@ -1,4 +1,5 @@
 /* The gated delta rule (engine/layers/delta_rule.py), row by row: a row's bits do not depend on how rows are batched. */
+#include "runs.h"
 #include "simd.h"
 #include "threads.h"
 
@@ -10,7 +11,7 @@ typedef struct {
     const float *norm;         /* [value] */
     void *tails;               /* [slots, kernel - 1, channels] */
     float *matrices;           /* [slots, value_heads, key, value] */
-    const int64_t *runs;       /* [n, 5]: first row, row after the last, source, target, whether a sequence begins */
+    const int64_t *runs;       /* [n, FIELDS] */
     const int64_t *begins;     /* [sequences + 1]: its first run */
     const int32_t *parents;    /* [rows] the row that each goes on from, -1: its run's source; NULL: the row before */
     int64_t sequences, key_heads, value_heads, key, value, kernel, channels;
@@ -23,8 +24,6 @@ typedef struct {
 INLINE int64_t sharing(const Delta *d, int64_t group, int64_t n) {
     return d->tiled ? n * d->key_heads + group : group * (d->value_heads / d->key_heads) + n;
 }
-
-enum { FIRST, STOP, SOURCE, TARGET, BEGINS, FIELDS };
 
 INLINE float number_at(const void *p, int64_t i, int bfloat16) {
     if (!bfloat16) return ((const float *)p)[i];

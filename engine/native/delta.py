@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from engine.cache.stores.states import LayerStates, StateRuns
+from engine.cache.stores.states import LayerStates
 from engine.model_config.model import RecurrentShape
 from engine.native.attention import fields
+from engine.native.runs import RunTables
 
 
 class DeltaWeights(NamedTuple):
@@ -53,19 +53,15 @@ def delta_of(
     weights: DeltaWeights,
     shape: RecurrentShape,
     states: LayerStates,
-    table: StateRuns,
-) -> tuple[Delta, tuple[np.ndarray, ...]]:
-    """The structure, and arrays to keep as long as it is in use; ``inputs`` are mixed, gates and out."""
+    tables: RunTables,
+) -> Delta:
+    """The structure; ``inputs`` are mixed, gates and out."""
     mixed, gates, out = inputs
-    runs = np.ascontiguousarray(table.runs)
-    begins = np.append(np.flatnonzero(runs[:, 4]), len(runs)).astype(np.int64)
-    arrays = (runs, begins) if table.parents is None else (runs, begins, table.parents)
     by = weights.convolution, weights.decay, weights.bias, weights.norm
-    problem = Delta(
+    return Delta(
         *(each.data_ptr() for each in (mixed, gates, out, *by, states.tails, states.matrices)),
-        *(array.ctypes.data for array in arrays),
-        *((None,) if table.parents is None else ()),
-        len(begins) - 1,
+        *tables.addresses,
+        tables.sequences,
         shape.key_heads,
         shape.value_heads,
         shape.key,
@@ -77,4 +73,3 @@ def delta_of(
         mixed.dtype == torch.bfloat16,
         shape.tiled,
     )
-    return problem, arrays

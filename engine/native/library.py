@@ -25,6 +25,8 @@ from engine.native.instructions import (
     NoSuchInstructions,
     wanted,
 )
+from engine.native.runs import RunTables
+from engine.native.state_space import space_of
 
 DTYPES = (torch.bfloat16, torch.float32)
 """The types of activations that there is native code for."""
@@ -60,6 +62,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "lanes_put_words": (None, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _INT, _INT, _SIZE, _SIZE, _INT),
     "lanes_put_ggml": (None, _ADDRESS, _INT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "delta_rule": (_INT, _ADDRESS, _INT),
+    "state_space": (_INT, _ADDRESS, _INT),
     "norm": (None, _ADDRESS, _ADDRESS, _FLOAT, _INT, _ADDRESS, _INT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _SIZE, _INT),
     "gate": (None, _ADDRESS, _INT, _INT, _FLOAT, _FLOAT, _ADDRESS, _SIZE, _SIZE, _INT),
     "rotate": (None, _ADDRESS, _SIZE, _INT, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS, _SIZE, _SIZE, _SIZE, _SIZE, _INT),
@@ -182,8 +185,20 @@ class Library:
         mixed, gates = mixed.contiguous(), gates.contiguous()
         out = mixed.new_empty(mixed.shape[0], shape.value_heads * shape.value)
         out[int(runs.runs[-1, 1]) :] = 0
-        problem, _arrays = delta_of((mixed, gates, out), weights, shape, states, runs)
+        tables = RunTables.of(runs)
+        problem = delta_of((mixed, gates, out), weights, shape, states, tables)
         self._run("delta_rule", "The delta rule", ctypes.addressof(problem))
+        return out
+
+    def state_space(self, rows: tuple[Tensor, ...], matrices: Tensor, runs: StateRuns) -> Tensor | None:
+        """`engine.layers.recurrence.read_through` by the rule of `engine.layers.state_space`; None where heads have no
+        such width."""
+        if matrices.shape[-1] % ROW_UNIT:
+            return None
+        rows, tables = tuple(each.contiguous() for each in rows), RunTables.of(runs)
+        out = torch.empty_like(rows[2])
+        problem = space_of(rows, out, matrices, tables)
+        self._run("state_space", "The state space model", ctypes.addressof(problem))
         return out
 
     def attend(

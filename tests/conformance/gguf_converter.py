@@ -14,10 +14,10 @@ import torch
 import transformers
 from torch import Tensor
 
-from tests.conformance.gguf_families import FAMILIES, OFFSET, Keys
+from tests.conformance.gguf_families import OFFSET, Keys, family_of
 from tests.conformance.gguf_models import KIND, plain_tokenizer
 
-PERMUTED = ("llama", "granite", "smollm3", "mistral3")
+PERMUTED = ("llama", "granite", "smollm3", "mistral3", "granitehybrid", "nemotron_h", "nemotron_h_moe")
 """Where q and k are turned for a rotation of neighbours."""
 
 
@@ -45,7 +45,7 @@ def convert(
     """
     config = copy.deepcopy(model.config)
     config.allow_global_per_layer_attribute_access = True
-    family = next(f for f in FAMILIES.values() if type(model).__name__ == f"{f.model}ForCausalLM")
+    family = family_of(model)
     architecture = family.architecture
     writer = gguf.GGUFWriter(str(file), architecture)
     common: Keys = {
@@ -112,6 +112,12 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
         if ".linear_attn." in name:
             found.append(_of_states(model.config, names, name, parameter.detach()))
             continue
+        if ".mamba." in name or (".mixer." in name and _is_state(name)):
+            found.append(_of_mamba(model.config, name, parameter.detach()))
+            continue
+        if ".shared_mlp." in name:
+            found += _of_shared(model.config, name, parameter.detach())
+            continue
         if ".conv.conv." in name:
             across = Stored(
                 parameter.detach().squeeze(1), lambda data, p=parameter.detach(): void(p.copy_(data.unsqueeze(1)))
@@ -119,11 +125,14 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
             found.append((f"blk.{name.split('.')[2]}.shortconv.conv.weight", across))
             continue
         name = name.replace("correction_bias", "correction.bias").replace("expert_bias", "expert_bias.bias")
+        if architecture.startswith(("granitehybrid", "nemotron_h")):
+            name = name.replace("sparse_moe.router.", "sparse_moe.router.layer.")
+            name = name if "granite" in architecture else name.replace("model.", "backbone.")
         own = names.get_name(name, (".weight", ".bias"))
         assert own is not None, name
         own += "" if own.endswith((".weight", ".bias")) else ".weight"
         found.append((own, _turned(model, architecture, name, parameter.detach())))
-    rope = model.config.rope_parameters
+    rope = getattr(model.config, "rope_parameters", {})
     if architecture == "gemma4":
         pairs, share = model.config.per_layer_config[1].head_dim // 2, rope["full_attention"]["partial_rotary_factor"]
         factors = torch.tensor([1.0 if pair < int(pairs * share) else 1e30 for pair in range(pairs)])
@@ -182,6 +191,41 @@ def _of_states(config: Any, names: Any, name: str, parameter: Tensor) -> tuple[s
     return named, Stored(reordered(data, keys, each), put_back)
 
 
+MAMBA = {"in_proj": "in", "conv1d": "conv1d", "dt_bias": "dt.bias", "A_log": "a", "D": "d", "norm": "norm",
+         "out_proj": "out"}  # fmt: skip
+
+
+def _is_state(name: str) -> bool:
+    return name.split(".mixer.")[1].split(".")[0] in MAMBA
+
+
+def _of_mamba(config: Any, name: str, parameter: Tensor) -> tuple[str, Stored]:
+    """A tensor of Mamba2: numbers of heads as a column, the norm with a row for each group."""
+    _, _, layer, _, module, *kind = name.split(".")
+    data = -parameter.exp() if module == "A_log" else parameter
+    if module in ("A_log", "D"):
+        data = data[:, None]
+    elif module == "norm":
+        data = data.view(getattr(config, "mamba_n_groups", 0) or config.n_groups, -1)
+    elif module == "conv1d" and data.ndim == 3:
+        data = data.squeeze(1)
+
+    def put_back(stored: Tensor) -> None:
+        own = stored.neg().log() if module == "A_log" else stored
+        parameter.copy_(own.view(parameter.shape))
+
+    return ".".join((f"blk.{layer}.ssm_{MAMBA[module]}", *kind)), Stored(data, put_back)
+
+
+def _of_shared(config: Any, name: str, parameter: Tensor) -> list[tuple[str, Stored]]:
+    """The MLP of Granite 4: gate and up apart."""
+    layer, end = name.split(".")[2], "_shexp" if config.num_local_experts else ""
+    views = {"down": parameter}
+    if "input_linear" in name:
+        views = dict(zip(("gate", "up"), parameter.chunk(2), strict=True))
+    return [(f"blk.{layer}.ffn_{part}{end}.weight", _as_it_is(view)) for part, view in views.items()]
+
+
 def _stacked(name: str, parameter: Tensor, architecture: str) -> list[tuple[str, Stored]]:
     """The experts' matrices and biases: gate and up apart but for Gemma 4; gpt-oss has them in turns, lying across."""
     layer, module = name.split(".")[2], name.split(".")[-1]
@@ -190,7 +234,7 @@ def _stacked(name: str, parameter: Tensor, architecture: str) -> list[tuple[str,
         return [(f"blk.{layer}.ffn_{module.removesuffix('_proj')}_exps.weight", _as_it_is(parameter))]
     bias = module.endswith("_bias")
     rows = parameter.transpose(1, 2) if transposed and not bias else parameter
-    parts = {"down": rows}
+    parts = {module.split("_")[0]: rows}
     if module.startswith("gate_up"):
         half = rows.shape[1] // 2
         gate, up = (rows[:, ::2], rows[:, 1::2]) if transposed else (rows[:, :half], rows[:, half:])
@@ -222,7 +266,7 @@ def void(_: object) -> None: ...
 def write_tensor(writer: gguf.GGUFWriter, name: str, stored: Stored, kind: KIND) -> None:
     """Vectors, and what ggml keeps in float32, stay so."""
     data = stored.data.contiguous().numpy()
-    exact = (".bias", "ffn_gate_inp.weight", "conv1d.weight", "conv.weight")
+    exact = (".bias", "ffn_gate_inp.weight", "conv1d.weight", "conv.weight", "ssm_a", "ssm_d", "ssm_norm.weight")
     kind = KIND.F32 if data.ndim == 1 or name.endswith(exact) else kind
     packed = gguf.quants.quantize(data, kind)
     writer.add_tensor(name, packed, raw_dtype=kind)

@@ -139,6 +139,67 @@ def _granite(config: Any) -> Keys:
     }
 
 
+def _states(config: Any, heads: int, width: int, groups: int, state: int, kernel: int) -> Keys:
+    return {
+        "ssm.conv_kernel": kernel,
+        "ssm.state_size": state,
+        "ssm.group_count": groups,
+        "ssm.inner_size": heads * width,
+        "ssm.time_step_rank": heads,
+        "attention.head_count_kv": [
+            config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types
+        ],
+    }
+
+
+def _granite_hybrid(config: Any) -> Keys:
+    sizes = (config.mamba_n_heads, config.mamba_d_head, config.mamba_n_groups, config.mamba_d_state)
+    return (
+        _granite(config)
+        | _experts(config)
+        | _states(config, *sizes, config.mamba_d_conv)
+        | {
+            "expert_shared_feed_forward_length": config.shared_intermediate_size,
+            "rope.scaling.finetuned": config.position_embedding_type == "rope",
+        }
+    )
+
+
+def _nemotron_h(config: Any) -> Keys:
+    """The width of what would rotate is that of heads without a width of their own."""
+    sizes = (config.mamba_num_heads, config.mamba_head_dim, config.n_groups, config.ssm_state_size)
+    return (
+        _heads(config)
+        | _states(config, *sizes, config.conv_kernel)
+        | {
+            "rope.dimension_count": config.hidden_size // config.num_attention_heads,
+            "rope.scaling.finetuned": False,
+            "attention.layer_norm_rms_epsilon": config.layer_norm_epsilon,
+            "feed_forward_length": [
+                config.intermediate_size if kind == "mlp" else 0 for kind in config.layers_block_type
+            ],
+        }
+    )
+
+
+def _nemotron_h_moe(config: Any) -> Keys:
+    inner = config.moe_intermediate_size
+    return _nemotron_h(config) | {
+        "attention.layer_norm_rms_epsilon": None,
+        "attention.layer_norm_epsilon": config.layer_norm_epsilon,
+        "feed_forward_length": [inner if kind == "moe" else 0 for kind in config.layers_block_type],
+        "expert_used_count": config.num_experts_per_tok,
+        "expert_feed_forward_length": inner,
+        "expert_shared_feed_forward_length": config.moe_shared_expert_intermediate_size,
+        "expert_count": config.n_routed_experts,
+        "expert_shared_count": config.n_shared_experts,
+        "expert_weights_norm": config.norm_topk_prob,
+        "expert_weights_scale": float(config.routed_scaling_factor),
+        "expert_group_count": config.n_group,
+        "moe_latent_size": config.moe_latent_size,
+    }
+
+
 def _experts(config: Any) -> Keys:
     return {"expert_count": config.num_local_experts, "expert_used_count": config.num_experts_per_tok}
 
@@ -300,6 +361,8 @@ FAMILIES = {
         Family("phi3", "Phi3", _phi3),
         Family("olmo2", "Olmo2", _scaling),
         Family("granite", "Granite", _granite),
+        Family("granitehybrid", "GraniteMoeHybrid", _granite_hybrid),
+        Family("nemotron_h", "NemotronH", _nemotron_h),
         Family("smollm3", "SmolLM3", _llama),
         Family("llama", "Mixtral", _mixtral),
         Family("qwen3moe", "Qwen3Moe", _qwen3moe),
@@ -312,8 +375,18 @@ FAMILIES = {
         Family("lfm2", "Lfm2", _lfm2),
         Family("lfm2moe", "Lfm2Moe", _lfm2moe),
     )
-} | {"deepseek3": Family("deepseek2", "DeepseekV3", _deepseek3)}
+} | {
+    "deepseek3": Family("deepseek2", "DeepseekV3", _deepseek3),
+    "nemotron_h_moe": Family("nemotron_h_moe", "NemotronH", _nemotron_h_moe),
+}
 """By architecture, but for one that has two families."""
+
+
+def family_of(model: transformers.PreTrainedModel) -> Family:
+    """Of two architectures the one with experts comes first where the model has some."""
+    found = [family for family in FAMILIES.values() if type(model).__name__ == f"{family.model}ForCausalLM"]
+    experts = any(".experts." in name for name, _ in model.named_parameters())
+    return found[-1] if experts else found[0]
 
 
 OFFSET = ("gemma2", "gemma3", "qwen35")
@@ -389,7 +462,19 @@ QWEN35 = {"num_hidden_layers": 4, "head_dim": 32, "linear_num_key_heads": 2, "li
 """ggml's operator wants keys and values of one width."""
 QWEN35MOE = QWEN35 | {"num_experts": 6, "num_experts_per_tok": 3,
              "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64}  # fmt: skip
+GRANITE_HYBRID = GRANITE | {
+    "num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "attention", "mamba"], "mamba_n_heads": 8,
+    "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 32, "shared_intermediate_size": 96,
+    "num_local_experts": 0}  # fmt: skip
+"""llama.cpp wants heads that share twice the hidden size, and one inner size of a model without experts."""
+GRANITE_HYBRID_MOE = GRANITE_HYBRID | {"num_local_experts": 6, "num_experts_per_tok": 2, "intermediate_size": 32}
+NEMOTRON_H = {"hybrid_override_pattern": "M-M*-", "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 4,
+              "ssm_state_size": 32, "head_dim": 32}  # fmt: skip
+NEMOTRON_H_MOE = NEMOTRON_H | {"hybrid_override_pattern": "MEM*E", "n_routed_experts": 6, "num_experts_per_tok": 2,
+                  "moe_intermediate_size": 64, "moe_shared_expert_intermediate_size": 96,
+                  "routed_scaling_factor": 2.5}  # fmt: skip
 OPTIONS: dict[str, dict[str, Any]] = {
+    "granitehybrid": GRANITE_HYBRID_MOE, "nemotron_h": NEMOTRON_H, "nemotron_h_moe": NEMOTRON_H_MOE,
     "gemma2": GEMMA, "gemma3": GEMMA3, "gemma4": GEMMA4_E,
     "phi3": LONGROPE, "granite": GRANITE, "llama": EXPERTS, "qwen3moe": QWEN3_MOE,
     "lfm2": LFM2, "lfm2moe": LFM2_MOE, "deepseek3": DEEPSEEK3, "glm4moe": GLM4_MOE, "mistral3": MINISTRAL,

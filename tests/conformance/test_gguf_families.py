@@ -16,6 +16,7 @@ from gguf_families import (
     DEEPSEEK,
     DEEPSEEK3,
     EXPERTS,
+    FAMILIES,
     GEMMA,
     GEMMA3,
     GEMMA3_SCALED,
@@ -25,12 +26,16 @@ from gguf_families import (
     GLM4_MOE,
     GPT_OSS,
     GRANITE,
+    GRANITE_HYBRID,
+    GRANITE_HYBRID_MOE,
     GROUPS,
     LFM2,
     LFM2_MOE,
     LONGROPE,
     MINISTRAL,
     MLA_YARN,
+    NEMOTRON_H,
+    NEMOTRON_H_MOE,
     PARTIAL,
     QWEN3_MOE,
     QWEN35,
@@ -42,6 +47,8 @@ from gguf_families import (
 from gguf_models import KIND, VOCABULARY
 
 from engine.checkpoints.open import open_checkpoint
+from engine.loading import drafters
+from engine.models.heads.mtp import QWEN
 
 TOLERANCE = 1e-4
 LLAMA_CPP = 1e-3
@@ -76,6 +83,13 @@ CASES = {
     "olmo2 multi-head": Case("olmo2", {"num_key_value_heads": 4}),
     "granite": Case("granite", GRANITE),
     "granite biases, tied": Case("granite", GRANITE | {"attention_bias": True, "tie_word_embeddings": True}),
+    "granite 4": Case("granitehybrid", GRANITE_HYBRID),
+    "granite 4, one group, no bias, rotated, tied": Case("granitehybrid", GRANITE_HYBRID | {"mamba_n_groups": 1,
+        "mamba_conv_bias": False, "position_embedding_type": "rope", "tie_word_embeddings": True}),
+    "granite 4 experts": Case("granitehybrid", GRANITE_HYBRID_MOE),
+    "nemotron h": Case("nemotron_h", NEMOTRON_H),
+    "nemotron 3": Case("nemotron_h_moe", NEMOTRON_H_MOE),
+    "nemotron 3 super": Case("nemotron_h_moe", NEMOTRON_H_MOE | {"moe_latent_size": 32}),
     "smollm3": Case("smollm3", {"num_hidden_layers": 5, "tie_word_embeddings": True}),
     "mixtral": Case("llama", EXPERTS),
     "mixtral older": Case("llama", EXPERTS, llama_cpp=0, older=True),
@@ -202,3 +216,18 @@ def test_gguf_and_safetensors_are_one_model(name: str, tmp_path: Path) -> None:
             assert relative(found, want) < 0.05
         else:
             assert torch.equal(found, want)
+
+
+def test_a_nemotrons_multi_token_layer_is_left_out(tmp_path: Path) -> None:
+    """It is counted among the layers, and holds attention and experts in one."""
+    file, model = tmp_path / "model.gguf", random_model("nemotron_h_moe", **NEMOTRON_H_MOE)
+    layers, size = model.config.num_hidden_layers, model.config.hidden_size
+    own = FAMILIES["nemotron_h_moe"].keys(model.config)
+    keys = {"block_count": layers + 1, "nextn_predict_layers": 1} | {
+        key: [*own[key], last] for key, last in (("attention.head_count_kv", 2), ("feed_forward_length", 64))
+    }
+    convert(model, file, keys=keys, more={f"blk.{layers}.nextn.eh_proj.weight": torch.ones(size, 2 * size)})
+    checkpoint = open_checkpoint(file, need_tokenizer=False)
+    assert checkpoint.has_tensor(QWEN.mark)
+    assert drafters.multi_token_layout(checkpoint) is None
+    compare(Ours(file), model)

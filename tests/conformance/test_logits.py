@@ -91,6 +91,15 @@ LFM2 = {"num_hidden_layers": 4, "layer_types": ["conv", "conv", "full_attention"
 LFM2_MOE = {"num_hidden_layers": 4, "layer_types": LFM2["layer_types"], "num_dense_layers": 1, "num_experts": 6,
             "num_experts_per_tok": 2, "moe_intermediate_size": 40}  # fmt: skip
 MLA_YARN = _rope("yarn", factor=4.0, original_max_position_embeddings=64, mscale=0.707, mscale_all_dim=0.707)
+GRANITE_HYBRID = GRANITE | {"num_hidden_layers": 4, "layer_types": ["mamba", "mamba", "attention", "mamba"],
+                            "mamba_n_heads": 6, "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 12,
+                            "shared_intermediate_size": 72, "num_local_experts": 0}  # fmt: skip
+GRANITE_EXPERTS = GRANITE_HYBRID | {"num_local_experts": 6, "num_experts_per_tok": 3, "intermediate_size": 40}
+NEMOTRON = {"hybrid_override_pattern": "M-M*-", "mamba_num_heads": 6, "mamba_head_dim": 8, "n_groups": 3,
+            "ssm_state_size": 20, "head_dim": 16}  # fmt: skip
+NEMOTRON_EXPERTS = NEMOTRON | {"hybrid_override_pattern": "MEM*E-", "n_routed_experts": 8, "num_experts_per_tok": 3,
+                               "moe_intermediate_size": 40, "moe_shared_expert_intermediate_size": 56,
+                               "routed_scaling_factor": 2.5}  # fmt: skip
 CASES = [
     Case("llama", "Llama"),
     Case("llama tied", "Llama", {"tie_word_embeddings": True}),
@@ -199,6 +208,24 @@ CASES = [
     Case("qwen3.5 moe", "Qwen3_5MoeText", QWEN3_5_MOE),
     Case("qwen3.5 moe, one expert each, tied", "Qwen3_5MoeText", QWEN3_5_MOE | {"num_experts_per_tok": 1,
          "shared_expert_intermediate_size": 8, "tie_word_embeddings": True}),
+    Case("granite 4", "GraniteMoeHybrid", GRANITE_HYBRID),
+    Case("granite 4, one group, auto heads, all biases, rotated, tied", "GraniteMoeHybrid", GRANITE_HYBRID | {
+         "mamba_n_groups": 1, "mamba_d_head": "auto", "mamba_proj_bias": True, "attention_bias": True,
+         "position_embedding_type": "rope", "tie_word_embeddings": True, "embedding_multiplier": 0.5}),
+    Case("granite 4, a group a head, no bias, wider kernel, bf16 file", "GraniteMoeHybrid", GRANITE_HYBRID | {
+         "mamba_n_groups": 6, "mamba_conv_bias": False, "mamba_d_conv": 7}, torch.bfloat16),
+    Case("granite 4 without states", "GraniteMoeHybrid", GRANITE_HYBRID | {"layer_types": ["attention"] * 4,
+         "position_embedding_type": "rope"}),
+    Case("granite 4, limited steps", "GraniteMoeHybrid", GRANITE_HYBRID | {"time_step_limit": (0.5, 0.9)}),
+    Case("granite 4 experts", "GraniteMoeHybrid", GRANITE_EXPERTS),
+    Case("granite 4 experts, one each, bf16 file", "GraniteMoeHybrid", GRANITE_EXPERTS | {"num_experts_per_tok": 1},
+         torch.bfloat16),
+    Case("nemotron h", "NemotronH", NEMOTRON),
+    Case("nemotron h, one group, biases, bf16 file", "NemotronH", NEMOTRON | {"n_groups": 1, "use_bias": True,
+         "mlp_bias": True, "use_conv_bias": False}, torch.bfloat16),
+    Case("nemotron 3", "NemotronH", NEMOTRON_EXPERTS),
+    Case("nemotron 3 super, groups of experts", "NemotronH", NEMOTRON_EXPERTS | {"moe_latent_size": 20, "n_group": 4,
+         "topk_group": 2, "norm_topk_prob": False}),
     Case("opt", "OPT", {"ffn_dim": 96}),
     Case("opt untied, gelu", "OPT", {"ffn_dim": 96, "tie_word_embeddings": False,
          "activation_function": "gelu"}, seed=4),
@@ -212,6 +239,8 @@ def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
     options = BASE | case.options
     if case.family == "OPT":
         options = {key: options[key] for key in options if key not in ("intermediate_size", "num_key_value_heads")}
+    if case.family == "NemotronH":
+        del options["num_hidden_layers"]
     config = getattr(transformers, f"{case.family}Config")(**options)
     kind = getattr(transformers, f"{case.family.removesuffix('Text')}ForCausalLM")
     model = kind(config)
@@ -284,6 +313,8 @@ OWN = {
     "Mixtral": EXPERTS,
     "Qwen3Moe": QWEN3_MOE,
     "GptOss": GPT_OSS,
+    "GraniteMoeHybrid": GRANITE_EXPERTS,
+    "NemotronH": NEMOTRON_EXPERTS | {"moe_latent_size": 24},
     "OPT": {"ffn_dim": 96, "activation_function": "gelu"},
     "DeepseekV2": DEEPSEEK | MLA_YARN | GROUPS | {"q_lora_rank": 20},
     "Qwen3_5Text": QWEN3_5,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -266,17 +267,39 @@ def test_the_shape_is_one_that_native_code_serves() -> None:
     assert SHAPE["linear_key_head_dim"] % 16 == SHAPE["linear_value_head_dim"] % 16 == 0
 
 
-@pytest.fixture(scope="module")
-def convolutions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """A model whose states are the last inputs of short convolutions (LFM2)."""
-    folder = tmp_path_factory.mktemp("models") / "convolutions"
-    own = {"num_hidden_layers": 6, "layer_types": ["conv", "conv", "full_attention"] * 2, "conv_L_cache": 4}
-    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim"))}
+MAMBA = {"mamba_n_heads": 6, "mamba_d_head": "auto", "mamba_expand": 3, "mamba_n_groups": 3, "mamba_d_state": 12,
+         "num_local_experts": 4, "shared_intermediate_size": 48}  # fmt: skip
+OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
+    "short convolutions": (
+        "Lfm2",
+        {"layer_types": ["conv", "conv", "full_attention"] * 2, "conv_L_cache": 4, "block_multiple_of": 32},
+    ),
+    "mamba": ("GraniteMoeHybrid", MAMBA | {"layer_types": ["mamba", "mamba", "attention"] * 2}),
+    "mamba and blocks without cache": (
+        "NemotronH",
+        {"hybrid_override_pattern": "M-M*EM-", "mamba_num_heads": 4, "mamba_head_dim": 8, "n_groups": 2,
+         "ssm_state_size": 16, "n_routed_experts": 4, "moe_intermediate_size": 32, "head_dim": 16,
+         "moe_shared_expert_intermediate_size": 40},
+    ),
+}  # fmt: skip
+"""Models of other states: transformers' name, and options."""
+
+
+@pytest.fixture(scope="module", params=OTHERS)
+def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """A model whose states are of another kind."""
+    (name, own), folder = OTHERS[request.param], tmp_path_factory.mktemp("models") / "other"
+    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
+    layers = {} if name == "NemotronH" else {"num_hidden_layers": 6}
     torch.manual_seed(0)
-    model = transformers.Lfm2ForCausalLM(transformers.Lfm2Config(**(shape | own), block_multiple_of=32))
+    config = getattr(transformers, f"{name}Config")(**(shape | layers | own))
+    model = getattr(transformers, f"{name}ForCausalLM")(config)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
+        for part, parameter in model.named_parameters():
+            if part.endswith(("A_log", "dt_bias")):
+                parameter.uniform_(-3, 0)
+            else:
+                parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
     model.save_pretrained(folder)
     write_tokenizer(folder)
     host = Host(folder)
@@ -286,9 +309,9 @@ def convolutions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 @pytest.mark.parametrize("variant", ["16bit", "int4"])
-def test_short_convolutions_carry_their_inputs(convolutions: Host, variant: str) -> None:
+def test_other_states(other: Host, variant: str) -> None:
     """Chunks and shared beginnings, answers that give way, and drafts by n-grams of which a part is accepted."""
-    host, sampling = convolutions, SAMPLINGS["seeded"]
+    host, sampling = other, SAMPLINGS["seeded"]
     fresh(host, variant)
     expected = []
     for prompt in PROMPTS:
@@ -304,7 +327,8 @@ def test_short_convolutions_carry_their_inputs(convolutions: Host, variant: str)
         assert host.run(100, random.Random(1)) > 2
         assert host.of(ids) == expected
     host.set(preemption="auto", host_cache=0.0)
-    for length in (1, 4):
+    for length, nodes in ((1, 0), (4, 0), (4, 12)):
+        host.set(tree_nodes=nodes)
         ids = host.ask(PROMPTS, sampling, speculation="ngram", draft_length=length)
         host.run(160, random.Random(length))
         assert host.of(ids) == expected

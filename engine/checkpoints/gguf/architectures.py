@@ -19,8 +19,10 @@ from engine.checkpoints.gguf.names import (
     GEMMA4,
     GLM4_MOE,
     GPT_OSS,
+    GRANITE_HYBRID,
     LFM2,
     MIXTRAL,
+    NEMOTRON_H,
     QWEN35,
     QWEN35MOE,
     SANDWICH,
@@ -272,11 +274,82 @@ def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
     }
 
 
+def _states(keys: Keys) -> tuple[int, int, int]:
+    """Heads with states, the width of each, and what shares vectors or keys among them."""
+    heads, width = keys.integer("ssm.time_step_rank"), keys.integer("ssm.inner_size")
+    if width % heads:
+        raise keys.wrong(f"{heads} heads do not share {width} values")
+    return heads, width // heads, keys.integer("ssm.group_count")
+
+
+def _granite_hybrid(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Layers without keys and values are Mamba2."""
+    heads, width, groups = _states(keys)
+    found = _granite(keys, files, common) | {
+        "layer_types": ["attention" if count else "mamba" for count in keys.of_layers("attention.head_count_kv")],
+        "mamba_n_heads": heads,
+        "mamba_d_head": width,
+        "mamba_n_groups": groups,
+        "mamba_d_state": keys.integer("ssm.state_size"),
+        "mamba_d_conv": keys.integer("ssm.conv_kernel"),
+        "mamba_conv_bias": _holds(files, ".ssm_conv1d.bias"),
+        "attention_bias": _holds(files, ".attn_q.bias"),
+        "position_embedding_type": "rope" if keys.flag("rope.scaling.finetuned", True) else None,
+        "shared_intermediate_size": common["intermediate_size"],
+        "num_local_experts": 0,
+    }
+    experts = _experts(keys)
+    if experts:
+        found |= experts | {"shared_intermediate_size": keys.integer("expert_shared_feed_forward_length")}
+    return found
+
+
+def _holds(files: GGUFFile, end: str) -> bool:
+    """Whether some layer has a tensor whose name ends so."""
+    return any(name.endswith(end) for name in files.entries)
+
+
+def _parted(config: ModelConfig, keys: Keys) -> ModelConfig:
+    """The converter takes gate and up apart."""
+    moe = config.moe
+    return replace(config, fused_mlp=False, moe=moe and replace(moe, shared="shared_experts"))
+
+
+def _nemotron_h(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """A layer has keys and values, an MLP or experts, or neither and so a state. All MLPs are experts, or none is."""
+    heads, width, groups = _states(keys)
+    layers, experts = _own_layers(keys), keys.optional_integer("expert_count")
+    kinds = [
+        "full_attention" if attends else ("moe" if experts else "mlp") if inner else "linear_attention"
+        for attends, inner in zip(
+            keys.of_layers("attention.head_count_kv"), keys.of_layers("feed_forward_length"), strict=True
+        )
+    ]
+    found = {
+        "layers_block_type": kinds[:layers],
+        "layer_norm_epsilon": common["rms_norm_eps"],
+        "mamba_num_heads": heads,
+        "mamba_head_dim": width,
+        "n_groups": groups,
+        "ssm_state_size": keys.integer("ssm.state_size"),
+        "conv_kernel": keys.integer("ssm.conv_kernel"),
+        "use_conv_bias": _holds(files, ".ssm_conv1d.bias"),
+        "use_bias": _holds(files, ".ssm_in.bias"),
+        "mlp_bias": _holds(files, ".ffn_up.bias"),
+    }
+    if not experts:
+        return found
+    own = {
+        "n_routed_experts": experts,
+        "moe_shared_expert_intermediate_size": keys.integer("expert_shared_feed_forward_length"),
+        "moe_latent_size": keys.optional_integer("moe_latent_size") or None,
+    }
+    return found | _deepseek2_experts(keys) | own
+
+
 def _qwen35(keys: Keys, files: GGUFFile, common: Values) -> Values:
     """Layers of multi-token prediction are counted with the others. All that rotates is a part of each head."""
-    values, width = keys.integer("ssm.time_step_rank"), keys.integer("ssm.inner_size")
-    if width % values:
-        raise keys.wrong(f"{values} heads do not share {width} values")
+    values, width, groups = _states(keys)
     layers = _own_layers(keys)
     every, stated = keys.optional_integer("full_attention_interval") or 4, keys.get("attention.recurrent_layers")
     recurrent = [(index + 1) % every != 0 for index in range(layers)]
@@ -288,10 +361,10 @@ def _qwen35(keys: Keys, files: GGUFFile, common: Values) -> Values:
     found = {
         "num_hidden_layers": layers,
         "layer_types": ["linear_attention" if each else "full_attention" for each in recurrent],
-        "linear_num_key_heads": keys.integer("ssm.group_count"),
+        "linear_num_key_heads": groups,
         "linear_num_value_heads": values,
         "linear_key_head_dim": keys.integer("ssm.state_size"),
-        "linear_value_head_dim": width // values,
+        "linear_value_head_dim": width,
         "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel"),
         "rope_parameters": common["rope_parameters"] | {"partial_rotary_factor": part},
     }
@@ -338,6 +411,21 @@ ARCHITECTURES = {
     "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, heads="partial"),
     "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
     "granite": Architecture("GraniteForCausalLM", _granite, interleaved=True, finish=_unrotated),
+    "granitehybrid": Architecture(
+        "GraniteMoeHybridForCausalLM",
+        _granite_hybrid,
+        GRANITE_HYBRID,
+        interleaved=True,
+        experts=True,
+        varied=True,
+        finish=_parted,
+    ),
+    "nemotron_h": Architecture(
+        "NemotronHForCausalLM", _nemotron_h, NEMOTRON_H, interleaved=True, heads="partial", varied=True
+    ),
+    "nemotron_h_moe": Architecture(
+        "NemotronHForCausalLM", _nemotron_h, NEMOTRON_H, interleaved=True, heads="partial", experts=True, varied=True
+    ),
     "smollm3": Architecture("SmolLM3ForCausalLM", interleaved=True),
 }
 """GGUF's name -> how it is read."""

@@ -23,6 +23,8 @@ from engine.model_config.raw import REPAIR, RawConfig
 from engine.models.registry import family
 
 MAX_HEAD_DIM = 1 << 14
+_EPSILON, _OTHER = "attention.layer_norm_rms_epsilon", "attention.layer_norm_epsilon"
+"""The latter stands in its place in some files of Nemotron-H."""
 _LAYER = re.compile(r"blk\.(\d{1,9})\.")
 _SAMPLING = {
     "temperature": "temp", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p", "repetition_penalty": "penalty_repeat"
@@ -95,7 +97,7 @@ def _sizes(keys: Keys, kind: Architecture) -> dict[str, Any]:
         if kind.varied
         else keys.optional_integer(kv_heads) or heads,
         "head_dim": head_dim,
-        "rms_norm_eps": keys.number("attention.layer_norm_rms_epsilon"),
+        "rms_norm_eps": keys.number(_EPSILON if keys.get(_EPSILON) is not None or keys.get(_OTHER) is None else _OTHER),
         "max_position_embeddings": keys.integer("context_length"),
     }
 

@@ -44,11 +44,15 @@ MIXTRAL = {
     "block_sparse_moe.experts.w3": "ffn_up_exps",
     "block_sparse_moe.experts.w2": "ffn_down_exps",
 }
-DEEPSEEK2 = EXPERTS | {
-    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+_SHARED = {
     "mlp.shared_experts.gate_proj": "ffn_gate_shexp",
     "mlp.shared_experts.up_proj": "ffn_up_shexp",
     "mlp.shared_experts.down_proj": "ffn_down_shexp",
+}
+DEEPSEEK2 = {
+    **EXPERTS,
+    **_SHARED,
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "self_attn.q_a_proj": "attn_q_a",
     "self_attn.q_a_layernorm": "attn_q_a_norm",
     "self_attn.q_b_proj": "attn_q_b",
@@ -103,6 +107,29 @@ LFM2 = EXPERTS | {
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "model.norm": "token_embd_norm",
 }
+_MAMBA = {
+    "in_proj": "ssm_in",
+    "conv1d": "ssm_conv1d",
+    "dt_bias": "ssm_dt.bias",
+    "A_log": "ssm_a",
+    "D": "ssm_d",
+    "norm": "ssm_norm",
+    "out_proj": "ssm_out",
+}
+GRANITE_HYBRID = EXPERTS | _SHARED | {f"mamba.{module}": name for module, name in _MAMBA.items()}
+NEMOTRON_H = {
+    "norm": "attn_norm",
+    **{f"mixer.{module}": name for module, name in _MAMBA.items()},
+    **{f"mixer.{module}_proj": f"attn_{module}" for module in ("q", "k", "v")},
+    "mixer.o_proj": "attn_output",
+    **{f"mixer.{module}_proj": f"ffn_{module}" for module in ("up", "down")},
+    **{f"mixer.experts.{module}_proj": f"ffn_{module}_exps" for module in ("up", "down")},
+    **{f"mixer.shared_experts.{module}_proj": f"ffn_{module}_shexp" for module in ("up", "down")},
+    "mixer.gate": "ffn_gate_inp",
+    "mixer.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mixer.fc1_latent_proj": "ffn_latent_down",
+    "mixer.fc2_latent_proj": "ffn_latent_up",
+}
 FUSED = {"self_attn.qkv_proj": "attn_qkv", "mlp.gate_up_proj": "ffn_up"}
 SANDWICH = {
     "post_attention_layernorm": "post_attention_norm",
@@ -150,6 +177,6 @@ class Names:
     def tensor(self, tensor: str) -> str:
         """As :meth:`module`, for a name with ``.weight`` or ``.bias`` at its end, or with neither."""
         module, _, kind = tensor.rpartition(".")
-        if kind in ("A_log", "dt_bias", "scale", "per_expert_scale", "e_score_correction_bias"):
+        if kind in ("A_log", "D", "dt_bias", "scale", "per_expert_scale", "e_score_correction_bias"):
             return self.module(tensor)
         return f"{self.module(module)}.{kind}" if kind in ("weight", "bias") else f"{self.module(tensor)}.weight"

@@ -19,7 +19,7 @@ from engine.layers.linear.ggml import GgmlWeights
 from engine.layers.linear.ggml_blocks import BLOCKS, MXFP4
 
 BLOCK = BLOCKS[MXFP4].weights
-FUSED = {("gate_proj", "up_proj"): "gate_up_proj", ("down_proj",): "down_proj"}
+FUSED = {("gate_proj", "up_proj"): "gate_up_proj", ("up_proj",): "up_proj", ("down_proj",): "down_proj"}
 """An expert's modules -> the tensor that holds them for all."""
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from engine.batch import row_class
-from engine.layers.activation import ClampedSwiGLU, Gated
+from engine.layers.activation import Activation, ClampedSwiGLU, Gated
 from engine.layers.experts.router import Router
 from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.experts import ExpertStack, SortedCut, SortedRows, tile_count, tile_for
@@ -45,7 +45,9 @@ class Routing(NamedTuple):
 class GroupedExperts:
     """``sum of share_e * down_e(gated(gate_up_e(x)))``, as `engine.layers.moe.SparseMLP` says it."""
 
-    def __init__(self, router: Router, gate_up: ExpertStack, down: ExpertStack, gated: Gated | ClampedSwiGLU) -> None:
+    def __init__(
+        self, router: Router, gate_up: ExpertStack, down: ExpertStack, gated: Activation | Gated | ClampedSwiGLU
+    ) -> None:
         self.router, self.gate_up, self.down, self.gated = router, gate_up, down, gated
         self.choices, self.experts = router.moe.experts_per_token, len(down)
         self._wide = gate_up.wide() if gate_up.wide() == down.wide() else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from engine.model_config.model import ConvolutionShape, ModelConfig, MoEConfig
 from engine.model_config.raw import RawConfig
-from engine.models.common import read_decoder, read_moe
+from engine.models.common import read_decoder, read_moe, some_states
 from engine.models.decoder import Decoder
 
 STATE, ATTENTION = "conv", "full_attention"
@@ -69,9 +69,7 @@ def _states(raw: RawConfig) -> ConvolutionShape | None:
         channels=raw.integer("hidden_size"),
         kernel=raw.integer("conv_L_cache", 3, least=2, most=64),
     )
-    if all(shape.layers):
-        raise raw.wrong("none of its layers has attention, which no model of this family does")
-    return shape if any(shape.layers) else None
+    return some_states(raw, shape)
 
 
 def _experts(raw: RawConfig) -> MoEConfig:

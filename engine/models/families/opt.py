@@ -52,6 +52,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         qk_norm=False,
         windows=(None,) * layers,
         rotary=(False,) * layers,
+        learned_positions=True,
         dtype=raw.dtype(),
         activation=raw.activation("activation_function", ("relu", "gelu")),
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from engine.model_config.model import ModelConfig, MoEConfig, RecurrentShape
 from engine.model_config.raw import RawConfig
-from engine.models.common import read_decoder, read_moe
+from engine.models.common import read_decoder, read_moe, some_states
 from engine.models.decoder import Decoder
 
 STATE, ATTENTION = "linear_attention", "full_attention"
@@ -51,9 +51,7 @@ def _states(raw: RawConfig) -> RecurrentShape | None:
     )
     if shape.value_heads % shape.key_heads:
         raise raw.wrong(f"{shape.value_heads} value heads cannot share {shape.key_heads} key heads evenly")
-    if all(shape.layers):
-        raise raw.wrong("none of its layers has attention, which no model of this family does")
-    return shape if any(shape.layers) else None
+    return some_states(raw, shape)
 
 
 def _experts(raw: RawConfig) -> MoEConfig:

@@ -16,8 +16,9 @@ from transformers.models.qwen3_5.modeling_qwen3_5 import (
 from engine.batch import SequenceRows
 from engine.cache.stores.states import LayerStates, StateRuns
 from engine.cache.types import StateRun
-from engine.layers.delta_rule import CHUNK, _Rows, by_chunks, delta_rule, row_by_row
+from engine.layers.delta_rule import RULE, _Rows, by_chunks, delta_rule
 from engine.layers.numerics import Numerics
+from engine.layers.recurrence import CHUNK, row_by_row
 from engine.model_config.model import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.library import Library, find_with
@@ -87,8 +88,7 @@ def test_both_forms_are_those_of_transformers(shape: RecurrentShape, count: int)
     theirs = {"query": q[None], "key": given.k[None], "value": given.v[None], "g": given.g[None], "beta": given.b[None]}
     for form in (torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule):
         read, after = form(**theirs, initial_state=state[None], output_final_state=True)
-        for ours in (by_chunks, row_by_row):
-            found, moved = ours(given, state)
+        for found, moved in (by_chunks(given, state), row_by_row(given, state, RULE)):
             torch.testing.assert_close(found, read[0], rtol=2e-5, atol=2e-5)
             torch.testing.assert_close(moved, after[0], rtol=2e-5, atol=2e-5)
 

@@ -47,7 +47,9 @@ class Weights:
 
 
 def block(moe: MoEConfig = MOE, **source: Any) -> tuple[SparseMLP, Weights]:
-    config = SimpleNamespace(hidden_size=HIDDEN, moe=moe, activation="silu", fused=False, mlp_bias=False)
+    config = SimpleNamespace(
+        hidden_size=HIDDEN, moe=moe, activation="silu", fused=False, fused_mlp=False, mlp_bias=False
+    )
     weights = Weights(**source)
     return SparseMLP(config, weights, ""), weights  # type: ignore[arg-type]
 

@@ -11,7 +11,7 @@ import torch
 
 from engine.errors import CheckpointError
 from engine.memory.estimate import kv_bytes_per_token
-from engine.model_config.model import LatentShape, ModelConfig, RopeConfig
+from engine.model_config.model import LatentShape, MambaShape, ModelConfig, RopeConfig
 from engine.model_config.raw import RawConfig
 from engine.models.arenas import new_store
 from engine.models.registry import FAMILIES, family
@@ -30,6 +30,16 @@ EXPERTS = {"num_local_experts": 8, "n_routed_experts": 8, "num_experts_per_tok":
            "moe_intermediate_size": 128, "hidden_size_per_layer_input": 0}  # fmt: skip
 
 
+MAMBA: dict[str, dict[str, Any]] = {
+    "GraniteMoeHybridForCausalLM": {
+        "layer_types": ["mamba", "mamba", "attention", "mamba"], "shared_intermediate_size": 128, "mamba_n_heads": 8,
+        "mamba_d_head": 16, "mamba_n_groups": 2, "mamba_d_state": 32},
+    "NemotronHForCausalLM": {
+        "hybrid_override_pattern": "ME*-", "mamba_num_heads": 8, "mamba_head_dim": 16, "n_groups": 2,
+        "ssm_state_size": 32, "moe_shared_expert_intermediate_size": 64},
+}  # fmt: skip
+
+
 def read(architecture: str, **values: Any) -> ModelConfig:
     raw = RawConfig(BASE | {"architectures": [architecture]} | values, Path("config.json"))
     return family(architecture).read_config(raw)
@@ -40,7 +50,7 @@ def test_every_family_reads_the_plain_fields(architecture: str) -> None:
     latent = architecture.startswith(("Deepseek", "Glm4MoeLite"))
     heads = 4 if latent else 2
     config = read(architecture, num_key_value_heads=heads, rms_norm_eps=1e-5, ffn_dim=128, norm_eps=1e-5,
-                  block_auto_adjust_ff_dim=False, **EXPERTS)  # fmt: skip
+                  block_auto_adjust_ff_dim=False, **EXPERTS, **MAMBA.get(architecture, {}))  # fmt: skip
     assert (config.num_heads, config.num_kv_heads) == (4, 1 if latent else 4 if architecture.startswith("OPT") else 2)
     assert (config.hidden_size, config.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
     assert len(config.windows) == len(config.rotary) == config.num_layers == 4
@@ -54,13 +64,14 @@ def test_every_family_reads_the_plain_fields(architecture: str) -> None:
         "Gemma4UnifiedForCausalLM": 256,
         "GptOssForCausalLM": 64,
         "Ministral3ForCausalLM": 128,
+        "NemotronHForCausalLM": 128,
     }
     assert config.head_dim == own.get(architecture, 192 if latent else 16)
     assert (config.latent is not None) == latent
     assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3", "Gemma4", "Lfm2"))
     assert config.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss"))
     assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT", "Lfm2"))
-    assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu"}.get(architecture[:4], "silu")
+    assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu", "Nemo": "relu2"}.get(architecture[:4], "silu")
     assert config.fused == architecture.startswith("Phi3")
 
 
@@ -374,3 +385,78 @@ def test_every_fourth_layer_of_qwen_attends_where_the_file_is_silent() -> None:
     shape = read("Qwen3_5ForCausalLM", num_hidden_layers=8).recurrent
     assert shape is not None
     assert shape.layers == (True, True, True, False) * 2
+
+
+@pytest.mark.parametrize("architecture", list(MAMBA))
+def test_what_layers_of_mamba_are(architecture: str) -> None:
+    config = read(architecture, **EXPERTS, **MAMBA[architecture])
+    states, granite = config.recurrent, architecture.startswith("Granite")
+    assert isinstance(states, MambaShape)
+    layers = (True, True, False, True) if granite else (True, False, False, False)
+    assert states == MambaShape(layers, heads=8, width=16, groups=2, state=32, kernel=4)
+    assert (states.channels, states.matrix) == (256, (8, 32, 16))
+    assert config.attention_layers == (2,)
+    assert not any(config.rotary)
+    assert config.moe is not None
+    assert config.moe.sparse == ((True,) * 4 if granite else (False, True, False, False))
+    assert config.feed_forward == (() if granite else (False, True, False, True))
+
+
+def test_either_way_to_say_what_a_nemotrons_layers_are() -> None:
+    own = EXPERTS | MAMBA["NemotronHForCausalLM"] | {"hybrid_override_pattern": None}
+    for kinds in (["mamba", "moe", "attention", "mlp"], ["linear_attention", "moe", "full_attention", "mlp"]):
+        found = read("NemotronHForCausalLM", **(own | {"layers_block_type": kinds, "num_hidden_layers": None}))
+        assert found == read("NemotronHForCausalLM", **(own | {"hybrid_override_pattern": "ME*-"}))
+
+
+def test_steps_of_mamba_have_ends_where_the_file_says_so() -> None:
+    own = EXPERTS | MAMBA["GraniteMoeHybridForCausalLM"]
+    for stated, limits in (([0.0, {"__float__": "Infinity"}], (0.0, math.inf)), ([0.001, math.inf], (0.001, math.inf)),
+                           ([0, 0.5], (0.0, 0.5)), (None, (0.0, math.inf))):  # fmt: skip
+        shape = read("GraniteMoeHybridForCausalLM", **(own | {"time_step_limit": stated})).recurrent
+        assert isinstance(shape, MambaShape)
+        assert shape.limits == limits
+
+
+def test_heads_of_granite_4_share_what_is_expanded() -> None:
+    own = EXPERTS | MAMBA["GraniteMoeHybridForCausalLM"]
+    for stated in ("auto", None):
+        shape = read("GraniteMoeHybridForCausalLM", **(own | {"mamba_d_head": stated, "mamba_expand": 3})).recurrent
+        assert isinstance(shape, MambaShape)
+        assert shape.width == 24
+
+
+@pytest.mark.parametrize(
+    ("architecture", "values", "named"),
+    [
+        ("GraniteMoeHybridForCausalLM", {"layer_types": ["mamba"] * 4}, "none of its layers has attention"),
+        ("GraniteMoeHybridForCausalLM", {"layer_types": None}, "none of its layers has attention"),
+        ("GraniteMoeHybridForCausalLM", {"layer_types": ["mamba", "conv"] * 2}, "'conv'"),
+        ("GraniteMoeHybridForCausalLM", {"mamba_n_groups": 3}, "8 heads with states cannot share 3 groups"),
+        ("GraniteMoeHybridForCausalLM", {"mamba_d_state": "wide"}, "mamba_d_state"),
+        ("GraniteMoeHybridForCausalLM", {"mamba_d_conv": 1}, "mamba_d_conv"),
+        ("GraniteMoeHybridForCausalLM", {"mamba_d_head": "automatic"}, "mamba_d_head"),
+        ("GraniteMoeHybridForCausalLM", {"mamba_n_heads": None}, "mamba_n_heads"),
+        ("GraniteMoeHybridForCausalLM", {"num_local_experts": 1}, "choose 2 of 1"),
+        ("GraniteMoeHybridForCausalLM", {"time_step_limit": [1.0, 0.5]}, "time_step_limit"),
+        ("GraniteMoeHybridForCausalLM", {"time_step_limit": [0.0]}, "time_step_limit"),
+        ("GraniteMoeHybridForCausalLM", {"time_step_limit": [0.0, True]}, "time_step_limit"),
+        ("GraniteMoeHybridForCausalLM", {"time_step_limit": ["0", 1]}, "time_step_limit"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": None}, "hybrid_override_pattern"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": ""}, "hybrid_override_pattern"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": "M*X"}, "'X'"),
+        ("NemotronHForCausalLM", {"layers_block_type": ["mamba", 7]}, "layer type 7"),
+        ("NemotronHForCausalLM", {"layers_block_type": ["mamba", ["moe"]]}, "layer type"),
+        ("NemotronHForCausalLM", {"layers_block_type": 4}, "layers_block_type"),
+        ("NemotronHForCausalLM", {"hybrid_override_pattern": "MM-E"}, "none of its layers has attention"),
+        ("NemotronHForCausalLM", {"n_groups": 5}, "8 heads with states cannot share 5 groups"),
+        ("NemotronHForCausalLM", {"mamba_hidden_act": "gelu"}, "gelu"),
+        ("NemotronHForCausalLM", {"mlp_hidden_act": "gelu"}, "gelu"),
+        ("NemotronHForCausalLM", {"n_group": 5}, "no two best ones"),
+        ("NemotronHForCausalLM", {"moe_shared_expert_intermediate_size": None}, "moe_shared_expert_intermediate_size"),
+        ("NemotronHForCausalLM", {"moe_latent_size": 0}, "moe_latent_size"),
+    ],
+)
+def test_mamba_that_cannot_be_is_refused_by_name(architecture: str, values: dict[str, Any], named: str) -> None:
+    with pytest.raises(CheckpointError, match=named):
+        read(architecture, **(EXPERTS | MAMBA[architecture] | values))

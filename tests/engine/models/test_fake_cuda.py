@@ -39,6 +39,7 @@ from engine.model_config.model import (
     ConvolutionShape,
     HeadShape,
     LatentShape,
+    MambaShape,
     ModelConfig,
     MoEConfig,
     RecurrentShape,
@@ -84,6 +85,7 @@ LATENT = replace(CONFIG, num_kv_heads=1, head_dim=40, latent=LatentShape(48, 24,
 TWO_WIDTHS = replace(CONFIG, unit_offset_norms=True, activation="gelu_tanh", qk_norm=True, value_norm=True,
                      attention_scale=1.0, windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0),
                      shapes=(HeadShape(2, 32), HeadShape(1, 64)), keys_as_values=(False, True))  # fmt: skip
+MAMBA = MambaShape((True, False), heads=4, width=32, groups=2, state=16, kernel=4)
 CONVOLUTION = replace(CONFIG, qk_norm=True, recurrent=ConvolutionShape((True, False), 128, 3))
 OWN = {
     "LlamaForCausalLM": CONFIG,
@@ -101,6 +103,12 @@ OWN = {
                                factors=(1.0,) * 12, long_factors=(2.0,) * 12)),
     "Olmo2ForCausalLM": CONFIG,
     "GraniteForCausalLM": replace(CONFIG, embedding_scale=12.0, residual_scale=0.2, logit_divisor=8.0),
+    "GraniteMoeHybridForCausalLM": replace(CONFIG, fused_mlp=True, rotary=(False, False), recurrent=MAMBA, moe=replace(
+        EXPERTS, routing="chosen", shared_size=128, shared="")),
+    "NemotronHForCausalLM": replace(CONFIG, num_layers=4, windows=(None,) * 4, rotary=(False,) * 4, activation="relu2",
+                                    feed_forward=(False, True, False, True), moe=replace(
+        SIGMOID, sparse=(False, True, False, False), names=("up_proj", "down_proj"), latent_size=64),
+                                    recurrent=replace(MAMBA, layers=(True, False, False, False), bias=True)),
     "MixtralForCausalLM": replace(CONFIG, moe=replace(EXPERTS, normalised=True, groups=2, shared_size=128)),
     "Qwen3MoeForCausalLM": replace(CONFIG, qk_norm=True, moe=replace(EXPERTS, sparse=(True, False))),
     "GptOssForCausalLM": replace(CONFIG, windows=(24, None), qkv_bias=True, output_bias=True, sinks=True,

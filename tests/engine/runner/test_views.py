@@ -124,9 +124,9 @@ def test_a_tree_gives_each_node_the_logits_of_its_path(policy: object, start: in
 
 
 def test_models_that_cannot_say_why() -> None:
-    assert POLICY.refuses(CONFIG) == KeepAll().refuses(replace(CONFIG, rotary=(False, False))) == ""
-    assert POLICY.refuses(replace(CONFIG, rotary=(True, False))) == ""
-    assert "learned positions" in POLICY.refuses(replace(CONFIG, rotary=(False, False)))
+    assert POLICY.refuses(CONFIG) == KeepAll().refuses(replace(CONFIG, learned_positions=True)) == ""
+    assert POLICY.refuses(replace(CONFIG, rotary=(False, False))) == ""
+    assert "learned positions" in POLICY.refuses(replace(CONFIG, learned_positions=True))
 
 
 def test_a_request_takes_the_policy_of_its_arrival() -> None:
