@@ -9,6 +9,7 @@ from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.loading.model import LoadModel
 from engine.protocol import Cancel, ForgetChat, Sampling, Set, Unload, Value
 from engine.runner.perplexity import Scores
+from engine.vision.places import Places
 
 
 class AddRequest(NamedTuple):
@@ -17,6 +18,7 @@ class AddRequest(NamedTuple):
     ``continues``: the answer goes on from plain text (no chat template), so that its first space belongs to it.
     ``window``: rows see the first few tokens and these many last ones (a multiple of 16), so that prompt and answer may
     outgrow the context; None: rows see all. ``chat`` is the conversation as the client calls it, "" where it has none.
+    ``pictures`` says which tokens of the prompt stand for pictures, and for which.
     """
 
     id: str
@@ -27,6 +29,7 @@ class AddRequest(NamedTuple):
     continues: bool = False
     window: int | None = None
     chat: str = ""
+    pictures: Places | None = None
 
 
 class Inspect(NamedTuple):

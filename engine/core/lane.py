@@ -104,7 +104,7 @@ class Lane:
             request = piece.sequence
             start = request.num_computed + ahead
             tokens = request.tokens[start : start + 1] or (0,)
-            rows.append(SequenceRows(tokens, start, request.pages, 1, policy=request.cache.policy))
+            rows.append(SequenceRows(tokens, start, request.pages, 1, policy=request.cache.policy, axes=request.axes))
             draws.append(_draw(request, ahead))
         there = None if after is None else _tokens_of(pieces, after)
         logits = self._runner.forward(rows, tokens_there=there).logits

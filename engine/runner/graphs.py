@@ -56,6 +56,7 @@ TOO_MANY_ROWS = f"prompts of more than {MOST_ROWS} rows are read"
 CONTINUED = "layers continue from given states"
 RESTRICTED = "a policy or the KV cache kind restricts what rows read"
 SHARED = "keys that answers share are read once (cascade)"
+PICTURES = "places of pictures are planned on the host"
 TOO_LONG = "the text is longer than the context that was loaded"
 FIRST_USES = "this shape is new: it is captured after a few steps"
 NO_MEMORY = "there was no memory to capture graphs"
@@ -188,6 +189,8 @@ class Graphs:
             return CONTINUED
         if shape.sizes.T > MOST_ROWS:
             return TOO_MANY_ROWS
+        if any(row.axes is not None or row.embedded for row in rows):
+            return PICTURES
         if max(shape.kv_len) > self._context:
             return TOO_LONG
         if self._kv.residual or self._kv.ranks_pages or any(_restricted(row) for row in rows):

@@ -5,6 +5,8 @@ Their multi-token layer is :class:`engine.models.heads.mtp.QwenMultiToken`; thei
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from engine.model_config.model import ModelConfig, MoEConfig, RecurrentShape
 from engine.model_config.raw import RawConfig
 from engine.models.common import read_decoder, read_moe
@@ -12,6 +14,8 @@ from engine.models.decoder import Decoder
 
 STATE, ATTENTION = "linear_attention", "full_attention"
 """What ``layer_types`` calls the two kinds of layers."""
+SECTIONS = (11, 11, 10)
+"""Of a file that names none (:attr:`engine.model_config.model.RopeConfig.sections`)."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
@@ -19,6 +23,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     bias = raw.flag("attention_bias", False)
     recurrent = _states(raw)
     experts = "Moe" in raw.architecture
+    rope = raw.rope(10_000_000.0, partial=0.25)
     return read_decoder(
         raw,
         head_dim=256,
@@ -28,7 +33,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         qk_norm=True,
         unit_offset_norms=True,
         output_gate=True,
-        rope=raw.rope(10_000_000.0, partial=0.25),
+        rope=replace(rope, sections=rope.sections or SECTIONS, interleaved=True),
         moe=_experts(raw) if experts else None,
         recurrent=recurrent,
     )

@@ -41,6 +41,7 @@ from engine.protocol import (
 )
 from engine.server.answering import tokenised
 from engine.server.hub import EngineHub
+from engine.server.pictures import PromptTokens
 from engine.server.refused import Refused
 from engine.telemetry import pairs
 from engine.telemetry.processor import OtherPrograms
@@ -247,7 +248,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 class _Runner:
-    def __init__(self, hub: EngineHub, option: Option, prompt: list[int], continues: bool) -> None:
+    def __init__(self, hub: EngineHub, option: Option, prompt: PromptTokens, continues: bool) -> None:
         self._hub, self._option, self._prompt, self._continues = hub, option, prompt, continues
         self.disturbed = False
         self._before = _present(hub.engine.catalogue_state(), option.key)
@@ -286,7 +287,14 @@ class _Runner:
 
         unwatch = self._hub.watch(steps.append)
         name = self._hub.name_for("")
-        request = AddRequest(name, self._prompt, sampling, optimisations=optimisations, continues=self._continues)
+        request = AddRequest(
+            name,
+            self._prompt.ids,
+            sampling,
+            optimisations=optimisations,
+            continues=self._continues,
+            pictures=self._prompt.pictures,
+        )
         self._hub.add(request, listener)
         try:
             finished = await ended
