@@ -45,6 +45,14 @@ class Tower(Protocol):
         takes the place of: "<|image_pad|>"."""
 
     @property
+    def around(self) -> tuple[str, str]:
+        """Text that is put before and after each marker of a rendered template, before it is tokenised."""
+
+    @property
+    def bidirectional(self) -> Literal["none", "sliding", "all"]:
+        """In which layers of the language model the placeholders of one picture attend to those after them, too."""
+
+    @property
     def positions(self) -> Literal["text", "mrope"]:
         """``mrope``: placeholders have positions (time, row, column) by the picture's grid, and the text goes on after
         the largest (Qwen2-VL, arXiv 2409.12191). ``text``: each token has the next position."""
@@ -54,8 +62,10 @@ class Tower(Protocol):
         """How many first layers of the language model are given additions of their own (DeepStack, arXiv 2406.04334):
         after layer ``i < deep``, part ``i + 1`` of an embedding is added to the stream."""
 
-    def prepare(self, image: Image) -> Picture:
-        """The picture of an RGB image. Raises :class:`PictureError` for one that the tower cannot be shown."""
+    def prepare(self, image: Image, most_tokens: int | None = None) -> Picture:
+        """The picture of an RGB image, in fewer tokens than its size asks for where ``most_tokens`` says so and the
+        tower has a choice. Raises :class:`PictureError` for one that the tower cannot be shown.
+        """
 
     def layout(self, picture: Picture) -> list[int]:
         """The token ids that take the place of the marker's, ``picture.tokens`` placeholders among them."""

@@ -19,6 +19,8 @@ PREFIXES = (
     ("language_model.lm_head.", "lm_head."),
 )
 """Prefixes of a text model's tensor names in a multimodal file, and what stands for them in its own files."""
+VISION = ("visual.", "vision_tower.", "multi_modal_projector.", "embed_vision.")
+"""How names of a vision tower's tensors begin, after ``model.`` in newer files."""
 OPT_PREFIX = ("decoder.", "model.decoder.")
 """OPT's first files were written without the model's prefix."""
 TEXT_MODELS = {
@@ -75,6 +77,16 @@ def text_entries(
             raise CheckpointError(f"{name} and {found[plain].name} are the same tensor of the model. {AGAIN}")
         found[plain] = entry
     return found
+
+
+def vision_entries(entries: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
+    """The tensors of a vision tower in a nested checkpoint, by names that begin as in :data:`VISION`."""
+    found = {name.removeprefix("model."): entry for name, entry in entries.items()}
+    return {
+        name.replace("vision_tower.vision_model.", "vision_tower."): entry
+        for name, entry in found.items()
+        if name.startswith(VISION)
+    }
 
 
 def _plain(name: str, nested: bool) -> str | None:

@@ -1,0 +1,91 @@
+"""The vision tower in a checkpoint: looked at when that is opened, read when the model is loaded."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from engine.checkpoints.quantised.nested import vision_entries
+from engine.checkpoints.safetensors import TensorFiles
+from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing
+from engine.errors import CheckpointError
+from engine.layers.numerics import Numerics
+from engine.model_config.model import Quantisation
+from engine.model_config.raw import RawConfig
+from engine.vision.interface import Tower
+from engine.vision.registry import has_tower, read_tower
+from engine.vision.settings import read_processor
+
+CONFIG = "vision_config"
+
+
+@dataclass(frozen=True, slots=True)
+class VisionPart:
+    """A tower whose settings and tensors were checked. ``weight_bytes`` is its tensors' size on disk."""
+
+    raw: RawConfig
+    processor: RawConfig
+    files: TensorFiles
+    quantisation: Quantisation | None
+
+    @property
+    def weight_bytes(self) -> int:
+        return sum(entry.size for entry in self.files.entries.values())
+
+    def tower(self, settings: LoadSettings) -> Tower:
+        """Built of what ``settings`` say; see :func:`load_tower`."""
+        return read_tower(self.raw, self.processor, CheckpointSource(self.files, self.quantisation, settings))
+
+    def resident_bytes(self, dtype: torch.dtype, weights: Packing = "4bit", device: torch.device = CPU) -> int:
+        """Bytes that the tower will hold on ``device``."""
+        meta = torch.device("meta")
+        return self.tower(LoadSettings(meta, dtype, weights, Numerics(), computing=device)).storage_size()
+
+
+def find_vision(
+    raw: RawConfig, folder: Path, files: TensorFiles, quantisation: Quantisation | None
+) -> tuple[VisionPart | None, str]:
+    """The tower of a checkpoint, ``raw`` being all of its config.json; or why there is none that Kvasir can use.
+
+    The reason is the rest of a sentence, or "" where the model has no tower.
+    """
+    if raw.values.get(CONFIG) is None:
+        return None, ""
+    if not has_tower(raw.architecture):
+        return None, f"Kvasir does not have the vision tower of {raw.architecture}"
+    own = copy.copy(files)  # seen by other names than the text model's
+    own.entries = vision_entries(files.entries)
+    if not own.entries:
+        return None, "its files hold no vision tower"
+    try:
+        processor = read_processor(folder)
+        if processor is None:
+            return None, "preprocessor_config.json, which says how pictures are prepared, is missing"
+        part = VisionPart(raw, processor, own, quantisation)
+        part.resident_bytes(torch.float32)
+    except CheckpointError as error:
+        return None, f"its vision tower cannot be used: {error}"
+    return part, ""
+
+
+def load_tower(
+    part: VisionPart,
+    device: torch.device,
+    dtype: torch.dtype,
+    weights: Packing = "4bit",
+    on_module: Callable[[int], None] = lambda size: None,
+) -> Tower:
+    """Read the tower's weights onto ``device``.
+
+    ``on_module(bytes)`` is called after each module. What is dense in the file stays dense. A picture's embeddings do
+    not depend on others, nor on the numeric modes of the language model. Raises :class:`CheckpointError`.
+    """
+    try:
+        with torch.inference_mode():
+            return part.tower(LoadSettings(device, dtype, weights, Numerics(), on_module))
+    finally:
+        part.files.close()
