@@ -70,6 +70,8 @@ class Checkpoint:
     """Whether the output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
     vision: VisionPart | None = None
     """The vision tower, which :func:`engine.checkpoints.vision.load_tower` reads."""
+    text_only: str = ""
+    """Why there is none although the model has one, as a sentence; it is among the notices."""
     _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -94,8 +96,8 @@ class Checkpoint:
         packed = quantisation is not None and quantisation.method != "fp8"
         config = replace(config, quantisation=quantisation if packed else None)
         vision, reason = (None, "") if raw is whole else find_vision(whole, folder, files, config.quantisation)
-        if reason:
-            notices = (TEXT_ONLY.format(name=folder.name, reason=reason.rstrip(".")), *notices)
+        text_only = TEXT_ONLY.format(name=folder.name, reason=reason.rstrip(".")) if reason else ""
+        notices = (text_only, *notices) if reason else notices
         files.entries = text_entries(files.entries, raw is not whole, names_of(raw.architecture))
         if not (raw.values.get("dtype") or raw.values.get("torch_dtype")):
             # gpt-oss' config.json, for one, is silent.
@@ -117,6 +119,7 @@ class Checkpoint:
             weight_bytes=sum(entry.size for entry in files.entries.values()),
             notices=(*notices, *generation.notices),
             vision=vision,
+            text_only=text_only,
         )
         opened.planned(torch.float32)
         return opened

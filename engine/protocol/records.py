@@ -13,8 +13,8 @@ class ChatMessage(Part, frozen=True):
     thinking: str = ""
     """An assistant's thinking, for chat templates that show a model its earlier thinking; most leave it out."""
     pictures: list[bytes] = []
-    """Files of pictures (JPEG, PNG, WebP, GIF or BMP) that a user's message shows, before its text. A frame holds at most
-    :data:`engine.protocol.MAX_FRAME` bytes, of which each three bytes of a file take four."""
+    """Files of pictures (JPEG, PNG, WebP, GIF or BMP) that a user's message shows, before its text. In a frame, of
+    :data:`engine.protocol.MAX_FRAME` bytes at most, three bytes of a file take four."""
 
 
 class Thinking(Part, frozen=True):

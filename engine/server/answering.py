@@ -81,7 +81,7 @@ async def tokenised(
 
     def read() -> PromptTokens:
         shown = Shown(loaded, prompt)
-        text = rendered(template, prompt, thinking)
+        text = shown.around(rendered(template, prompt, thinking))
         check_length(text.text, tokenizer)
         return shown.within(tokenizer.encode(text.text, special=text.special))
 
@@ -98,7 +98,7 @@ async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Seq
     def read(cut: DroppedMessages | None = None) -> Prepared:
         prompt = asked.prompt if cut is None or isinstance(asked.prompt, str) else cut.without(asked.prompt)
         shown = Shown(loaded, prompt)
-        text = rendered(template, prompt, asked.thinking)
+        text = shown.around(rendered(template, prompt, asked.thinking))
         check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
         told = continued(tokenizer, text, before, asked.prompt, cut is not None)
         tokens = shown.within(told.ids)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from engine.core.admission import TEXT_ONLY
 from engine.protocol import ChatMessage
 from engine.server.refused import Refused
+from engine.text.prompt import PromptText
 from engine.vision.interface import Picture, PictureError
 from engine.vision.places import Places, placed
 
@@ -36,6 +37,13 @@ class Shown:
             raise Refused("bad_prompt", "Only messages of the user can have pictures. Take out the others.")
         if self._files and self._album is None:
             raise Refused("no_pictures", loaded.text_only or TEXT_ONLY.format(name=loaded.card.name))
+
+    def around(self, text: PromptText) -> PromptText:
+        """The rendered prompt with what this model has around pictures."""
+        if not self._files or self._album is None:
+            return text
+        tower = self._album.tower
+        return text._replace(text=text.text.replace(tower.marker, tower.marker.join(tower.around)))
 
     def within(self, ids: list[int]) -> PromptTokens:
         """The prompt's tokens with those of its pictures. Raises :class:`Refused` for one that cannot be shown."""

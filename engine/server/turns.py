@@ -27,7 +27,7 @@ class Turn(NamedTuple):
 
     ``text`` is the content. ``thinks`` says that the answer has more in front of it, which a chat template shows the
     model again or leaves out. ``messages`` is the conversation that was asked (None: plain text), ``parent`` the name
-    of the turn that it went on from, and ``chat`` what the client calls the conversation. Of pictures it has the digests.
+    of the turn that it went on from, and ``chat`` what the client calls the conversation. It has digests of pictures.
     """
 
     prompt: PromptText

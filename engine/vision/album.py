@@ -18,9 +18,10 @@ KEPT_BYTES = 256 << 20
 class Album:
     """Prepares the pictures of conversations, and keeps the last ones. Safe to use from several threads."""
 
-    def __init__(self, tower: Tower, marker: int, budget: int = KEPT_BYTES) -> None:
-        """``marker`` is the token of the text by which chat templates stand for a picture (:attr:`Tower.marker`)."""
-        self.tower, self.marker, self._budget = tower, marker, budget
+    def __init__(self, tower: Tower, marker: int, most_tokens: int | None = None, budget: int = KEPT_BYTES) -> None:
+        """``marker`` is the token of the text by which chat templates stand for a picture (:attr:`Tower.marker`). A
+        picture is made smaller where it would take more than ``most_tokens``, if the tower can do that."""
+        self.tower, self.marker, self._most_tokens, self._budget = tower, marker, most_tokens, budget
         self._kept: OrderedDict[bytes, Picture] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -40,7 +41,7 @@ class Album:
                 self._kept.move_to_end(name)
                 return found
         try:
-            found = self.tower.prepare(open_picture(file))
+            found = self.tower.prepare(open_picture(file), self._most_tokens)
         except PictureError as error:
             raise PictureError(f"Picture {number} of {of}: {error}" if of > 1 else str(error)) from error
         with self._lock:

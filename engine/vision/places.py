@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -50,7 +51,7 @@ class Places:
             begin, end = np.searchsorted(at, (start, stop))
             cuts = begin + 1 + np.flatnonzero(np.diff(at[begin:end]) != 1)
             bounds = [int(begin), *cuts.tolist(), int(end)] if end > begin else []
-            for first, last in zip(bounds, bounds[1:], strict=False):
+            for first, last in pairwise(bounds):
                 yield PictureRun(picture, int(at[first]), first, last)
 
     def axes(self, index: np.ndarray) -> np.ndarray:
