@@ -101,6 +101,8 @@ async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Seq
         text = shown.around(rendered(template, prompt, asked.thinking))
         check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
         told = continued(tokenizer, text, before, asked.prompt, cut is not None)
+        if not shown.fits(told.ids):  # the model drew a mark of a picture itself, which stands for none
+            told = continued(tokenizer, text, ())
         tokens = shown.within(told.ids)
         told = told._replace(diverged=shown.place(told.ids, told.diverged))
         return Prepared(text, told, tokenizer, tokens, cut)

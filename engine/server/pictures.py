@@ -45,6 +45,10 @@ class Shown:
         tower = self._album.tower
         return text._replace(text=text.text.replace(tower.marker, tower.marker.join(tower.around)))
 
+    def fits(self, ids: Sequence[int]) -> bool:
+        """Whether ``ids`` have a mark for each picture, or need none."""
+        return not self._files or self._album is None or list(ids).count(self._album.marker) == len(self._files)
+
     def within(self, ids: list[int]) -> PromptTokens:
         """The prompt's tokens with those of its pictures. Raises :class:`Refused` for one that cannot be shown."""
         if not self._files or self._album is None:

@@ -57,6 +57,7 @@ def write_seeing(folder: Path) -> Any:
                 parameter.uniform_(-3, 0)
             else:
                 parameter.normal_(0, 0.12)
+        model.lm_head.weight[EOS:] = 0  # so that answers are text alone
     model.generation_config.eos_token_id = None
     model.save_pretrained(folder)
     add_mtp(folder)

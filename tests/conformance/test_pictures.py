@@ -14,7 +14,7 @@ from test_cache_equality import VARIANTS, Host
 
 from engine.cache.offload.saved import SavedChats
 from engine.core.cache_view import radix_tree
-from engine.core.commands import AddRequest, Inspect, Shutdown
+from engine.core.commands import AddRequest, Inspect
 from engine.core.events import Event
 from engine.protocol import ChatMessage, Delta, Sampling, TokenInfo, Unload, Value
 from engine.server.pictures import PromptTokens, Shown
@@ -210,23 +210,26 @@ def test_drafts_change_nothing(host: Seeing, expected: dict[str, list[int]], met
     assert method != "mtp" or "mtp" in drafted
 
 
-def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path) -> None:
+def test_a_chat_goes_on_after_a_restart(folder: Path, model: Any, tmp_path: Path) -> None:
     """From files, and only with the picture that it had."""
     turned = photo(100, 80, "PNG")
-    answers: list[list[int]] = []
-    for name, found in ((FIRST, False), (turned, False), (turned, True)):
+    said: list[int] = []
+    for number, (name, found) in enumerate(((FIRST, False), (turned, False), (turned, True))):
         host = Seeing(folder, saved := SavedChats(tmp_path / "chats", 1 << 30))
         host.set(disk_cache=1.0)
         prompt = host.tokens([user(QUESTION, name)])
-        longer = [*prompt.ids, *(answers[0] if answers else ()), 5, 6, 7]
-        ids = [str(len(answers))]
+        longer = [*(said or prompt.ids), 5, 6, 7]
+        ids = [str(number)]
         host.engine.submit(AddRequest(ids[0], longer, GREEDY, chat="a chat", pictures=prompt.pictures))
         host.run()
-        assert host.cached[ids[0]] == (len(longer) // 16 * 16 if found else 0)
-        answers += host.of(ids)
+        assert host.cached[ids[0]] == ((len(longer) - 4) // 16 * 16 if found else 0)
+        said = [*longer, *host.of(ids)[0]]
         assert saved.flush(20)
+        alone = AddRequest("alone", longer, GREEDY, optimisations={"prefix_cache": False}, pictures=prompt.pictures)
+        host.engine.submit(alone)
+        host.run()
+        assert host.of(["alone"]) == host.of(ids)
         saved.close()
-    assert answers[1] == answers[2]
 
 
 def test_pages_are_shown_with_their_pictures(host: Seeing) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -30,11 +30,11 @@ class ContentPart(msgspec.Struct, forbid_unknown_fields=True):
 
     type: str
     text: str = ""
-    cache_control: msgspec.Raw | None = None
-    prompt_cache_breakpoint: msgspec.Raw | None = None
+    cache_control: Any = None
+    prompt_cache_breakpoint: Any = None
     image_url: ImageUrl | str | None = None
-    input_audio: msgspec.Raw | None = None
-    file: msgspec.Raw | None = None
+    input_audio: Any = None
+    file: Any = None
     refusal: str | None = None
 
 
