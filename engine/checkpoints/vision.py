@@ -14,7 +14,7 @@ from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing
 from engine.errors import CheckpointError
 from engine.layers.numerics import Numerics
-from engine.model_config.model import Quantisation
+from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.vision.interface import Tower
 from engine.vision.registry import has_tower, read_tower
@@ -30,7 +30,7 @@ class VisionPart:
     raw: RawConfig
     processor: RawConfig
     files: TensorFiles
-    quantisation: Quantisation | None
+    config: ModelConfig
 
     @property
     def weight_bytes(self) -> int:
@@ -38,7 +38,8 @@ class VisionPart:
 
     def tower(self, settings: LoadSettings) -> Tower:
         """Built of what ``settings`` say; see :func:`load_tower`."""
-        return read_tower(self.raw, self.processor, CheckpointSource(self.files, self.quantisation, settings))
+        source = CheckpointSource(self.files, self.config.quantisation, settings)
+        return read_tower(self.raw, self.processor, self.config.hidden_size, source)
 
     def resident_bytes(self, dtype: torch.dtype, weights: Packing = "4bit", device: torch.device = CPU) -> int:
         """Bytes that the tower will hold on ``device``."""
@@ -46,10 +47,9 @@ class VisionPart:
         return self.tower(LoadSettings(meta, dtype, weights, Numerics(), computing=device)).storage_size()
 
 
-def find_vision(
-    raw: RawConfig, folder: Path, files: TensorFiles, quantisation: Quantisation | None
-) -> tuple[VisionPart | None, str]:
-    """The tower of a checkpoint, ``raw`` being all of its config.json; or why there is none that Kvasir can use.
+def find_vision(raw: RawConfig, folder: Path, files: TensorFiles, config: ModelConfig) -> tuple[VisionPart | None, str]:
+    """The tower of a checkpoint, ``raw`` being all of its config.json and ``config`` the language model's; or why there
+    is none that Kvasir can use.
 
     The reason is the rest of a sentence, or "" where the model has no tower.
     """
@@ -65,7 +65,7 @@ def find_vision(
         processor = read_processor(folder)
         if processor is None:
             return None, "preprocessor_config.json, which says how pictures are prepared, is missing"
-        part = VisionPart(raw, processor, own, quantisation)
+        part = VisionPart(raw, processor, own, config)
         part.resident_bytes(torch.float32)
     except CheckpointError as error:
         return None, f"its vision tower cannot be used: {error}"

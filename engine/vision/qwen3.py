@@ -26,6 +26,7 @@ from engine.vision.layers import (
     rotation,
 )
 from engine.vision.merging import QwenTower, in_squares, patch_positions
+from engine.vision.settings import same
 
 NAMES = Names(("norm1", "norm2"), ("attn.qkv",), "attn.proj", ("mlp.linear_fc1",), "mlp.linear_fc2")
 EPS = 1e-6
@@ -50,12 +51,12 @@ class Merger(Part):
 class Qwen3Tower(QwenTower):
     """The table of positions is square and is stretched to each picture; rows and columns are rotated as well."""
 
-    def __init__(self, raw: RawConfig, processor: RawConfig, source: WeightSource) -> None:
+    def __init__(self, raw: RawConfig, processor: RawConfig, width: int, source: WeightSource) -> None:
         deep = "deepstack_visual_indexes" in raw.values["vision_config"]
         super().__init__(raw, processor, source, "Qwen3-VL" if deep else "Qwen3.5", bias=True)
         config = self.config
         shape = Shape.read(config, "depth", "num_heads", EPS, (27, 1152, 16, 4304))
-        out = config.integer("out_hidden_size", 3584)
+        same(config, "out_hidden_size", width, 3584, "language model")
         self.shape = shape
         self.theta = config.rope_theta()
         self.read_patches(source, shape.width)
@@ -66,11 +67,11 @@ class Qwen3Tower(QwenTower):
         self.table = source.array("visual.pos_embed.weight", (count, shape.width)).to(source.dtype)
         self.layers = read_layers(source, "visual.blocks.", shape, NAMES)
         square = self.patches.merge**2
-        self.merger = Merger(source, "visual.merger.", shape.width, square, out, False)
+        self.merger = Merger(source, "visual.merger.", shape.width, square, width, False)
         self.taps = self._taps() if deep else []
         self.deep = len(self.taps)
         self.deep_mergers = [
-            Merger(source, f"visual.deepstack_merger_list.{index}.", shape.width, square, out, True)
+            Merger(source, f"visual.deepstack_merger_list.{index}.", shape.width, square, width, True)
             for index in range(self.deep)
         ]
 

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from engine.vision.interface import Tower
 
 TOWERS = {
+    "Gemma3ForConditionalGeneration": "gemma3.Gemma3Tower",
+    "Gemma4ForConditionalGeneration": "gemma4.Gemma4Tower",
     "Qwen3_5ForConditionalGeneration": "qwen3.Qwen3Tower",
     "Qwen3_5MoeForConditionalGeneration": "qwen3.Qwen3Tower",
 }
@@ -24,12 +26,13 @@ def has_tower(architecture: str) -> bool:
     return architecture in TOWERS
 
 
-def read_tower(raw: RawConfig, processor: RawConfig, source: WeightSource) -> Tower:
+def read_tower(raw: RawConfig, processor: RawConfig, width: int, source: WeightSource) -> Tower:
     """The tower of a checkpoint whose architecture :func:`has_tower`.
 
-    ``raw`` is the whole of config.json, ``processor`` what :func:`engine.vision.settings.read_processor` found. The
-    tensors' names begin with ``visual.`` or ``vision_tower.``. Raises :class:`CheckpointError` for what it cannot be.
+    ``raw`` is the whole of config.json, ``processor`` what :func:`engine.vision.settings.read_processor` found, and
+    ``width`` the language model's. The tensors' names begin with ``visual.``, or with ``vision_tower.`` and a few
+    others. Raises :class:`CheckpointError` for what the tower cannot be.
     """
     module, name = TOWERS[raw.architecture].split(".")
     make = cast("Callable[..., Tower]", getattr(import_module(f"engine.vision.{module}"), name))
-    return make(raw, processor, source)
+    return make(raw, processor, width, source)

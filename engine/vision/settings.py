@@ -117,7 +117,14 @@ def _three(raw: RawConfig, key: str, usual: float, positive: bool = False) -> tu
     return tuple(map(float, values))
 
 
-def same(raw: RawConfig, key: str, expected: int) -> None:
-    """Raises :class:`CheckpointError` where a processor's setting contradicts the tower's."""
-    if raw.integer(key, expected) != expected:
-        raise raw.wrong(f'"{key}" is {raw.values[key]!r}, and the vision tower has {expected}')
+def same(raw: RawConfig, key: str, expected: int, usual: int | None = None, other: str = "vision tower") -> None:
+    """Raises :class:`CheckpointError` where a setting (``usual`` in a silent file) is not that of the ``other``."""
+    found = raw.integer(key, expected if usual is None else usual)
+    if found != expected:
+        raise raw.wrong(f'"{key}" is {found}, and the {other} has {expected}')
+
+
+def token_of(raw: RawConfig, name: str, usual: int | None = None) -> int:
+    """The token that config.json calls ``{name}_token_id`` or ``{name}_token_index``."""
+    key = f"{name}_token_index" if f"{name}_token_index" in raw.values else f"{name}_token_id"
+    return raw.integer(key, usual, least=0)
