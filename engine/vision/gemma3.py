@@ -19,7 +19,7 @@ from engine.layers.norm import RMSNorm
 from engine.model_config.raw import RawConfig
 from engine.vision.interface import Picture
 from engine.vision.layers import Names, Part, Shape, Span, patch_embedding, read_layers, read_norm
-from engine.vision.settings import Colours, Section, same, token_of
+from engine.vision.settings import Colours, Section, TowerConfig, same, token_of
 
 NAMES = Names(
     ("layer_norm1", "layer_norm2"),
@@ -37,13 +37,15 @@ class GemmaTower(Part):
 
     positions: Literal["text"] = "text"
     deep = 0
+    marker: str
 
     def __init__(
-        self, raw: RawConfig, family: str, layers: int, tokens: tuple[int, int, int], source: WeightSource
+        self, said: TowerConfig, family: str, layers: int, tokens: tuple[int, int, int], source: WeightSource
     ) -> None:
         """``tokens``: begin, placeholder and end of a file that is silent."""
         names = zip(("boi", "image", "eoi"), tokens, strict=True)
-        self.begin, self.placeholder, self.end = (token_of(raw, name, usual) for name, usual in names)
+        self.begin, self.placeholder, self.end = (token_of(said.raw, name, usual) for name, usual in names)
+        said.token(self.marker)
         self.title = f"{family} vision tower, {layers} layers"
         self.device, self.dtype = source.device, source.dtype
 
@@ -56,10 +58,11 @@ class Gemma3Tower(GemmaTower):
     around = ("\n\n", "\n\n")
     bidirectional: Literal["all"] = "all"
 
-    def __init__(self, raw: RawConfig, processor: RawConfig, width: int, source: WeightSource) -> None:
+    def __init__(self, said: TowerConfig, source: WeightSource) -> None:
+        raw, processor, width, _ = said
         config = Section(raw, "vision_config")
         self.shape = shape = Shape.read(config, defaults=(12, 768, 12, 3072))
-        super().__init__(raw, "Gemma 3", shape.layers, (255_999, 262_144, 256_000), source)
+        super().__init__(said, "Gemma 3", shape.layers, (255_999, 262_144, 256_000), source)
         self.colours = _colours(processor)
         size, self.patch = config.integer("image_size", 224, most=MOST_SIDE), config.integer("patch_size", 16, most=256)
         self.side, self.tokens = size // self.patch, math.isqrt(raw.integer("mm_tokens_per_image", 256, most=1 << 16))

@@ -21,7 +21,7 @@ from engine.model_config.raw import RawConfig
 from engine.vision.gemma3 import GemmaTower, averaged
 from engine.vision.interface import Picture, PictureError
 from engine.vision.layers import Part, Shape, Span, angles, attend, rotation, turned
-from engine.vision.settings import Colours, Section, same
+from engine.vision.settings import Colours, Section, TowerConfig, same
 
 BUDGETS = (70, 140, 280, 560, 1120)
 """Tokens that a picture may have at most."""
@@ -105,13 +105,14 @@ class Gemma4Tower(GemmaTower):
     marker = "<|image|>"
     around = ("", "")
 
-    def __init__(self, raw: RawConfig, processor: RawConfig, width: int, source: WeightSource) -> None:
+    def __init__(self, said: TowerConfig, source: WeightSource) -> None:
+        raw, processor, width, _ = said
         config, text = Section(raw, "vision_config"), Section(raw, "text_config")
         self.bidirectional: Literal["none", "sliding"] = (
             "sliding" if text.values.get("use_bidirectional_attention") == "vision" else "none"
         )
         shape, heads = _shape(config)
-        super().__init__(raw, "Gemma 4", shape.layers, (255_999, 258_880, 258_882), source)
+        super().__init__(said, "Gemma 4", shape.layers, (255_999, 258_880, 258_882), source)
         self.patch, self.pool = (
             config.integer("patch_size", 16, most=256),
             config.integer("pooling_kernel_size", 3, most=16),

@@ -15,6 +15,7 @@ from test_logits import BASE, GEMMA, GEMMA4_MOE, QWEN3_5, QWEN3_5_MOE
 from torch import Tensor
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 from engine.checkpoints.open import open_checkpoint
@@ -22,6 +23,7 @@ from engine.checkpoints.vision import load_tower
 from engine.vision.interface import Picture, Tower
 
 CPU = torch.device("cpu")
+TOKENS = {"<|image_pad|>": 7, "<start_of_image>": 5, "<|image|>": 7, "[IMG]": 7, "[IMG_BREAK]": 8, "[IMG_END]": 9}
 SIZES = ((37, 53), (120, 41), (64, 64), (9, 140))
 """Width and height."""
 
@@ -63,7 +65,7 @@ def save(case: Case, folder: Path) -> Any:
 def tower(folder: Path) -> Tower:
     opened = open_checkpoint(folder, need_tokenizer=False)
     assert opened.vision is not None, opened.notices
-    return load_tower(opened.vision, CPU, torch.float32)
+    return load_tower(opened.vision, TOKENS.get, CPU, torch.float32)
 
 
 # --- Qwen ---------------------------------------------------------------------------------------------------------
@@ -148,6 +150,34 @@ def gemma4(**own: bool) -> Case:
     return Case(make, Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70), inputs, pixels)
 
 
+# --- Mistral ------------------------------------------------------------------------------------------------------
+
+PIXTRAL = {"hidden_size": 40, "intermediate_size": 52, "num_hidden_layers": 3, "num_attention_heads": 2,
+           "image_size": 96, "patch_size": 6}  # fmt: skip
+
+
+def mistral3(text: Any = transformers.MistralConfig, **own: Any) -> Case:
+    def make() -> Any:
+        vision = transformers.PixtralVisionConfig(**PIXTRAL)
+        config = transformers.Mistral3Config(
+            text_config=text(**(BASE | {"sliding_window": None})),
+            vision_config=vision, image_token_index=7, spatial_merge_size=2, **own,
+        )  # fmt: skip
+        return transformers.Mistral3ForConditionalGeneration(config)
+
+    def inputs(processor: Any, image: Image.Image) -> dict[str, Any]:
+        found = processor(image, return_tensors="pt", patch_size={"height": 12, "width": 12})
+        return {"pixel_values": found["pixel_values"], "image_sizes": found["image_sizes"]}
+
+    def pixels(theirs: Any, ours: Picture) -> tuple[Tensor, Tensor]:
+        rows, columns = ours.grid
+        squares = in_patches(theirs["pixel_values"][0], 6).view(rows, 2, columns, 2, -1).transpose(1, 2)
+        return squares.reshape(ours.pixels.shape), ours.pixels
+
+    processor = PixtralImageProcessorPil(size={"longest_edge": 96}, patch_size={"height": 6, "width": 6})
+    return Case(make, processor, inputs, pixels)
+
+
 HALF = {"image_mean": [0.5] * 3, "image_std": [0.5] * 3}
 CASES = {
     "qwen3_5": qwen(
@@ -156,6 +186,8 @@ CASES = {
     "gemma3": gemma3(),
     "gemma4": gemma4(),
     "gemma4_clipped": gemma4(use_clipped_linears=True, standardize=True),
+    "mistral3": mistral3(),
+    "ministral3": mistral3(transformers.Ministral3Config, multimodal_projector_bias=True),
     "qwen3_5_moe": qwen(
         transformers.Qwen3_5MoeConfig, transformers.Qwen3_5MoeForConditionalGeneration, QWEN3, QWEN3_5_MOE, 6
     ),
