@@ -72,6 +72,8 @@ def tower(folder: Path) -> Tower:
 
 QWEN3 = {"depth": 3, "hidden_size": 40, "intermediate_size": 52, "num_heads": 2, "patch_size": 6,
          "out_hidden_size": 48, "num_position_embeddings": 25}  # fmt: skip
+QWEN2_5 = {"depth": 3, "hidden_size": 40, "intermediate_size": 52, "num_heads": 2, "patch_size": 4,
+           "out_hidden_size": 48, "window_size": 24, "fullatt_block_indexes": [1]}  # fmt: skip
 QWEN_SIZE = {"shortest_edge": 30 * 30, "longest_edge": 70 * 70}
 
 
@@ -186,6 +188,15 @@ CASES = {
     "gemma3": gemma3(),
     "gemma4": gemma4(),
     "gemma4_clipped": gemma4(use_clipped_linears=True, standardize=True),
+    "qwen3_vl": qwen(
+        transformers.Qwen3VLConfig,
+        transformers.Qwen3VLForConditionalGeneration,
+        QWEN3 | {"deepstack_visual_indexes": [0, 2]},
+        {},
+        6,
+        **HALF,
+    ),
+    "qwen2_5_vl": qwen(transformers.Qwen2_5_VLConfig, transformers.Qwen2_5_VLForConditionalGeneration, QWEN2_5, {}, 4),
     "mistral3": mistral3(),
     "ministral3": mistral3(transformers.Ministral3Config, multimodal_projector_bias=True),
     "qwen3_5_moe": qwen(

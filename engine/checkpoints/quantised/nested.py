@@ -8,6 +8,7 @@ files would hold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine.checkpoints.safetensors import AGAIN, TensorInfo
 from engine.errors import CheckpointError
@@ -19,6 +20,8 @@ PREFIXES = (
     ("language_model.lm_head.", "lm_head."),
 )
 """Prefixes of a text model's tensor names in a multimodal file, and what stands for them in its own files."""
+OWN = ("lm_head.", "mtp.", "model.embed_tokens.", "model.layers.", "model.norm.")
+"""How names begin that a multimodal file may have as the text model's own files do (as Qwen2.5-VL's do)."""
 VISION = ("visual.", "vision_tower.", "multi_modal_projector.", "embed_vision.")
 """How names of a vision tower's tensors begin, after ``model.`` in newer files."""
 OPT_PREFIX = ("decoder.", "model.decoder.")
@@ -28,19 +31,25 @@ TEXT_MODELS = {
     "Gemma4ForConditionalGeneration": "Gemma4ForCausalLM",
     "Gemma4UnifiedForConditionalGeneration": "Gemma4UnifiedForCausalLM",
     "Mistral3ForConditionalGeneration": "MistralForCausalLM",
+    "Qwen2_5_VLForConditionalGeneration": "Qwen2ForCausalLM",
+    "Qwen3VLForConditionalGeneration": "Qwen3ForCausalLM",
+    "Qwen3VLMoeForConditionalGeneration": "Qwen3MoeForCausalLM",
     "Qwen3_5ForConditionalGeneration": "Qwen3_5ForCausalLM",
     "Qwen3_5MoeForConditionalGeneration": "Qwen3_5MoeForCausalLM",
 }
 """Multimodal architecture -> that of the text model in it."""
+FLAT = ("Qwen2_5_VLForConditionalGeneration",)
+"""Multimodal architectures whose older files have the text model's values next to the others."""
 MODEL_TYPES = {"ministral3": "Ministral3ForCausalLM"}
 """The text models that one multimodal architecture may have besides, by their ``model_type``."""
 _GEMMA = {"hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8, "num_key_value_heads": 4,
           "head_dim": 256, "max_position_embeddings": 131_072}  # fmt: skip
 _GEMMA4 = _GEMMA | {"vocab_size": 262_144, "num_hidden_layers": 30}
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "Gemma3ForConditionalGeneration": _GEMMA | {"vocab_size": 262_208, "num_hidden_layers": 26},
     "Gemma4ForConditionalGeneration": _GEMMA4,
     "Gemma4UnifiedForConditionalGeneration": _GEMMA4 | {"max_position_embeddings": 262_144, "sliding_window": 1024},
+    "Qwen3VLMoeForConditionalGeneration": {"norm_topk_prob": True},
 }
 """Values where a family's ``text_config`` is silent: transformers writes only what differs from its defaults."""
 
@@ -49,7 +58,7 @@ def text_config(raw: RawConfig) -> RawConfig:
     """The configuration of the text model; ``raw`` itself where it is no part of another (that Kvasir knows)."""
     if raw.architecture not in TEXT_MODELS:
         return raw
-    text = raw.values.get("text_config")
+    text = raw.values.get("text_config", {} if raw.architecture in FLAT else None)
     if not isinstance(text, dict):
         raise raw.wrong('its "text_config" is no JSON object')
     outer = {key: value for key, value in raw.values.items() if key != "text_config"}
@@ -96,7 +105,7 @@ def _plain(name: str, nested: bool) -> str | None:
         plain = _replaced(name, *prefix)
         if plain is not None:
             return plain
-    return name if name.startswith(("lm_head.", "mtp.")) else None
+    return name if name.startswith(OWN) else None
 
 
 def _replaced(name: str, prefix: str, by: str) -> str | None:
