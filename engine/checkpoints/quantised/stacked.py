@@ -1,9 +1,10 @@
 """Experts that are stacked into one tensor for all: plain, or packed as MXFP4 (OCP Microscaling Formats 1.0).
 
 Names, for E experts with input features K and output features N: plain ``gate_up_proj [E, N, K]`` (Qwen3.5, Gemma 4),
-or the other way round, ``[E, K, N]`` (Qwen3-VL), and so for ``down_proj``. gpt-oss has biases besides, ``gate_up_proj_bias [E, N]``, and then the plain tensor is
-``[E, K, N]``, or packed: ``gate_up_proj_blocks [E, N, K / 32, 16]`` and ``gate_up_proj_scales [E, N,
-K / 32]``. Its output features of gate and up alternate, and stand after each other in what is read.
+or the other way round, ``[E, K, N]`` (Qwen3-VL), and so for ``down_proj``. gpt-oss has biases besides,
+``gate_up_proj_bias [E, N]``, and then the plain tensor is ``[E, K, N]``, or packed: ``gate_up_proj_blocks [E, N, K /
+32, 16]`` and ``gate_up_proj_scales [E, N, K / 32]``. Its output features of gate and up alternate, and stand after each
+other in what is read.
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ class StackedExperts:
             self._check_packed(count)
         else:
             across = (in_features, self.out_features)
-            self._across = self.bias or tensors.shape(name) == (count, *across) != (count, *across[::-1])
+            turned = tensors.shape(name) == (count, *across) and across != across[::-1]
+            self._across = self.bias or turned
             sides = across if self._across else across[::-1]
             tensors.check(name, (count, *sides), FLOATING)
         if self.bias:
