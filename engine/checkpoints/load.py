@@ -95,7 +95,7 @@ class Checkpoint:
         # What is in FP8 alone is no packed model: it is read as 16-bit weights.
         packed = quantisation is not None and quantisation.method != "fp8"
         config = replace(config, quantisation=quantisation if packed else None)
-        vision, reason = (None, "") if raw is whole else find_vision(whole, folder, files, config.quantisation)
+        vision, reason = (None, "") if raw is whole else find_vision(whole, folder, files, config)
         text_only = TEXT_ONLY.format(name=folder.name, reason=reason.rstrip(".")) if reason else ""
         notices = (text_only, *notices) if reason else notices
         files.entries = text_entries(files.entries, raw is not whole, names_of(raw.architecture))

@@ -46,9 +46,14 @@ class Sight:
             return self
         name = files.checkpoint.path.name
         try:
-            tower = load_tower(self.part, device, dtype, packing)
+            tower = load_tower(self.part, files.tokenizer.token_id, device, dtype, packing)
         except CheckpointError as error:
             return Sight(None, reason=CANNOT.format(name=name, reason=str(error).rstrip(".")))
+        config = files.checkpoint.config
+        pairs = config.rope.width(config.head_dim) // 2
+        if tower.positions == "mrope" and not config.rope.interleaved and sum(config.rope.sections) != pairs:
+            reason = f'the three numbers of "mrope_section" in its config.json do not add up to {pairs}'
+            return Sight(None, reason=CANNOT.format(name=name, reason=reason))
         if tower.bidirectional != "none":
             return Sight(None, reason=CANNOT.format(name=name, reason=BOTH_WAYS))
         marker = files.tokenizer.token_id(tower.marker)
@@ -69,7 +74,7 @@ class Sight:
         """What a forward of the largest picture holds at its widest, and the embeddings that are kept."""
         if self.part is None:
             return 0
-        vision = self.part.raw.values.get("vision_config") or {}
+        vision = self.part.config.raw.values.get("vision_config") or {}
         width, inner = (vision.get(key) or usual for key, usual in (("hidden_size", 1152), ("intermediate_size", 4304)))
         # The stream, its norm, queries, keys and values and their float32 rotation; or what is between two products.
         widest = 2 * width + max(9 * width, 2 * inner)

@@ -148,6 +148,7 @@ class RawConfig:
         raw = self.rope_values(layers)
         theta = self._number(raw, "rope_theta", self.number(theta_key, default_theta))
         kind: Any = raw.get("rope_type") or raw.get("type") or "default"
+        kind = "default" if kind == "mrope" else kind  # of text: three axes that advance together are one
         share = self.rotary_share(raw, partial or 1.0)
         if share != 1.0 and partial is None:
             raise self.wrong("it rotates only a part of each head, which this family does not do in Kvasir")

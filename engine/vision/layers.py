@@ -194,6 +194,17 @@ class Layer(Part):
         return x + self.feed_forward.forward(self.norms[1].forward(x))
 
 
+def layer_indices(raw: RawConfig, key: str, layers: int, usual: Sequence[int]) -> list[int]:
+    """The layers that stand under ``key``. Raises :class:`CheckpointError`."""
+    found = raw.values.get(key)
+    found = [index for index in usual if index < layers] if found is None else found
+    if not isinstance(found, list) or any(type(index) is not int or not 0 <= index < layers for index in found):
+        raise raw.wrong(f'"{key}" is no list of the tower\'s {layers} layers')
+    if len(set(found)) < len(found):
+        raise raw.wrong(f'"{key}" names a layer twice')
+    return found
+
+
 def read_layers(source: WeightSource, prefix: str, shape: Shape, names: Names) -> list[Layer]:
     """The layers ``{prefix}{index}.``."""
     return [Layer(source, f"{prefix}{index}.", shape, names) for index in range(shape.layers)]

@@ -15,11 +15,12 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from engine.layers.activation import FUNCTIONS
 from engine.layers.interface import WeightSource
 from engine.model_config.raw import RawConfig
 from engine.vision.interface import Picture, PictureError
-from engine.vision.layers import MOST_LAYERS, Part, patch_embedding
-from engine.vision.settings import MOST_RESIZED, Colours, Section, same
+from engine.vision.layers import MOST_LAYERS, Part, Shape, angles, patch_embedding, read_norm
+from engine.vision.settings import MOST_RESIZED, Colours, Section, TowerConfig, same, token_of
 
 MOST_RATIO = 200
 """Of a picture's sides."""
@@ -105,6 +106,31 @@ class SquarePatches:
         return pixels[:, :, None].expand(count, channels, self.frames, area).reshape(count, -1)
 
 
+class Merger(Part):
+    """Makes one token of a square's patches; the norm is of each patch, or of a ``whole`` square."""
+
+    def __init__(
+        self,
+        source: WeightSource,
+        prefix: str,
+        sizes: tuple[int, int, int],
+        names: tuple[str, str, str],
+        whole: bool = False,
+        rms: bool = False,
+    ) -> None:
+        """``sizes``: a patch's width, patches in a square, the language model's width. ``names``: norm, both layers."""
+        width, square, out = sizes
+        self.width, self.whole = width * square, whole
+        self.norm = read_norm(source, prefix + names[0], self.width if whole else width, 1e-6, rms)
+        self.up = source.linear(prefix, names[1:2], [self.width], self.width, True)
+        self.down = source.linear(prefix, names[2:], [out], self.width, True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """``x [n, width]`` -> ``[n / square, out]``."""
+        x = self.norm.forward(x.view(-1, self.width)) if self.whole else self.norm.forward(x).view(-1, self.width)
+        return self.down(FUNCTIONS["gelu"](self.up(x)))
+
+
 class QwenTower(Part):
     """What all of Qwen's towers share; see :class:`engine.vision.interface.Tower`."""
 
@@ -113,21 +139,23 @@ class QwenTower(Part):
     bidirectional: Literal["none"] = "none"
     positions: Literal["mrope"] = "mrope"
     deep = 0
+    shape: Shape
 
-    def __init__(self, raw: RawConfig, processor: RawConfig, source: WeightSource, family: str, bias: bool) -> None:
-        """``bias``: of the convolution that patches pass first. Raises :class:`CheckpointError`."""
-        self.config = config = Section(raw, "vision_config")
+    def __init__(self, said: TowerConfig, source: WeightSource, family: str) -> None:
+        """Raises :class:`CheckpointError`."""
+        self.config = config = Section(said.raw, "vision_config")
         self.title = f"{family} vision tower, {config.integer('depth', 27, most=MOST_LAYERS)} layers"
-        self.placeholder = raw.integer("image_token_id", least=0)
-        self.device, self.dtype, self._bias = source.device, source.dtype, bias
+        self.placeholder = token_of(said.raw, "image")
+        self.device, self.dtype, self.theta = source.device, source.dtype, config.rope_theta()
+        said.token(self.marker)
         sizes = ("patch_size", 16, 256), ("spatial_merge_size", 2, 16), ("temporal_patch_size", 2, 16)
         patch, merge, frames = (config.integer(key, usual, most=most) for key, usual, most in sizes)
-        self.patches = SquarePatches.read(self.title, processor, patch, merge, frames)
+        self.patches = SquarePatches.read(self.title, said.processor, patch, merge, frames)
 
-    def read_patches(self, source: WeightSource, width: int) -> None:
+    def read_patches(self, source: WeightSource, width: int, bias: bool) -> None:
         """Read the convolution that makes ``width`` numbers of each patch."""
         shape = (width, 3, self.patches.frames, self.patches.patch, self.patches.patch)
-        self.embedding = patch_embedding(source, "visual.patch_embed.proj", shape, self._bias)
+        self.embedding = patch_embedding(source, "visual.patch_embed.proj", shape, bias)
 
     def prepare(self, image: Image.Image, most_tokens: int | None = None) -> Picture:
         return self.patches.prepare(image, most_tokens)
@@ -143,6 +171,11 @@ class QwenTower(Part):
             self.embed(self.patches.flat(picture, self.device, self.dtype), *(side * merge for side in picture.grid))
             for picture in pictures
         ]
+
+    def angles(self, rows: int, columns: int) -> Tensor:
+        """Those of each patch ``[n, head / 2]``: by its row, then by its column."""
+        places = patch_positions(rows, columns, self.patches.merge, self.device)
+        return angles(places, self.shape.head // 2, self.theta).flatten(1)
 
     @abstractmethod
     def embed(self, patches: Tensor, rows: int, columns: int) -> Tensor:

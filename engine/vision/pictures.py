@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import warnings
 from io import BytesIO
 
 from PIL import Image, ImageOps
@@ -15,6 +17,9 @@ FORMATS = ("JPEG", "PNG", "WEBP", "GIF", "BMP")
 """Pillow's names of those that are read; its decoders of others are never asked."""
 _DEEP = ("I", "F", "I;16", "I;16L", "I;16B", "I;16N")
 """Pillow's modes of one channel with more than 8 bits."""
+
+_ONE_AT_A_TIME = threading.Lock()
+"""So that no more memory is asked for than that of the largest; and because what is done to warnings is global."""
 
 # Pillow warns from half of its own bound on, and raises above it; the bound here is checked at the same place.
 Image.MAX_IMAGE_PIXELS = None
@@ -31,7 +36,7 @@ def open_picture(data: bytes) -> Image.Image:
             f"The picture takes {len(data) / 1e6:,.0f} MB, and at most {MOST_BYTES / 1e6:,.0f} MB are read. "
             "Send a smaller version of it."
         )
-    with _opened(data) as image:
+    with _ONE_AT_A_TIME, warnings.catch_warnings(action="ignore"), _opened(data) as image:
         width, height = image.size
         if width * height > MOST_PIXELS:
             raise PictureError(

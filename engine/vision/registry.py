@@ -9,10 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from engine.layers.interface import WeightSource
-    from engine.model_config.raw import RawConfig
     from engine.vision.interface import Tower
+    from engine.vision.settings import TowerConfig
 
 TOWERS = {
+    "Gemma3ForConditionalGeneration": "gemma3.Gemma3Tower",
+    "Gemma4ForConditionalGeneration": "gemma4.Gemma4Tower",
+    "Mistral3ForConditionalGeneration": "pixtral.PixtralTower",
+    "Qwen2_5_VLForConditionalGeneration": "qwen2_5.Qwen2Tower",
+    "Qwen3VLForConditionalGeneration": "qwen3.Qwen3Tower",
+    "Qwen3VLMoeForConditionalGeneration": "qwen3.Qwen3Tower",
     "Qwen3_5ForConditionalGeneration": "qwen3.Qwen3Tower",
     "Qwen3_5MoeForConditionalGeneration": "qwen3.Qwen3Tower",
 }
@@ -24,12 +30,12 @@ def has_tower(architecture: str) -> bool:
     return architecture in TOWERS
 
 
-def read_tower(raw: RawConfig, processor: RawConfig, source: WeightSource) -> Tower:
+def read_tower(config: TowerConfig, source: WeightSource) -> Tower:
     """The tower of a checkpoint whose architecture :func:`has_tower`.
 
-    ``raw`` is the whole of config.json, ``processor`` what :func:`engine.vision.settings.read_processor` found. The
-    tensors' names begin with ``visual.`` or ``vision_tower.``. Raises :class:`CheckpointError` for what it cannot be.
+    The tensors' names begin with ``visual.``, or with ``vision_tower.`` and a few others. Raises
+    :class:`CheckpointError` for what the tower cannot be.
     """
-    module, name = TOWERS[raw.architecture].split(".")
-    make = cast("Callable[..., Tower]", getattr(import_module(f"engine.vision.{module}"), name))
-    return make(raw, processor, source)
+    module, name = TOWERS[config.raw.architecture].split(".")
+    make = cast("Callable[[TowerConfig, WeightSource], Tower]", getattr(import_module(f"engine.vision.{module}"), name))
+    return make(config, source)

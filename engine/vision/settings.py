@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,9 @@ from engine.model_config.raw import RawConfig, is_number
 from engine.vision.interface import Picture
 
 FILTERS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling.LANCZOS)
+Three = tuple[float, float, float]
+"""A number for each of red, green and blue."""
+HALF: Three = (0.5, 0.5, 0.5)
 MOST_RESIZED = 1 << 25
 """Pixels that a processor may ask for."""
 
@@ -43,6 +47,26 @@ class Section(RawConfig):
         return RawConfig(self.values | values, self.file).positive("rope_theta", usual)
 
 
+class TowerConfig(NamedTuple):
+    """What a checkpoint says of its tower."""
+
+    raw: RawConfig
+    """All of config.json."""
+    processor: RawConfig
+    """How pictures are prepared; see :func:`read_processor`."""
+    width: int
+    """The language model's hidden size."""
+    token_id: Callable[[str], int | None]
+    """The id of a special token; None: the tokenizer has no such."""
+
+    def token(self, text: str) -> int:
+        """Raises :class:`CheckpointError` where there is no such token."""
+        found = self.token_id(text)
+        if found is None:
+            raise CheckpointError(f"The tokenizer lacks the token {text}, which stands for pictures. {REPAIR}")
+        return found
+
+
 def read_processor(folder: Path) -> RawConfig | None:
     """What a model's folder says of how pictures are prepared; None where it says nothing.
 
@@ -63,12 +87,12 @@ class Colours:
     """How a channel's 256 values become numbers: ``(value * scale - mean) / std``; and the filter of resizing."""
 
     scale: float
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
+    mean: Three
+    std: Three
     resample: Image.Resampling
 
     @classmethod
-    def read(cls, raw: RawConfig, mean: float = 0.5, std: float = 0.5, bicubic: bool = True) -> Colours:
+    def read(cls, raw: RawConfig, mean: Three = HALF, std: Three = HALF, bicubic: bool = True) -> Colours:
         """``mean``, ``std`` and the filter are those of a silent file. Raises :class:`CheckpointError`."""
         for step in ("do_resize", "do_rescale"):
             if not raw.flag(step, True):
@@ -80,8 +104,8 @@ class Colours:
         normalised = raw.flag("do_normalize", True)
         return cls(
             raw.positive("rescale_factor", 1 / 255),
-            _three(raw, "image_mean", mean) if normalised else (0.0,) * 3,
-            _three(raw, "image_std", std, positive=True) if normalised else (1.0,) * 3,
+            _three(raw, "image_mean", mean) if normalised else (0.0, 0.0, 0.0),
+            _three(raw, "image_std", std, positive=True) if normalised else (1.0, 1.0, 1.0),
             Image.Resampling(resample),
         )
 
@@ -108,16 +132,24 @@ class Colours:
         return Picture(pixels, grid, grid[0] * grid[1], digest.digest())
 
 
-def _three(raw: RawConfig, key: str, usual: float, positive: bool = False) -> tuple[float, ...]:
+def _three(raw: RawConfig, key: str, usual: Three, positive: bool = False) -> Three:
     values: Any = raw.values.get(key)
-    values = [usual] * 3 if values is None else values
+    values = list(usual) if values is None else values
     right = isinstance(values, list) and len(values) == 3 and all(map(is_number, values))
     if not right or (positive and min(values) <= 0):
         raise raw.wrong(f'"{key}" is {values!r:.80}, where three {"positive " if positive else ""}numbers are needed')
-    return tuple(map(float, values))
+    first, second, third = map(float, values)
+    return first, second, third
 
 
-def same(raw: RawConfig, key: str, expected: int) -> None:
-    """Raises :class:`CheckpointError` where a processor's setting contradicts the tower's."""
-    if raw.integer(key, expected) != expected:
-        raise raw.wrong(f'"{key}" is {raw.values[key]!r}, and the vision tower has {expected}')
+def same(raw: RawConfig, key: str, expected: int, usual: int | None = None, other: str = "vision tower") -> None:
+    """Raises :class:`CheckpointError` where a setting (``usual`` in a silent file) is not that of the ``other``."""
+    found = raw.integer(key, expected if usual is None else usual)
+    if found != expected:
+        raise raw.wrong(f'"{key}" is {found}, and the {other} has {expected}')
+
+
+def token_of(raw: RawConfig, name: str, usual: int | None = None) -> int:
+    """The token that config.json calls ``{name}_token_id`` or ``{name}_token_index``."""
+    key = f"{name}_token_index" if f"{name}_token_index" in raw.values else f"{name}_token_id"
+    return raw.integer(key, usual, least=0)

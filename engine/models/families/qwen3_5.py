@@ -1,11 +1,9 @@
 """Qwen3.5, 3.6 and 3.8 (Qwen Team 2026), dense and with experts: three gated delta nets to one gated attention.
 
-Their multi-token layer is :class:`engine.models.heads.mtp.QwenMultiToken`; their towers for pictures are left out.
+Their multi-token layer is :class:`engine.models.heads.mtp.QwenMultiToken`, their tower :mod:`engine.vision.qwen3`.
 """
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 from engine.model_config.model import ModelConfig, MoEConfig, RecurrentShape
 from engine.model_config.raw import RawConfig
@@ -14,8 +12,6 @@ from engine.models.decoder import Decoder
 
 STATE, ATTENTION = "linear_attention", "full_attention"
 """What ``layer_types`` calls the two kinds of layers."""
-SECTIONS = (11, 11, 10)
-"""Of a file that names none (:attr:`engine.model_config.model.RopeConfig.sections`)."""
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
@@ -23,7 +19,6 @@ def read_config(raw: RawConfig) -> ModelConfig:
     bias = raw.flag("attention_bias", False)
     recurrent = _states(raw)
     experts = "Moe" in raw.architecture
-    rope = raw.rope(10_000_000.0, partial=0.25)
     return read_decoder(
         raw,
         head_dim=256,
@@ -33,7 +28,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         qk_norm=True,
         unit_offset_norms=True,
         output_gate=True,
-        rope=replace(rope, sections=rope.sections or SECTIONS, interleaved=True),
+        rope=raw.rope(10_000_000.0, partial=0.25),
         moe=_experts(raw) if experts else None,
         recurrent=recurrent,
     )
