@@ -164,10 +164,11 @@ class AttachButton(QToolButton):
         self.setAccessibleName("Add pictures")
         self.setCursor(Qt.CursorShape.PointingHandCursor)
         self.clicked.connect(self._choose)
-        self.restyle()
+        theme.changed.connect(self._recolour)
+        self._recolour()
         self.hide()
 
-    def restyle(self) -> None:
+    def _recolour(self) -> None:
         self.setIcon(icon(self._theme, "plus", 18))
 
     def _choose(self) -> None:
