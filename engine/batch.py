@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -88,6 +88,23 @@ class AdapterRows(NamedTuple):
     rows: Tensor | None
 
 
+class Axes(Protocol):
+    """Positions of a text that has pictures, whose rows and columns the rotary embedding tells apart."""
+
+    def axes(self, index: np.ndarray) -> np.ndarray:
+        """Time, row and column ``[3, n]`` int64 of the places ``index [n]`` in the sequence; none is larger."""
+
+
+class EmbeddedRows(NamedTuple):
+    """Rows whose embeddings are given, as those of pictures are: from row ``first`` on, ``vectors [n, width]``.
+
+    A width of more than one hidden size has additions to the stream after the first layers (DeepStack).
+    """
+
+    first: int
+    vectors: Tensor
+
+
 @dataclass(frozen=True, slots=True)
 class Batch:
     """Rows of S sequences, flattened: sequence s has the rows row_start[s] to row_start[s + 1] - 1.
@@ -96,7 +113,7 @@ class Batch:
     """
 
     tokens: Tensor  # [T] int64
-    positions: Tensor  # [T] int64: what the rotary embedding sees
+    positions: Tensor  # [T] int64: what the rotary embedding sees, and limits on keys count by
     placement: Placement  # where the rows' keys and values go
     row_start: Tensor  # [S + 1] int32
     kv_len: Tensor  # [S] int32: keys of the sequence, the rows of this step included
@@ -108,6 +125,8 @@ class Batch:
     views: RowViews | None = None  # None: every row sees its whole sequence
     states: StateRuns | None = None  # for a model with states
     adapters: Sequence[AdapterRows] = ()  # rows that belong to none are in no group
+    axes: Tensor | None = None  # [3, T] int64: what the rotary embedding sees instead, where a sequence has pictures
+    embedded: tuple[EmbeddedRows, ...] = ()  # rows of the batch whose embeddings are not those of their tokens
 
 
 class ForwardOutput(NamedTuple):
@@ -144,6 +163,10 @@ class SequenceRows(NamedTuple):
     """For a model with states, runs that cover the rows in order; none: the rows begin a text and leave no state."""
     adapter: int = 0
     """The number of the rows' adapter (`engine.models.adapters`); 0: none."""
+    axes: Axes | None = None
+    """What the rotary embedding sees of its places; None: each row's own, start + depth."""
+    embedded: Sequence[EmbeddedRows] = ()
+    """Rows of these whose embeddings are given."""
 
 
 def power_of_two(n: int) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from engine.batch import MAX_TREE_ROWS
+from engine.batch import MAX_TREE_ROWS, Axes
 from engine.cache.sequences import SequenceCache
 from engine.options import Acceptance, RequestOptions
 from engine.protocol import Timings, Usage
@@ -14,6 +14,7 @@ from engine.sampling.params import SamplingParams
 if TYPE_CHECKING:
     from engine.sampling.processors import History
     from engine.text.stream import TextStream
+    from engine.vision.places import Places
 
 
 @dataclass(slots=True)
@@ -39,8 +40,8 @@ class Request:
     There are no phases: rows = known - num_computed, and a token is drawn when all known tokens are computed.
     ``arrival`` numbers requests in order of arrival. ``last_step``, ``overtaken`` and ``preemptions`` are the
     scheduler's, ``drafting`` is speculation's; no other code writes them. Only the engine thread touches a request.
-    ``cache`` has the name of the request and its prompt. ``adapter`` is the number of the one that answers
-    (`engine.models.adapters`), 0 for the model alone.
+    ``cache`` has the name of the request and its prompt, and ``pictures`` are where placeholders stand in it.
+    ``adapter`` is the number of the one that answers (`engine.models.adapters`), 0 for the model alone.
     """
 
     arrival: int
@@ -51,6 +52,7 @@ class Request:
     stream: TextStream
     now: InitVar[float]
     history: History | None = None
+    pictures: Places | None = None
     drafting: Any = None
     adapter: int = 0
     overtaken: int = 0
@@ -88,6 +90,11 @@ class Request:
     def pages(self) -> list[int]:
         """See :class:`engine.cache.sequences.SequenceCache`."""
         return self.cache.pages
+
+    @property
+    def axes(self) -> Axes | None:
+        """What the rotary embedding sees of its places; None: their numbers."""
+        return self.pictures if self.pictures is not None and self.pictures.grids else None
 
     @property
     def known(self) -> int:

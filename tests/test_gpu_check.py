@@ -39,6 +39,7 @@ MODULES = {
     "markdown-it-py": "markdown_it",
     "nvidia-ml-py": "pynvml",
     "jinja2": "jinja2",
+    "pillow": "PIL",
 }
 
 

@@ -8,11 +8,14 @@ from PySide6.QtCore import QEvent, QMimeData, QSize, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QPlainTextEdit, QPushButton, QVBoxLayout, QWidget
 
+from app.chat import pictures
+from app.chat.pictures import AttachButton, AttachedPictures, NoPictureError
 from app.chat.thinking_switch import ThinkingSwitch
 from app.chat.transcript.text.wrapping import wrap_mode
 from app.history.records import Draft
 from app.theme.sheet import restyle
 from app.theme.theme import Theme
+from engine.protocol import ModelCard
 
 LINES = 8
 PLACEHOLDER = "Message Kvasir"
@@ -27,6 +30,8 @@ class MessageEdit(QPlainTextEdit):
     refused = Signal(str)
     """What was to be inserted is too long, as a sentence."""
     grown = Signal()
+    pictured = Signal(list)
+    """Pictures were pasted or dropped: images and paths of files."""
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
@@ -43,8 +48,14 @@ class MessageEdit(QPlainTextEdit):
         self.setWordWrapMode(wrap_mode(text))
         super().setPlainText(text)
 
+    def canInsertFromMimeData(self, source: QMimeData) -> bool:
+        return bool(pictures.in_mime(source)) or super().canInsertFromMimeData(source)
+
     def insertFromMimeData(self, source: QMimeData) -> None:
         """Pasted or dropped text; too much of it is refused before it is laid out, which would take seconds."""
+        if found := pictures.in_mime(source):
+            self.pictured.emit(found)
+            return
         text = source.text()
         kept = self.document().characterCount() - 1 - len(self.textCursor().selectedText())
         if kept + len(text) > MOST_CHARS:
@@ -111,6 +122,7 @@ class Composer(QFrame):
         self._queues = False
         """Whether what is sent now waits until the reason is gone."""
         self._streaming = False
+        self._card: ModelCard | None = None
         self._edited = self._before = ""
         """As in :class:`Draft`."""
         self.setProperty("card", "composer")
@@ -127,19 +139,26 @@ class Composer(QFrame):
         self.button.setObjectName("send")
         self.button.setCursor(Qt.CursorShape.PointingHandCursor)
         self.thinking = ThinkingSwitch(theme, self)
+        self.attach = AttachButton(theme, self)
+        self.attached = AttachedPictures(self)
         row = QHBoxLayout()
         row.setSpacing(12)
+        row.addWidget(self.attach, 0, Qt.AlignmentFlag.AlignBottom)
         row.addWidget(self.edit, 1, Qt.AlignmentFlag.AlignVCenter)
         row.addWidget(self.button, 0, Qt.AlignmentFlag.AlignBottom)
         column = QVBoxLayout(self)
         column.setContentsMargins(14, 12, 14, 12)
         column.setSpacing(6)
         column.addWidget(self._banner)
+        column.addWidget(self.attached)
         column.addLayout(row)
         column.addWidget(self.thinking)
         self.edit.submitted.connect(self._submit)
         self.edit.refused.connect(self.refused)
         self.edit.textChanged.connect(self._on_text)
+        self.edit.pictured.connect(self.take_pictures)
+        self.attach.chosen.connect(self.take_pictures)
+        self.attached.changed.connect(self._on_text)
         self.setFocusProxy(self.edit)
         self.button.clicked.connect(self._press)
         self._refresh()
@@ -155,7 +174,7 @@ class Composer(QFrame):
 
     @property
     def draft(self) -> Draft:
-        return Draft(self.text, self._edited, self._before)
+        return Draft(self.text, self._edited, self._before, self.attached.files)
 
     @property
     def editing(self) -> bool:
@@ -170,15 +189,33 @@ class Composer(QFrame):
         self._streaming = streaming
         self._refresh()
 
-    def begin_edit(self, text: str, message_id: str) -> None:
+    def see(self, card: ModelCard | None) -> None:
+        """The model that will read what is sent."""
+        self._card = card
+        self.attach.setVisible(card is not None and card.pictures)
+
+    def take_pictures(self, found: list) -> None:
+        """Attach images and files of pictures, or say why not."""
+        try:
+            if self._card is not None and not self._card.pictures:
+                raise NoPictureError(f"{self._card.name} reads text only, so a message to it can have no pictures.")
+            more = pictures.taken(found, len(self.attached.files))
+        except (NoPictureError, OSError) as error:
+            self.refused.emit(str(error))
+            return
+        self.attached.show_files((*self.attached.files, *more))
+        self.edit.setFocus()
+
+    def begin_edit(self, text: str, message_id: str, files: tuple[bytes, ...] = ()) -> None:
         """Put an earlier message into the field; the next ``sent`` replaces it."""
-        self.show_draft(Draft(text, message_id, self._before if self.editing else self.text))
+        self.show_draft(Draft(text, message_id, self._before if self.editing else self.text, files))
         self.edit.setFocus()
 
     def show_draft(self, draft: Draft) -> None:
-        text, self._edited, self._before = draft
+        text, self._edited, self._before, files = draft
         self._banner.setVisible(self.editing)
         self.edit.setPlainText(text)
+        self.attached.show_files(files)
         self.edit.moveCursor(self.edit.textCursor().MoveOperation.End)
 
     def clear(self) -> None:
@@ -205,8 +242,12 @@ class Composer(QFrame):
             self.stopped.emit()
 
     def _submit(self) -> None:
-        if self._takes and self.text.strip():
+        if self._takes and self._something:
             self.sent.emit(self.text.strip("\n"))
+
+    @property
+    def _something(self) -> bool:
+        return bool(self.text.strip() or self.attached.files)
 
     @property
     def _takes(self) -> bool:
@@ -228,7 +269,7 @@ class Composer(QFrame):
             self.button.setText(title)
             self.button.setProperty("kind", "" if self._streaming else "primary")
             restyle(self.button)
-        self.button.setEnabled(self._streaming or (self._takes and bool(self.text.strip())))
+        self.button.setEnabled(self._streaming or (self._takes and self._something))
         self.button.setAccessibleName("Stop the answer" if self._streaming else "Send the message")
         self.button.setToolTip(
             self._reason or ("Stop (Esc)" if self._streaming else "Send (Enter; Shift+Enter breaks the line)")

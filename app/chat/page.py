@@ -246,6 +246,7 @@ class ChatPage(QWidget):
         card, talk, loading = self._link.card, self.session.talk, self.header.loading
         self.welcome.show_for(card, not talk.leaf, self.sending.reason == CHOOSE)
         self.composer.thinking.show_for(card, talk.chat.thinking)
+        self.composer.see(card)
         self.status.emit(f"Loading: {loading.stage} {loading.fraction:.0%}" if loading is not None else "")
 
     def _on_grown(self, message_id: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import re
 import time
 from collections.abc import Sequence
@@ -22,6 +23,8 @@ def to_markdown(chat: Chat, path: Sequence[Message]) -> str:
         if message.thinking:
             head = thought_for(message.stats.thought_s)
             lines += ["<details>", f"<summary>{head}</summary>", "", _quoted(message.thinking), "", "</details>", ""]
+        for data in message.pictures:
+            lines += [_picture(data), ""]
         lines += [message.content.rstrip(), ""]
         if message.state == "interrupted":
             lines += ["*(interrupted)*", ""]
@@ -32,6 +35,13 @@ def file_name(chat: Chat) -> str:
     """A name for the exported file that every file system takes."""
     name = " ".join(_UNSAFE.sub(" ", chat.title).split())
     return (name.strip(" .")[:80] or "chat") + ".md"
+
+
+def _picture(data: bytes) -> str:
+    """A picture in the file itself; what kind it is its first bytes say."""
+    kinds = {b"\x89PNG": "png", b"GIF8": "gif", b"BM": "bmp", b"RIFF": "webp"}
+    kind = next((kind for begin, kind in kinds.items() if data.startswith(begin)), "jpeg")
+    return f"![picture](data:image/{kind};base64,{base64.b64encode(data).decode()})"
 
 
 def _quoted(text: str) -> str:

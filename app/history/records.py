@@ -105,6 +105,8 @@ class Message(NamedTuple):
     created: float = 0.0
     thinking: str = ""
     """What an answer thought before its content."""
+    pictures: tuple[bytes, ...] = ()
+    """Files of pictures that a message of the person shows, before its text."""
 
 
 class Draft(NamedTuple):
@@ -115,6 +117,8 @@ class Draft(NamedTuple):
     """The id of the message that it would take the place of, "" for none."""
     before: str = ""
     """What was typed before that edit began, and comes back after it."""
+    pictures: tuple[bytes, ...] = ()
+    """Those of the message; the history does not keep them."""
 
 
 class SearchHit(NamedTuple):

@@ -58,6 +58,10 @@ END;
 
 _V6 = """
 ALTER TABLE chats ADD COLUMN adapter TEXT NOT NULL DEFAULT '';
+CREATE TABLE pictures (
+    message TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE, place INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (message, place)
+);
 """
 
 MIGRATIONS: tuple[str, ...] = (_V1, _V2, _V3, _V4, _V5, _V6)

@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 Job = tuple[str, tuple, str]
 """SQL, its values, and the chat to announce (or "")."""
 _CHAT, _MESSAGE = ", ".join(cells.CHAT), ", ".join(cells.MESSAGE)
+_DRAFT = ", ".join(Draft._fields[:3])
 _KNOWN_AS = {
     "sampling": "the sampling settings",
     "stats": "the statistics of an answer",
@@ -101,11 +102,26 @@ class HistoryStore(QObject):
         """Every message of the chat, all branches, oldest first."""
         rows = self._read(f"SELECT {_MESSAGE} FROM messages WHERE chat = ? ORDER BY created, number", chat_id)
         bad: list[Bad] = []
+        shown = self._pictures(chat_id)
         messages = [cells.message(row, bad) for row in rows]
+        messages = [message._replace(pictures=tuple(shown.get(message.id, ()))) for message in messages]
         if bad:
             chat = self.chat(chat_id)
             self._mend(bad, dict.fromkeys((one.row for one in bad), chat.title if chat is not None else ""))
         return messages
+
+    def _pictures(self, chat_id: str) -> dict[str, list[bytes]]:
+        """The pictures of a chat's messages, by their ids."""
+        found: dict[str, list[bytes]] = {}
+        rows = self._read(
+            "SELECT p.message, p.data FROM pictures p JOIN messages m ON m.id = p.message WHERE m.chat = ? "
+            "ORDER BY p.message, p.place",
+            chat_id,
+        )
+        for message, data in rows:
+            if isinstance(data, bytes):
+                found.setdefault(cells.plain(message), []).append(data)
+        return found
 
     def search(self, text: str, limit: int = 50) -> list[SearchHit]:
         """Chats whose title contains ``text`` or whose messages contain words beginning with each of its words."""
@@ -132,8 +148,11 @@ class HistoryStore(QObject):
 
     def draft(self, chat_id: str) -> Draft:
         """``chat_id`` "" is the chat that is not begun."""
-        rows = self._read(f"SELECT {', '.join(Draft._fields)} FROM drafts WHERE chat = ?", chat_id)
-        return Draft(*map(cells.plain, rows[0])) if rows else Draft()
+        rows = self._read(f"SELECT {_DRAFT} FROM drafts WHERE chat = ?", chat_id)
+        if not rows:
+            return Draft()
+        text, edited, before = map(cells.plain, rows[0])
+        return Draft(text, edited, before)
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -157,6 +176,8 @@ class HistoryStore(QObject):
             f"INSERT INTO messages ({_MESSAGE}) VALUES (?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO UPDATE SET {updates}",
             row,
         )
+        for place, data in enumerate(message.pictures):
+            self._write("INSERT OR REPLACE INTO pictures VALUES (?,?,?)", (message.id, place, data))
 
     def remove_message(self, message_id: str) -> None:
         self._write("DELETE FROM messages WHERE id = ?", (message_id,))
@@ -188,8 +209,7 @@ class HistoryStore(QObject):
     def set_draft(self, chat_id: str, draft: Draft) -> None:
         """``chat_id`` "" is the chat that is not begun; one without text is forgotten."""
         if draft.text or draft.before:
-            columns = ", ".join(Draft._fields)
-            self._write(f"INSERT OR REPLACE INTO drafts (chat, {columns}) VALUES (?,?,?,?)", (chat_id, *draft))
+            self._write(f"INSERT OR REPLACE INTO drafts (chat, {_DRAFT}) VALUES (?,?,?,?)", (chat_id, *draft[:3]))
         else:
             self._write("DELETE FROM drafts WHERE chat = ?", (chat_id,))
 

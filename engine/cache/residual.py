@@ -132,7 +132,7 @@ class ResidualCache(SequenceCache):
         limit, manager = len(self.tokens) - 1, self.manager
         keys = self.keys(limit)
         packed = manager.tree.matched(self.namespace, keys) * PAGE_SIZE
-        return manager.snapshots.find(self.namespace, keys, self.tokens[:limit], packed)
+        return manager.snapshots.find(self.namespace, keys, self.identity(limit), packed)
 
     def _look_up(self) -> int:
         hit = self._hit()
@@ -247,7 +247,7 @@ class ResidualCache(SequenceCache):
             first = packed_until(computed - 1 - back, manager.residual)
             pages = self.recent[first // PAGE_SIZE : pages_for(computed)]
             if pages and 0 not in pages and first + len(pages) * PAGE_SIZE >= computed:
-                manager.snapshots.keep(self.namespace, self.keys(first), self.tokens[first:computed], pages)
+                manager.snapshots.keep(self.namespace, self.keys(first), self.identity(computed, first), pages)
                 return
 
     def close(self) -> None:

@@ -33,7 +33,8 @@ class NewSequence(NamedTuple):
 
     ``owner`` is its name in the ledger. ``namespace``: within it texts share pages; None: this one shares none.
     ``chat`` is remembered with the pages that it leaves in the tree. ``fork_of`` is another answer to the same prompt,
-    whose pages it may begin with.
+    whose pages it may begin with. ``marks`` take the place of the prompt's tokens where texts are told apart: those of
+    two pictures differ while their tokens do not; (): the tokens do.
     """
 
     owner: tuple[str, int]
@@ -42,6 +43,7 @@ class NewSequence(NamedTuple):
     namespace: Hashable = None
     chat: str = ""
     fork_of: SequenceCache | None = None
+    marks: Sequence[int] = ()
 
 
 Swaps = Callable[["SequenceCache", int, int], bool]
@@ -139,6 +141,7 @@ class SequenceCache:
         "fork_of",
         "held",
         "manager",
+        "marks",
         "namespace",
         "node",
         "num_computed",
@@ -152,7 +155,7 @@ class SequenceCache:
 
     def __init__(self, manager: KVCacheManager, sequence: NewSequence) -> None:
         self.manager = manager
-        self.owner, self.tokens, self.policy, self.namespace, self.chat, self.fork_of = sequence
+        self.owner, self.tokens, self.policy, self.namespace, self.chat, self.fork_of, self.marks = sequence
         self.prompt_length = len(self.tokens)
         self.num_computed = self.shared = 0
         self.drafts = DraftKVLengths()
@@ -199,11 +202,17 @@ class SequenceCache:
         """Tokens that may be found: a last row must be computed."""
         return min(len(self.tokens) - 1, self.shareable)
 
+    def identity(self, stop: int, start: int = 0) -> list[int]:
+        """What tells its tokens [start, stop) apart from those of other texts."""
+        if not self.marks:
+            return self.tokens[start:stop]
+        return [*self.marks[start:stop], *self.tokens[max(start, len(self.marks)) : stop]]
+
     def keys(self, tokens: int) -> list[Key]:
         """The keys of the whole pages of its first ``tokens`` tokens; each is made once."""
         whole, known = tokens // PAGE_SIZE, self._keys
         if len(known) < whole:
-            known += page_keys(self.tokens[: whole * PAGE_SIZE], len(known))
+            known += page_keys(self.identity(whole * PAGE_SIZE), len(known))
         return known[:whole]
 
     # --- it comes ------------------------------------------------------------------------------------------------
@@ -232,7 +241,7 @@ class SequenceCache:
         if self._fork():
             return
         tree, limit, keys = self.manager.tree, self.reusable, self.keys(self.reusable)
-        match = tree.match(self.namespace, keys, self.tokens[len(keys) * PAGE_SIZE : limit])
+        match = tree.match(self.namespace, keys, self.identity(limit, len(keys) * PAGE_SIZE))
         node, pages, tokens, drafted = match.node, list(match.pages), len(match.pages) * PAGE_SIZE, match.drafted
         if match.partial is not None:
             node, more = match.partial  # locked until its page is copied

@@ -24,6 +24,7 @@ from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.source import CPU, CheckpointSource, LoadSettings, Packing, count_parameters
 from engine.checkpoints.tensors import MISMATCH
 from engine.checkpoints.times import LoadTimes
+from engine.checkpoints.vision import VisionPart, find_vision
 from engine.devices import make_current
 from engine.errors import CheckpointError, LoadCancelled
 from engine.files import read_json, regular_size
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 _LAYER = re.compile(r"^model\.(?:decoder\.)?layers\.(\d+)\.")
 KEPT_INDEX = 4096
 """Bytes that a layer takes at most where it is kept besides its weights: its modules in the index, and padding."""
-TEXT_ONLY = "{name} also understands pictures; Kvasir serves its text part."
+TEXT_ONLY = "{name} also understands pictures; Kvasir serves its text part, because {reason}."
 LONGER = (
     "{name} rotates texts of more than {original:,} tokens by other factors, which now hold for all texts. "
     "Shorter ones may get better answers with a context of {original:,}."
@@ -67,6 +68,10 @@ class Checkpoint:
     """How to pack linear layers while they are loaded; see :meth:`quantised`."""
     int8_head: bool = False
     """Whether the output head is quantised to 8 bits while it is loaded; see :meth:`with_int8_head`."""
+    vision: VisionPart | None = None
+    """The vision tower, which :func:`engine.checkpoints.vision.load_tower` reads."""
+    text_only: str = ""
+    """Why there is none although the model has one, as a sentence; it is among the notices."""
     _sizes: dict[tuple[torch.dtype, Packing, torch.device], int] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
@@ -83,13 +88,16 @@ class Checkpoint:
         config = family(raw.architecture).read_config(raw)
         quantisation = read_quantisation(raw, folder)
         files = TensorFiles.open(folder)
-        notices = () if raw is whole else (TEXT_ONLY.format(name=folder.name),)
+        notices: tuple[str, ...] = ()
         if quantisation is not None and quantisation.fp8:
             files = Fp8Files(files, quantisation.block or USUAL)
             notices = (*notices, NOTICE.format(name=folder.name)) if quantisation.method == "fp8" else notices
         # What is in FP8 alone is no packed model: it is read as 16-bit weights.
         packed = quantisation is not None and quantisation.method != "fp8"
         config = replace(config, quantisation=quantisation if packed else None)
+        vision, reason = (None, "") if raw is whole else find_vision(whole, folder, files, config)
+        text_only = TEXT_ONLY.format(name=folder.name, reason=reason.rstrip(".")) if reason else ""
+        notices = (text_only, *notices) if reason else notices
         files.entries = text_entries(files.entries, raw is not whole, names_of(raw.architecture))
         if not (raw.values.get("dtype") or raw.values.get("torch_dtype")):
             # gpt-oss' config.json, for one, is silent.
@@ -110,6 +118,8 @@ class Checkpoint:
             parameters=count_parameters(files, config.quantisation),
             weight_bytes=sum(entry.size for entry in files.entries.values()),
             notices=(*notices, *generation.notices),
+            vision=vision,
+            text_only=text_only,
         )
         opened.planned(torch.float32)
         return opened

@@ -17,6 +17,7 @@ from engine.sampling.params import resolve
 
 MAX_ANSWERS = 64
 NO_MODEL = "No model is loaded. Load one first."
+TEXT_ONLY = "{name} reads text only. Take the pictures out, or load a model that sees them."
 ENDLESS = 1 << 40
 """The context, in tokens, of a chat with a sliding window."""
 
@@ -31,14 +32,16 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
     context = model.limit
     if command.window is not None:
         chosen, context = chosen._replace(policy=_window(model, command.window)), ENDLESS
+    prompt, shown = list(command.prompt_ids), command.pictures
+    marks = shown.marks(prompt) if shown is not None else ()
     made: list[Request] = []
     for answer in range(command.n):
         stream = model.open_stream(params.stop, command.continues, command.prompt_ids)
         first = made[0].cache if made else None
         contents = "" if adapter is None else adapter.fingerprint
-        cache = stepper.cache.new((command.id, answer), list(command.prompt_ids), chosen, command.chat, first, contents)
+        cache = stepper.cache.new((command.id, answer), list(prompt), chosen, command.chat, first, contents, marks)
         request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
-        request.adapter = 0 if adapter is None else adapter.number
+        request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
         made.append(request)
     return made
 
@@ -77,4 +80,6 @@ def refusal(command: AddRequest, stepper: Stepper | None) -> Error | None:
     if not all(0 <= token < card.vocabulary for token in command.prompt_ids):
         text = "The prompt contains tokens that the model does not know. Use the model's own tokenizer."
         return Error(code="bad_request", message=text, id=command.id)
+    if command.pictures is not None and stepper.model.pictures is None:
+        return Error(code="no_pictures", message=TEXT_ONLY.format(name=card.name), id=command.id)
     return None

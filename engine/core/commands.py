@@ -9,6 +9,7 @@ from engine.core.cache_view import PagesSnapshot, PageView, TreeSnapshot
 from engine.loading.model import LoadModel
 from engine.protocol import Cancel, ForgetChat, LoadAdapter, Sampling, Set, Unload, UnloadAdapter, Value
 from engine.runner.perplexity import Scores
+from engine.vision.places import Places
 
 
 class AddRequest(NamedTuple):
@@ -18,6 +19,7 @@ class AddRequest(NamedTuple):
     ``window``: rows see the first few tokens and these many last ones (a multiple of 16), so that prompt and answer may
     outgrow the context; None: rows see all. ``chat`` is the conversation as the client calls it, "" where it has none.
     ``adapter`` is the name of the LoRA adapter that answers, "" for the model alone.
+    ``pictures`` says which tokens of the prompt stand for pictures, and for which.
     """
 
     id: str
@@ -29,6 +31,7 @@ class AddRequest(NamedTuple):
     window: int | None = None
     chat: str = ""
     adapter: str = ""
+    pictures: Places | None = None
 
 
 class Inspect(NamedTuple):

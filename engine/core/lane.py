@@ -104,8 +104,8 @@ class Lane:
             request = piece.sequence
             start = request.num_computed + ahead
             tokens = request.tokens[start : start + 1] or (0,)
-            own = request.adapter
-            rows.append(SequenceRows(tokens, start, request.pages, 1, policy=request.cache.policy, adapter=own))
+            own = request.cache.policy, (), request.adapter, request.axes
+            rows.append(SequenceRows(tokens, start, request.pages, 1, None, (), *own))
             draws.append(_draw(request, ahead))
         there = None if after is None else _tokens_of(pieces, after)
         logits = self._runner.forward(rows, tokens_there=there).logits

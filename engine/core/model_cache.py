@@ -19,7 +19,7 @@ from engine.cache.recurrent import RecurrentManager, StateSlots
 from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.cache.tiers import OnDisk, Tiers
-from engine.cache.types import TREE, Key, page_keys
+from engine.cache.types import TREE, Key
 from engine.loading.model import LoadedModel
 from engine.memory.estimate import kv_bytes_per_token
 from engine.options import EngineOptions, RequestOptions
@@ -85,6 +85,7 @@ class ModelCache:
         chat: str,
         fork_of: SequenceCache | None,
         adapter: str = "",
+        marks: Sequence[int] = (),
     ) -> SequenceCache:
         """The cache of a new request. It shares pages with texts of its own arithmetic only, and of its own
         ``adapter``, which is named by its fingerprint."""
@@ -92,7 +93,7 @@ class ModelCache:
         if options.prefix_cache and options.policy.shareable(len(tokens)):
             namespace = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
             namespace = (*namespace, f"adapter {adapter}") if adapter else namespace
-        return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of))
+        return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of, marks))
 
     def find_saved(self, request: Request) -> None:
         """Add to the tree the pages that the chat of a new request has saved on disk."""
@@ -101,13 +102,13 @@ class ModelCache:
         kind = self._kind(request)
         if kind is None or self._saved is None:
             return
-        count = self._saved.match(request.chat, kind, request.tokens[:-1])
-        keys = page_keys(request.tokens[: count * PAGE_SIZE])
+        count = self._saved.match(request.chat, kind, request.cache.identity(request.known - 1))
+        keys = request.cache.keys(count * PAGE_SIZE)
         namespace, chat = request.cache.namespace, request.chat
         if isinstance(self.manager, RecurrentManager):
             keys = self._find_saved_state(request, keys)
         if len(keys) > self.tree.matched(namespace, keys):
-            tokens, saved = request.tokens[: len(keys) * PAGE_SIZE], self._saved
+            tokens, saved = request.cache.identity(len(keys) * PAGE_SIZE), self._saved
             self.tree.adopt(namespace, keys, lambda first, stop: OnDisk(saved, chat, kind, tokens, first, stop))
 
     def _find_saved_state(self, request: Request, keys: list[Key]) -> list[Key]:
@@ -117,7 +118,7 @@ class ModelCache:
         if kind is None or self._saved is None:
             return []
         for pages in range(len(keys), max(0, len(keys) - MOST_PAGES_BACK), -1):
-            mark = mark_of(request.tokens[: pages * PAGE_SIZE])
+            mark = mark_of(request.cache.identity(pages * PAGE_SIZE))
             if self._saved.match(chat, kind, mark):
                 self.manager.snapshots.adopt(
                     request.cache.namespace, keys[:pages], OnDisk(self._saved, chat, kind, mark, 0, 1)
@@ -146,7 +147,7 @@ class ModelCache:
         def export(first: int, stop: int) -> Tensor:
             return self._model.stores[0].export_pages(pages[first:stop])
 
-        self._saved.save(request.chat, kind, request.tokens[: count * PAGE_SIZE], export)
+        self._saved.save(request.chat, kind, request.cache.identity(count * PAGE_SIZE), export)
         self._keep_state(request)
 
     def _keep_state(self, request: Request) -> None:
@@ -159,7 +160,7 @@ class ModelCache:
         def export(first: int, stop: int) -> Tensor:
             return states.export_pages([slot])
 
-        self._saved.save(state_chat(request.chat), kind, mark_of(request.tokens[:tokens]), export)
+        self._saved.save(state_chat(request.chat), kind, mark_of(request.cache.identity(tokens)), export)
 
     def _state_kind(self, request: Request) -> Kind | None:
         """The kind that saved states must have to be usable; None where none are saved."""

@@ -18,6 +18,7 @@ from engine.sampling.sampler import Draw, LogProbs
 from engine.scheduling.scheduler import Plan, Slice
 from engine.speculation.base import DraftTree, Seen, Work
 from engine.speculation.verify.verifier import Verdict
+from engine.vision.embeddings import PictureEmbeddings
 
 
 class Facts:
@@ -38,8 +39,9 @@ class Facts:
         )
 
 
-def rows_of(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
-    request = piece.sequence
+def rows_of(piece: Slice[Request], tree: DraftTree, seen: PictureEmbeddings | None = None) -> SequenceRows:
+    """The rows of a slice with its draft tokens; ``seen`` computes the embeddings of pictures among them."""
+    request, pictures = piece.sequence, piece.sequence.pictures
     start = request.num_computed
     tokens = request.tokens[start : start + piece.rows]
     parents: tuple[int, ...] | None = None
@@ -50,7 +52,8 @@ def rows_of(piece: Slice[Request], tree: DraftTree) -> SequenceRows:
     cache = request.cache
     states = cache.runs(len(tree.tokens))
     everything = [*tokens, *tree.tokens]
-    more = cache.more_pages, cache.policy, states, request.adapter
+    shown = seen.rows(pictures, start, start + piece.rows) if seen is not None and pictures is not None else ()
+    more = cache.more_pages, cache.policy, states, request.adapter, request.axes, shown
     return SequenceRows(everything, start, cache.pages, wanted, parents, *more)
 
 

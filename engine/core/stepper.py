@@ -284,10 +284,10 @@ class Stepper:
     def _forward(
         self, slices: Sequence[Slice[Request]], trees: Sequence[DraftTree], wanted: frozenset[int]
     ) -> _Forwarded:
-        rows = [rows_of(piece, tree) for piece, tree in zip(slices, trees, strict=True)]
+        began = time.perf_counter()
+        rows = [rows_of(piece, tree, self.model.pictures) for piece, tree in zip(slices, trees, strict=True)]
         judged = [(piece.sequence, tree) for piece, tree in zip(slices, trees, strict=True) if piece.last]
         draws = [draw for request, tree in judged for draw in draws_of(request, tree)]
-        began = time.perf_counter()
         logits, hidden = forward_step(self.model.runner, rows, trees, wanted)
         draft_tokens = [tree for _, tree in judged]
         verdicts = judge_all([request.acceptance for request, _ in judged], draft_tokens, logits, draws)

@@ -30,22 +30,37 @@ class RotaryEmbedding:
         self.dtype, self.max_position = dtype, max_position
         self.frequencies, self.scale = inverse_frequencies(config, head_dim)
         self.frequencies = self.frequencies.to(device)
+        self._axis = axis_of(config, self.frequencies.shape[0]).to(device)
         self._library = find().library if device.type == "cpu" else None
         self._table = self._build(min(FIRST_ROWS, max_position))
         self.generation = 0
 
     def step(self, batch: Batch, positions: Tensor | None = None) -> RotaryStep:
         """The rotation of the rows of a batch, at its positions or at others ``[T]`` below ``max_kv``."""
+        if positions is None and batch.axes is not None:
+            return self.at_axes(batch.axes, batch.host.max_kv)
         return self.at(batch.positions if positions is None else positions, batch.host.max_kv)
 
     def at(self, positions: Tensor, limit: int) -> RotaryStep:
         """The rotation at ``positions [T]`` int64, all below ``limit`` (known to the host)."""
+        return self._of(self._rows(positions, limit))
+
+    def at_axes(self, axes: Tensor, limit: int) -> RotaryStep:
+        """The rotation at ``axes [3, T]`` int64, time, row and column: each pair of dimensions turns by one of them
+        (Qwen2-VL, Wang et al. 2024, section 2.1)."""
+        time, row, column = self._rows(axes.flatten(), limit).view(3, axes.shape[1], *self._table.shape[1:])
+        return self._of(torch.where(self._axis == 1, row, torch.where(self._axis == 2, column, time)))
+
+    def _of(self, rows: Tensor) -> RotaryStep:
+        return RotaryStep(rows[:, :1], rows[:, 1:], self._library)
+
+    def _rows(self, positions: Tensor, limit: int) -> Tensor:
+        """Rows of the table, which grows where it ends before ``limit``."""
         if limit > self._table.shape[0]:
             # Beyond the model's own length (a sliding window goes on for ever) it grows by steps.
             beyond = limit + FIRST_ROWS if limit > self.max_position else limit
             self.reserve(max(beyond, min(2 * self._table.shape[0], self.max_position)))
-        rows = self._table.index_select(0, positions)
-        return RotaryStep(rows[:, :1], rows[:, 1:], self._library)
+        return self._table.index_select(0, positions)
 
     def reserve(self, positions: int) -> None:
         """See :meth:`engine.layers.interface.Rotary.reserve`."""
@@ -72,6 +87,18 @@ def halves_of_pairs(x: Tensor) -> Tensor:
     The rotated heads stay in that order: where queries and keys both do, no product of them changes.
     """
     return x.unflatten(-1, (-1, 2)).transpose(-1, -2).flatten(-2)
+
+
+def axis_of(config: RopeConfig, pairs: int) -> Tensor:
+    """``[2 * pairs]``: which axis each dimension turns by, 0 time, 1 row, 2 column (all time without sections)."""
+    index = torch.arange(pairs)
+    if config.interleaved:  # Qwen3-VL: t h w t h w ..., as long as each section goes on
+        ends = torch.tensor([3 * size for size in config.sections])
+        axis = torch.where(index < ends[index % 3], index % 3, 0)
+    else:  # Qwen2-VL: one section after the other
+        ends = torch.tensor(config.sections or (pairs,)).cumsum(0)
+        axis = torch.searchsorted(ends, index, right=True).clamp(max=2)
+    return torch.cat((axis, axis))
 
 
 def inverse_frequencies(config: RopeConfig, head_dim: int) -> tuple[Tensor, float]:

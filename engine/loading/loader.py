@@ -36,6 +36,7 @@ from engine.loading.drafters import (
 )
 from engine.loading.model import LoadedModel, LoadFailed, LoadModel, Progress
 from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runner, prove, readers_of
+from engine.loading.sight import NO_ROOM, Sight, most_tokens
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, choose_kv_dtype, free_bytes, limit_threads
 from engine.model_config.model import state_bytes
@@ -50,6 +51,8 @@ from engine.sampling import device as sampling
 from engine.sampling.sampler import by_torch
 from engine.scheduling.scheduler import MAX_DRAFT_TOKENS
 from engine.text.thinking import thinking_modes
+from engine.vision.album import Album
+from engine.vision.embeddings import PictureEmbeddings
 
 _log = logging.getLogger(__name__)
 _ROWS = READING_ROWS
@@ -101,6 +104,7 @@ class CheckpointLoader:
                 kind_refused=refused,
                 credit=_held(resident, device),
                 options=options,
+                sight=Sight.of(target),
             )
             opened.size_up()
             return opened
@@ -123,6 +127,7 @@ class OpenedCheckpoint:
     kind_refused: str
     credit: int
     options: EngineOptions
+    sight: Sight
     times: LoadTimes = field(default_factory=LoadTimes)
     _plan: estimate.MemoryPlan | None = None
 
@@ -141,17 +146,20 @@ class OpenedCheckpoint:
         return self._plan.fit
 
     def size_up(self) -> None:
-        """Plan the memory; a draft model or heads that do not fit are given up rather than the model."""
+        """Plan the memory; drafts that do not fit are given up rather than the model; then its tower."""
         try:
             self._plan = self._planned(free_bytes(self.device))
         except estimate.OutOfMemory:
             draft = self.companions.draft
-            if draft is None and not self.companions.heads:
+            if draft is not None or self.companions.heads:
+                name = draft.checkpoint.path.name if draft is not None else "What drafts for the model"
+                reason = f"{name} does not fit into memory together with the model."
+                self.companions = self.companions._replace(draft=None, heads={}, refused=reason)
+            elif self.sight.part is not None:
+                self.sight = Sight(None, reason=NO_ROOM.format(name=self.target.checkpoint.path.name))
+            else:
                 raise
-            name = draft.checkpoint.path.name if draft is not None else "What drafts for the model"
-            reason = f"{name} does not fit into memory together with the model."
-            self.companions = self.companions._replace(draft=None, heads={}, refused=reason)
-            self._plan = self._planned(free_bytes(self.device))
+            self.size_up()
 
     def fits_alongside(self) -> bool:
         """See :meth:`OpenedModel.fits_alongside`."""
@@ -164,6 +172,7 @@ class OpenedCheckpoint:
         with _as_load_failed():
             model = self._load(self.target, self.packing, lambda stage, done: progress(stage, share * done), cancelled)
             prove(new_runner(model, 2, self.device), self.target.checkpoint)
+            self.sight = self.sight.read(self.target, self.device, self.dtype, self.packing)
             drafters = read_heads(self.companions, self.target, model, self.packing)
             self.notices += drafters.notices
             if self.companions.draft is None:
@@ -183,7 +192,7 @@ class OpenedCheckpoint:
         progress("making room for keys and values", 0.97)
         with _as_load_failed():
             # The weights are in memory by now, so that free memory no longer includes theirs.
-            self.credit = model.storage_size() + drafters.storage_size()
+            self.credit = model.storage_size() + drafters.storage_size() + self.sight.storage_size()
             self._plan = self._planned(free_bytes(self.device))
             context = self._plan.context
             plan = self._plan
@@ -254,7 +263,8 @@ class OpenedCheckpoint:
         checkpoint = self.target.checkpoint
         template, channels = self.target.template, self.target.channels
         notices = [*self.notices, *checkpoint.notices, *fallbacks(model, checkpoint.path.name)]
-        notices += [text for text in (template.notice, self.kind_refused) if text]
+        notices += [text for text in (template.notice, self.kind_refused, self.sight.reason) if text]
+        tower, marker = self.sight.tower, self.sight.marker
         card = ModelCard(
             name=checkpoint.path.name,
             path=str(checkpoint.path),
@@ -273,6 +283,7 @@ class OpenedCheckpoint:
             computing=self.computing,
             load_seconds=self.times.seconds,
             thinking=thinking_modes(template, channels),
+            pictures=tower is not None,
         )
         return LoadedModel(
             card=card,
@@ -305,6 +316,9 @@ class OpenedCheckpoint:
             sparse=sparse_reads(model.config),
             recent_pages=self._plan.recent_pages,
             with_kind=with_kind,
+            album=None if tower is None else Album(tower, marker, most_tokens(self.device, self._plan.context)),
+            pictures=None if tower is None else PictureEmbeddings(tower),
+            text_only=checkpoint.text_only or self.sight.reason,
         )
 
     def _planned(self, free: int) -> estimate.MemoryPlan:
@@ -320,10 +334,13 @@ class OpenedCheckpoint:
         shape = self.target.checkpoint.config
         gpu = estimate.gpu_bytes(shape, self.dtype, self.limit) if traits(self.device).kernels else 0
         return estimate.plan(
-            weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device),
+            weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device)
+            + self.sight.resident_bytes(self.dtype, self.packing, self.device),
             draft_weights=draft_weights,
             kv_bytes=self.target.kv_bytes(self.kv_dtype, self.kind) + draft_kv,
-            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS) + gpu,
+            activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS)
+            + gpu
+            + self.sight.working_bytes(self.dtype, self.device, self.limit),
             context=self.limit,
             free=free,
             memory=self.command.options.memory,

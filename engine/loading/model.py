@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from engine.text.channels import ChannelStyle
     from engine.text.template import ChatTemplate
     from engine.text.tokenizer import Tokenizer
+    from engine.vision.album import Album
+    from engine.vision.embeddings import PictureEmbeddings
 
 Progress = Callable[[str, float], None]
 
@@ -137,6 +139,12 @@ class LoadedModel:
     sparse: SparseReads = field(default_factory=SparseReads)
     recent_pages: int = 0
     with_kind: Callable[[KVKind], LoadedModel] | None = None
+    album: Album | None = None
+    """Prepares pictures for the model's tower, for any thread; None: it reads text only."""
+    pictures: PictureEmbeddings | None = None
+    """Their embeddings, for the engine thread alone."""
+    text_only: str = ""
+    """Why it cannot be shown pictures, as a sentence, where there is a reason to tell."""
 
     def open_stream(self, stop: Sequence[str], continues: bool, prompt_ids: Sequence[int]) -> TextStream:
         """The text stream of a new answer; one that continues plain text has no channels."""

@@ -397,6 +397,10 @@ class RopeConfig:
     partial: float = 1.0
     query_beta: float = 0.0
     """Queries are multiplied by ``1 + query_beta * ln(1 + floor(position / original_max_position))`` (Llama 4)."""
+    sections: tuple[int, ...] = ()
+    """Pairs of dimensions that turn by time, row and column in a text with pictures; () where all turn alike."""
+    interleaved: bool = False
+    """Those pairs take turns, instead of following each other."""
 
     def width(self, head_dim: int) -> int:
         """Dimensions of a head that rotate."""

@@ -149,6 +149,7 @@ class RawConfig:
         raw = self.rope_values(layers)
         theta = self._number(raw, "rope_theta", self.number(theta_key, default_theta))
         kind: Any = raw.get("rope_type") or raw.get("type") or "default"
+        kind = "default" if kind == "mrope" else kind  # of text: three axes that advance together are one
         share = self.rotary_share(raw, partial or 1.0)
         if share != 1.0 and partial is None:
             raise self.wrong("it rotates only a part of each head, which this family does not do in Kvasir")
@@ -160,7 +161,7 @@ class RawConfig:
         if theta <= 0:
             raise self.wrong('"rope_theta" must be positive')
         if kind == "default":
-            return RopeConfig(theta, partial=share)
+            return RopeConfig(theta, partial=share, sections=self._sections(raw), interleaved=_interleaved(raw))
         position = self.integer("max_position_embeddings")
         original = raw.get("original_max_position_embeddings") or position
         if isinstance(original, bool) or not isinstance(original, int) or original < 1:
@@ -182,10 +183,19 @@ class RawConfig:
             mscale_all_dim=self._optional_number(raw, "mscale_all_dim"),
             truncate=raw.get("truncate", True) is not False,
             partial=share,
+            sections=self._sections(raw),
+            interleaved=_interleaved(raw),
         )
         if min(config.low_freq_factor, config.high_freq_factor, config.beta_fast, config.beta_slow) <= 0 or theta == 1:
             raise self.wrong(f"its {kind} rope scaling has a number that is too small")
         return config
+
+    def _sections(self, rope: dict[str, Any]) -> tuple[int, ...]:
+        """See :attr:`RopeConfig.sections`."""
+        found = rope.get("mrope_section") or []
+        if not isinstance(found, list) or len(found) not in (0, 3) or not all(type(n) is int and n >= 0 for n in found):
+            raise self.wrong(f'"mrope_section" is {found!r}, where three whole numbers are needed')
+        return tuple(found)
 
     def rotary_share(self, rope: dict[str, Any], default: float = 1.0) -> float:
         """The share of each head that rotates."""
@@ -204,3 +214,8 @@ class RawConfig:
         if not is_number(value):
             raise self.wrong(f'"{key}" is {value!r}, where a number is needed')
         return float(value)
+
+
+def _interleaved(rope: dict[str, Any]) -> bool:
+    """See :attr:`engine.model_config.model.RopeConfig.interleaved`."""
+    return rope.get("mrope_interleaved") is True

@@ -111,7 +111,7 @@ class CausalLM(ABC):
         if hidden_in is not None:
             stream = ResidualStream(hidden_in.clone())
         elif start == 0:
-            stream = ResidualStream(self.embed(batch))
+            stream = ResidualStream(self._with_pictures(self.embed(batch), batch))
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
@@ -122,6 +122,7 @@ class CausalLM(ABC):
                 hidden[index] = stream.value().clone()
             if index not in skip:
                 self.layers[index].forward(stream, step)
+            self._deepen(stream, index, batch)
         x = stream.value()
         if stop < len(self.layers):
             hidden[stop] = x
@@ -140,6 +141,20 @@ class CausalLM(ABC):
         """The stream that enters the first layer ``[T, hidden_size]``, a new tensor."""
         x = self.embedding.forward(batch.tokens)
         return x if self.config.embedding_scale == 1 else x.mul_(self.config.embedding_scale)
+
+    def _with_pictures(self, x: Tensor, batch: Batch) -> Tensor:
+        """``x`` with the embeddings that are given: a tower's are not scaled as those of tokens are."""
+        for first, vectors in batch.embedded:
+            x[first : first + vectors.shape[0]] = vectors[:, : self.config.hidden_size]
+        return x
+
+    def _deepen(self, stream: ResidualStream, index: int, batch: Batch) -> None:
+        """Add what embeddings have for the stream after layer ``index`` (DeepStack, Meng et al. 2024)."""
+        begin = (index + 1) * self.config.hidden_size
+        for first, vectors in batch.embedded:
+            if vectors.shape[1] > begin:
+                part = vectors[:, begin : begin + self.config.hidden_size]
+                stream.value()[first : first + vectors.shape[0]] += part
 
     def query_scale(self, batch: Batch) -> Tensor | None:
         """See :attr:`Step.query_scale`; None also where it is 1 for all rows, which the host knows."""

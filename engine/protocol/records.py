@@ -12,6 +12,9 @@ class ChatMessage(Part, frozen=True):
     content: str
     thinking: str = ""
     """An assistant's thinking, for chat templates that show a model its earlier thinking; most leave it out."""
+    pictures: list[bytes] = []
+    """Files of pictures (JPEG, PNG, WebP, GIF or BMP) that a user's message shows, before its text. In a frame, of
+    :data:`engine.protocol.MAX_FRAME` bytes at most, three bytes of a file take four."""
 
 
 class Thinking(Part, frozen=True):
@@ -149,6 +152,8 @@ class ModelCard(Part, frozen=True):
     load_seconds: dict[str, float] = {}
     """What the weights' load took, by what for: "copying", "packing", "quantising", "reading kept weights"."""
     thinking: ThinkingModes = ThinkingModes()
+    pictures: bool = False
+    """Whether messages may have pictures."""
 
 
 class Fit(Part, frozen=True):

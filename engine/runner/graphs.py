@@ -57,6 +57,7 @@ CONTINUED = "layers continue from given states"
 RESTRICTED = "a policy or the KV cache kind restricts what rows read"
 SHARED = "keys that answers share are read once (cascade)"
 ADAPTED = "rows of LoRA adapters are grouped on the host"
+PICTURES = "places of pictures are planned on the host"
 TOO_LONG = "the text is longer than the context that was loaded"
 FIRST_USES = "this shape is new: it is captured after a few steps"
 NO_MEMORY = "there was no memory to capture graphs"
@@ -191,6 +192,8 @@ class Graphs:
             return TOO_MANY_ROWS
         if any(row.adapter for row in rows):
             return ADAPTED
+        if any(row.axes is not None or row.embedded for row in rows):
+            return PICTURES
         if max(shape.kv_len) > self._context:
             return TOO_LONG
         if self._kv.residual or self._kv.ranks_pages or any(_restricted(row) for row in rows):

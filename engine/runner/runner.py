@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import ModelAttention
-from engine.batch import Batch, ForwardOutput, HostShape, RowViews, SequenceRows
+from engine.batch import Batch, EmbeddedRows, ForwardOutput, HostShape, RowViews, SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.states import StateRuns
@@ -182,7 +182,26 @@ class Runner:
             views=self._views(rows, filled.positions, memory.device.tokens),
             states=None if self.kv.states is None else state_runs(rows, shape.row_start),
             adapters=adapter_rows(rows, shape.row_start, self._device),
+            axes=self._axes(rows, filled.positions, memory.device.tokens),
+            embedded=tuple(
+                EmbeddedRows(start + mine.first, mine.vectors)
+                for row, start in zip(rows, shape.row_start, strict=False)
+                for mine in row.embedded
+            ),
         )
+
+    def _axes(self, rows: Sequence[SequenceRows], positions: Sequence[int], like: Tensor) -> Tensor | None:
+        """What the rotary embedding sees where some sequence has pictures; `like` [T] is padded."""
+        if all(row.axes is None for row in rows):
+            return None
+        at = np.zeros((3, like.shape[0]), dtype=np.int64)
+        at[:, : len(positions)] = positions
+        end = 0
+        for row in rows:
+            mine, end = slice(end, end + len(row.tokens)), end + len(row.tokens)
+            if row.axes is not None:
+                at[:, mine] = row.axes.axes(at[0, mine])
+        return on_device(like.device, at)
 
     def _written(self, memory: StepMemory) -> Tensor | None:
         """The pages that the rows write, for a store that looks at them."""

@@ -15,13 +15,16 @@ from engine.protocol import ChatMessage, ContextCut, Finished, Message, Overflow
 from engine.server.continuing import Continued, continued
 from engine.server.hub import EngineHub
 from engine.server.overflow import SINKS, DroppedMessages, check_length, chosen_cut, reserve, too_long, window_of
+from engine.server.pictures import PromptTokens, Shown
 from engine.server.refused import Refused
 from engine.server.turns import Turn
 from engine.text.prompt import PromptText, rendered
 from engine.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from engine.loading.model import LoadedModel
     from engine.text.template import ChatTemplate
+    from engine.vision.places import Places
 
 _T = TypeVar("_T")
 LONG = 1 << 16
@@ -38,7 +41,7 @@ class Asked(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """A prompt for the engine, and the tokenizer that made its ids.
+    """A prompt for the engine, and the tokenizer that made its ids; ``continued`` are those of its text alone.
 
     ``tokens_cut`` are left out with the messages of ``cut``, or out of sight of the newest token with a ``window``.
     """
@@ -46,13 +49,18 @@ class Prepared(NamedTuple):
     text: PromptText
     continued: Continued
     tokenizer: Tokenizer
+    tokens: PromptTokens
     cut: DroppedMessages | None = None
     tokens_cut: int = 0
     window: int | None = None
 
     @property
     def ids(self) -> list[int]:
-        return self.continued.ids
+        return self.tokens.ids
+
+    @property
+    def pictures(self) -> Places | None:
+        return self.tokens.pictures
 
     def context_cut(self, id: str) -> ContextCut | None:
         """What the client is told of that which the model does not see."""
@@ -64,15 +72,18 @@ class Prepared(NamedTuple):
         return None
 
 
-async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()) -> list[int]:
-    """Token ids of a prompt, made in a thread. Raises :class:`Refused` without a model, for a text that is too long or
+async def tokenised(
+    hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinking: Thinking = Thinking()
+) -> PromptTokens:
+    """The tokens of a prompt, made in a thread. Raises :class:`Refused` without a model, for a text that is too long or
     for an effort that the model does not know, and :class:`engine.text.template.PromptError`."""
-    tokenizer, template = _text_parts(hub, thinking)
+    loaded, tokenizer, template = _text_parts(hub, thinking)
 
-    def read() -> list[int]:
-        text = rendered(template, prompt, thinking)
+    def read() -> PromptTokens:
+        shown = Shown(loaded, prompt)
+        text = shown.around(rendered(template, prompt, thinking))
         check_length(text.text, tokenizer)
-        return tokenizer.encode(text.text, special=text.special)
+        return shown.within(tokenizer.encode(text.text, special=text.special))
 
     return await in_thread(hub, prompt, read)
 
@@ -80,28 +91,45 @@ async def tokenised(hub: EngineHub, prompt: Sequence[ChatMessage] | str, thinkin
 async def prepared(hub: EngineHub, asked: Asked, line: Callable[[Tokenizer], Sequence[Turn]]) -> Prepared:
     """The same, beginning with the exact ids of the turns in ``line`` that the prompt goes on from, and cut to fit the
     context as ``asked.overflow`` says. Raises :class:`Refused` besides where nothing makes it fit."""
-    tokenizer, template = _text_parts(hub, asked.thinking)
+    loaded, tokenizer, template = _text_parts(hub, asked.thinking)
     before = line(tokenizer)
-    context = hub.loaded.card.context if hub.loaded is not None else 0
+    context = loaded.card.context
 
     def read(cut: DroppedMessages | None = None) -> Prepared:
         prompt = asked.prompt if cut is None or isinstance(asked.prompt, str) else cut.without(asked.prompt)
-        text = rendered(template, prompt, asked.thinking)
+        shown = Shown(loaded, prompt)
+        text = shown.around(rendered(template, prompt, asked.thinking))
         check_length(text.text, tokenizer, context if asked.overflow == "stop" else None)
-        return Prepared(text, continued(tokenizer, text, before, asked.prompt, cut is not None), tokenizer, cut)
+        told = continued(tokenizer, text, before, asked.prompt, cut is not None)
+        if not shown.fits(told.ids):  # the model drew a mark of a picture itself, which stands for none
+            told = continued(tokenizer, text, ())
+        tokens = shown.within(told.ids)
+        told = told._replace(diverged=shown.place(told.ids, told.diverged))
+        return Prepared(text, told, tokenizer, tokens, cut)
 
-    return await in_thread(hub, asked.prompt, partial(_fitted, read, asked, context, tokenizer))
+    def count(message: ChatMessage) -> int:
+        pictures = Shown(loaded, [message]).tokens(message)
+        return len(tokenizer.encode(message.content, special=False)) + pictures
+
+    return await in_thread(hub, asked.prompt, partial(_fitted, read, asked, context, count))
 
 
 async def in_thread(hub: EngineHub, prompt: Sequence[ChatMessage] | str, read: Callable[[], _T]) -> _T:
     """Long prompts are read one at a time, so that they take one thread and the memory of one, and others none."""
-    size = len(prompt) if isinstance(prompt, str) else sum(len(turn.content) + len(turn.thinking) for turn in prompt)
+    size = len(prompt) if isinstance(prompt, str) else sum(map(_size, prompt))
     executor = hub.long_prompts if size >= LONG else None
     return await asyncio.get_running_loop().run_in_executor(executor, read)
 
 
+def _size(turn: ChatMessage) -> int:
+    return len(turn.content) + len(turn.thinking) + sum(map(len, turn.pictures))
+
+
 def _fitted(
-    read: Callable[[DroppedMessages | None], Prepared], asked: Asked, context: int, tokenizer: Tokenizer
+    read: Callable[[DroppedMessages | None], Prepared],
+    asked: Asked,
+    context: int,
+    count: Callable[[ChatMessage], int],
 ) -> Prepared:
     """The prompt, cut where that is wanted and needed."""
     whole = read(None)
@@ -117,14 +145,14 @@ def _fitted(
         made[cut] = read(cut)
         return len(made[cut].ids) <= limit
 
-    cut = chosen_cut(asked.prompt, lambda text: len(tokenizer.encode(text, special=False)), fits, context)
+    cut = chosen_cut(asked.prompt, count, fits, context)
     best = made[cut] if cut is not None else whole
     if len(best.ids) >= context:
         raise too_long(len(best.ids), context, cut is not None)
     return best._replace(tokens_cut=len(whole.ids) - len(best.ids))
 
 
-def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[Tokenizer, ChatTemplate]:
+def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[LoadedModel, Tokenizer, ChatTemplate]:
     loaded = hub.loaded
     if loaded is None or loaded.tokenizer is None or loaded.chat_template is None:
         raise Refused("no_model", NO_MODEL)
@@ -133,7 +161,7 @@ def _text_parts(hub: EngineHub, thinking: Thinking) -> tuple[Tokenizer, ChatTemp
     if effort and known and effort not in known:
         text = f"{name} knows no reasoning effort {effort!r}. Use {', '.join(known[:-1])} or {known[-1]}."
         raise Refused("bad_effort", text)
-    return loaded.tokenizer, loaded.chat_template
+    return loaded, loaded.tokenizer, loaded.chat_template
 
 
 def request_message(event: RequestEvent, id: str, told: Continued = Continued([])) -> Message:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from engine.protocol import ChatMessage
-from engine.server.turns import Turn
+from engine.server.turns import Turn, without_pictures
 from engine.text.detokenise import detokeniser
 from engine.text.prompt import PromptText
 from engine.text.tokenizer import Tokenizer
@@ -123,8 +123,10 @@ def _why(
 
 
 def _same(one: Sequence[ChatMessage], other: Sequence[ChatMessage]) -> bool:
-    """Whether the same was said; spaces around it and thinking do not count."""
-    return [(m.role, m.content.strip()) for m in one] == [(m.role, m.content.strip()) for m in other]
+    """Whether the same was said and shown; spaces around it and thinking do not count."""
+    return [(m.role, m.content.strip(), m.pictures) for m in one] == [
+        (m.role, m.content.strip(), without_pictures(m).pictures) for m in other
+    ]
 
 
 def _whole(tokenizer: Tokenizer, turn: Turn, text: str) -> tuple[array[int], int]:

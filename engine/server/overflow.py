@@ -47,20 +47,22 @@ def reserve(context: int, max_tokens: int | None) -> int:
 
 def chosen_cut(
     messages: Sequence[ChatMessage],
-    tokens: Callable[[str], int],
+    tokens: Callable[[ChatMessage], int],
     fits: Callable[[DroppedMessages], bool],
     context: int,
 ) -> DroppedMessages | None:
     """The first cut that makes the conversation fit, else the longest; None where there is no middle to leave out.
 
-    ``tokens`` counts those of a text, ``fits`` renders the conversation without a cut and says whether it fits.
+    ``tokens`` counts those of a message, ``fits`` renders the conversation without a cut and says whether it fits.
     """
     places = list(cuts(messages, tokens, context))
     # Between two places lies a quarter of a context: what fits at one fits at all behind it.
     return places[min(bisect_left(places, True, key=fits), len(places) - 1)] if places else None
 
 
-def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context: int) -> Iterator[DroppedMessages]:
+def cuts(
+    messages: Sequence[ChatMessage], tokens: Callable[[ChatMessage], int], context: int
+) -> Iterator[DroppedMessages]:
     """The cuts to try, shorter ones first; the last leaves the first turn and the newest message."""
     starts = [i for i, message in enumerate(messages) if message.role == "user"]
     if len(starts) < 3:
@@ -69,7 +71,7 @@ def cuts(messages: Sequence[ChatMessage], tokens: Callable[[str], int], context:
     step = max(1, context // 4)
     size, due = 0, step
     for start, end in itertools.pairwise(starts[1:]):
-        size += sum(tokens(message.content) + _OVERHEAD for message in messages[start:end])
+        size += sum(tokens(message) + _OVERHEAD for message in messages[start:end])
         if size >= due:
             due = (size // step + 1) * step
             if end != newest:

@@ -13,6 +13,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
+from msgspec import structs
+
 from engine.protocol import ChatMessage, Delta
 from engine.text.prompt import PromptText
 from engine.text.tokenizer import Tokenizer
@@ -25,7 +27,7 @@ class Turn(NamedTuple):
 
     ``text`` is the content. ``thinks`` says that the answer has more in front of it, which a chat template shows the
     model again or leaves out. ``messages`` is the conversation that was asked (None: plain text), ``parent`` the name
-    of the turn that it went on from, and ``chat`` what the client calls the conversation.
+    of the turn that it went on from, and ``chat`` what the client calls the conversation. It has digests of pictures.
     """
 
     prompt: PromptText
@@ -54,7 +56,7 @@ class AnswerCollector:
         parent: str = "",
         chat: str = "",
     ) -> None:
-        said = None if isinstance(messages, str) else tuple(messages)
+        said = None if isinstance(messages, str) else tuple(map(without_pictures, messages))
         self._turn = Turn(prompt, array("i", prompt_ids), "", array("i"), False, said, parent, chat)
         self._parts: list[str] = []
 
@@ -129,6 +131,13 @@ class Turns:
         return next((name for name in reversed(names) if name in self._turns), "")
 
 
+def without_pictures(message: ChatMessage) -> ChatMessage:
+    """The message with the digests of its pictures, which is enough to know them again."""
+    if not message.pictures:
+        return message
+    return structs.replace(message, pictures=[hashlib.sha256(file).digest() for file in message.pictures])
+
+
 def named(prompt: Sequence[ChatMessage] | str, answer: str) -> str:
     """A name for the turn made of a prompt and its answer that follows from what was said alone.
 
@@ -146,4 +155,5 @@ def _names(messages: Iterable[ChatMessage]) -> Iterable[str]:
     for message in messages:
         content = message.content.strip()
         digest.update(f"{message.role} {len(content)} {content}".encode(errors="surrogatepass"))
+        digest.update(b"".join(without_pictures(message).pictures))
         yield digest.hexdigest()

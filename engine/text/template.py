@@ -182,7 +182,14 @@ def _plain(message: ChatMessage | Mapping[str, Any]) -> dict[str, Any]:
         return dict(message)
     # Templates have two names for it.
     thinking = {"reasoning_content": message.thinking, "thinking": message.thinking} if message.thinking else {}
-    return {"role": message.role, "content": message.content, **thinking}
+    return {"role": message.role, "content": _content(message), **thinking}
+
+
+def _content(message: ChatMessage) -> str | list[dict[str, str]]:
+    """The text, or parts as templates of models with a vision tower know them: pictures come first."""
+    if not message.pictures:
+        return message.content
+    return [{"type": "image"}] * len(message.pictures) + [{"type": "text", "text": message.content}]
 
 
 def _chosen(template: Source | None) -> str:

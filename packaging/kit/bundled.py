@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -54,12 +55,15 @@ def _debian(package: str) -> list[Text]:
     return [(f"{package}.txt", path.read_bytes())] if path.is_file() else []
 
 
-def _of_numpy(folders: Mapping[str, Path]) -> list[Text]:
-    """NumPy's own licence file has the texts of what its wheel brings."""
-    if "numpy" not in folders:
+def _own(name: str, folders: Mapping[str, Path]) -> list[Text]:
+    """The licence file of a wheel that has in it the texts of what the wheel brings."""
+    if name not in folders:
         return []
-    found = sorted(folders["numpy"].glob("numpy-*.dist-info/licenses/LICENSE.txt"))
-    return [("numpy.txt", path.read_bytes()) for path in found]
+    found = sorted(folders[name].glob(f"{name}-*.dist-info/licenses/LICENSE*"))
+    return [(f"{name}.txt", path.read_bytes()) for path in found]
+
+
+_of_numpy, _of_pillow = partial(_own, "numpy"), partial(_own, "pillow")
 
 
 INSIDE = (
@@ -96,6 +100,14 @@ INSIDE = (
         "https://www.intel.com/onemkl",
         "",
         lambda folders: note("onemkl"),
+    ),
+    Inside(
+        "Decoders of pictures within Pillow",  # libjpeg-turbo, libpng, libwebp, libtiff, OpenJPEG, and what they need
+        ("_imaging*",),
+        "IJG AND BSD-3-Clause AND BSD-2-Clause AND libpng-2.0 AND libtiff AND FTL AND MIT AND 0BSD",
+        "https://python-pillow.github.io",
+        "pillow",
+        _of_pillow,
     ),
     Inside("OpenBLAS", ("*openblas*.so*",), "BSD-3-Clause", "https://www.openblas.net", "", _of_numpy),
 )

@@ -57,6 +57,10 @@ END;
 """,
     """
 ALTER TABLE chats ADD COLUMN adapter TEXT NOT NULL DEFAULT '';
+CREATE TABLE pictures (
+    message TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE, place INTEGER NOT NULL, data BLOB NOT NULL,
+    PRIMARY KEY (message, place)
+);
 """,
 )
 """``SQL[i]`` made schema i + 1 of schema i."""
@@ -64,6 +68,8 @@ RELEASED = range(1, len(SQL) + 1)
 
 CHAT = "id, title, created, updated, system_prompt, sampling, leaf, deleted"
 DRAFT = "chat, text, edited"
+PICTURE = "message, place, data"
+_TABLES = {DRAFT: "drafts", PICTURE: "pictures"}
 MESSAGE = "id, chat, parent, role, content, state, stats, spans, created"
 
 _STATS = (
@@ -138,6 +144,9 @@ _ROWS = (
             MESSAGE + ", thinking",
             """'arr', 'own', '', 'assistant', 'Ahoy', 'complete', '{"adapter":"pirate"}', '[]', 62.0, ''""",
         ),
+        (MESSAGE + ", thinking", "'look', 'own', '', 'user', 'Look at these', 'complete', '{}', '[]', 63.0, ''"),
+        (PICTURE, "'look', 1, x'6f74686572'"),
+        (PICTURE, "'look', 0, x'6f6e65'"),
     ],
 )
 
@@ -238,7 +247,10 @@ _MESSAGES = (
         )
     ],
     [Message("begun", "unsent", "", "user", "Well begun", created=52.0)],
-    [Message("arr", "own", "", "assistant", "Ahoy", stats=AnswerStats(adapter="pirate"), created=62.0)],
+    [
+        Message("arr", "own", "", "assistant", "Ahoy", stats=AnswerStats(adapter="pirate"), created=62.0),
+        Message("look", "own", "", "user", "Look at these", created=63.0, pictures=(b"one", b"other")),
+    ],
 )
 SEARCHES = {
     "sixteen tok": {"pages"},
@@ -262,7 +274,7 @@ def make(path: Path, schema: int, rows: bool = True) -> None:
         connection.execute(f"PRAGMA user_version = {schema}")
         for number in range(schema) if rows else ():
             for columns, values in _ROWS[number]:
-                table = "drafts" if columns == DRAFT else "chats" if columns.startswith(CHAT) else "messages"
+                table = _TABLES.get(columns) or ("chats" if columns.startswith(CHAT) else "messages")
                 connection.execute(f"INSERT INTO {table} ({columns}) VALUES ({values})")
 
 

@@ -73,7 +73,8 @@ def add_mtp(folder: Path) -> None:
         part = name.removeprefix(last)
         made = tensors[name].clone() if tensors[name].ndim == 1 else 0.1 * torch.randn(tensors[name].shape)
         tensors[QWEN.layer + part] = 0.3 * made if part.endswith(("o_proj.weight", "down_proj.weight")) else made
-    width = tensors["model.norm.weight"].shape[0]
+    norm = "model.norm.weight" if "model.norm.weight" in tensors else "model.language_model.norm.weight"
+    width = tensors[norm].shape[0]
     for name in (QWEN.hidden_norm, QWEN.token_norm, QWEN.final_norm):
         tensors[name] = 0.2 * torch.randn(width)
     tensors[QWEN.mark] = torch.cat((0.1 * torch.randn(width, width), torch.eye(width)), 1)

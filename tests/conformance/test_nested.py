@@ -59,6 +59,44 @@ def qwen(folder: Path) -> transformers.PreTrainedModel:
     return saved(transformers.Qwen3_5ForConditionalGeneration(config), folder)
 
 
+def qwen_vl(folder: Path) -> transformers.PreTrainedModel:
+    """Its text part is rotated as if it had one axis."""
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "patch_size": 4,
+              "out_hidden_size": 48, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}  # fmt: skip
+    rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 2, 2], "mrope_interleaved": True}
+    config = transformers.Qwen3VLConfig(text_config=BASE | {"rope_parameters": rope}, vision_config=vision)
+    return saved(transformers.Qwen3VLForConditionalGeneration(config), folder)
+
+
+def qwen_vl_moe(folder: Path) -> transformers.PreTrainedModel:
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "patch_size": 4,
+              "out_hidden_size": 48, "num_position_embeddings": 16, "deepstack_visual_indexes": [0]}  # fmt: skip
+    rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 2, 2], "mrope_interleaved": True}
+    experts = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "rope_parameters": rope}
+    config = transformers.Qwen3VLMoeConfig(text_config=BASE | experts, vision_config=vision)
+    model = saved(transformers.Qwen3VLMoeForConditionalGeneration(config), folder)
+    file = folder / "model.safetensors"  # its experts lie the other way round in the files of the hub
+    tensors = load_file(file)
+    save_file({name: t.mT.contiguous() if ".experts." in name else t for name, t in tensors.items()}, file)
+    return model
+
+
+def qwen2_vl(folder: Path) -> transformers.PreTrainedModel:
+    """With the configuration of the first files: all in one, and a name of its own for the rotation."""
+    vision = {"depth": 1, "hidden_size": 16, "intermediate_size": 32, "num_heads": 2, "patch_size": 4,
+              "out_hidden_size": 48}  # fmt: skip
+    rope = {"rope_type": "default", "rope_theta": 500.0, "mrope_section": [2, 2, 2]}
+    config = transformers.Qwen2_5_VLConfig(text_config=BASE | {"rope_parameters": rope}, vision_config=vision)
+    model = saved(transformers.Qwen2_5_VLForConditionalGeneration(config), folder)
+    file = folder / "config.json"
+    values = json.loads(file.read_text())
+    text = values.pop("text_config")
+    del text["rope_parameters"]
+    older = {"rope_theta": 500.0, "rope_scaling": {"type": "mrope", "mrope_section": [2, 2, 2]}}
+    file.write_text(json.dumps(text | values | older))
+    return model
+
+
 def saved(model: Any, folder: Path) -> transformers.PreTrainedModel:
     torch.manual_seed(3)
     with torch.no_grad():
@@ -90,7 +128,7 @@ def rename(folder: Path, name: Callable[[str], str]) -> None:
 
 
 @pytest.mark.parametrize("names", [newer, older])
-@pytest.mark.parametrize("model", [gemma, gemma4, mistral, qwen, qwen_moe])
+@pytest.mark.parametrize("model", [gemma, gemma4, mistral, qwen, qwen_moe, qwen_vl, qwen_vl_moe, qwen2_vl])
 def test_the_text_part_has_the_logits_of_transformers(model: Any, names: Any, tmp_path: Path) -> None:
     reference = model(tmp_path)
     rename(tmp_path, names)

@@ -49,7 +49,12 @@ class Conversation:
         system = self.chat.system_prompt
         head = [ChatMessage(role="system", content=system)] if system else []
         return head + [
-            ChatMessage(role=message.role, content=message.content, thinking=message.thinking)
+            ChatMessage(
+                role=message.role,
+                content=message.content,
+                thinking=message.thinking,
+                pictures=list(message.pictures),
+            )
             for message in self.tree.path(leaf)
         ]
 
@@ -70,14 +75,14 @@ class Conversation:
         answer = self.last("assistant")
         return answer.stats.adapter if answer is not None else self.chat.adapter
 
-    def ask(self, text: str, instead_of: str = "") -> Message:
+    def ask(self, text: str, instead_of: str = "", pictures: tuple[bytes, ...] = ()) -> Message:
         """Append a message of the person, or begin a branch as an alternative to ``instead_of``."""
         parent = self.tree.get(instead_of).parent if instead_of else self.leaf
         if not self.saved:
-            self.chat = self.chat._replace(title=title_of(text), updated=time.time())
+            self.chat = self.chat._replace(title=title_of(text or "A picture"), updated=time.time())
             self._history.save_chat(self.chat)
             self.saved = True
-        asked = Message(new_id(), self.chat.id, parent, "user", text, created=time.time())
+        asked = Message(new_id(), self.chat.id, parent, "user", text, created=time.time(), pictures=pictures)
         self.tree.put(asked)
         self._history.save_message(asked)
         self._history.flush()  # a question that stands on the screen is in the file

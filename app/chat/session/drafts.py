@@ -21,6 +21,8 @@ class Drafts(QObject):
         self._composer, self._session, self._history = composer, session, history
         self._chat = session.chat_id
         self._kept = Draft()
+        self._pictures: dict[str, tuple[bytes, ...]] = {}
+        """Of each chat's draft, until the program ends."""
         self._timer = QTimer(self, singleShot=True)
         self._timer.setObjectName("drafts-save")
         self._timer.timeout.connect(self.save)
@@ -39,11 +41,12 @@ class Drafts(QObject):
     def _switch(self) -> None:
         """Another chat is on screen: put away what the composer holds, and take out what was typed there."""
         self.save()
+        self._pictures[self._chat] = self._composer.draft.pictures
         self._chat = self._session.chat_id
         self._show()
 
     def _show(self) -> None:
-        draft = self._history.draft(self._chat)
+        draft = self._history.draft(self._chat)._replace(pictures=self._pictures.pop(self._chat, ()))
         if draft.edited not in self._session.talk.tree:
             draft = draft._replace(edited="")
         self._kept = draft

@@ -70,16 +70,16 @@ class Sending(QObject):
             words = f"The message has {len(text):,} characters and {MOST_CHARS:,} are the most. Send a part of it."
             self._news.complain(words)
             return
-        edited = self._composer.draft.edited
+        draft = self._composer.draft
         self._composer.clear()
         self._news.dismiss()
-        self._session.send(text, edited, not self.reason)
+        self._session.send(text, draft.edited, not self.reason, draft.pictures)
 
     def ask(self, question: str) -> None:
         """A question that was offered; what is in the composer already stays there."""
         if self.reason and not self.queues:
             self._news.say(f"{self.reason}.")
-        elif self._composer.text:
+        elif self._composer.text or self._composer.draft.pictures:
             self._news.say("Send what you wrote first, or delete it.")
         else:
             self.send(question)
@@ -88,12 +88,13 @@ class Sending(QObject):
     def take_back(self, edit: bool) -> None:
         """The question that waits: back into the composer, below what was typed meanwhile, or away."""
         typed = self._composer.text
-        text, origin = self._session.take_back()  # if it was the first, this is a new chat, with what was typed for one
+        taken = self._session.take_back()  # if it was the first, this is a new chat, with what was typed for one
         draft = self._composer.draft
-        parts = dict.fromkeys((typed, draft.text, text if edit else ""))
+        parts = dict.fromkeys((typed, draft.text, taken.text if edit else ""))
         words = "\n".join(part for part in parts if part)
-        if words != draft.text:
-            self._composer.show_draft(Draft(words, origin if edit else draft.edited, draft.before))
+        pictures = (*draft.pictures, *(taken.pictures if edit else ()))
+        if (words, pictures) != (draft.text, draft.pictures):
+            self._composer.show_draft(Draft(words, taken.edited if edit else draft.edited, draft.before, pictures))
         self._composer.setFocus()
 
     def refresh(self, *_: object) -> None:

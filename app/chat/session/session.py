@@ -90,13 +90,13 @@ class ChatSession(QObject):
         self._show(Conversation(self._history, chat, messages))
         return True
 
-    def send(self, text: str, instead_of: str = "", ready: bool = True) -> None:
+    def send(self, text: str, instead_of: str = "", ready: bool = True, pictures: tuple[bytes, ...] = ()) -> None:
         """Append the person's message, or add it as an alternative to ``instead_of``, and ask for the answer.
 
         Where the model is not ``ready``, :meth:`send_queued` asks for it.
         """
         fresh = not self.talk.saved
-        asked = self.talk.ask(text, instead_of)
+        asked = self.talk.ask(text, instead_of, pictures)
         if fresh:
             self.saved.emit(self.chat_id)
         if ready:
@@ -112,10 +112,10 @@ class ChatSession(QObject):
         """The id of the shown chat's message that waits for the model, "" for none."""
         return self._queue.get(self.chat_id, "")
 
-    def take_back(self) -> tuple[str, str]:
+    def take_back(self) -> Draft:
         """The shown chat's message that waits is taken out of it.
 
-        Returns its text, and the id of a message that it is an alternative to, "" for none.
+        Returns what it was made of, with the id of a message that it is an alternative to, "" for none.
         """
         message, tree = self.talk.tree.get(self._queue.pop(self.chat_id)), self.talk.tree
         others = [other for other in tree.siblings(message.id) if other != message.id]
@@ -127,7 +127,7 @@ class ChatSession(QObject):
             self._show(self.talk.fresh())
         else:
             self.changed.emit()
-        return message.content, origin
+        return Draft(message.content, origin, pictures=message.pictures)
 
     def send_queued(self) -> None:
         """The model is ready: ask what waited for it, in every chat."""
@@ -174,7 +174,8 @@ class ChatSession(QObject):
     def next_prompt(self, draft: Draft) -> tuple[list[ChatMessage], Thinking]:
         """What would be sent now, with ``draft`` in the composer; and how it would be rendered."""
         parent = self.talk.tree.get(draft.edited).parent if draft.edited else self.talk.leaf
-        asked = [ChatMessage(role="user", content=draft.text)] if draft.text.strip() else []
+        some = draft.text.strip() or draft.pictures
+        asked = [ChatMessage(role="user", content=draft.text, pictures=list(draft.pictures))] if some else []
         return self.talk.prompt(parent) + asked, allowed(self._link.card, self.talk.chat.thinking)
 
     def last_thinking(self) -> Thinking:

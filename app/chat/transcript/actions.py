@@ -35,7 +35,7 @@ class MessageActions(QObject):
         elif action == "edit" and message_id == session.queued:
             self._sending.take_back(True)
         elif action == "edit":
-            self._composer.begin_edit(message.content, message_id)
+            self._composer.begin_edit(message.content, message_id, message.pictures)
         elif action == "overflow":
             self.overflow_asked.emit()
         elif action == "compare":

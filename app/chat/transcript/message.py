@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QEvent, QPoint, Qt, Signal
+from PySide6.QtCore import QEvent, QPoint, QSize, Qt, Signal
 from PySide6.QtGui import QEnterEvent, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLabel, QWidget
 
+from app.chat.pictures import ShownPictures
 from app.chat.transcript.footer import Footer
 from app.chat.transcript.text import found
 from app.chat.transcript.text.blocks import TextBlock, TextView
@@ -53,6 +54,7 @@ class MessageView(QWidget):
         self._bubble = QFrame(self) if message.role == "user" else None
         if self._bubble is not None:
             self._bubble.setProperty("card", "user")
+        self._pictures = ShownPictures(message.pictures, self._bubble) if self._bubble and message.pictures else None
         self._waiting = QLabel(self)
         self._waiting.setProperty("role", "caption")
         self._waiting.setObjectName("waiting")
@@ -274,11 +276,19 @@ class MessageView(QWidget):
         assert self._bubble is not None
         text, (left, top) = self._blocks[0], BUBBLE_PX
         assert isinstance(text, TextBlock)
-        inner = min(int(width * BUBBLE_SHARE) - 2 * left, text.natural_width() + 2)
+        most = int(width * BUBBLE_SHARE) - 2 * left
+        shown = self._pictures.fit(most) if self._pictures is not None else QSize(0, 0)
+        inner = max(shown.width(), min(most, text.natural_width() + 2))
         height = text.fit(inner)
+        if self._pictures is not None:
+            self._pictures.setGeometry(left, top, shown.width(), shown.height())
+            top += shown.height() + GAP_PX if self._message.content else 0
+            height = height if self._message.content else shown.height()
         text.setGeometry(left, top, inner, height)
-        self._bubble.setGeometry(width - inner - 2 * left, 0, inner + 2 * left, height + 2 * top)
-        return height + 2 * top + 2
+        text.setVisible(bool(self._message.content) or self._pictures is None)
+        height += top + BUBBLE_PX[1]
+        self._bubble.setGeometry(width - inner - 2 * left, 0, inner + 2 * left, height)
+        return height + 2
 
     def _hover(self, hovered: bool) -> None:
         self._hovered = hovered

@@ -8,6 +8,7 @@ files would hold.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from engine.checkpoints.safetensors import AGAIN, TensorInfo
 from engine.errors import CheckpointError
@@ -19,6 +20,10 @@ PREFIXES = (
     ("language_model.lm_head.", "lm_head."),
 )
 """Prefixes of a text model's tensor names in a multimodal file, and what stands for them in its own files."""
+OWN = ("lm_head.", "mtp.", "model.embed_tokens.", "model.layers.", "model.norm.")
+"""How names begin that a multimodal file may have as the text model's own files do (as Qwen2.5-VL's do)."""
+VISION = ("visual.", "vision_tower.", "multi_modal_projector.", "embed_vision.")
+"""How names of a vision tower's tensors begin, after ``model.`` in newer files."""
 OPT_PREFIX = ("decoder.", "model.decoder.")
 """OPT's first files were written without the model's prefix."""
 TEXT_MODELS = {
@@ -26,33 +31,59 @@ TEXT_MODELS = {
     "Gemma4ForConditionalGeneration": "Gemma4ForCausalLM",
     "Gemma4UnifiedForConditionalGeneration": "Gemma4UnifiedForCausalLM",
     "Mistral3ForConditionalGeneration": "MistralForCausalLM",
+    "Qwen2_5_VLForConditionalGeneration": "Qwen2ForCausalLM",
+    "Qwen3VLForConditionalGeneration": "Qwen3ForCausalLM",
+    "Qwen3VLMoeForConditionalGeneration": "Qwen3MoeForCausalLM",
     "Qwen3_5ForConditionalGeneration": "Qwen3_5ForCausalLM",
     "Qwen3_5MoeForConditionalGeneration": "Qwen3_5MoeForCausalLM",
 }
 """Multimodal architecture -> that of the text model in it."""
+FLAT = ("Qwen2_5_VLForConditionalGeneration",)
+"""Multimodal architectures whose older files have the text model's values next to the others."""
 MODEL_TYPES = {"ministral3": "Ministral3ForCausalLM"}
 """The text models that one multimodal architecture may have besides, by their ``model_type``."""
 _GEMMA = {"hidden_size": 2304, "intermediate_size": 9216, "num_attention_heads": 8, "num_key_value_heads": 4,
           "head_dim": 256, "max_position_embeddings": 131_072}  # fmt: skip
 _GEMMA4 = _GEMMA | {"vocab_size": 262_144, "num_hidden_layers": 30}
-DEFAULTS = {
+DEFAULTS: dict[str, dict[str, Any]] = {
     "Gemma3ForConditionalGeneration": _GEMMA | {"vocab_size": 262_208, "num_hidden_layers": 26},
     "Gemma4ForConditionalGeneration": _GEMMA4,
     "Gemma4UnifiedForConditionalGeneration": _GEMMA4 | {"max_position_embeddings": 262_144, "sliding_window": 1024},
+    "Qwen3VLMoeForConditionalGeneration": {"norm_topk_prob": True},
 }
 """Values where a family's ``text_config`` is silent: transformers writes only what differs from its defaults."""
+
+AXES: dict[str, tuple[list[int], bool]] = {
+    "Qwen2_5_VLForConditionalGeneration": ([16, 24, 24], False),
+    "Qwen3VLForConditionalGeneration": ([24, 20, 20], True),
+    "Qwen3VLMoeForConditionalGeneration": ([24, 20, 20], True),
+    "Qwen3_5ForConditionalGeneration": ([11, 11, 10], True),
+    "Qwen3_5MoeForConditionalGeneration": ([11, 11, 10], True),
+}
+"""Architectures that rotate by time, row and column: the ``mrope_section`` of a silent file, and whether pairs of
+dimensions take turns, which no file decides."""
 
 
 def text_config(raw: RawConfig) -> RawConfig:
     """The configuration of the text model; ``raw`` itself where it is no part of another (that Kvasir knows)."""
     if raw.architecture not in TEXT_MODELS:
         return raw
-    text = raw.values.get("text_config")
+    text = raw.values.get("text_config", {} if raw.architecture in FLAT else None)
     if not isinstance(text, dict):
         raise raw.wrong('its "text_config" is no JSON object')
     outer = {key: value for key, value in raw.values.items() if key != "text_config"}
     own = {"architectures": [MODEL_TYPES.get(str(text.get("model_type")), TEXT_MODELS[raw.architecture])]}
-    return RawConfig(DEFAULTS.get(raw.architecture, {}) | outer | text | own, raw.file)
+    return RawConfig(_with_axes(raw.architecture, DEFAULTS.get(raw.architecture, {}) | outer | text | own), raw.file)
+
+
+def _with_axes(architecture: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The configuration with what :data:`AXES` says, where the others look for it."""
+    key = "rope_scaling" if values.get("rope_parameters") is None else "rope_parameters"
+    rope = values.get(key) or {}
+    if architecture not in AXES or not isinstance(rope, dict):
+        return values
+    sections, interleaved = AXES[architecture]
+    return values | {key: {"mrope_section": sections} | rope | {"mrope_interleaved": interleaved}}
 
 
 def text_entries(
@@ -77,6 +108,16 @@ def text_entries(
     return found
 
 
+def vision_entries(entries: Mapping[str, TensorInfo]) -> dict[str, TensorInfo]:
+    """The tensors of a vision tower in a nested checkpoint, by names that begin as in :data:`VISION`."""
+    found = {name.removeprefix("model."): entry for name, entry in entries.items()}
+    return {
+        name.replace("vision_tower.vision_model.", "vision_tower."): entry
+        for name, entry in found.items()
+        if name.startswith(VISION)
+    }
+
+
 def _plain(name: str, nested: bool) -> str | None:
     if not nested:
         return _replaced(name, *OPT_PREFIX) or name
@@ -84,7 +125,7 @@ def _plain(name: str, nested: bool) -> str | None:
         plain = _replaced(name, *prefix)
         if plain is not None:
             return plain
-    return name if name.startswith(("lm_head.", "mtp.")) else None
+    return name if name.startswith(OWN) else None
 
 
 def _replaced(name: str, prefix: str, by: str) -> str | None:

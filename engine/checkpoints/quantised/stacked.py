@@ -1,9 +1,10 @@
 """Experts that are stacked into one tensor for all: plain, or packed as MXFP4 (OCP Microscaling Formats 1.0).
 
 Names, for E experts with input features K and output features N: plain ``gate_up_proj [E, N, K]`` (Qwen3.5, Gemma 4),
-and so for ``down_proj``. gpt-oss has biases besides, ``gate_up_proj_bias [E, N]``, and then the plain tensor is the
-other way round, ``[E, K, N]``, or packed: ``gate_up_proj_blocks [E, N, K / 32, 16]`` and ``gate_up_proj_scales [E, N,
-K / 32]``. Its output features of gate and up alternate, and stand after each other in what is read.
+or the other way round, ``[E, K, N]`` (Qwen3-VL), and so for ``down_proj``. gpt-oss has biases besides,
+``gate_up_proj_bias [E, N]``, and then the plain tensor is ``[E, K, N]``, or packed: ``gate_up_proj_blocks [E, N, K /
+32, 16]`` and ``gate_up_proj_scales [E, N, K / 32]``. Its output features of gate and up alternate, and stand after each
+other in what is read.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ class StackedExperts:
         if self.packed:
             self._check_packed(count)
         else:
-            sides = (in_features, self.out_features) if self.bias else (self.out_features, in_features)
+            across = (in_features, self.out_features)
+            turned = tensors.shape(name) == (count, *across) and across != across[::-1]
+            self._across = self.bias or turned
+            sides = across if self._across else across[::-1]
             tensors.check(name, (count, *sides), FLOATING)
         if self.bias:
             tensors.check(f"{name}_bias", (count, self.out_features), FLOATING)
@@ -81,9 +85,11 @@ class StackedExperts:
         return GgmlWeights(MXFP4, torch.empty(size, dtype=torch.uint8, device="meta"), self.in_features)
 
     def dense(self, expert: int) -> Tensor:
-        """The plain matrix of one expert ``[N, K]``: of the file, or a copy where that is gpt-oss'."""
+        """The plain matrix of one expert ``[N, K]``: of the file, or a copy where that has it the other way round."""
         matrix = self._tensors.view(self.name)[expert]
-        return self._in_order(matrix.t()).contiguous() if self.bias else matrix
+        if not self._across:
+            return matrix
+        return (self._in_order(matrix.t()) if self.bias else matrix.t()).contiguous()
 
     def bias_of(self, expert: int) -> Tensor:
         """``[N]``, a view of the file or a copy."""

@@ -1,6 +1,6 @@
 """Qwen3.5, 3.6 and 3.8 (Qwen Team 2026), dense and with experts: three gated delta nets to one gated attention.
 
-Their multi-token layer is :class:`engine.models.heads.mtp.QwenMultiToken`; their towers for pictures are left out.
+Their multi-token layer is :class:`engine.models.heads.mtp.QwenMultiToken`, their tower :mod:`engine.vision.qwen3`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def refusal_of(error: Exception, prompt: str = "", fields: tuple[str, ...] = ())
     if isinstance(error, BadField):
         return Refusal(400, "invalid_value", text, error.param)
     code = error.code if isinstance(error, Refused) else "bad_prompt"
-    if code in ("bad_prompt", "prompt_too_long"):
+    if code in ("bad_picture", "bad_prompt", "no_pictures", "prompt_too_long"):
         param = prompt or None
     else:
         first = text.partition(" ")[0]  # sentences about sampling begin with the name of the parameter

@@ -25,6 +25,7 @@ from engine.server.openai.turns import Conversations
 from engine.server.openai.types import ChatIn, CompletionIn, ModelList, ModelOut
 from engine.server.openai.writers import ChatWriter, TextWriter, Writer
 from engine.server.overflow import too_long, window_of
+from engine.server.pictures import PromptTokens
 from engine.server.refused import Refused
 from engine.server.security import MAX_BODY, error_response, refuse_stranger
 
@@ -131,15 +132,16 @@ class OpenAIRoutes:
         prompt = wanted.prompt() if isinstance(wanted, ChatIn) else wanted.text_or_ids()
         sampling, overflow, told = wanted.sampling(), wanted.overflow or "stop", None
         if isinstance(prompt, list) and isinstance(prompt[0], int):
-            ids, window, heard = prompt, _window(len(prompt), overflow == "window", context), None
+            tokens = PromptTokens(prompt)
+            window, heard = _window(len(prompt), overflow == "window", context), None
         else:
             thinking = wanted.thinking() if isinstance(wanted, ChatIn) else Thinking()
             asked = Asked(prompt, thinking, overflow, sampling.max_tokens)
             found, heard = await self._conversations.prepared(self._hub, asked)
-            ids, window, told = found.ids, found.window, found.context_cut("")
+            tokens, window, told = found.tokens, found.window, found.context_cut("")
         if self._stopping:
             raise Refused("stopping", STOPPED)
-        stream = Stream(self._hub, ids, sampling, wanted.n or 1, not chat, window, heard, adapter)
+        stream = Stream(self._hub, tokens, sampling, wanted.n or 1, not chat, window, heard, adapter)
         self._streams.add(stream)
         return stream, {CUT_HEADER: _cut(told)} if told is not None else {}
 

@@ -19,6 +19,7 @@ from engine.server.hub import EngineHub
 from engine.server.openai.errors import cut_off, refusal_of
 from engine.server.openai.types import CompletionDetails, UsageDetails, UsageOut
 from engine.server.openai.writers import Writer
+from engine.server.pictures import PromptTokens
 from engine.server.refused import Refused
 from engine.server.security import error_body
 from engine.server.session.outbox import Outbox
@@ -35,7 +36,7 @@ class Stream:
     def __init__(
         self,
         hub: EngineHub,
-        ids: list[int],
+        prompt: PromptTokens,
         sampling: Sampling,
         answers: int,
         continues: bool,
@@ -47,7 +48,10 @@ class Stream:
         self._outbox = Outbox()
         self._first: Message | None = None
         self._name = hub.name_for("")
-        request = AddRequest(self._name, ids, sampling, answers, continues=continues, window=window, adapter=adapter)
+        shown = prompt.pictures
+        request = AddRequest(
+            self._name, prompt.ids, sampling, answers, {}, continues, window, adapter=adapter, pictures=shown
+        )
         hub.add(request, self._on_event)
 
     async def begin(self) -> None:

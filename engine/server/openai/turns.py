@@ -34,7 +34,7 @@ class Conversations:
 
     def _listener(self, asked: Asked, prompt: Prepared, parent: str) -> Callable[[RequestEvent], None]:
         answers: defaultdict[int, AnswerCollector] = defaultdict(
-            lambda: AnswerCollector(prompt.text, prompt.ids, asked.prompt, parent)
+            lambda: AnswerCollector(prompt.text, prompt.continued.ids, asked.prompt, parent)
         )
 
         def hear(event: RequestEvent) -> None:

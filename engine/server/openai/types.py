@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import base64
+from typing import Any, Literal
 
 import msgspec
 
@@ -18,16 +19,22 @@ ROLES: dict[str, Literal["system", "user", "assistant"]] = {
 }
 
 
+class ImageUrl(msgspec.Struct):
+    """Where a picture is; a model's tower decides in which detail it is seen."""
+
+    url: str
+
+
 class ContentPart(msgspec.Struct, forbid_unknown_fields=True):
     """A part of a message. Hints to a cache are ignored; what belongs to other kinds of part is refused by its type."""
 
     type: str
     text: str = ""
-    cache_control: msgspec.Raw | None = None
-    prompt_cache_breakpoint: msgspec.Raw | None = None
-    image_url: msgspec.Raw | None = None
-    input_audio: msgspec.Raw | None = None
-    file: msgspec.Raw | None = None
+    cache_control: Any = None
+    prompt_cache_breakpoint: Any = None
+    image_url: ImageUrl | str | None = None
+    input_audio: Any = None
+    file: Any = None
     refusal: str | None = None
 
 
@@ -179,12 +186,34 @@ def _message(turn: TurnIn, where: str) -> ChatMessage:
     if turn.content is None and turn.role != "assistant":
         raise BadField(f"{where}.content", "The message has no content. Send some text.")
     content = turn.content if isinstance(turn.content, list) else [ContentPart("text", turn.content or "")]
+    pictures: list[bytes] = []
     for number, part in enumerate(content):
-        if part.type != "text":
-            text = f"Content of type {part.type!r} is not supported. Send text only."
-            raise BadField(f"{where}.content[{number}].type", text)
+        field = f"{where}.content[{number}]"
+        if part.type == "image_url":
+            pictures.append(_picture(part, f"{field}.image_url"))
+        elif part.type != "text":
+            text = f"Content of type {part.type!r} is not supported. Send text or image_url."
+            raise BadField(f"{field}.type", text)
+    if pictures and turn.role != "user":
+        raise BadField(f"{where}.content", f"A message of the role {turn.role!r} cannot have pictures. Use user.")
     text = "".join(part.text for part in content)
-    return ChatMessage(role=ROLES[turn.role], content=text, thinking=turn.reasoning_content or turn.reasoning or "")
+    thinking = turn.reasoning_content or turn.reasoning or ""
+    return ChatMessage(role=ROLES[turn.role], content=text, thinking=thinking, pictures=pictures)
+
+
+def _picture(part: ContentPart, where: str) -> bytes:
+    """The file in a data URL (RFC 2397). Nothing is fetched: an address could be one of this machine's own network."""
+    url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url or ""
+    head, comma, data = url.partition(",")
+    if not head.startswith("data:"):
+        text = "Pictures are not fetched from addresses. Send the file itself: data:image/jpeg;base64,…"
+        raise BadField(where, text)
+    if not comma or not head.endswith(";base64"):
+        raise BadField(where, "The data URL of the picture is not in base64. Send data:image/jpeg;base64,…")
+    try:
+        return base64.b64decode(data, validate=True)
+    except ValueError as error:
+        raise BadField(where, "The base64 of the picture is damaged. Send the whole file again.") from error
 
 
 def finish_reason(reason: FinishReason) -> str:

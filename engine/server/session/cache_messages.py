@@ -6,6 +6,7 @@ import asyncio
 import logging
 import zlib
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from engine.core.admission import NO_MODEL
@@ -16,6 +17,7 @@ from engine.server.hub import EngineHub
 from engine.server.overflow import check_length
 from engine.server.refused import Refused
 from engine.server.turns import Turns
+from engine.vision.places import is_mark
 
 if TYPE_CHECKING:
     from engine.text.tokenizer import Tokenizer
@@ -24,6 +26,8 @@ _T = TypeVar("_T")
 log = logging.getLogger(__name__)
 
 BUSY = "The engine is in the middle of something long (a model is being loaded, or a step takes long). Try again later."
+PICTURE = "[picture]"
+"""What is shown where tokens stand for a picture."""
 NO_PAGES = PageMap(total=0, states=zlib.compress(b""), owners=zlib.compress(b""))
 NO_TREE = RadixTree(nodes=[], total_nodes=0, total_tokens=0)
 
@@ -82,6 +86,8 @@ class CacheMessages:
         if turn is None:
             text = "This chat has no answer from the model since it was loaded. Ask something, then measure."
             raise Refused("unknown_chat", text)
+        if any(message.pictures for message in turn.messages or ()):
+            raise Refused("cost_failed", "This chat has pictures, and only text is measured. Choose another chat.")
         return turn.all_ids.tolist()
 
     async def _shown(self, kind: Literal["pages", "tree"]) -> Message:
@@ -109,4 +115,9 @@ async def _in_time(reply: Awaitable[_T]) -> _T:
 
 
 def _reads(tokenizer: Tokenizer) -> Reads:
-    return lambda ids: tokenizer.decode(ids, skip_special=False)
+    def read(ids: Sequence[int]) -> str:
+        return "".join(
+            PICTURE if mark else tokenizer.decode(list(run), skip_special=False) for mark, run in groupby(ids, is_mark)
+        )
+
+    return read

@@ -41,6 +41,7 @@ from engine.protocol import (
 )
 from engine.server.answering import tokenised
 from engine.server.hub import EngineHub
+from engine.server.pictures import PromptTokens
 from engine.server.refused import Refused
 from engine.telemetry import pairs
 from engine.telemetry.processor import OtherPrograms
@@ -247,7 +248,7 @@ def _same(one: Value, other: Value) -> bool:
 
 
 class _Runner:
-    def __init__(self, hub: EngineHub, option: Option, prompt: list[int], continues: bool, adapter: str) -> None:
+    def __init__(self, hub: EngineHub, option: Option, prompt: PromptTokens, continues: bool, adapter: str) -> None:
         self._hub, self._option, self._prompt = hub, option, prompt
         self._continues, self._adapter = continues, adapter
         self.disturbed = False
@@ -289,11 +290,12 @@ class _Runner:
         name = self._hub.name_for("")
         request = AddRequest(
             name,
-            self._prompt,
+            self._prompt.ids,
             sampling,
             optimisations=optimisations,
             continues=self._continues,
             adapter=self._adapter,
+            pictures=self._prompt.pictures,
         )
         self._hub.add(request, listener)
         try:

@@ -238,7 +238,7 @@ class Session:
                 return
             ended = asyncio.Event()
             left = message.n
-            first = AnswerCollector(prompt.text, prompt.ids, message.prompt, message.parent, message.chat)
+            first = AnswerCollector(prompt.text, prompt.continued.ids, message.prompt, message.parent, message.chat)
             if (cut := prompt.context_cut(message.id)) is not None:
                 self._outbox.put(cut)
 
@@ -266,6 +266,7 @@ class Session:
                 window=prompt.window,
                 chat=message.chat,
                 adapter=message.adapter,
+                pictures=prompt.pictures,
             )
             self._hub.add(request, listener)
             await ended.wait()
@@ -294,8 +295,8 @@ class Session:
         self._hub.submit(LoadModel(path, draft, message.options))
 
     async def _count(self, message: CountTokens) -> None:
-        ids = await tokenised(self._hub, message.prompt, message.thinking)
-        self._outbox.put(Counted(id=message.id, tokens=len(ids)))
+        prompt = await tokenised(self._hub, message.prompt, message.thinking)
+        self._outbox.put(Counted(id=message.id, tokens=len(prompt.ids)))
 
     async def _estimate(self, message: Estimate) -> None:
         path, draft = await asyncio.to_thread(config.resolve, message.model, message.draft)

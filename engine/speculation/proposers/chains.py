@@ -36,7 +36,8 @@ class Chains:
         request, draft_tokens = self._asks[place].request, self._tokens[place]
         last = draft_tokens[-1:] or request.tokens[-1:]
         start = request.known - 1 + len(draft_tokens)
-        return SequenceRows(last, start, request.pages, 1, None, request.cache.more_pages, request.options.policy)
+        more, policy = request.cache.more_pages, request.options.policy
+        return SequenceRows(last, start, request.pages, 1, None, more, policy, axes=request.axes)
 
     def extend(self, places: Sequence[int], logits: Tensor) -> None:
         """Append a draft token to the chain of each place, drawn from its row of ``logits`` [places, V]."""

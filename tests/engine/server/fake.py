@@ -121,6 +121,8 @@ class FakeEngine:
             chat_template=ChatTemplate(self.template),
             kv_bytes_per_token=64.0,
             model=None,
+            album=None,
+            text_only="",
         )
 
     # --- what the server uses ------------------------------------------------------------------------------------

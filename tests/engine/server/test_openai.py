@@ -64,7 +64,13 @@ def test_chat(api: openai.OpenAI, running: Running) -> None:
 def test_chat_in_parts_and_of_a_developer(api: openai.OpenAI, running: Running) -> None:
     parts: Any = [
         {"role": "developer", "content": "brief"},
-        {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]},
+        {
+            "role": "user",
+            "content": [
+                {"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}},
+                {"type": "text", "text": "b"},
+            ],
+        },
     ]
     api.chat.completions.create(model="", messages=parts)
     rendered = running.engine.loaded.tokenizer.decode(last(running).prompt_ids, skip_special=False)
@@ -140,8 +146,12 @@ def test_leaving_a_whole_answer_cancels(running: Running) -> None:
         ({"messages": []}, 400, "messages", "no message"),
         ({"messages": [{"role": "tool", "content": "x"}]}, 400, "messages[0].role", "role 'tool' is not supported"),
         ({"messages": [{"role": "user"}]}, 400, "messages[0].content", "no content"),
-        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400, "messages[0].content[0].type",
-         "image_url"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url"}]}]}, 400,
+         "messages[0].content[0].image_url", "Pictures are not fetched"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": "data:;base64,AA=="}]}]}, 400,
+         "messages", "tiny reads text only."),
+        ({"messages": [{"role": "user", "content": [{"type": "file", "file": {"file_id": "1"}}]}]}, 400,
+         "messages[0].content[0].type", "Content of type 'file' is not supported"),
         ({"messages": [{"role": "user", "content": [{"type": "text", "txt": ""}]}]}, 400,
          "messages[0].content[0].txt", "unknown field `txt`"),
         ({"messages": [*MESSAGES, {"role": "assistant", "tool_calls": [{"id": "1"}]}]}, 400, "messages[1].tool_calls",

@@ -36,8 +36,8 @@ from tests.engine.text.samples import CHATML, trained
 SYSTEM = ChatMessage(role="system", content="s " * 4)
 
 
-def words(text: str) -> int:
-    return len(text.split())
+def words(message: ChatMessage) -> int:
+    return len(message.content.split())
 
 
 def said(turns: int, size: int = 10) -> list[ChatMessage]:
@@ -50,7 +50,7 @@ def said(turns: int, size: int = 10) -> list[ChatMessage]:
 
 
 def length(messages: list[ChatMessage]) -> int:
-    return sum(words(message.content) + 5 for message in messages)
+    return sum(words(message) + 5 for message in messages)
 
 
 def test_room_for_the_answer() -> None:
@@ -124,9 +124,12 @@ def test_the_cut_is_the_first_that_fits(contents: list[str], roles: list, contex
     def fits(cut: DroppedMessages) -> bool:
         return tokens(template.render(cut.without(messages))) <= limit
 
-    places = list(cuts(messages, tokens, context))
+    def count(message: ChatMessage) -> int:
+        return tokens(message.content)
+
+    places = list(cuts(messages, count, context))
     first = next((cut for cut in places if fits(cut)), places[-1] if places else None)
-    assert chosen_cut(messages, tokens, fits, context) == first
+    assert chosen_cut(messages, count, fits, context) == first
 
 
 def test_a_long_conversation_is_rendered_a_few_times_only() -> None:

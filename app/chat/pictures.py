@@ -1,0 +1,210 @@
+"""Pictures of a message: taken from files, the clipboard and drops, made small enough to travel, and shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from PySide6.QtCore import QBuffer, QMimeData, QSize, Qt, Signal
+from PySide6.QtGui import QIcon, QImage, QImageReader, QPainter, QPixmap
+from PySide6.QtWidgets import QFileDialog, QHBoxLayout, QLabel, QToolButton, QWidget
+
+from app.theme.icons import icon
+from app.theme.theme import Theme
+
+MOST = 8
+"""Pictures of one message."""
+MOST_BYTES = 1_000_000
+"""A larger file is encoded again: a conversation's pictures travel with each question, in a frame of 32 MB."""
+LONGEST_PX = 2048
+"""Sides of more are scaled down, and no model sees more of them."""
+MOST_PIXELS = 100_000_000
+THUMBNAIL_PX = 44
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif", ".bmp")
+FILTER = f"Pictures ({' '.join('*' + suffix for suffix in SUFFIXES)})"
+_QUALITY = 90
+
+
+class NoPictureError(Exception):
+    """What was to be shown is no picture, or too large; the text is a sentence."""
+
+
+def read(path: Path) -> bytes:
+    """A file's picture as it is sent: the file itself where that is small enough. Raises NoPictureError."""
+    reader = QImageReader(str(path))
+    reader.setAutoTransform(True)
+    size = reader.size()
+    if size.width() * size.height() > MOST_PIXELS:
+        raise NoPictureError(
+            f"{path.name} has {size.width():,} x {size.height():,} pixels, and a picture can have {MOST_PIXELS:,}. "
+            "Make it smaller first."
+        )
+    image = reader.read()
+    if image.isNull():
+        raise NoPictureError(f"{path.name} cannot be read as a picture ({reader.errorString()}).")
+    small = max(size.width(), size.height()) <= LONGEST_PX and path.stat().st_size <= MOST_BYTES
+    return path.read_bytes() if small else encoded(image)
+
+
+def encoded(image: QImage) -> bytes:
+    """An image as the file that is sent: PNG, or JPEG where that would be too large."""
+    if max(image.width(), image.height()) > LONGEST_PX:
+        image = image.scaled(
+            LONGEST_PX, LONGEST_PX, Qt.AspectRatioMode.KeepAspectRatio, Qt.TransformationMode.SmoothTransformation
+        )
+    png = _saved(image, "PNG", -1)
+    return png if len(png) <= MOST_BYTES else _saved(_on_white(image), "JPEG", _QUALITY)
+
+
+def in_mime(source: QMimeData) -> list[QImage | Path]:
+    """The pictures of a drop or of the clipboard; empty where it is something else, text above all."""
+    files = [Path(url.toLocalFile()) for url in source.urls() if url.isLocalFile()]
+    if files and all(file.suffix.lower() in SUFFIXES for file in files):
+        return list(files)
+    image = source.imageData() if source.hasImage() and not source.hasText() else None
+    return [image] if isinstance(image, QImage) and not image.isNull() else []
+
+
+def taken(found: Sequence[QImage | Path], have: int) -> list[bytes]:
+    """The files to send of what was found, in a message that has some. Raises NoPictureError."""
+    if have + len(found) > MOST:
+        raise NoPictureError(f"A message can have {MOST} pictures, and this one would have {have + len(found)}.")
+    return [read(each) if isinstance(each, Path) else encoded(each) for each in found]
+
+
+def pixmap_of(data: bytes, bound: QSize, ratio: float) -> QPixmap:
+    """The picture within ``bound``, for a screen with so many pixels a point; null where it cannot be read."""
+    image = QImage.fromData(data)
+    if image.isNull():
+        return QPixmap()
+    size = image.size().scaled(bound, Qt.AspectRatioMode.KeepAspectRatio).boundedTo(image.size()) * ratio
+    pixmap = QPixmap.fromImage(
+        image.scaled(size, Qt.AspectRatioMode.KeepAspectRatio, Qt.TransformationMode.SmoothTransformation)
+    )
+    pixmap.setDevicePixelRatio(ratio)
+    return pixmap
+
+
+def _saved(image: QImage, kind: str, quality: int) -> bytes:
+    buffer = QBuffer()
+    buffer.open(QBuffer.OpenModeFlag.WriteOnly)
+    image.save(buffer, kind, quality)  # type: ignore[call-overload]
+    return bytes(buffer.data().data())
+
+
+def _on_white(image: QImage) -> QImage:
+    """JPEG has no transparency, and what shines through would become black."""
+    if not image.hasAlphaChannel():
+        return image
+    below = QImage(image.size(), QImage.Format.Format_RGB32)
+    below.fill(Qt.GlobalColor.white)
+    painter = QPainter(below)
+    painter.drawImage(0, 0, image)
+    painter.end()
+    return below
+
+
+class AttachedPictures(QWidget):
+    """Pictures of the message that is being written; a click takes one out again. Hidden where there are none."""
+
+    changed = Signal()
+
+    def __init__(self, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._files: tuple[bytes, ...] = ()
+        self._buttons: list[QToolButton] = []
+        self._row = QHBoxLayout(self)
+        self._row.setContentsMargins(0, 0, 0, 0)
+        self._row.setSpacing(6)
+        self._row.addStretch(1)
+        self.setObjectName("attached-pictures")
+        self.hide()
+
+    @property
+    def files(self) -> tuple[bytes, ...]:
+        return self._files
+
+    def show_files(self, files: Sequence[bytes]) -> None:
+        if tuple(files) == self._files:
+            return
+        self._files = tuple(files)
+        for button in self._buttons:
+            self._row.removeWidget(button)
+            button.hide()
+            button.deleteLater()
+        self._buttons = [self._button(place, file) for place, file in enumerate(self._files)]
+        for place, button in enumerate(self._buttons):
+            self._row.insertWidget(place, button)
+        self.setVisible(bool(self._files))
+        self.changed.emit()
+
+    def _button(self, place: int, file: bytes) -> QToolButton:
+        button, side = QToolButton(self), QSize(THUMBNAIL_PX, THUMBNAIL_PX)
+        button.setIcon(QIcon(pixmap_of(file, side, self.devicePixelRatioF())))
+        button.setIconSize(side)
+        button.setAutoRaise(True)
+        button.setObjectName("attached-picture")
+        button.setToolTip("Take this picture out")
+        button.setAccessibleName(f"Take out picture {place + 1}")
+        button.clicked.connect(lambda: self.show_files(self._files[:place] + self._files[place + 1 :]))
+        return button
+
+
+class AttachButton(QToolButton):
+    """Chooses files; shown where the model sees pictures."""
+
+    chosen = Signal(list)
+
+    def __init__(self, theme: Theme, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._theme = theme
+        self.setAutoRaise(True)
+        self.setObjectName("attach")
+        self.setToolTip("Add pictures: choose files, drop them here, or paste")
+        self.setAccessibleName("Add pictures")
+        self.setCursor(Qt.CursorShape.PointingHandCursor)
+        self.clicked.connect(self._choose)
+        theme.changed.connect(self._recolour)
+        self._recolour()
+        self.hide()
+
+    def _recolour(self) -> None:
+        self.setIcon(icon(self._theme, "plus", 18))
+
+    def _choose(self) -> None:
+        files, _ = QFileDialog.getOpenFileNames(self.window(), "Add pictures", "", FILTER)
+        if files:
+            self.chosen.emit([Path(file) for file in files])
+
+
+class ShownPictures(QWidget):
+    """The pictures of a message that was sent, one next to the other; placed by the message."""
+
+    GAP_PX, BOUND_PX = 6, 200
+
+    def __init__(self, files: Sequence[bytes], parent: QWidget) -> None:
+        super().__init__(parent)
+        self.setObjectName("shown-pictures")
+        self._labels = [self._label(file) for file in files]
+
+    def fit(self, width: int) -> QSize:
+        """Break the row at ``width`` pixels; returns what it takes."""
+        x = y = high = wide = 0
+        for label in self._labels:
+            size = label.sizeHint()
+            if x and x + size.width() > width:
+                x, y, high = 0, y + high + self.GAP_PX, 0
+            label.setGeometry(x, y, size.width(), size.height())
+            x, high = x + size.width() + self.GAP_PX, max(high, size.height())
+            wide = max(wide, x - self.GAP_PX)
+        return QSize(wide, y + high)
+
+    def _label(self, file: bytes) -> QLabel:
+        label = QLabel(self)
+        pixmap = pixmap_of(file, QSize(self.BOUND_PX, self.BOUND_PX), self.devicePixelRatioF())
+        if pixmap.isNull():
+            label.setText("A picture that cannot be shown")
+        else:
+            label.setPixmap(pixmap)
+        label.setAccessibleName("Picture")
+        return label

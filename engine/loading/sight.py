@@ -1,0 +1,86 @@
+"""The vision tower of a load: whether the model has one that can serve, what it takes, and its reading."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from engine.checkpoints.source import Packing
+from engine.checkpoints.vision import VisionPart, load_tower
+from engine.devices import traits
+from engine.errors import CheckpointError
+from engine.loading.parts import ModelFiles
+from engine.vision.embeddings import KEPT_BYTES
+from engine.vision.interface import Tower
+
+NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
+CANNOT = "{name} reads text only: {reason}."
+BOTH_WAYS = "the tokens of a picture would have to see those after them, which Kvasir does not compute"
+MOST_TOKENS, MOST_TOKENS_CPU = 4096, 1024
+"""Of one picture, which is made smaller where its tower can: the time that a tower takes grows faster than those."""
+_PATCHES = 4
+"""Of a token, in the towers of Qwen; others have fewer tokens and as many patches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """``part`` is the tower as it was found, ``tower`` as it was read. ``reason`` is a sentence where it cannot serve.
+
+    ``marker`` is the token by which the model's chat template stands for a picture.
+    """
+
+    part: VisionPart | None
+    tower: Tower | None = None
+    marker: int = -1
+    reason: str = ""
+
+    @classmethod
+    def of(cls, files: ModelFiles) -> Sight:
+        """The tower of a checkpoint, if it has one."""
+        return cls(files.checkpoint.vision)
+
+    def read(self, files: ModelFiles, device: torch.device, dtype: torch.dtype, packing: Packing) -> Sight:
+        """With the weights in memory; or without a tower, and with the reason."""
+        if self.part is None:
+            return self
+        name = files.checkpoint.path.name
+        try:
+            tower = load_tower(self.part, files.tokenizer.token_id, device, dtype, packing)
+        except CheckpointError as error:
+            return Sight(None, reason=CANNOT.format(name=name, reason=str(error).rstrip(".")))
+        config = files.checkpoint.config
+        pairs = config.rope.width(config.head_dim) // 2
+        if tower.positions == "mrope" and not config.rope.interleaved and sum(config.rope.sections) != pairs:
+            reason = f'the three numbers of "mrope_section" in its config.json do not add up to {pairs}'
+            return Sight(None, reason=CANNOT.format(name=name, reason=reason))
+        if tower.bidirectional != "none":
+            return Sight(None, reason=CANNOT.format(name=name, reason=BOTH_WAYS))
+        marker = files.tokenizer.token_id(tower.marker)
+        if marker is None:
+            reason = f"its tokenizer has no {tower.marker}, which stands for a picture"
+            return Sight(None, reason=CANNOT.format(name=name, reason=reason))
+        return replace(self, tower=tower, marker=marker)
+
+    def resident_bytes(self, dtype: torch.dtype, packing: Packing, device: torch.device) -> int:
+        """Bytes of the tower's weights."""
+        return 0 if self.part is None else self.part.resident_bytes(dtype, packing, device)
+
+    def storage_size(self) -> int:
+        """Bytes that are held by now."""
+        return 0 if self.tower is None else self.tower.storage_size()
+
+    def working_bytes(self, dtype: torch.dtype, device: torch.device, context: int) -> int:
+        """What a forward of the largest picture holds at its widest, and the embeddings that are kept."""
+        if self.part is None:
+            return 0
+        vision = self.part.config.raw.values.get("vision_config") or {}
+        width, inner = (vision.get(key) or usual for key, usual in (("hidden_size", 1152), ("intermediate_size", 4304)))
+        # The stream, its norm, queries, keys and values and their float32 rotation; or what is between two products.
+        widest = 2 * width + max(9 * width, 2 * inner)
+        return _PATCHES * most_tokens(device, context) * widest * dtype.itemsize + KEPT_BYTES
+
+
+def most_tokens(device: torch.device, context: int) -> int:
+    """The most tokens that one picture may take."""
+    return min(MOST_TOKENS if traits(device).gpu else MOST_TOKENS_CPU, context // 2)

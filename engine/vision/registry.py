@@ -1,0 +1,41 @@
+"""Architecture -> the class of its vision tower, imported when first needed."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from engine.layers.interface import WeightSource
+    from engine.vision.interface import Tower
+    from engine.vision.settings import TowerConfig
+
+TOWERS = {
+    "Gemma3ForConditionalGeneration": "gemma3.Gemma3Tower",
+    "Gemma4ForConditionalGeneration": "gemma4.Gemma4Tower",
+    "Mistral3ForConditionalGeneration": "pixtral.PixtralTower",
+    "Qwen2_5_VLForConditionalGeneration": "qwen2_5.Qwen2Tower",
+    "Qwen3VLForConditionalGeneration": "qwen3.Qwen3Tower",
+    "Qwen3VLMoeForConditionalGeneration": "qwen3.Qwen3Tower",
+    "Qwen3_5ForConditionalGeneration": "qwen3.Qwen3Tower",
+    "Qwen3_5MoeForConditionalGeneration": "qwen3.Qwen3Tower",
+}
+"""Architecture as config.json writes it -> module and class of engine.vision."""
+
+
+def has_tower(architecture: str) -> bool:
+    """Whether Kvasir knows the vision tower of an architecture."""
+    return architecture in TOWERS
+
+
+def read_tower(config: TowerConfig, source: WeightSource) -> Tower:
+    """The tower of a checkpoint whose architecture :func:`has_tower`.
+
+    The tensors' names begin with ``visual.``, or with ``vision_tower.`` and a few others. Raises
+    :class:`CheckpointError` for what the tower cannot be.
+    """
+    module, name = TOWERS[config.raw.architecture].split(".")
+    make = cast("Callable[[TowerConfig, WeightSource], Tower]", getattr(import_module(f"engine.vision.{module}"), name))
+    return make(config, source)

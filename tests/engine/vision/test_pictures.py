@@ -1,0 +1,134 @@
+"""Opening pictures: what is read, how it is turned and coloured, and what is said of those that are not read."""
+
+from __future__ import annotations
+
+import io
+import struct
+import zlib
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from engine.vision import pictures
+from engine.vision.interface import PictureError
+from engine.vision.pictures import MOST_BYTES, open_picture
+
+
+def written(image: Image.Image, kind: str, **options: Any) -> bytes:
+    file = io.BytesIO()
+    image.save(file, kind, **options)
+    return file.getvalue()
+
+
+def chequered(width: int = 40, height: int = 24, mode: str = "RGB") -> Image.Image:
+    """Its left upper quarter is red, the rest blue."""
+    image = Image.new("RGB", (width, height), "blue")
+    image.paste("red", (0, 0, width // 2, height // 2))
+    return image.convert(mode)
+
+
+def chunk(kind: bytes, content: bytes) -> bytes:
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def png_of(width: int, height: int) -> bytes:
+    """The beginning of a file."""
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", zlib.compress(b"\0" * 100))
+
+
+@pytest.mark.parametrize("kind", pictures.FORMATS)
+def test_the_formats_that_are_read(kind: str) -> None:
+    image = open_picture(written(chequered(), kind))
+    assert (image.mode, image.size) == ("RGB", (40, 24))
+    red, blue = image.getpixel((4, 4)), image.getpixel((30, 20))
+    assert red[0] > 200 > 60 > red[2]
+    assert blue[2] > 200 > 60 > blue[0]
+
+
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "1", "I;16", "YCbCr"])
+def test_other_colours_become_three(mode: str) -> None:
+    image = plain = chequered(mode=mode.replace("I;16", "L"))
+    if mode == "I;16":
+        image = Image.fromarray((np.asarray(plain).astype(np.uint16) << 8) + 255)
+    found = open_picture(written(image, "JPEG" if mode in ("CMYK", "YCbCr") else "PNG", quality=95))
+    theirs, ours = (np.asarray(shown)[2:9, 2:17].astype(int) for shown in (plain.convert("RGB"), found))
+    assert np.abs(theirs - ours).max() <= 8
+
+
+@pytest.mark.parametrize("kind", ["PNG", "WEBP", "GIF"])
+def test_what_is_transparent_lies_on_white(kind: str) -> None:
+    image = Image.new("RGBA", (16, 16), (0, 0, 0, 0))
+    image.paste((255, 0, 0, 255), (0, 0, 8, 16))
+    found = open_picture(written(image, kind, **({"lossless": True} if kind == "WEBP" else {})))
+    assert found.getpixel((12, 8)) == (255, 255, 255)
+    assert found.getpixel((2, 8)) == (255, 0, 0)
+
+
+@pytest.mark.parametrize("kind", ["GIF", "WEBP", "PNG"])
+def test_of_an_animation_the_first_frame_is_taken(kind: str) -> None:
+    frames = [Image.new("RGB", (16, 16), colour) for colour in ("red", "blue")]
+    found = open_picture(written(frames[0], kind, save_all=True, append_images=frames[1:], duration=50))
+    assert found.getpixel((8, 8))[0] > 240
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+def test_pictures_are_turned_as_their_exif_says(orientation: int) -> None:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    found = open_picture(written(chequered(), "JPEG", exif=exif, quality=95))
+    assert found.size == ((40, 24) if orientation < 5 else (24, 40))
+    right, lower = orientation in (2, 3, 6, 7), orientation in (3, 4, 7, 8)  # where the red quarter comes to lie
+    corner = (found.width - 4 if right else 3, found.height - 4 if lower else 3)
+    assert found.getpixel(corner)[0] > 200
+    assert found.getexif().get(0x0112, 1) == 1
+
+
+def test_damaged_exif_is_no_reason_to_refuse_a_picture() -> None:
+    data = written(chequered(), "JPEG", exif=b"Exif\0\0II*\0\xff\xff\xff\xff")
+    assert open_picture(data).size == (40, 24)
+
+
+@pytest.mark.parametrize(
+    ("data", "said"),
+    [
+        (b"", "no picture"),
+        (b"%PDF-1.7 and so on", "no picture"),
+        (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "no picture"),
+        (written(chequered(), "TIFF"), "no picture"),
+        (written(chequered(), "PNG")[:60], "damaged|not all"),
+        (written(chequered(400, 400), "JPEG")[:900], "not all of it is there"),
+        (written(chequered(400, 400), "WEBP")[:300], "no picture|not all of it"),
+        (png_of(40, 24), "not all of it is there"),
+        (png_of(20_000, 6_000), "20,000 x 6,000 pixels, and at most 100 million"),
+        (png_of(1 << 20, 1 << 20), "at most 100 million"),
+        (b"\xff" * (MOST_BYTES + 1), "takes 67 MB"),
+    ],
+)
+def test_what_is_no_picture_is_refused_with_a_sentence(data: bytes, said: str) -> None:
+    with pytest.raises(PictureError, match=said):
+        open_picture(data)
+
+
+def test_a_large_picture_is_refused_before_it_is_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file of a hundred million white pixels is small."""
+    monkeypatch.setattr(pictures, "_decoded", lambda image: pytest.fail("decoded"))
+    with pytest.raises(PictureError, match="Send a smaller version"):
+        open_picture(png_of(10_001, 10_000))
+
+
+@settings(max_examples=150, deadline=None)
+@given(kind=st.sampled_from(pictures.FORMATS), data=st.data())
+def test_damaged_files_end_in_a_picture_or_a_sentence(kind: str, data: st.DataObject) -> None:
+    good = bytearray(written(chequered(), kind))
+    for _ in range(data.draw(st.integers(1, 6))):
+        good[data.draw(st.integers(0, len(good) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        image = open_picture(bytes(good[: data.draw(st.integers(0, len(good)))] if data.draw(st.booleans()) else good))
+    except PictureError:
+        return
+    assert image.mode == "RGB"
