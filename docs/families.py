@@ -38,7 +38,8 @@ TAIL = """
 Checkpoints that also understand pictures are served as their text model: {nested}.
 
 Pictures are seen by {seeing}. In {both} the tokens of a picture may see those after them, which Kvasir does not compute
-yet: where they do, the model reads text only and says so, as do the others and all GGUF files.
+yet: where they do (Gemma 3, and Gemma 4 but for its small models), the model reads text only and says so, as do the
+others and all GGUF files.
 """
 
 
