@@ -24,6 +24,8 @@ FILTERS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling
 Three = tuple[float, float, float]
 """A number for each of red, green and blue."""
 HALF: Three = (0.5, 0.5, 0.5)
+CLIP: tuple[Three, Three] = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Mean and deviation of the pictures of CLIP (Radford et al. 2021)."""
 MOST_RESIZED = 1 << 25
 """Pixels that a processor may ask for."""
 
@@ -97,6 +99,8 @@ class Colours:
         for step in ("do_resize", "do_rescale"):
             if not raw.flag(step, True):
                 raise raw.wrong(f'"{step}" is false, and Kvasir prepares no pictures without it')
+        if raw.flag("do_center_crop", False):
+            raise raw.wrong('"do_center_crop" is true, and Kvasir shows pictures as a whole only')
         usual = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
         resample = raw.integer("resample", int(usual), least=0, most=5)
         if resample not in FILTERS:
