@@ -16,7 +16,6 @@ from pathlib import Path
 from engine.checkpoints.gguf.architectures import ARCHITECTURES
 from engine.checkpoints.quantised.nested import TEXT_MODELS
 from engine.models.registry import FAMILIES
-from engine.vision.registry import TOWERS
 
 ROOT = Path(__file__).parents[1]
 TARGET = Path(__file__).parent / "families.md"
@@ -36,9 +35,6 @@ are Mixtral's.)
 """
 TAIL = """
 Of a checkpoint that also understands pictures the text part is served: {nested}.
-
-Vision towers whose embeddings, and the pixels that they are shown, were compared with those of transformers
-(`tests/conformance/test_vision.py`): {towers}.
 """
 
 
@@ -46,8 +42,7 @@ def page() -> str:
     """The page's text."""
     version = metadata.version("transformers")
     nested = ", ".join(f"`{outer}` as `{inner}`" for outer, inner in TEXT_MODELS.items())
-    towers = ", ".join(f"`{architecture}`" for architecture in TOWERS)
-    return HEAD.format(version=version) + "".join(_rows()) + TAIL.format(nested=nested, towers=towers)
+    return HEAD.format(version=version) + "".join(_rows()) + TAIL.format(nested=nested)
 
 
 def _rows() -> Iterator[str]:
