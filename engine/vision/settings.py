@@ -106,19 +106,23 @@ class Colours:
         if resample not in FILTERS:
             raise raw.wrong(f'"resample" is {resample}, and Kvasir resizes by {", ".join(map(str, FILTERS))}')
         normalised = raw.flag("do_normalize", True)
-        return cls(
+        colours = cls(
             raw.positive("rescale_factor", 1 / 255),
             _three(raw, "image_mean", mean) if normalised else (0.0, 0.0, 0.0),
             _three(raw, "image_std", std, positive=True) if normalised else (1.0, 1.0, 1.0),
             Image.Resampling(resample),
         )
+        if not np.isfinite(colours._table).all():
+            raise raw.wrong('its "rescale_factor", "image_mean" and "image_std" give numbers that are too large')
+        return colours
 
     @cached_property
     def _table(self) -> npt.NDArray[np.float32]:
         """``[3, 256]``, in the order of operations and roundings of transformers' processors."""
-        scaled = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
-        mean, std = (np.array(values, dtype=np.float32)[:, None] for values in (self.mean, self.std))
-        return (scaled[None] - mean) / std
+        with np.errstate(all="ignore"):
+            scaled = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
+            mean, std = (np.array(values, dtype=np.float32)[:, None] for values in (self.mean, self.std))
+            return (scaled[None] - mean) / std
 
     def numbers(self, image: Image.Image) -> Tensor:
         """The float32 ``[3, height, width]`` of an RGB image."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,8 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from PIL import Image
 from safetensors.torch import load_file, save_file
 from test_logits import BASE, GEMMA, GEMMA4_MOE, QWEN3_5, QWEN3_5_MOE
@@ -25,7 +28,7 @@ from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.safetensors import TensorFiles
 from engine.checkpoints.vision import find_vision, load_tower
 from engine.model_config.raw import RawConfig
-from engine.vision.interface import Picture, Tower
+from engine.vision.interface import Picture, PictureError, Tower
 
 CPU = torch.device("cpu")
 TOKENS = {"<|image_pad|>": 7, "<start_of_image>": 5, "<|image|>": 7, "[IMG]": 7, "[IMG_BREAK]": 8, "[IMG_END]": 9}
@@ -349,3 +352,37 @@ def test_newer_files_have_the_processor_in_another_file(tmp_path: Path) -> None:
     assert tower(tmp_path).prepare(picture(64, 64)).tokens == 4
     file.unlink()
     assert tower(tmp_path).prepare(picture(64, 64)).tokens == 4
+
+
+STRANGE = st.one_of(
+    st.none(), st.booleans(), st.integers(-3, 1 << 33), st.floats(allow_nan=False), st.text(max_size=3),
+    st.lists(st.integers(-1, 5), max_size=3), st.dictionaries(st.text(max_size=2), st.integers(), max_size=1),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["qwen3_vl", "qwen2_5_vl", "gemma3", "gemma4_clipped", "mistral3"])
+def test_strange_configurations_end_in_a_tower_or_a_reason(name: str, tmp_path: Path) -> None:
+    save(CASES[name], tmp_path)
+    opened = open_checkpoint(tmp_path, need_tokenizer=False)
+    values = json.loads((tmp_path / "config.json").read_text())
+    processor = json.loads((tmp_path / "preprocessor_config.json").read_text())
+    files = TensorFiles.open(tmp_path)
+
+    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    @given(data=st.data())
+    def changed(data: st.DataObject) -> None:
+        config = json.loads(json.dumps(values))
+        pictures = dict(processor)
+        for place in (config, config["vision_config"], config["text_config"], pictures):
+            if data.draw(st.booleans()):
+                place[data.draw(st.sampled_from([*place, "rope_parameters"]))] = data.draw(STRANGE)
+        config["architectures"] = values["architectures"]
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(pictures))
+        part, reason = find_vision(RawConfig(config, tmp_path / "config.json"), tmp_path, files, opened.config)
+        assert (part is None) == bool(reason) or config.get("vision_config") is None
+        if part is not None:
+            shown = load_tower(part, TOKENS.get, CPU, torch.float32)
+            with contextlib.suppress(PictureError):
+                assert shown.forward([shown.prepare(picture(13, 11), 40)])[0].shape[0] > 0
+
+    changed()

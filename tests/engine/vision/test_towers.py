@@ -114,6 +114,7 @@ def weights() -> Any:
         ("Qwen3_5", {}, {"max_pixels": 1 << 40}, '"max_pixels" is'),
         ("Qwen3_5", {}, {"max_pixels": 100}, "at least 256 pixels and at most 100"),
         ("Qwen3_5", {}, {"do_resize": False}, '"do_resize" is false'),
+        ("Qwen3_5", {}, {"rescale_factor": 1e300}, "numbers that are too large"),
         ("Qwen3_5", {}, {"resample": 0}, '"resample" is 0'),
         ("Qwen3VL", {"deepstack_visual_indexes": [2]}, {}, '"deepstack_visual_indexes" is no list'),
         ("Qwen3VL", {"deepstack_visual_indexes": [1, 1]}, {}, "names a layer twice"),
