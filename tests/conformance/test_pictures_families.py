@@ -10,6 +10,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from seeing_models import FAMILIES, theirs, write_seeing
+from test_cache_equality import VARIANTS
 from test_pictures import CHATS, COUNT, Seeing
 
 from engine.core.engine import Engine
@@ -31,7 +32,7 @@ def test_answers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     expected = [theirs(model, chat, host.tokens(chat).ids, COUNT, name)[0] for chat in CHATS.values()]
     assert len({tuple(answer) for answer in expected}) == len(CHATS)
     for budget, disturbed, method in ((512, None, "off"), (33, None, "ngram"), (60, random.Random(1), "ngram")):
-        host.stepper.cache.tree.evict(1 << 30)
+        host.fresh(VARIANTS["16bit"])
         for _ in range(2):
             ids = host.say(list(CHATS.values()), speculation=method)
             host.run(budget, disturbed)

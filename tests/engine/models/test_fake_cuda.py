@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 from fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
+from PIL import Image
+from tiny_towers import TOWERS, tiny
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
@@ -284,6 +286,17 @@ def test_groups_of_recent_tokens_are_packed_on_the_gpu() -> None:
         kv.write(1, k, k, Placement(slots, [-1, -1], flush))
         packed, _ = unpack_pages(kv.view(1), torch.tensor([4, 9], device=CUDA), torch.bfloat16)
         assert (packed.device, tuple(packed.shape)) == (CUDA, (32, CONFIG.num_kv_heads, CONFIG.head_dim))
+
+
+@pytest.mark.parametrize("name", list(TOWERS))
+def test_towers_stay_on_the_gpu(name: str) -> None:
+    shown = Image.new("RGB", (40, 24), "teal")
+    picture = tiny(name).prepare(shown)
+    with fake_cuda():
+        tower = tiny(name, CUDA, torch.bfloat16)
+        there = replace(picture, pixels=torch.empty(tuple(picture.pixels.shape)))
+        found = tower.forward([there])[0]
+        assert (found.device, found.dtype, found.shape[0]) == (CUDA, torch.bfloat16, picture.tokens)
 
 
 def heads(lm: CausalLM, source: Weights) -> list[FeatureHead]:
