@@ -139,10 +139,10 @@ def write_seeing(folder: Path, name: str = "qwen3.5") -> Any:
     return model
 
 
-def photo(width: int, height: int, kind: str = "JPEG") -> bytes:
-    """A file; of other sizes the picture is another."""
+def photo(width: int, height: int, kind: str = "JPEG", turned: int = 0) -> bytes:
+    """A file; of other sizes the picture is another, and so is one that is ``turned`` by some degrees."""
     file = io.BytesIO()
-    picture(width, height).save(file, kind)
+    picture(width, height).rotate(turned).save(file, kind)
     return file.getvalue()
 
 

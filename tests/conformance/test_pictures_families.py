@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import torch
-from seeing_models import FAMILIES, theirs, write_seeing
+from seeing_models import FAMILIES, photo, theirs, user, write_seeing
 from test_cache_equality import VARIANTS
-from test_pictures import CHATS, COUNT, Seeing
+from test_pictures import CHATS, COUNT, QUESTION, Seeing
 
 from engine.core.engine import Engine
 from engine.core.events import Event
 from engine.loading.model import LoadModel
-from engine.protocol import LoadOptions, Unload
+from engine.protocol import ChatMessage, LoadOptions, Unload
 from engine.server.pictures import Shown
 from engine.server.refused import Refused
 from engine.vision.album import Album
@@ -102,3 +103,31 @@ def test_pictures_that_take_too_much_memory(tmp_path: Path, monkeypatch: pytest.
         host.tokens(CHATS["two at once"])
     host.engine.submit(Unload())
     host.engine.step()
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Seeing]:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models") / "seeing"
+    write_seeing(folder, "qwen3-vl")
+    host = Seeing(folder)
+    yield host
+    host.engine.submit(Unload())
+    host.engine.step()
+
+
+@pytest.mark.parametrize(
+    "variant", ["kivi", *(pytest.param(name, marks=pytest.mark.long) for name in ("int4", "quest", "window"))]
+)
+def test_other_caches_tell_pictures_apart(host: Seeing, variant: str) -> None:
+    """Two pictures of one size, whose prompts have the same tokens, each asked twice and gone on from."""
+    host.fresh(VARIANTS[variant])
+    chats = [[user(f"{QUESTION} {'in some detail ' * 6}", photo(100, 80, turned=turned))] for turned in (0, 180)]
+    chats += [[*chat, ChatMessage(role="assistant", content="grey"), user("why?")] for chat in chats]
+    assert host.tokens(chats[0]).ids == host.tokens(chats[1]).ids
+    expected = [host.answer(chat, prefix_cache=False) for chat in chats]
+    assert expected[0] != expected[1]
+    host.fresh(VARIANTS[variant])
+    for _ in range(2):
+        assert [host.answer(chat, 40) for chat in chats] == expected
+    assert VARIANTS[variant].shares is False or list(host.cached.values())[-1] > 64
