@@ -172,7 +172,7 @@ class OpenedCheckpoint:
         with _as_load_failed():
             model = self._load(self.target, self.packing, lambda stage, done: progress(stage, share * done), cancelled)
             prove(new_runner(model, 2, self.device), self.target.checkpoint)
-            self.sight = self.sight.read(self.target, self.device, self.dtype, self.packing)
+            self.sight = self.sight.read(self.target, self.device, self.dtype, self.packing, cancelled)
             drafters = read_heads(self.companions, self.target, model, self.packing)
             self.notices += drafters.notices
             if self.companions.draft is None:

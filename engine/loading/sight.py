@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
@@ -9,7 +10,7 @@ import torch
 from engine.checkpoints.source import Packing
 from engine.checkpoints.vision import VisionPart, load_tower
 from engine.devices import traits
-from engine.errors import CheckpointError
+from engine.errors import CheckpointError, LoadCancelled
 from engine.loading.parts import ModelFiles
 from engine.vision.embeddings import KEPT_BYTES
 from engine.vision.interface import Tower
@@ -40,13 +41,25 @@ class Sight:
         """The tower of a checkpoint, if it has one."""
         return cls(files.checkpoint.vision)
 
-    def read(self, files: ModelFiles, device: torch.device, dtype: torch.dtype, packing: Packing) -> Sight:
-        """With the weights in memory; or without a tower, and with the reason."""
+    def read(
+        self,
+        files: ModelFiles,
+        device: torch.device,
+        dtype: torch.dtype,
+        packing: Packing,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Sight:
+        """With the weights in memory; or without a tower, and with the reason. Raises :class:`LoadCancelled`."""
+
+        def tick(size: int) -> None:
+            if cancelled():
+                raise LoadCancelled("The load was cancelled.")
+
         if self.part is None:
             return self
         name = files.checkpoint.path.name
         try:
-            tower = load_tower(self.part, files.tokenizer.token_id, device, dtype, packing)
+            tower = load_tower(self.part, files.tokenizer.token_id, device, dtype, packing, tick)
         except CheckpointError as error:
             return Sight(None, reason=CANNOT.format(name=name, reason=str(error).rstrip(".")))
         config = files.checkpoint.config

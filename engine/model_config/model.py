@@ -312,6 +312,8 @@ class ModelConfig:
     """Of each layer's MLP, where they differ; ``intermediate_size`` is then the largest."""
     layer_inputs: int = 0
     """Width of what each layer is given of every token besides the stream (engine/models/families/gemma4.py)."""
+    picture_token: int = 0
+    """The token that rows of pictures count as there."""
     longer_position: int = 0
     """The longest text with ``rope.long_factors`` for all of it; of no account unless more than ``max_position``."""
 

@@ -111,7 +111,7 @@ class CausalLM(ABC):
         if hidden_in is not None:
             stream = ResidualStream(hidden_in.clone())
         elif start == 0:
-            stream = ResidualStream(self._with_pictures(self.embed(batch), batch))
+            stream = ResidualStream(self.with_pictures(self.embed(batch), batch))
         else:
             raise ValueError(f"layers from {start} on need hidden_in")
         wanted, hidden = batch.want_hidden, dict[int, Tensor]()
@@ -142,7 +142,7 @@ class CausalLM(ABC):
         x = self.embedding.forward(batch.tokens)
         return x if self.config.embedding_scale == 1 else x.mul_(self.config.embedding_scale)
 
-    def _with_pictures(self, x: Tensor, batch: Batch) -> Tensor:
+    def with_pictures(self, x: Tensor, batch: Batch) -> Tensor:
         """``x`` with the embeddings that are given: a tower's are not scaled as those of tokens are."""
         for first, vectors in batch.embedded:
             x[first : first + vectors.shape[0]] = vectors[:, : self.config.hidden_size]

@@ -33,6 +33,7 @@ class Shown:
         said = () if isinstance(prompt, str) else prompt
         self._files = [file for message in said for file in message.pictures]
         self._album = loaded.album
+        self._known: list[Picture] | None = None
         if any(message.pictures and message.role != "user" for message in said):
             raise Refused("bad_prompt", "Only messages of the user can have pictures. Take out the others.")
         if self._files and self._album is None:
@@ -59,7 +60,9 @@ class Shown:
             raise Refused("bad_picture", str(error)) from error
 
     def _pictures(self, album: Album) -> list[Picture]:
-        return album.prepared(self._files)
+        if self._known is None:
+            self._known = album.prepared(self._files)
+        return self._known
 
     def place(self, ids: Sequence[int], index: int | None) -> int | None:
         """The place of token ``index`` of ``ids`` in :meth:`within`."""

@@ -18,6 +18,9 @@ KEPT_BYTES = 256 << 20
 class Album:
     """Prepares the pictures of conversations, and keeps the last ones. Safe to use from several threads."""
 
+    most_bytes = 2 << 30
+    """Of all pictures of one conversation, prepared: about 80,000 tokens of Qwen's."""
+
     def __init__(self, tower: Tower, marker: int, most_tokens: int | None = None, budget: int = KEPT_BYTES) -> None:
         """``marker`` is the token of the text by which chat templates stand for a picture (:attr:`Tower.marker`). A
         picture is made smaller where it would take more than ``most_tokens``, if the tower can do that."""
@@ -31,7 +34,17 @@ class Album:
             raise PictureError(
                 f"The conversation has {len(files):,} pictures, and at most {MOST_PICTURES} are read. Send fewer."
             )
-        return [self._prepared(file, number, len(files)) for number, file in enumerate(files, 1)]
+        found: list[Picture] = []
+        left = self.most_bytes
+        for number, file in enumerate(files, 1):
+            found.append(self._prepared(file, number, len(files)))
+            left -= found[-1].pixels.nbytes
+            if left < 0:
+                raise PictureError(
+                    f"The first {number} pictures of the conversation take more than {self.most_bytes >> 30} GiB of "
+                    "memory once they are prepared. Send fewer, or smaller ones."
+                )
+        return found
 
     def _prepared(self, file: bytes, number: int, of: int) -> Picture:
         name = hashlib.sha256(file).digest()

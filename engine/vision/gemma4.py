@@ -19,7 +19,7 @@ from engine.layers.interface import WeightSource
 from engine.layers.norm import RMSNorm
 from engine.model_config.raw import RawConfig
 from engine.vision.gemma3 import GemmaTower, averaged
-from engine.vision.interface import Picture, PictureError
+from engine.vision.interface import Picture
 from engine.vision.layers import Part, Shape, Span, angles, attend, rotation, turned
 from engine.vision.settings import Colours, Section, TowerConfig, same
 
@@ -152,7 +152,7 @@ class Gemma4Tower(GemmaTower):
         return self.colours.picture(image, pixels, (rows // self.pool, columns // self.pool), self.title)
 
     def _size(self, height: int, width: int, budget: int) -> tuple[int, int]:
-        """The largest height and width of squares within the budget, with about the same ratio."""
+        """The largest height and width of squares within the budget, with about the same ratio; at least one each."""
         step = self.pool * self.patch
         factor = math.sqrt(budget * step * step / (height * width))
         rows, columns = (math.floor(factor * side / step) for side in (height, width))
@@ -160,10 +160,6 @@ class Gemma4Tower(GemmaTower):
             rows, columns = 1, min(width // height, budget)
         elif not columns:
             rows, columns = min(height // width, budget), 1
-        if not rows * columns:
-            raise PictureError(
-                f"The picture of {width:,} x {height:,} pixels is too small for this model. Send another."
-            )
         return rows * step, columns * step
 
     @torch.inference_mode()

@@ -20,7 +20,7 @@ from engine.layers.interface import WeightSource
 from engine.model_config.raw import RawConfig
 from engine.vision.interface import Picture, PictureError
 from engine.vision.layers import MOST_LAYERS, Part, Shape, angles, patch_embedding, read_norm
-from engine.vision.settings import MOST_RESIZED, Colours, Section, TowerConfig, same, token_of
+from engine.vision.settings import CLIP, MOST_RESIZED, Colours, Section, TowerConfig, same, token_of
 
 MOST_RATIO = 200
 """Of a picture's sides."""
@@ -67,7 +67,7 @@ class SquarePatches:
         most = raw.integer("max_pixels", most, most=MOST_RESIZED)
         if least > most:
             raise raw.wrong(f"pictures are to have at least {least} pixels and at most {most}")
-        return cls(tower, patch, merge, frames, least, most, Colours.read(raw))
+        return cls(tower, patch, merge, frames, least, most, Colours.read(raw, *CLIP))
 
     def prepare(self, image: Image.Image, most_tokens: int | None) -> Picture:
         """``pixels [rows * columns, 3, patch * patch]``. Raises :class:`PictureError`."""

@@ -26,7 +26,7 @@ from engine.vision.layers import (
     rotation,
 )
 from engine.vision.merging import in_squares, patch_positions
-from engine.vision.settings import MOST_RESIZED, Colours, Section, TowerConfig, token_of
+from engine.vision.settings import CLIP, MOST_RESIZED, Colours, Section, TowerConfig, token_of
 
 NAMES = Names(
     ("attention_norm", "ffn_norm"),
@@ -37,8 +37,6 @@ NAMES = Names(
 )
 ACTIVATIONS: tuple[ActivationKind, ...] = ("gelu", "silu", "gelu_tanh")
 EPS = 1e-5
-CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
-"""Mean and deviation of CLIP's pictures."""
 
 
 class PixtralTower(Part):

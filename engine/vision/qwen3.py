@@ -9,7 +9,6 @@ import math
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from engine.layers.interface import WeightSource
 from engine.vision.layers import (
@@ -68,6 +67,13 @@ class Qwen3Tower(QwenTower):
 
     def _positions(self, rows: int, columns: int) -> Tensor:
         """``[rows * columns, width]``, bilinear, the table's corners at the picture's."""
-        table = self.table.float().view(1, self.side, self.side, -1).permute(0, 3, 1, 2)
-        grid = F.interpolate(table, (rows, columns), mode="bilinear", align_corners=True)[0].permute(1, 2, 0)
+        down, across = (stretched(self.side, count, self.device) for count in (rows, columns))
+        table = self.table.float().view(self.side, self.side, -1)
+        grid = torch.tensordot(down, torch.tensordot(across, table, ([1], [1])), ([1], [1]))
         return in_squares(grid, self.patches.merge).to(self.table.dtype)
+
+
+def stretched(side: int, count: int, device: torch.device) -> Tensor:
+    """``[count, side]``: how much of each of ``side`` values is in each of ``count`` evenly between the outer ones."""
+    places = torch.arange(count, dtype=torch.float32, device=device) * ((side - 1) / max(count - 1, 1))
+    return (1 - (places[:, None] - torch.arange(side, device=device)).abs()).clamp(min=0)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from engine.layers.interface import WeightSource
     from engine.vision.interface import Tower
     from engine.vision.settings import TowerConfig
@@ -36,6 +34,10 @@ def read_tower(config: TowerConfig, source: WeightSource) -> Tower:
     The tensors' names begin with ``visual.``, or with ``vision_tower.`` and a few others. Raises
     :class:`CheckpointError` for what the tower cannot be.
     """
-    module, name = TOWERS[config.raw.architecture].split(".")
-    make = cast("Callable[[TowerConfig, WeightSource], Tower]", getattr(import_module(f"engine.vision.{module}"), name))
-    return make(config, source)
+    return cast("Tower", tower_class(config.raw.architecture)(config, source))
+
+
+def tower_class(architecture: str) -> Any:
+    """The class of the tower of an architecture that :func:`has_tower`."""
+    module, name = TOWERS[architecture].split(".")
+    return getattr(import_module(f"engine.vision.{module}"), name)

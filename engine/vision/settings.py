@@ -24,6 +24,8 @@ FILTERS = (Image.Resampling.BILINEAR, Image.Resampling.BICUBIC, Image.Resampling
 Three = tuple[float, float, float]
 """A number for each of red, green and blue."""
 HALF: Three = (0.5, 0.5, 0.5)
+CLIP: tuple[Three, Three] = (0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711)
+"""Mean and deviation of the pictures of CLIP (Radford et al. 2021)."""
 MOST_RESIZED = 1 << 25
 """Pixels that a processor may ask for."""
 
@@ -97,24 +99,30 @@ class Colours:
         for step in ("do_resize", "do_rescale"):
             if not raw.flag(step, True):
                 raise raw.wrong(f'"{step}" is false, and Kvasir prepares no pictures without it')
+        if raw.flag("do_center_crop", False):
+            raise raw.wrong('"do_center_crop" is true, and Kvasir shows pictures as a whole only')
         usual = Image.Resampling.BICUBIC if bicubic else Image.Resampling.BILINEAR
         resample = raw.integer("resample", int(usual), least=0, most=5)
         if resample not in FILTERS:
             raise raw.wrong(f'"resample" is {resample}, and Kvasir resizes by {", ".join(map(str, FILTERS))}')
         normalised = raw.flag("do_normalize", True)
-        return cls(
+        colours = cls(
             raw.positive("rescale_factor", 1 / 255),
             _three(raw, "image_mean", mean) if normalised else (0.0, 0.0, 0.0),
             _three(raw, "image_std", std, positive=True) if normalised else (1.0, 1.0, 1.0),
             Image.Resampling(resample),
         )
+        if not np.isfinite(colours._table).all():
+            raise raw.wrong('its "rescale_factor", "image_mean" and "image_std" give numbers that are too large')
+        return colours
 
     @cached_property
     def _table(self) -> npt.NDArray[np.float32]:
         """``[3, 256]``, in the order of operations and roundings of transformers' processors."""
-        scaled = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
-        mean, std = (np.array(values, dtype=np.float32)[:, None] for values in (self.mean, self.std))
-        return (scaled[None] - mean) / std
+        with np.errstate(all="ignore"):
+            scaled = (np.arange(256, dtype=np.float64) * self.scale).astype(np.float32)
+            mean, std = (np.array(values, dtype=np.float32)[:, None] for values in (self.mean, self.std))
+            return (scaled[None] - mean) / std
 
     def numbers(self, image: Image.Image) -> Tensor:
         """The float32 ``[3, height, width]`` of an RGB image."""

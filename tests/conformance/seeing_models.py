@@ -12,9 +12,11 @@ import torch
 import transformers
 from hybrid_models import SHAPE, add_mtp
 from PIL import Image
+from test_logits import GEMMA4_E
 from test_speculation_equality import EOS, LETTERS
-from test_vision import PIXTRAL, QWEN2_5, QWEN3, picture
+from test_vision import GEMMA4_VISION, PIXTRAL, QWEN2_5, QWEN3, picture
 from torch import Tensor
+from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
@@ -64,6 +66,20 @@ def _mistral() -> Any:
     return transformers.Mistral3ForConditionalGeneration(config)
 
 
+def _gemma4() -> Any:
+    text = TEXT | GEMMA4_E | {"vocab_size_per_layer_input": EOS + 8, "pad_token_id": 3}
+    config = transformers.Gemma4Config(
+        text_config=text,
+        vision_config=GEMMA4_VISION,
+        audio_config=None,
+        boi_token_id=START,
+        image_token_id=IMAGE,
+        eoi_token_id=END,
+    )
+    return transformers.Gemma4ForConditionalGeneration(config)
+
+
+GEMMA4_PROCESSOR = Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70)
 PIXTRAL_PROCESSOR = PixtralImageProcessorPil(size={"longest_edge": 96}, patch_size={"height": 12, "width": 12})
 FAMILIES = {
     "qwen3.5": _qwen(
@@ -87,6 +103,7 @@ FAMILIES = {
         QWEN2_5,
         4,
     ),
+    "gemma4": Family(_gemma4, GEMMA4_PROCESSOR, ("<|image>", "<|image|>", "<image|>"), "<|image|>"),
     "mistral3": Family(_mistral, PIXTRAL_PROCESSOR, ("[IMG_BREAK]", "[IMG]", "[IMG_END]"), "[IMG]"),
 }
 
@@ -122,10 +139,10 @@ def write_seeing(folder: Path, name: str = "qwen3.5") -> Any:
     return model
 
 
-def photo(width: int, height: int, kind: str = "JPEG") -> bytes:
-    """A file; of other sizes the picture is another."""
+def photo(width: int, height: int, kind: str = "JPEG", turned: int = 0) -> bytes:
+    """A file; of other sizes the picture is another, and so is one that is ``turned`` by some degrees."""
     file = io.BytesIO()
-    picture(width, height).save(file, kind)
+    picture(width, height).rotate(turned).save(file, kind)
     return file.getvalue()
 
 
@@ -136,11 +153,12 @@ def user(text: str, *pictures: bytes) -> ChatMessage:
 def inputs_of(messages: Sequence[ChatMessage], ids: Sequence[int], name: str = "qwen3.5") -> dict[str, Any]:
     """What transformers takes for these token ids and the conversation's pictures."""
     tokens = torch.tensor([list(ids)])
-    given: dict[str, Any] = {"input_ids": tokens}
+    given: dict[str, Any] = {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
     images = [Image.open(io.BytesIO(file)) for message in messages for file in message.pictures]
     if not images:
         return given
     given |= dict(FAMILIES[name].processor(images, return_tensors="pt"))
+    given.pop("num_soft_tokens_per_image", None)
     return given | ({"mm_token_type_ids": (tokens == IMAGE).int()} if "image_grid_thw" in given else {})
 
 

@@ -64,6 +64,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         kv_sources=sources if any(source != index for index, source in enumerate(sources)) else (),
         keys_as_values=tuple(values_of_keys and not narrow for narrow in local),
         layer_inputs=_layer_inputs(raw),
+        picture_token=raw.integer("pad_token_id", 0, least=0),
         moe=_experts(raw, layers) if raw.flag("enable_moe_block", False) else None,
     )
 
@@ -240,7 +241,12 @@ class Model(gemma2.Model):
 
     def layer_inputs(self, batch: Batch) -> Tensor | None:
         """A vector for each layer and token ``[layers, T, width]``."""
-        return None if self.inputs is None else self.inputs.forward(batch.tokens, self.embed(batch))
+        if self.inputs is None:
+            return None
+        tokens = batch.tokens.clone() if batch.embedded else batch.tokens
+        for first, vectors in batch.embedded:
+            tokens[first : first + vectors.shape[0]] = self.config.picture_token
+        return self.inputs.forward(tokens, self.with_pictures(self.embed(batch), batch))
 
     def linears(self) -> Iterator[tuple[str, Linear]]:
         if self.inputs is not None:

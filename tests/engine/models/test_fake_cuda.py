@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 import torch
 from fake_cuda import CUDA, fake_cuda, on_cuda, padded_batch
+from PIL import Image
+from tiny_towers import TOWERS, tiny
 from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException
 
@@ -23,7 +25,7 @@ from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.interface import AttentionBackend, AttnSpec, KeyRange
 from engine.attention.registry import AttentionDispatcher
 from engine.attention.triton import merging, pack_trial, quest_trial
-from engine.batch import AdapterRows, Batch, RowViews, SequenceRows
+from engine.batch import AdapterRows, Batch, EmbeddedRows, RowViews, SequenceRows
 from engine.cache.stores.codecs import unpack_pages
 from engine.cache.stores.kinds import KVKind
 from engine.cache.stores.packed import Flush, Placement
@@ -319,6 +321,17 @@ def _factors(out_features: int, in_features: int = 128) -> Factors:
     return Factors(*(torch.empty(shape, dtype=torch.bfloat16, device=CUDA) for shape in shapes))
 
 
+@pytest.mark.parametrize("name", list(TOWERS))
+def test_towers_stay_on_the_gpu(name: str) -> None:
+    shown = Image.new("RGB", (40, 24), "teal")
+    picture = tiny(name).prepare(shown)
+    with fake_cuda():
+        tower = tiny(name, CUDA, torch.bfloat16)
+        there = replace(picture, pixels=torch.empty(tuple(picture.pixels.shape)))
+        found = tower.forward([there])[0]
+        assert (found.device, found.dtype, found.shape[0]) == (CUDA, torch.bfloat16, picture.tokens)
+
+
 def heads(lm: CausalLM, source: Weights) -> list[FeatureHead]:
     shape = replace(CONFIG, num_layers=1, windows=(None,), rotary=(True,))
     ids = torch.empty(40, dtype=torch.int64, device=CUDA)
@@ -349,6 +362,23 @@ def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:
         early = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(0, 1))
         late = lm.forward(on_cuda(batch), kv, AttentionDispatcher(), layers=(1, 2), hidden_in=early.hidden[1])
         assert {hidden.device for hidden in (*early.hidden.values(), *late.hidden.values())} == {CUDA}
+
+
+@pytest.mark.parametrize("architecture", ["LlamaForCausalLM", "Qwen3_5ForCausalLM"])
+def test_pictures_stay_on_the_gpu(architecture: str) -> None:
+    """With rows and columns to rotate by, and additions after the first layer."""
+    sections = RopeConfig(10000.0, sections=(2, 1, 1), interleaved=True, partial=OWN[architecture].rope.partial)
+    batch = padded_batch(BATCHES["a prompt"])
+    with fake_cuda():
+        source = Weights("dense", torch.bfloat16, Numerics())
+        config = replace(OWN[architecture], rope=sections)
+        lm: CausalLM = family(architecture).Model(config, source)
+        vectors = torch.empty(5, 2 * CONFIG.hidden_size, dtype=torch.bfloat16, device=CUDA)
+        axes = torch.empty(3, batch.tokens.shape[0], dtype=torch.int64, device=CUDA)
+        shown = replace(on_cuda(batch), axes=axes, embedded=(EmbeddedRows(7, vectors),))
+        kv = new_store(config, PAGES, torch.bfloat16, CUDA)
+        logits = lm.forward(shown, kv, AttentionDispatcher(lm.numerics)).logits
+    assert (logits.device, tuple(logits.shape)) == (CUDA, (batch.want_logits.shape[0], VOCABULARY))
 
 
 def attend(

@@ -20,7 +20,7 @@ from torch import Tensor
 from engine.attention.backends.reference import ReferenceAttention
 from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.registry import AttentionDispatcher
-from engine.batch import Batch, ForwardOutput, SequenceRows
+from engine.batch import Batch, EmbeddedRows, ForwardOutput, SequenceRows
 from engine.cache.policies import WindowWithSinks
 from engine.cache.stores.kinds import KVKind
 from engine.layers.numerics import Numerics
@@ -31,8 +31,12 @@ from engine.runner.ahead import capture_ahead, compile_ahead
 from engine.runner.buffers import Buffers
 from engine.runner.graphs import Captured, Graphs
 from engine.runner.runner import Runner
+from engine.vision.interface import Picture
+from engine.vision.places import Places
 
 CONTEXT = 400
+PLACES = Places([Picture(torch.zeros(1), (1, 3), 3, b"key")], [[0, 1, 2]], True)
+VECTOR = torch.ones(1, CONFIG.hidden_size)
 
 
 class Capturing(ReferenceAttention):
@@ -216,6 +220,8 @@ def _one(row: SequenceRows) -> tuple[list[SequenceRows], graphs.StepShape, graph
         ([SequenceRows([1], 420, list(range(1, 30)), 1)], graphs.TOO_LONG),
         ([SequenceRows([1], 160, list(range(1, 12)), 1, policy=WindowWithSinks(64, 4))], graphs.RESTRICTED),
         ([SequenceRows([1], 160, list(range(1, 12)), 1, adapter=1)], graphs.ADAPTED),
+        ([SequenceRows([1], 3, [3], 1, axes=PLACES)], graphs.PICTURES),
+        ([SequenceRows([1, 2], 3, [3], 1, embedded=[EmbeddedRows(1, VECTOR)])], graphs.PICTURES),
     ],
 )
 def test_what_cannot_be_captured_says_why_and_runs(rows: list[SequenceRows], reason: str) -> None:
