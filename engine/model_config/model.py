@@ -78,7 +78,7 @@ class LatentShape:
 
 @dataclass(frozen=True, slots=True)
 class RecurrentShape:
-    """Layers that carry a state instead of keys and values: gated delta nets (engine/layers/gated_delta_net.py).
+    """Layers that carry a state instead of keys and values: gated delta nets (engine/layers/recurrent/).
 
     A state is what a sequence leaves in such a layer, however long it is: the last ``kernel - 1`` inputs of a
     convolution over ``channels``, and for each value head a matrix ``[key, value]`` in float32.
@@ -115,7 +115,7 @@ class RecurrentShape:
 
 @dataclass(frozen=True, slots=True)
 class ConvolutionShape:
-    """Layers that are short convolutions (engine/layers/short_convolution.py), whose state is their last inputs."""
+    """Layers that are short convolutions (engine/layers/recurrent/), whose state is their last inputs."""
 
     layers: tuple[bool, ...]
     """Whether layer i is one of them; the others have attention."""
@@ -136,7 +136,7 @@ class ConvolutionShape:
 
 @dataclass(frozen=True, slots=True)
 class MambaShape:
-    """Layers that are state space models with one decay a head, Mamba2 (engine/layers/mamba.py).
+    """Layers that are state space models with one decay a head, Mamba2 (engine/layers/recurrent/mamba.py).
 
     A state is the last ``kernel - 1`` inputs of a convolution, and for each head a float32 matrix ``[state, width]``.
     """

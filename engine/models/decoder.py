@@ -9,19 +9,19 @@ from torch import Tensor
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.layers.attention import Attention
 from engine.layers.embedding import token_table
-from engine.layers.gated_delta_net import GatedDeltaNet
 from engine.layers.interface import Norm, Rotary, Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.longrope import LongRotaryEmbedding
-from engine.layers.mamba import Mamba2
 from engine.layers.mla import LatentAttention
 from engine.layers.mlp import GatedMLP
 from engine.layers.moe import SparseMLP, feed_forward
 from engine.layers.norm import read_norm
 from engine.layers.plain_mlp import PlainMLP
+from engine.layers.recurrent.gated_delta_net import GatedDeltaNet
+from engine.layers.recurrent.mamba import Mamba2
+from engine.layers.recurrent.short_convolution import ShortConvolution
 from engine.layers.residual import ResidualStream
 from engine.layers.rotary import RotaryEmbedding
-from engine.layers.short_convolution import ShortConvolution
 from engine.model_config.model import ConvolutionShape, MambaShape, ModelConfig, RecurrentShape, RopeConfig, StateShape
 from engine.models.base import CausalLM, DecoderLayer
 

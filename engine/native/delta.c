@@ -1,4 +1,4 @@
-/* The gated delta rule (engine/layers/delta_rule.py), row by row: a row's bits do not depend on how rows are batched. */
+/* The gated delta rule (engine/layers/recurrent/delta_rule.py), row by row: a row's bits do not depend on how rows are batched. */
 #include "runs.h"
 #include "simd.h"
 #include "threads.h"

@@ -179,7 +179,7 @@ class Library:
         states: LayerStates,
         runs: StateRuns,
     ) -> Tensor | None:
-        """See `engine.layers.delta_rule.delta_rule`; None where it has no heads of such widths."""
+        """See `engine.layers.recurrent.delta_rule.delta_rule`; None where it has no heads of such widths."""
         if mixed.dtype not in DTYPES or gates.dtype != mixed.dtype or (shape.key | shape.value) % ROW_UNIT:
             return None
         mixed, gates = mixed.contiguous(), gates.contiguous()
@@ -191,8 +191,8 @@ class Library:
         return out
 
     def state_space(self, rows: tuple[Tensor, ...], matrices: Tensor, runs: StateRuns) -> Tensor | None:
-        """`engine.layers.recurrence.read_through` by the rule of `engine.layers.state_space`; None where heads have no
-        such width."""
+        """`read_through` of `engine.layers.recurrent.recurrence` by the rule of state_space.py there; None where heads
+        have no such width."""
         if matrices.shape[-1] % ROW_UNIT:
             return None
         rows, tables = tuple(each.contiguous() for each in rows), RunTables.of(runs)

@@ -1,4 +1,4 @@
-/* What state space models do to their matrices (engine/layers/state_space.py), row by row: a row's bits do not depend on
+/* What state space models do to their matrices (engine/layers/recurrent/state_space.py), row by row: a row's bits do not depend on
  * how rows are batched. */
 #include "runs.h"
 #include "simd.h"

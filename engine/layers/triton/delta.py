@@ -47,7 +47,7 @@ def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device) -
 def delta_rule(
     mixed: Tensor, gates: Tensor, weights: DeltaWeights, shape: RecurrentShape, states: LayerStates, table: StateRuns
 ) -> Tensor:
-    """See :func:`engine.layers.delta_rule.delta_rule`; for steps that nothing :func:`declines`."""
+    """See :func:`engine.layers.recurrent.delta_rule.delta_rule`; for steps that nothing :func:`declines`."""
     from engine.layers.triton import delta_kernels
 
     mixed, gates = mixed.contiguous(), gates.contiguous()
@@ -78,8 +78,8 @@ def delta_rule(
 
 def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device) -> str | None:
     """What is wrong with a few sequences: one that begins, one that goes on, one cut in two with draft tokens."""
-    from engine.layers import delta_rule as definition
     from engine.layers.numerics import Numerics
+    from engine.layers.recurrent import delta_rule as definition
 
     generator = torch.Generator().manual_seed(1)
 

@@ -1,4 +1,4 @@
-"""Everything between the projections of a gated delta net (engine/layers/delta_rule.py), row by row.
+"""Everything between the projections of a gated delta net (engine/layers/recurrent/delta_rule.py), row by row.
 
 Importing this needs Triton.
 """

@@ -14,10 +14,10 @@ from engine.cache.stores.states import StateRuns, StateStore
 from engine.layers.attention import Attention
 from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
-from engine.layers.mamba import Mamba2
 from engine.layers.moe import SparseMLP
 from engine.layers.norm import read_norm
 from engine.layers.plain_mlp import PlainMLP
+from engine.layers.recurrent.mamba import Mamba2
 from engine.layers.residual import ResidualStream
 from engine.model_config.model import MambaShape, ModelConfig, MoEConfig
 from engine.model_config.raw import RawConfig

@@ -16,9 +16,9 @@ from transformers.models.qwen3_5.modeling_qwen3_5 import (
 from engine.batch import SequenceRows
 from engine.cache.stores.states import LayerStates, StateRuns
 from engine.cache.types import StateRun
-from engine.layers.delta_rule import RULE, _Rows, by_chunks, delta_rule
 from engine.layers.numerics import Numerics
-from engine.layers.recurrence import CHUNK, row_by_row
+from engine.layers.recurrent.delta_rule import RULE, _Rows, by_chunks, delta_rule
+from engine.layers.recurrent.recurrence import CHUNK, row_by_row
 from engine.model_config.model import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.library import Library, find_with

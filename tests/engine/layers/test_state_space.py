@@ -15,11 +15,11 @@ from transformers.models.granitemoehybrid.modeling_granitemoehybrid import (
 from engine.batch import SequenceRows
 from engine.cache.stores.states import LayerStates, StateRuns
 from engine.cache.types import StateRun
-from engine.layers import recurrence
-from engine.layers.convolution import convolve
 from engine.layers.numerics import Numerics
-from engine.layers.recurrence import CHUNK, row_by_row
-from engine.layers.state_space import RULE, MambaWeights, by_chunks, state_space
+from engine.layers.recurrent import recurrence
+from engine.layers.recurrent.convolution import convolve
+from engine.layers.recurrent.recurrence import CHUNK, row_by_row
+from engine.layers.recurrent.state_space import RULE, MambaWeights, by_chunks, state_space
 from engine.model_config.model import MambaShape
 from engine.native.library import Library, find_with
 from engine.runner.inputs import runs_of, state_runs

@@ -8,8 +8,8 @@ import torch
 
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.cache.stores.states import LayerStates, StateRuns
-from engine.layers import delta_rule as definition
 from engine.layers.numerics import Numerics
+from engine.layers.recurrent import delta_rule as definition
 from engine.layers.triton import delta
 from engine.model_config.model import RecurrentShape
 from engine.native.delta import DeltaWeights

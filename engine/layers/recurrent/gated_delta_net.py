@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from torch import Tensor
 
 from engine.cache.stores.states import StateRuns, StateStore
-from engine.layers.delta_rule import delta_rule
 from engine.layers.linear.base import Linear
+from engine.layers.recurrent.delta_rule import delta_rule
 from engine.model_config.model import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.library import find

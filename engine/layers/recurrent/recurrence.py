@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.states import StateRuns
-from engine.layers.convolution import begin_alone, places_of, tree_of
 from engine.layers.numerics import Numerics
+from engine.layers.recurrent.convolution import begin_alone, places_of, tree_of
 
 CHUNK = 64
 LEAST_CHUNK = 8

@@ -8,7 +8,7 @@ a = e^g <= 1 and a share b:
 so that S forgets by a, and what it says of k moves by the share b towards v. Before that queries, keys and values
 pass a causal convolution of few tokens and a SiLU; afterwards o is normalised and gated.
 
-Here are the reference forms in torch (engine/layers/recurrence.py): row by row, and by chunks of 64 rows for prompts
+Here are the reference forms in torch (recurrence.py): row by row, and by chunks of 64 rows for prompts
 (section 3.3 of the paper).
 `engine/native/delta.c` is the row by row form for processors, `engine/layers/triton/delta_kernels.py` that for GPUs.
 """
@@ -22,9 +22,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache.stores.states import LayerStates, StateRuns
-from engine.layers.convolution import convolve
 from engine.layers.numerics import Numerics
-from engine.layers.recurrence import CHUNK, Rows, Rule, decays_of, read_through
+from engine.layers.recurrent.convolution import convolve
+from engine.layers.recurrent.recurrence import CHUNK, Rows, Rule, decays_of, read_through
 from engine.layers.triton import delta
 from engine.model_config.model import RecurrentShape
 from engine.native.delta import DeltaWeights
@@ -96,7 +96,7 @@ def _convolved(
 
 
 def step(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:
-    """o and the next S; see :class:`engine.layers.recurrence.Rule`."""
+    """o and the next S; see :class:`engine.layers.recurrent.recurrence.Rule`."""
     q, k, v, g, b = rows
     decayed = state * g.exp()[..., None, None]
     said = (decayed * k[..., None]).sum(-2)

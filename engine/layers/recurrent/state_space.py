@@ -6,7 +6,7 @@ B and C [state], which take the places of keys and queries:
     S <- e^(d A) S + B (d x)^T;   y = S^T C + D x
 
 with numbers A < 0 and D of each head. Before that x, B and C pass a causal convolution of few tokens and a SiLU. Here
-are both forms of engine/layers/recurrence.py: row by row, and by chunks (section 6 of the paper).
+are both forms of engine/layers/recurrent/recurrence.py: row by row, and by chunks (section 6 of the paper).
 `engine/native/state_space.c` is the former for processors.
 """
 
@@ -19,9 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from engine.cache.stores.states import LayerStates, StateRuns
-from engine.layers.convolution import convolve
 from engine.layers.numerics import Numerics
-from engine.layers.recurrence import CHUNK, Rows, Rule, decays_of, read_through
+from engine.layers.recurrent.convolution import convolve
+from engine.layers.recurrent.recurrence import CHUNK, Rows, Rule, decays_of, read_through
 from engine.model_config.model import MambaShape
 from engine.native.library import Library
 
@@ -72,7 +72,7 @@ def state_space(
 
 
 def step(rows: Rows, state: Tensor) -> tuple[Tensor, Tensor]:
-    """S^T C and the next S; see :class:`engine.layers.recurrence.Rule`."""
+    """S^T C and the next S; see :class:`engine.layers.recurrent.recurrence.Rule`."""
     c, b, v, g = rows
     c, b = (each.repeat_interleave(g.shape[-1] // each.shape[-2], -2)[..., None] for each in (c, b))
     moved = state * g.exp()[..., None, None]

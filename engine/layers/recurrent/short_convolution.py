@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.states import StateRuns, StateStore
-from engine.layers.convolution import convolve
 from engine.layers.linear.base import Linear
+from engine.layers.recurrent.convolution import convolve
 from engine.model_config.model import ConvolutionShape
 
 if TYPE_CHECKING:
