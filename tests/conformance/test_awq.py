@@ -83,6 +83,12 @@ CASES = {
     "v_proj skipped": {"skip": ("v_proj", "lm_head"), "modules_to_not_convert": ["v_proj"]},
     "head packed": {"skip": "nothing"},
     "bfloat16 scales": {"scales": torch.bfloat16},
+    "AutoRound": {
+        "quant_method": "auto-round",
+        "packing_format": "auto_round:auto_awq",
+        "sym": False,
+        "version": None,
+    },
     "older names": {"bits": None, "group_size": None, "w_bit": 4, "q_group_size": 32, "version": "GEMM"},
 }
 

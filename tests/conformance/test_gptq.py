@@ -73,6 +73,16 @@ CASES = [
     *(Case(f"{b} bits group 128, ragged", Packing(group=128, bits=b), options=RAGGED) for b in (2, 3, 8)),
     Case("3 bits, biases, v_proj skipped", Packing(bits=3), family="Qwen2", skip="v_proj"),
     Case("8 bits act-order, unlike in q, k and v", Packing(act_order=True, bits=8)),
+    Case(
+        "AutoRound",
+        Packing(g_idx="missing"),
+        config={
+            "quant_method": "auto-round",
+            "checkpoint_format": None,
+            "desc_act": None,
+            "autoround_version": "0.9.2",
+        },
+    ),
     Case("qwen3", Packing(symmetric=False), family="Qwen3", options={"head_dim": 32}),
 ]
 
@@ -126,9 +136,32 @@ def test_weights_are_exactly_those_of_the_packer(case: Case, tmp_path: Path) -> 
         assert_planned(ours, tmp_path)
 
 
-def test_modules_may_differ_in_bits_and_groups(tmp_path: Path) -> None:
-    """GPTQModel's rules for some modules; the tensors show which module has which."""
-    rules = {"+:.*v_proj": {"bits": 8}, ".*down_proj": {"bits": 3, "group_size": 64}, "-:.*o_proj": {}}
+RULES: dict[str, dict[str, Any]] = {
+    "GPTQModel": {
+        "quant_method": "gptq",
+        "desc_act": False,
+        "dynamic": {"+:.*v_proj": {"bits": 8}, ".*down_proj": {"bits": 3, "group_size": 64}, "-:.*o_proj": {}},
+    },
+    "AutoRound": {
+        "quant_method": "auto-round",
+        "packing_format": "auto_round:auto_gptq",
+        "data_type": "int",
+        "extra_config": {
+            f"model.layers.{layer}.{module}": rule
+            for layer in range(2)
+            for module, rule in {
+                "self_attn.v_proj": {"bits": 8},
+                "mlp.down_proj": {"bits": 3, "group_size": 64},
+                "self_attn.o_proj": {"bits": 16, "data_type": "float"},
+            }.items()
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("by", list(RULES))
+def test_modules_may_differ_in_bits_and_groups(by: str, tmp_path: Path) -> None:
+    """Rules for some modules; the tensors show which module has which."""
 
     def packing(name: str) -> Packing | None:
         if name.endswith("v_proj"):
@@ -137,7 +170,7 @@ def test_modules_may_differ_in_bits_and_groups(tmp_path: Path) -> None:
             return Packing(bits=3, group=64)
         return None if name.endswith("o_proj") or name == "lm_head" else Packing()
 
-    stated = {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": False, "sym": True, "dynamic": rules}
+    stated = {"bits": 4, "group_size": 32, "sym": True} | RULES[by]
     rng = np.random.default_rng(1)
 
     def pack(name: str, weight: torch.Tensor) -> Parts | None:

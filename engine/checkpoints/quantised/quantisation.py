@@ -11,7 +11,7 @@ from engine.files import read_json
 from engine.model_config.model import Quantisation
 from engine.model_config.raw import RawConfig
 
-READ = "GPTQ, AWQ (gemm), compressed-tensors, bitsandbytes, FP8, NVFP4 and MXFP4"
+READ = "GPTQ, AWQ (gemm), AutoRound, compressed-tensors, bitsandbytes, FP8, NVFP4 and MXFP4"
 OTHER = f"Choose a version of the model that is packed by one of {READ}, or one that is not quantised."
 GPTQ_FORMATS = {"gptq": 1, "gptq_v2": 0}
 """GPTQ's checkpoint_format -> what to add to a stored zero-point."""
@@ -120,6 +120,28 @@ def _awq(raw: RawConfig) -> Quantisation:
         group_size=_group(raw, "group_size" if "group_size" in raw.values else "q_group_size", 128),
         symmetric=not raw.flag("zero_point", True),
     )
+
+
+# --- AutoRound -------------------------------------------------------------------------------------------------------
+
+
+def _auto_round(raw: RawConfig) -> Quantisation:
+    """Intel's (Cheng et al. 2023, arXiv 2309.05516): rounding of its own, in modules as GPTQ's or AWQ's files have.
+
+    Modules of ``extra_config`` are packed otherwise, or have 16 bits and are not.
+    """
+    layout, own = raw.values.get("packing_format", "auto_round:auto_gptq"), raw.values.get("extra_config")
+    if raw.values.get("data_type", "int") != "int":
+        raise _refuse(f"packed by AutoRound as {raw.values['data_type']!r}")
+    rules = {name: rule for name, rule in own.items() if isinstance(rule, dict)} if isinstance(own, dict) else {}
+    packed = {name: rule for name, rule in rules.items() if rule.get("bits") not in (16, 32)}
+    if layout in ("auto_round:auto_gptq", "auto_round:gptq"):
+        as_gptq = {"checkpoint_format": "gptq", "desc_act": False, "dynamic": packed}
+        return _gptq(RawConfig(raw.values | as_gptq, raw.file))
+    if layout in ("auto_round:auto_awq", "auto_round:awq") and not packed:
+        as_awq = {"version": "gemm", "zero_point": not raw.flag("sym", True)}
+        return _awq(RawConfig(raw.values | as_awq, raw.file))
+    raise _refuse(f"stored in the AutoRound layout {layout!r}" + (" with modules of several kinds" if packed else ""))
 
 
 # --- compressed-tensors ----------------------------------------------------------------------------------------------
@@ -246,6 +268,8 @@ def _modelopt(raw: RawConfig) -> Quantisation:
 _READERS: dict[str, Any] = {
     "gptq": _gptq,
     "awq": _awq,
+    "auto-round": _auto_round,
+    "intel/auto-round": _auto_round,
     "compressed-tensors": _compressed,
     "bitsandbytes": _bitsandbytes,
     "mxfp4": _mxfp4,
