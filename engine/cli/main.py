@@ -41,6 +41,7 @@ app = typer.Typer(
 
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
 THINKING_HELP = "Let the model think first, where its template has that setting."
+FETCH_HELP = "Fetch pictures from the web addresses that requests name, which may lie in your own network."
 CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
 
 
@@ -120,6 +121,7 @@ def serve(
     quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
     context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
     adapter: Annotated[list[str] | None, typer.Option(help=ADAPTER_HELP, show_default=False)] = None,
+    fetch_pictures: Annotated[bool, typer.Option("--fetch-pictures", help=FETCH_HELP)] = False,
     child: Annotated[bool, typer.Option("--child", help="Started by the window: token and life by stdin.")] = False,
 ) -> None:
     """Serve the engine for other programs: websocket and OpenAI-shaped HTTP on one port."""
@@ -135,7 +137,7 @@ def serve(
         if child:
             raise typer.Exit(run_child(chosen, kind, options))
         adapters = adapters_of(adapter)
-        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options, adapters))
+        raise typer.Exit(run_server(host or "127.0.0.1", port, chosen, kind, options, adapters, fetch_pictures))
 
 
 @app.command()

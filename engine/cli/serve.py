@@ -53,15 +53,16 @@ def run_server(
     device: str,
     options: LoadOptions = LoadOptions(),
     adapters: Mapping[str, str] = {},
+    fetches: bool = False,
 ) -> int:
     """Serve by hand: load the bundled model if no other is chosen, say where it listens and where the token lies.
 
-    ``adapters`` are folders by name, which are loaded after it; all are needed.
+    ``adapters`` are folders by name, which are loaded after it; all are needed. ``fetches``: see :class:`Server`.
     """
     _log_to_stderr()
     folders = config.resolve(*(chosen or ("", None)))
     token = secrets.token_urlsafe(32)
-    server = _server(host, port, token, device)
+    server = _server(host, port, token, device, fetches)
     with contextlib.closing(server.listener):
         file = config.token_file(server.port)
         write_token(file, token)
@@ -81,14 +82,14 @@ def run_server(
     return code
 
 
-def _server(host: str, port: int, token: str, device: str) -> Server:
+def _server(host: str, port: int, token: str, device: str, fetches: bool = False) -> Server:
     listener = open_socket(host, port)  # first: a port in use should not cost the import of torch
     from engine.cache.offload.saved import SavedChats
     from engine.core.engine import Engine
     from engine.server.probes import MachineProbes
 
     saved = SavedChats(config.saved_cache_folder(), 0)  # the switch sets how much they may take
-    return Server(listener, token, partial(Engine, device=device, saved=saved), MachineProbes(device))
+    return Server(listener, token, partial(Engine, device=device, saved=saved), MachineProbes(device), fetches)
 
 
 def _run(server: Server, started: Callable[[], None]) -> int:

@@ -110,8 +110,14 @@ class Server:
     """One engine behind one port. ``on_exit`` tells how it ended: the process's exit code."""
 
     def __init__(
-        self, listener: socket.socket, token: str, make_engine: Callable[[Emit], Engine], probes: MachineProbes
+        self,
+        listener: socket.socket,
+        token: str,
+        make_engine: Callable[[Emit], Engine],
+        probes: MachineProbes,
+        fetches: bool = False,
     ) -> None:
+        """``fetches``: as of :class:`OpenAIRoutes`."""
         self.listener = listener
         self.port: int = listener.getsockname()[1]
         self.exit_code = 0
@@ -119,7 +125,7 @@ class Server:
         """Why it stopped serving, as a sentence; empty where it was asked to."""
         self.hub = EngineHub(make_engine, probes, self._engine_died)
         gate = Gate(self.port, open_host=not ipaddress.ip_address(listener.getsockname()[0]).is_loopback)
-        openai = OpenAIRoutes(self.hub, token)
+        openai = OpenAIRoutes(self.hub, token, fetches)
         settings = uvicorn.Config(
             make_app(self.hub, token, gate, openai),
             http=PatientHttp,

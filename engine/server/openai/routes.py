@@ -20,6 +20,7 @@ from engine.server.answering import Asked
 from engine.server.hub import EngineHub
 from engine.server.openai.errors import FAILURES, refusal_of
 from engine.server.openai.fields import decoded
+from engine.server.openai.remote import fetch_pictures
 from engine.server.openai.stream import EventResponse, Stream, while_there, whole
 from engine.server.openai.turns import Conversations
 from engine.server.openai.types import ChatIn, CompletionIn, ModelList, ModelOut
@@ -42,8 +43,9 @@ STOPPED = "The engine was stopped before the answer was whole. Start it again."
 class OpenAIRoutes:
     """The routes, all behind the token."""
 
-    def __init__(self, hub: EngineHub, token: str) -> None:
-        self._hub, self._token = hub, token
+    def __init__(self, hub: EngineHub, token: str, fetches: bool = False) -> None:
+        """``fetches``: pictures are fetched from the web addresses that requests name."""
+        self._hub, self._token, self._fetches = hub, token, fetches
         self._conversations = Conversations()
         self._streams: weakref.WeakSet[Stream] = weakref.WeakSet()
         self._stopping = False
@@ -129,6 +131,8 @@ class OpenAIRoutes:
     async def _begun(self, wanted: ChatIn | CompletionIn, context: int, adapter: str) -> tuple[Stream, dict[str, str]]:
         """The request as the engine has it, and what a header says of it. Raises :class:`Refused`."""
         chat = isinstance(wanted, ChatIn)
+        if self._fetches and isinstance(wanted, ChatIn):
+            await fetch_pictures(wanted)
         prompt = wanted.prompt() if isinstance(wanted, ChatIn) else wanted.text_or_ids()
         sampling, overflow, told = wanted.sampling(), wanted.overflow or "stop", None
         if isinstance(prompt, list) and isinstance(prompt[0], int):

@@ -202,11 +202,14 @@ def _message(turn: TurnIn, where: str) -> ChatMessage:
 
 
 def _picture(part: ContentPart, where: str) -> bytes:
-    """The file in a data URL (RFC 2397). Nothing is fetched: an address could be one of this machine's own network."""
+    """The file in a data URL (RFC 2397); those of the web were fetched before, where that is allowed (remote.py)."""
     url = part.image_url.url if isinstance(part.image_url, ImageUrl) else part.image_url or ""
     head, comma, data = url.partition(",")
     if not head.startswith("data:"):
-        text = "Pictures are not fetched from addresses. Send the file itself: data:image/jpeg;base64,…"
+        text = (
+            "Pictures are not fetched from addresses. Send the file itself, data:image/jpeg;base64,…, or start the "
+            "server with --fetch-pictures."
+        )
         raise BadField(where, text)
     if not comma or not head.endswith(";base64"):
         raise BadField(where, "The data URL of the picture is not in base64. Send data:image/jpeg;base64,…")
