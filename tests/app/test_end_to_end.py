@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QMimeData, Qt
+from PySide6.QtGui import QColor, QImage, QPainter
 from PySide6.QtWidgets import QApplication, QLabel, QToolButton
 
 from app.chat.context import overflow
@@ -103,6 +104,41 @@ def test_ask_stop_switch_kill_recover_and_reopen(start, qtbot, own_folders: Path
     again.chat.open_chat(again.history.chats()[-1].id)
     texts = [message.content for message in again.history.messages(again.chat.chat_id)]
     assert first in texts
+
+
+def test_a_picture_is_described(start, qtbot) -> None:
+    """Pasted into the message, read by the small model that sees, and there again when the chat is opened."""
+    program = start()
+    composer = program.chat.composer
+    assert composer.attach.isHidden()
+    program.chat.header.load("kvasir-seeing", "")
+    qtbot.waitUntil(lambda: program.link.card is not None and program.link.card.pictures, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not composer.reason, timeout=PATIENCE_MS)
+    assert composer.attach.isVisible()
+    data = QMimeData()
+    data.setImageData(square("red"))
+    composer.edit.insertFromMimeData(data)
+    ask(program, qtbot, "describe this picture")
+    assert answered(program, qtbot) == "A red square on the left."
+    chat, shown = program.chat.chat_id, last(program)
+    assert shown.stats.usage.prompt_tokens > 40
+    program.chat.new_chat()
+    program.chat.open_chat(chat)
+    asked = program.chat.session.talk.last("user")
+    assert [QImage.fromData(file).size() for file in asked.pictures] == [square("red").size()]
+    ask(program, qtbot, "What colour is it?")
+    assert answered(program, qtbot)
+    assert last(program).stats.usage.cached_tokens >= 32, "the picture was not read again"
+
+
+def square(colour: str) -> QImage:
+    """One on the left of a grey background."""
+    image = QImage(160, 80, QImage.Format.Format_RGB32)
+    image.fill(QColor(225, 225, 225))
+    painter = QPainter(image)
+    painter.fillRect(12, 12, 56, 56, QColor(colour))
+    painter.end()
+    return image
 
 
 SYSTEM = "You are the guide of Kvasir. Answer briefly, in plain words. " * 3
