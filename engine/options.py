@@ -9,7 +9,7 @@ import torch
 
 from engine import catalogue
 from engine.cache.policies import POLICIES, KeepAll, PagePolicy, PolicySettings
-from engine.cache.stores.kinds import KVKind
+from engine.cache.stores.kinds import MIXING, KVKind
 from engine.catalogue import Capability
 from engine.devices import traits
 from engine.layers.numerics import Numerics
@@ -163,7 +163,7 @@ class EngineOptions:
             case "kivi":
                 return KVKind("kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]))
             case _:
-                return KVKind(name, hadamard=bool(self.values[keys.KV_HADAMARD]))
+                return KVKind(name, hadamard=name in MIXING and bool(self.values[keys.KV_HADAMARD]))
 
     @property
     def int8_head(self) -> bool:

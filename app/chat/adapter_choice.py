@@ -12,7 +12,7 @@ from engine.protocol import AdapterCard
 
 NONE = "None (the model alone)"
 LOAD = "Load from a folder…"
-HELP = "Low-rank weights (LoRA, in PEFT's format) that are added to the model's own for the answers of this chat."
+HELP = "Low-rank weights (LoRA, in PEFT's format)\nthat are added to the model's own for the answers of this chat."
 _ARROW = " ▾"
 _EDGES_PX = 24
 

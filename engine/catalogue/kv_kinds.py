@@ -86,10 +86,9 @@ KV_KINDS = (
         "they were, and what was in a few large channels of a key is spread over all of them, so that none stretches "
         "the scale that the others share.",
         shows="perplexity against 16 bits",
-        helps="Models whose keys have channels many times as large as the others, which most models have: there the "
-        "change of the text was a third to a sixth of what it is without.",
-        costs="One more pass over queries and keys. Where no channel stands out the change of the text is a fifth "
-        "larger with 4 bits.",
+        helps="Most models, whose keys have a few channels many times as large as the others: there the text changed a "
+        "third to a sixth as much.",
+        costs="One more pass over queries and keys. Where no channel stands out, 4 bits change the text a fifth more.",
         source=("engine/layers/hadamard.py",),
         also=("QuaRot", "rotated KV cache"),
         reference="Ashkboos et al. 2024, QuaRot (arXiv 2404.00456)",

@@ -105,7 +105,12 @@ def block(
     moe: MoEConfig, kind: str = "int4 g32", invariant: bool = False, activation: str = "silu"
 ) -> tuple[SparseMLP, Weights]:
     config = SimpleNamespace(
-        hidden_size=WIDTHS.get(kind, HIDDEN), moe=moe, activation=activation, fused=False, mlp_bias=False
+        hidden_size=WIDTHS.get(kind, HIDDEN),
+        moe=moe,
+        activation=activation,
+        fused=False,
+        fused_mlp=False,
+        mlp_bias=False,
     )
     source = Weights(kind, invariant)
     return SparseMLP(cast(Any, config), cast(Any, source), ""), source
@@ -387,7 +392,9 @@ def test_one_layer_that_cannot_leaves_the_other_its_loop() -> None:
             return super()._expert(expert, outputs, inputs, bias)
 
     width = WIDTHS["NF4"]
-    config = SimpleNamespace(hidden_size=width, moe=MOE, activation="silu", fused=False, mlp_bias=False)
+    config = SimpleNamespace(
+        hidden_size=width, moe=MOE, activation="silu", fused=False, fused_mlp=False, mlp_bias=False
+    )
     mlp = SparseMLP(cast(Any, config), cast(Any, Half("NF4")), "")
     assert mlp.grouped is None
     assert [layer.declined for layer in mlp.gate_up] == [
