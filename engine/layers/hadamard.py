@@ -8,6 +8,8 @@ channel: there the mixing takes away more than it gives (docs/measurements.md).
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import torch
 from torch import Tensor
 
@@ -22,16 +24,20 @@ class Hadamard:
     """
 
     def __init__(self, width: int, device: torch.device, numerics: Numerics) -> None:
-        self.size, self.numerics = width & -width, numerics
+        self.size, self.device, self.numerics = width & -width, device, numerics
         self._library: Library | None = find().library if device.type == "cpu" else None
-        matrix = torch.ones(1, 1, device=device)
-        while len(matrix) < self.size:
-            matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
-        self._matrix = matrix * self.size**-0.5
 
     def __call__(self, x: Tensor) -> Tensor:
         mixed = None if self._library is None else self._library.hadamard(x, self.size)
         return self.numerics.by_row(self._product, x) if mixed is None else mixed
+
+    @cached_property
+    def _matrix(self) -> Tensor:
+        """Made by the first product: native code needs none, nor does a cache whose keys are not mixed."""
+        matrix = torch.ones(1, 1, device=self.device)
+        while len(matrix) < self.size:
+            matrix = torch.cat((torch.cat((matrix, matrix), 1), torch.cat((matrix, -matrix), 1)))
+        return matrix * self.size**-0.5
 
     def _product(self, x: Tensor) -> Tensor:
         return (x.float().unflatten(-1, (-1, self.size)) @ self._matrix).flatten(-2).to(x.dtype)

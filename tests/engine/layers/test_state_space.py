@@ -108,8 +108,8 @@ def test_native_code_computes_what_the_reference_does() -> None:
             torch.testing.assert_close(other.states.matrices, expected.states.matrices, rtol=1e-4, atol=1e-4)
             untouched = [0, 1, 6, *range(8, 20)]
             assert torch.equal(other.states.matrices[untouched], layer.states.matrices[untouched])
-        narrow = Layer.of(SHAPES[1])
-        assert library.state_space((), narrow.states.matrices, runs) is None, "heads of 5 are left to torch"
+            narrow = Layer.of(SHAPES[1])
+            assert library.state_space((), narrow.states.matrices, runs) is None, "heads of 5 are left to torch"
 
 
 @each_code
