@@ -12,9 +12,9 @@ from pathlib import Path
 import msgspec
 
 from engine import paths as config
+from engine.fetching import room
+from engine.fetching.download import fetch, stored
 from engine.packs import bundle, make, start, store, verify
-from engine.packs.fetching import room
-from engine.packs.fetching.download import fetch, stored
 from engine.packs.lists import PackFailed, PackList, Wheel
 from engine.protocol.gpu import PackProgress, PackStage
 from engine.sizes import human

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from engine.packs.lists import PackFailed
+from engine.fetching.errors import FetchFailed
 from engine.sizes import human
 
 MARGIN = 256 * 10**6
-"""Bytes that a pack leaves free on the disk."""
+"""Bytes that are left free on the disk."""
 
 
 def free_bytes(folder: Path) -> int:
@@ -18,10 +18,10 @@ def free_bytes(folder: Path) -> int:
 
 
 def room_for(folder: Path, needed: int, what: str) -> None:
-    """Raises :class:`PackFailed` if the disk of ``folder`` has less than ``needed`` bytes free."""
+    """Raises :class:`FetchFailed` if the disk of ``folder`` has less than ``needed`` bytes free."""
     free = free_bytes(folder)
     if free < needed:
-        raise PackFailed(
+        raise FetchFailed(
             f"There is not enough room in {_nearest(folder)}: {what} needs {human(needed)}, and {human(free)} "
             f"are free. Free {human(needed - free)} and start again."
         )
