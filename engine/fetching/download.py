@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import http.client
+import os
 import ssl
 import time
 import urllib.error
@@ -79,6 +80,7 @@ def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
     Raises :class:`FetchFailed`, after which what was fetched is kept unless it is wrong; OSError of the disk.
     """
     done, part = folder / remote.filename, folder / (remote.filename + INCOMPLETE)
+    done.parent.mkdir(parents=True, exist_ok=True)
     if done.is_file():
         if is_whole(remote, done):
             return done
@@ -145,6 +147,8 @@ def _download(remote: RemoteFile, part: Path, progress: Progress) -> str:
                     ) from None
                 time.sleep(PAUSES[failures])
                 failures += 1
+        file.flush()
+        os.fsync(file.fileno())  # whole under its name, even if the power fails
     return digest.hexdigest()
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from engine.fetching.errors import FetchFailed
@@ -25,6 +28,23 @@ def room_for(folder: Path, needed: int, what: str) -> None:
             f"There is not enough room in {_nearest(folder)}: {what} needs {human(needed)}, and {human(free)} "
             f"are free. Free {human(needed - free)} and start again."
         )
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Say in a sentence (:class:`FetchFailed`) that the disk of ``folder`` is full, or cannot hold so large a file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise FetchFailed(
+                f"The disk of {folder} cannot hold a file as large as this. One formatted as exFAT or ext4 can."
+            ) from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FetchFailed(
+                f"The disk of {folder} is full. Free some room and start again; what was fetched is kept."
+            ) from None
+        raise
 
 
 def same_disk(one: Path, other: Path) -> bool:

@@ -1,0 +1,96 @@
+"""Models on the disk, on the hub and on their way: what `kvasir models … --json` prints, one object a line.
+
+The window runs that command to find and fetch models, as it runs `kvasir gpu` for GPU packs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.protocol.base import Message, Part
+
+ModelFormat = Literal["safetensors", "gguf"]
+DownloadState = Literal["waiting", "running", "paused", "failed", "done"]
+
+
+class StoredModel(Message, frozen=True):
+    """A model that is on this machine."""
+
+    name: str
+    path: str
+    format: ModelFormat
+    bytes: int
+    origin: str = "Kvasir"
+    """The program whose folder it lies in: "Kvasir", "Ollama", "LM Studio", "Jan", "GPT4All", "Hugging Face"."""
+    bundled: bool = False
+    repository: str = ""
+    """Where it was fetched from, as ORGANISATION/NAME; "" where that is not known."""
+    revision: str = ""
+    draft: str = ""
+    """Path of the draft model that belongs to it."""
+
+
+class HubModel(Message, frozen=True):
+    """A repository as a search finds it."""
+
+    repository: str
+    downloads: int = 0
+    """In the last 30 days."""
+    likes: int = 0
+    modified: str = ""
+    """The day of its last change, as 2026-11-25."""
+    licence: str = ""
+    gated: bool = False
+    """Whether its owner wants to be asked first, on the hub's page of it."""
+    formats: list[ModelFormat] = []
+    parameters: int = 0
+    """0: not known."""
+    architecture: str = ""
+
+
+class HubFile(Part, frozen=True):
+    """``sha256`` or, of a small file, git's ``blob`` says what it must hold."""
+
+    name: str
+    bytes: int
+    sha256: str = ""
+    blob: str = ""
+
+
+class HubVariant(Part, frozen=True):
+    """One model of a repository: a GGUF file (in all its parts), or everything next to config.json."""
+
+    name: str
+    format: ModelFormat
+    quantisation: str
+    """As "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
+    bytes: int
+    files: list[HubFile] = []
+
+
+class HubRepository(Message, frozen=True):
+    """All that Kvasir can use of a repository at one revision."""
+
+    model: HubModel
+    revision: str
+    variants: list[HubVariant] = []
+    refused: str = ""
+    """Why nothing of it can be used, as a sentence; "" where something can."""
+
+
+class Download(Message, frozen=True):
+    """A model on its way."""
+
+    id: str
+    repository: str
+    variant: str
+    state: DownloadState
+    done: int = 0
+    total: int = 0
+    """Bytes."""
+    rate: float = 0.0
+    """Bytes a second, lately."""
+    sentence: str = ""
+    """Why it failed, or what it waits for."""
+    path: str = ""
+    """Where the model lies, once it is done."""
