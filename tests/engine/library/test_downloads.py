@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import subprocess
@@ -281,12 +280,10 @@ def test_killed_at_random_moments(hub: Hub, kills: int) -> None:
     total = sum(job.total for job in jobs)
     chance = random.Random(2)
     for _ in range(kills):
-        process = subprocess.Popen([sys.executable, str(PROCESS)], stdout=subprocess.PIPE, env=dict(os.environ))
-        assert process.stdout is not None
-        process.stdout.readline()
-        time.sleep(chance.uniform(0.0, 0.15))
-        process.kill()
-        process.wait()
+        with subprocess.Popen([sys.executable, str(PROCESS)], stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            time.sleep(chance.uniform(0.0, 0.15))
+            process.kill()
         for name in known():  # whatever is offered is whole
             path = Path(paths.find_model(name).path)
             content(hub, store.receipt_of(path).repository, path if path.is_dir() else path.parent)
