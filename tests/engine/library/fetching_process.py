@@ -12,7 +12,8 @@ keyring.set_keyring(fail.Keyring())
 download.PAUSES = (0.05, 0.05)
 ended = []
 working = downloads.Downloads(ended.append, 3)
-print("started", flush=True)
+sys.stdout.write("started\n")
+sys.stdout.flush()
 for job in downloads.queue():
     working.start(job)
 working.finish()
