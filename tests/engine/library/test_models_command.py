@@ -43,7 +43,7 @@ def test_from_a_search_to_a_model_and_back(hub: Hub) -> None:
 
 
 def test_lines_for_the_window(hub: Hub) -> None:
-    assert [each["repository"] for each in told(kvasir("search", "--json"))][0] == "some/model"
+    assert next(iter(told(kvasir("search", "--json"))))["repository"] == "some/model"
     (shown,) = told(kvasir("show", "some/model", "--json"))
     assert shown["variants"][0]["quantisation"] == "gptq"
     *_, last = told(kvasir("get", "some/model", "--json"))
