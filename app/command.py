@@ -62,7 +62,7 @@ class LineCommand(QObject):
         self._process.errorOccurred.connect(self._on_error)
         self._process.setStandardInputFile(QProcess.nullDevice())
         program, *first = command
-        self._process.start(program, [*first, *arguments, "--json"])
+        self._process.start(program, [*first, *arguments])
 
     def stop(self) -> None:
         """Ask it to stop in a state that it can go on from; insist after a while."""

@@ -22,7 +22,7 @@ class PackCommand(QObject):
         super().__init__(parent)
         self._result: PackResult | None = None
         self._known = False
-        self._run = LineCommand(command, arguments, decode_pack_report, "The GPU pack's command", self)
+        self._run = LineCommand(command, [*arguments, "--json"], decode_pack_report, "The GPU pack's command", self)
         self._run.reported.connect(self._take)
         self._run.ended.connect(self._on_end)
 

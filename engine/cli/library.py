@@ -29,6 +29,7 @@ from engine.sizes import human
 if TYPE_CHECKING:
     from rich.progress import TaskID
 
+    from engine.library.downloads import Job
     from engine.protocol.base import Message
     from engine.protocol.library import Download, HubRepository, HubVariant, ModelFormat
 
@@ -36,6 +37,7 @@ models = typer.Typer(help="Models: those here, and how others come here.", rich_
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")]
 Repository = Annotated[str, typer.Argument(help="ORGANISATION/NAME, as the hub's page of it shows.")]
+LIMIT_HELP = "At most this number of MB a second; 0: no limit."
 Revision = Annotated[str | None, typer.Option(help="A commit or a tag; the newest if left out.", show_default=False)]
 
 
@@ -106,7 +108,7 @@ def get(
         str, typer.Argument(help="Which of its models: a name, or its kind as Q4_K_M; needed where it has several.")
     ] = "",
     revision: Revision = None,
-    limit: Annotated[float, typer.Option(min=0.0, help="At most this number of MB a second; 0: no limit.")] = 0.0,
+    limit: Annotated[float, typer.Option(min=0.0, help=LIMIT_HELP)] = 0.0,
     json: Json = False,
 ) -> None:
     """Fetch a model. Ctrl-C stops; the same command goes on where it ended."""
@@ -114,29 +116,20 @@ def get(
         from engine.library import downloads, hub
 
         found = hub.repository(repository, revision)
-        job = downloads.add(found, _chosen(found, variant))
-        with _progress(json) as report:
-            last: Download | None = None
+        _fetch(downloads.add(found, _chosen(found, variant)), limit, json)
 
-            def tell(told: Download) -> None:
-                nonlocal last
-                last = told
-                report(told)
 
-            working = downloads.Downloads(tell, 1, limit * 1e6)
-            with _stopping(lambda: working.pause(job.id)):
-                working.start(job)
-                working.finish()
-    assert last is not None
-    if last.state == "done":
-        if not json:
-            print(f"{last.path}\nUse it: kvasir chat {repository if last.variant == 'safetensors' else last.path}")
-        return
-    stopped = last.state == "paused"
-    if not json:
-        sentence = "Stopped. What was fetched is kept: the same command goes on from there."
-        print(f"kvasir: {sentence if stopped else last.sentence}", file=sys.stderr)
-    raise typer.Exit(130 if stopped else 1)
+@models.command()
+def resume(
+    id: Annotated[str, typer.Argument(help="The download's ID, as `kvasir models downloads` shows it.")],
+    limit: Annotated[float, typer.Option(min=0.0, help=LIMIT_HELP)] = 0.0,
+    json: Json = False,
+) -> None:
+    """Go on with a download that was stopped or failed."""
+    with report_errors():
+        from engine.library import downloads
+
+        _fetch(downloads.again(_job(id)), limit, json)
 
 
 @models.command()
@@ -149,10 +142,7 @@ def downloads(
         from engine.library import downloads
 
         if cancel:
-            job = downloads.read(cancel)
-            if job is None:
-                raise CommandFailed(f"There is no download {cancel}.")
-            downloads.cancel(job)
+            downloads.cancel(_job(cancel))
         found = [downloads.standing(job) for job in downloads.queue()]
         rows = [
             (each.id, each.repository, each.variant, each.state, f"{human(each.done)} of {human(each.total)}")
@@ -223,6 +213,41 @@ def cache(
         from engine.cli.models import run_cache
 
         run_cache(clear)
+
+
+def _job(id: str) -> Job:
+    from engine.library import downloads
+
+    if (job := downloads.read(id)) is None:
+        raise CommandFailed(f"There is no download {id}.")
+    return job
+
+
+def _fetch(job: Job, limit: float, json: bool) -> None:
+    """Work on one download to its end, and leave with what that means."""
+    from engine.library import downloads
+
+    last: Download | None = None
+    with _progress(json) as report:
+
+        def tell(told: Download) -> None:
+            nonlocal last
+            last = told
+            report(told)
+
+        working = downloads.Downloads(tell, 1, limit * 1e6)
+        with _stopping(lambda: working.pause(job.id)):
+            working.start(job)
+            working.finish()
+    assert last is not None
+    if last.state == "done":
+        if not json:
+            print(f"{last.path}\nUse it: kvasir chat {job.repository if last.variant == 'safetensors' else last.path}")
+        return
+    stopped = last.state == "paused"
+    sentence = "Stopped. What was fetched is kept: the same command goes on from there."
+    print(f"kvasir: {sentence if stopped else last.sentence}", file=sys.stderr)
+    raise typer.Exit(130 if stopped else 1)
 
 
 def _chosen(found: HubRepository, wanted: str) -> HubVariant:

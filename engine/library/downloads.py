@@ -74,9 +74,13 @@ class Pace:
 def add(found: HubRepository, variant: HubVariant) -> Job:
     """Put a variant at the end of the queue; where it is in it already, that one goes on. Raises OSError."""
     job = Job(_id(found, variant), found.model.repository, found.revision, hub.endpoint(), variant, time.time())
-    known = read(job.id)
-    job = msgspec.structs.replace(known or job, paused=False, failed="")
     (_folder(job.id) / "files").mkdir(parents=True, exist_ok=True)
+    return again(read(job.id) or job)
+
+
+def again(job: Job) -> Job:
+    """The download, neither paused nor failed any more. Raises OSError."""
+    job = msgspec.structs.replace(job, paused=False, failed="")
     _write(job)
     return job
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
+
 from engine.protocol.base import Message, Part
 
 ModelFormat = Literal["safetensors", "gguf"]
@@ -94,3 +96,8 @@ class Download(Message, frozen=True):
     """Why it failed, or what it waits for."""
     path: str = ""
     """Where the model lies, once it is done."""
+
+
+LibraryRecord = StoredModel | HubModel | HubRepository | Download
+decode_library_record = msgspec.json.Decoder(LibraryRecord).decode
+"""One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from hub_server import Hub
 
 from engine import paths
 from engine.fetching import lock as one_process
@@ -22,6 +21,7 @@ from engine.fetching.errors import FetchFailed
 from engine.library import downloads, keys, store
 from engine.library import hub as library
 from engine.protocol.library import Download, HubRepository, HubVariant
+from tests.hub_server import Hub
 
 PROCESS = Path(__file__).with_name("fetching_process.py")
 

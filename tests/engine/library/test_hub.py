@@ -6,13 +6,13 @@ import os
 import stat
 
 import pytest
-from hub_server import Hub, Repository
 
 from engine import folders
 from engine.library import hub as library
 from engine.library import keys
 from engine.library.hub import HubFailed, Search
 from engine.library.variants import is_safe
+from tests.hub_server import Hub, Repository
 
 
 def test_a_search_tells_what_is_known_of_each(hub: Hub) -> None:

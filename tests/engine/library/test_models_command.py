@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from hub_server import Hub
 from typer.testing import CliRunner, Result
 
 from engine import paths
 from engine.cli.main import app
 from engine.library import downloads, store
+from tests.hub_server import Hub
 
 
 def kvasir(*words: str, **rest: str) -> Result:

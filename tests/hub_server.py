@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import random
 import threading
 import time
 from collections import Counter
@@ -55,6 +56,40 @@ class Repository:
             sha256 = hashlib.sha256(content).hexdigest()
             said["lfs"] = {"sha256": sha256, "size": len(content), "pointerSize": 130}
         return said
+
+
+def stock() -> dict[str, Repository]:
+    """A model in GGUF (two kinds, one in two parts), one of safetensors, and a gated one."""
+    make = random.Random(0).randbytes
+    return {
+        "some/model-GGUF": Repository(
+            {
+                "README.md": b"# A model\n",
+                "model-Q4_K_M.gguf": make(300_000),
+                "Q8_0/model-Q8_0-00001-of-00002.gguf": make(200_000),
+                "Q8_0/model-Q8_0-00002-of-00002.gguf": make(250_000),
+                "mmproj-model-F16.gguf": make(50_000),
+            },
+            tags=["gguf", "license:apache-2.0"],
+            gguf={"total": 8_000_000_000, "architecture": "qwen3"},
+        ),
+        "some/model": Repository(
+            {
+                "config.json": b'{"architectures": ["Qwen3ForCausalLM"]}',
+                "tokenizer.json": make(20_000),
+                "model-00001-of-00002.safetensors": make(400_000),
+                "model-00002-of-00002.safetensors": make(100_000),
+                "model.safetensors.index.json": b"{}",
+                "original/consolidated.00.pth": make(2000),
+                "pytorch_model.bin": make(2000),
+            },
+            tags=["safetensors", "license:mit"],
+            config={"architectures": ["Qwen3ForCausalLM"], "quantization_config": {"quant_method": "gptq"}},
+            safetensors={"parameters": {"I32": 10, "BF16": 20}, "total": 30},
+            downloads=99,
+        ),
+        "closed/model": Repository({"config.json": b"{}", "model.safetensors": make(5000)}, gated=True),
+    }
 
 
 class _Server(ThreadingHTTPServer):
