@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import keyring
+
+# By name: a packaged program has no list of them. Each is there on every system, and counts where it works.
+from keyring.backends import SecretService, Windows, kwallet, macOS  # noqa: F401
 from keyring.errors import KeyringError, PasswordDeleteError
 
 from engine import folders

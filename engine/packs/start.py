@@ -25,6 +25,8 @@ from engine.packs.fingerprint import fingerprint, installed_version
 from engine.packs.launch import BACK, FAILED, SELF_TEST, site_packages
 
 COMMANDS = frozenset({"serve", "chat", "doctor", "bench", "models", "train-heads"})
+MODELS = ("check",)
+"""Of `kvasir models`, what computes: the rest looks after files, with libraries that no pack has."""
 """The commands that compute."""
 REASON = "KVASIR_GPU_PACK_REASON"
 SWITCH = "KVASIR_GPU_PACK"
@@ -76,6 +78,8 @@ def computes(arguments: list[str]) -> bool:
     """Whether a command line is one for the pack. ``--device cpu`` is not: the program's own engine starts sooner,
     and is the way round a GPU that makes trouble."""
     if not arguments or arguments[0] not in COMMANDS or not {"-h", "--help"}.isdisjoint(arguments):
+        return False
+    if arguments[0] == "models" and not set(arguments[1:2]) & set(MODELS):
         return False
     return "--device=cpu" not in arguments and ("--device", "cpu") not in itertools.pairwise(arguments)
 
