@@ -198,16 +198,17 @@ class Hub:
         if file in self.spoilt:
             content = bytes([content[0] ^ 1]) + content[1:]
         asked = to.headers.get("Range", "")
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
-        if start >= len(content) > 0:
+        first, _, last = asked.removeprefix("bytes=").partition("-")
+        start, stop = int(first or 0), int(last) + 1 if last else len(content)
+        if start >= len(content) > 0 or stop > len(content):
             return self._json(to, {}, 416)
         self.starts.append((file, start))
-        to.send_response(206 if start else 200)
-        to.send_header("Content-Length", str(len(content) - start))
-        if start:
-            to.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
+        to.send_response(206 if asked else 200)
+        to.send_header("Content-Length", str(stop - start))
+        if asked:
+            to.send_header("Content-Range", f"bytes {start}-{stop - 1}/{len(content)}")
         to.end_headers()
-        end = min(len(content), start + self.cuts.pop(0)) if self.cuts else len(content)
+        end = min(stop, start + self.cuts.pop(0)) if self.cuts else stop
         try:
             while start < end:
                 time.sleep(self.pause)

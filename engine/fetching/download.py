@@ -159,11 +159,15 @@ def _restart(file: IO[bytes], remote: RemoteFile, progress: Progress) -> hashlib
     return remote.hasher()
 
 
-def _blocks(remote: RemoteFile, start: int) -> Iterator[bytes | None]:
-    """The file's bytes from ``start`` on; None first where they come from 0 on. Raises _Cut, _Wrong, FetchFailed."""
+def _blocks(remote: RemoteFile, start: int, end: int | None = None) -> Iterator[bytes | None]:
+    """The file's bytes from ``start`` on, up to ``end`` where one is asked for; None first where they come from 0 on.
+
+    Raises _Cut, _Wrong, FetchFailed.
+    """
+    last = remote.bytes if end is None else end
     request = urllib.request.Request(remote.url, headers={"Accept-Encoding": "identity", "User-Agent": "kvasir"})
-    if start:
-        request.add_header("Range", f"bytes={start}-")
+    if start or end is not None:
+        request.add_header("Range", f"bytes={start}-" if end is None else f"bytes={start}-{end - 1}")
     if remote.token:
         request.add_unredirected_header("Authorization", f"Bearer {remote.token}")
     at = start
@@ -197,5 +201,30 @@ def _blocks(remote: RemoteFile, start: int) -> Iterator[bytes | None]:
         if isinstance(reason, ssl.SSLCertVerificationError):
             raise FetchFailed(trust.refusal(remote.host, reason)) from None
         raise _Cut(str(reason) or type(error).__name__) from None
-    if at < remote.bytes:
+    if at < last:
         raise _Cut("the connection was closed too early")
+
+
+def beginning(remote: RemoteFile, count: int) -> bytes:
+    """The file's first ``count`` bytes, by one request for them. Raises :class:`FetchFailed`."""
+    held = bytearray()
+    for attempt, pause in enumerate((*PAUSES, None)):
+        try:
+            for block in _blocks(remote, len(held), count):
+                if block is None:
+                    held.clear()
+                    continue
+                held += block
+                if len(held) >= count:
+                    return bytes(held[:count])
+        except _Cut as cut:
+            if pause is None:
+                raise FetchFailed(
+                    f"{remote.host} cannot be reached ({cut}). Check the network and try again."
+                ) from None
+            time.sleep(PAUSES[attempt])
+        except _Wrong as wrong:
+            raise FetchFailed(f"{remote.filename} of {remote.host} is not what its list says: {wrong}.") from None
+        else:
+            break
+    return bytes(held)

@@ -25,8 +25,6 @@ from engine.packs.fingerprint import fingerprint, installed_version
 from engine.packs.launch import BACK, FAILED, SELF_TEST, site_packages
 
 COMMANDS = frozenset({"serve", "chat", "doctor", "bench", "models", "train-heads"})
-MODELS = ("check",)
-"""Of `kvasir models`, what computes: the rest looks after files, with libraries that no pack has."""
 """The commands that compute."""
 REASON = "KVASIR_GPU_PACK_REASON"
 SWITCH = "KVASIR_GPU_PACK"
@@ -79,9 +77,14 @@ def computes(arguments: list[str]) -> bool:
     and is the way round a GPU that makes trouble."""
     if not arguments or arguments[0] not in COMMANDS or not {"-h", "--help"}.isdisjoint(arguments):
         return False
-    if arguments[0] == "models" and not set(arguments[1:2]) & set(MODELS):
+    if arguments[0] == "models" and not _computing(arguments[1:]):
         return False
     return "--device=cpu" not in arguments and ("--device", "cpu") not in itertools.pairwise(arguments)
+
+
+def _computing(models: list[str]) -> bool:
+    """Whether this of `kvasir models` computes; a fit does once it is known where the model's files are."""
+    return models[:1] == ["check"] or (models[:1] == ["fit"] and os.path.isabs(models[1] if models[1:] else ""))
 
 
 def usable(packs: Path) -> Path | None:

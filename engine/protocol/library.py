@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from engine.protocol.base import Message, Part
+from engine.protocol.records import Fit
 
 ModelFormat = Literal["safetensors", "gguf"]
 DownloadState = Literal["waiting", "running", "paused", "failed", "done"]
@@ -98,6 +99,40 @@ class Download(Message, frozen=True):
     """Where the model lies, once it is done."""
 
 
-LibraryRecord = StoredModel | HubModel | HubRepository | Download
+class KindFit(Part, frozen=True):
+    """What a kind of KV cache would hold. ``bytes_per_token`` in all layers; ``tokens``: of all chats together."""
+
+    kind: str
+    bytes_per_token: float
+    tokens: int
+
+
+class FitReport(Message, frozen=True):
+    """Whether a model fits, planned from its headers against what is free now."""
+
+    name: str
+    verdict: Literal["fits", "tight", "too large"]
+    """``tight``: it loads, with less context than is usual or with a smaller cache."""
+    sentence: str
+    """Why it is no better, and what would help; "" where it fits."""
+    parameters: int
+    context: int
+    """The longest text that has room, in tokens; ``longest``: that the model can read."""
+    longest: int
+    quantisation: str = ""
+    chats: int = 0
+    """Chats of 8,192 tokens that have room together."""
+    fit: Fit | None = None
+    kinds: list[KindFit] = []
+    read_bytes: int = 0
+    """Bytes of weights that a step of one token reads."""
+    bandwidth: float = 0.0
+    """Bytes a second that this device was measured to read."""
+    fastest: float = 0.0
+    """Tokens a second that memory allows one chat without speculation: the bound, not what is reached. 0: none, the
+    processor's caches hold the model."""
+
+
+LibraryRecord = StoredModel | HubModel | HubRepository | Download | FitReport
 decode_library_record = msgspec.json.Decoder(LibraryRecord).decode
 """One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""
