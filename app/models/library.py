@@ -13,7 +13,7 @@ import msgspec
 from PySide6.QtCore import QObject, Signal
 
 from app.command import End, LineCommand
-from engine.protocol import Download, HubModel, HubRepository, StoredModel, decode_library_record
+from engine.protocol import Download, FitReport, HubModel, HubRepository, StoredModel, decode_library_record
 
 log = logging.getLogger(__name__)
 
@@ -45,6 +45,8 @@ class Library(QObject):
         self._asking: set[str] = set()
         self.repositories: dict[str, HubRepository | str] = {}
         """What was asked about: the answer, or why there is none."""
+        self.fits: dict[str, FitReport] = {}
+        """Of such a repository's smallest model, where it could be told."""
         self.downloads: dict[str, Download] = {}
         self._running: dict[str, LineCommand] = {}
         self._cancelled: set[str] = set()
@@ -107,8 +109,21 @@ class Library(QObject):
             self._asking.discard(repository)
             self.repositories[repository] = answers[0] if answers else end.sentence
             self.repository_changed.emit(repository)
+            if answers and answers[0].variants:
+                self._fit(repository, answers[0].variants[0].name)
 
         self._run(["show", "--json", "--", repository], answers.append, done)
+
+    def _fit(self, repository: str, variant: str) -> None:
+        """Whether it fits, into :attr:`fits`; where that cannot be told nothing is said of it."""
+        reports: list[FitReport] = []
+
+        def done(end: End) -> None:
+            if reports:
+                self.fits[repository] = reports[0]
+                self.repository_changed.emit(repository)
+
+        self._run(["fit", "--json", "--", repository, variant], reports.append, done)
 
     def get(self, repository: str, variant: str) -> None:
         """Fetch a variant, when it is its turn."""

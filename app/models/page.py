@@ -223,7 +223,7 @@ class ModelsPage(QWidget):
         coming = {each.variant for each in self._library.downloads.values() if each.repository == repository}
         for row in self.hub_rows:
             if row.repository == repository:
-                row.show_inside(answer, here, coming)
+                row.show_inside(answer, here, coming, self._library.fits.get(repository))
 
     def _show_downloads(self) -> None:
         downloads = {(each.repository, each.variant): each for each in self._library.downloads.values()}

@@ -9,8 +9,8 @@ from app.gpu.card import Buttons, ProgressBar
 from app.gpu.words import Button
 from app.models import words
 from app.theme.sheet import set_role
-from app.theme.widgets import ElidedLabel, caption
-from engine.protocol import Download, HubModel, HubRepository, StoredModel
+from app.theme.widgets import ElidedLabel, caption, tip
+from engine.protocol import Download, FitReport, HubModel, HubRepository, StoredModel
 
 
 class Row(QFrame):
@@ -89,8 +89,11 @@ class HubRow(Row):
         self._add(caption("Asking the hub what is in it…"))
         self.buttons.show_buttons((Button("close", "Close"),))
 
-    def show_inside(self, answer: HubRepository | str, here: set[str], coming: set[str]) -> None:
-        """``here`` and ``coming``: names of variants that are on this machine, and on their way."""
+    def show_inside(
+        self, answer: HubRepository | str, here: set[str], coming: set[str], report: FitReport | None
+    ) -> None:
+        """``here`` and ``coming``: names of variants that are on this machine, and on their way. ``report``: the fit of
+        the smallest; None: not known yet."""
         self._clear()
         sentence = answer if isinstance(answer, str) else answer.refused
         if sentence:
@@ -118,6 +121,13 @@ class HubRow(Row):
             buttons.show_buttons((Button("get", "Download", why_not=why),))
             buttons.pressed.connect(lambda _, name=variant.name: self.acted.emit(f"get {name}"))
             row.addWidget(name, 1)
+            fitting = None if isinstance(answer, str) else words.fitting(variant, answer.variants[0], report)
+            if fitting is not None:
+                badge = QLabel(fitting.word)
+                badge.setObjectName(f"models.fit.{variant.name}")
+                badge.setProperty("badge", fitting.tone)
+                badge.setToolTip(tip(fitting.about))
+                row.addWidget(badge)
             row.addWidget(held)
             row.addWidget(buttons)
             self._add(line)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from app.gpu.words import duration
 from app.words import size
-from engine.protocol import Download, HubModel, HubVariant, StoredModel
+from engine.protocol import Download, FitReport, HubModel, HubVariant, StoredModel
+
+USUAL, LEAST = 8192, 256
+"""Tokens of a usual chat, and of the least with which a model is loaded (`kvasir models fit` counts the same)."""
 
 
 def stored(model: StoredModel) -> str:
@@ -27,6 +32,40 @@ def variant(each: HubVariant) -> str:
     if each.format == "gguf":
         return each.quantisation or each.name
     return f"safetensors, {each.quantisation}" if each.quantisation else "safetensors"
+
+
+class Fitting(NamedTuple):
+    """Whether a variant fits: a word for it, its tone, and the figures behind it."""
+
+    word: str
+    tone: str
+    about: str
+
+
+def fitting(each: HubVariant, smallest: HubVariant, report: FitReport | None) -> Fitting | None:
+    """Whether a variant fits, told from the report on the repository's ``smallest``: what they differ by is weights."""
+    if report is None:
+        return None
+    if report.fit is None or not report.kinds:
+        return Fitting("too large", "warn", report.sentence)
+    fit = report.fit
+    left = fit.budget - fit.weights - (each.bytes - smallest.bytes) - fit.activations - fit.states
+    usual = min(report.longest, USUAL)
+    tokens = [
+        (kind.kind, int(left / kind.bytes_per_token) if kind.bytes_per_token else report.longest)
+        for kind in report.kinds
+    ]
+    figures = f"{size(max(0, left))} are left for the cache: " + ", ".join(
+        f"{max(0, count):,} tokens in {kind.replace('bit', ' bits')}" for kind, count in tokens
+    )
+    if left <= 0 or max(count for _, count in tokens) < min(usual, LEAST):
+        need = fit.weights + each.bytes - smallest.bytes + fit.activations
+        return Fitting(
+            "too large", "warn", f"It takes {size(need)} and some for its cache; {size(fit.budget)} may be used."
+        )
+    if tokens[0][0] == "16bit" and tokens[0][1] >= usual:
+        return Fitting("fits", "good", figures)
+    return Fitting("tight", "warn", figures)
 
 
 def download(each: Download) -> str:

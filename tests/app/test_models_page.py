@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QWidget
 
 from app.models import words
 from app.models.library import Library
 from app.models.page import ModelsPage
 from app.theme.theme import Theme
-from engine.protocol import Download, HubModel
-from tests.hub_server import Hub, stock
+from engine.paths import bundled_folder
+from engine.protocol import Download, Fit, FitReport, HubModel, HubVariant, KindFit
+from tests.hub_server import Hub, Repository, stock
 
 COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
 PATIENCE_MS = 60_000
@@ -163,6 +165,36 @@ def test_a_window_without_the_command_asks_nothing(qtbot):
     library.ask("a/b")
     assert not library.searching
     assert library.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly) == []
+
+
+def test_whether_it_fits_stands_next_to_each(qtbot, page, hub):
+    guide = Path(bundled_folder()) / "kvasir-guide"
+    files = {file.name: file.read_bytes() for file in guide.iterdir() if file.is_file()}
+    hub.repositories["kvasir/guide"] = Repository(files, tags=["safetensors"])
+    look(qtbot, page, "guide")
+    open_row(qtbot, page, "kvasir/guide")
+    qtbot.waitUntil(lambda: page.findChild(QLabel, "models.fit.safetensors") is not None, timeout=PATIENCE_MS)
+    badge = page.findChild(QLabel, "models.fit.safetensors")
+    assert badge.text() == "fits"
+    assert "are left for the cache" in badge.toolTip()
+
+
+@pytest.mark.parametrize(
+    ("size", "word"), [(10, "fits"), (2 * 10**9, "fits"), (6_600_000_000, "tight"), (7_200_000_000, "too large")]
+)
+def test_what_larger_ones_leave(size, word):
+    fit = Fit(weights=10**9, draft_weights=0, kv=0, kv_tokens=0, activations=10**8, budget=8 * 10**9, free=10**10)
+    kinds = [
+        KindFit(kind="16bit", bytes_per_token=100_000, tokens=0),
+        KindFit(kind="int4", bytes_per_token=30_000, tokens=0),
+    ]
+    report = FitReport(
+        name="x", verdict="fits", sentence="", parameters=1, context=1, longest=32_768, fit=fit, kinds=kinds
+    )
+    smallest = HubVariant(name="a", format="gguf", quantisation="", bytes=10)
+    variant = HubVariant(name="b", format="gguf", quantisation="", bytes=size)
+    assert words.fitting(variant, smallest, report).word == word
+    assert words.fitting(variant, smallest, None) is None
 
 
 def test_words():
