@@ -123,7 +123,6 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     qtbot.waitUntil(lambda: not library._running, timeout=PATIENCE_MS)
     (shown,) = page.download_rows.values()
     assert "paused" in shown.about.text()
-    sent = sum(hub.sent.values())
     again = Library(COMMAND)  # as the next start of the program finds it
     again.refresh()
     qtbot.waitUntil(lambda: [each.state for each in again.downloads.values()] == ["paused"], timeout=PATIENCE_MS)
@@ -131,7 +130,7 @@ def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
     hub.pause = 0.0
     press(shown, "models.download.some/model.resume")
     qtbot.waitUntil(lambda: "some/model" in stored(page), timeout=PATIENCE_MS)
-    assert sum(hub.sent.values()) < sent + 500_000
+    assert any(start > 50_000 for _, start in hub.starts)  # it went on
     hub.pause = 0.05
     row = open_row(qtbot, page, "some/model-GGUF")
     press(row, "models.variant.Q8_0/model-Q8_0.gguf.get")
