@@ -24,6 +24,8 @@ from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.link.child import engine_command
 from app.link.link import EngineLink
+from app.models.library import Library
+from app.models.page import ModelsPage
 from app.opening import Application, Opener, path_of
 from app.panel.panel import OptimisationPanel
 from app.plots.strip import PlotStrip
@@ -47,8 +49,8 @@ log = logging.getLogger(__name__)
 class Program:
     """The window with everything behind it.
 
-    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu`` is that of `kvasir gpu`; None is
-    Kvasir's own with its own engine, and none with another.
+    ``engine`` is the command that starts the engine; None is Kvasir's own. ``gpu`` and ``models`` are those of
+    `kvasir gpu` and `kvasir models`; None is Kvasir's own with its own engine, and none with another.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Program:
         log_path: Path,
         engine: Sequence[str] | None = None,
         gpu: Sequence[str] | None = None,
+        models: Sequence[str] | None = None,
     ) -> None:
         self._closed = False
         self.store = SettingsStore(paths.config_dir() / "settings.json")
@@ -72,18 +75,21 @@ class Program:
         self.chat = ChatPage(self.link, self.history, self.theme)
         self.sidebar = Sidebar(self.history, self.theme)
         plots = PlotStrip(self.theme)
+        own = [] if engine is not None else engine_command()
+        self.library = Library(models if models is not None else [*own, "models"] if own else [])
         self.window = MainWindow(
             sidebar=self.sidebar,
             chat=self.chat,
             panel=OptimisationPanel(self.theme),
             plots=plots,
             cache=CacheView(self.theme, plots.hues),
+            models_page=ModelsPage(self.library, self.theme),
             help_page=HelpPage(paths.docs_dir(), self.theme),
             settings_page=SettingsPage(self.store, self.theme, log_path, data),
             store=self.store,
             theme=self.theme,
         )
-        self.packs = Packs(gpu if gpu is not None else [] if engine is not None else [*engine_command(), "gpu"])
+        self.packs = Packs(gpu if gpu is not None else [*own, "gpu"] if own else [])
         self._connect_engine()
         self._connect_chats()
 
@@ -105,6 +111,9 @@ class Program:
         )
         self.opener = Opener(notice, models.open, lambda: chat.answers.busy)
         self.opener.opened.connect(lambda: window.show_page(MainWindow.CHAT))
+        window.models_page.load_asked.connect(self.opener.open)
+        link.loaded.connect(lambda message: window.models_page.set_loaded(message.card.path))
+        link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
         chat.header.guard = self.opener.guard
         chat.why_asked.connect(window.show_why_fast)
 
@@ -138,6 +147,7 @@ class Program:
         self._closed = True
         self.window.close()
         self.gpu_wiring.close_down()
+        self.library.close_down()
         self.cache_wiring.close_down()
         self.chat.close_down()
         self.link.shutdown()

@@ -36,6 +36,7 @@ TABLE = (
     Shortcut("previous_region", "Shift+F6", "To the part before", "Window"),
     Shortcut("", "Up", "In the panel: between switches; Left and Right within one", "Window"),
     Shortcut("show_chat", "Ctrl+1", "Chat", "Window"),
+    Shortcut("show_models", "Ctrl+2", "Models", "Window"),
     Shortcut("show_settings", "Ctrl+,", "Settings", "Window"),
     Shortcut("show_help", "F1", "Help", "Window"),
     Shortcut("show_shortcuts", "Ctrl+/", "This list", "Window"),

@@ -13,8 +13,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from engine import folders
 from engine.checkpoints.gguf.find import gguf_models, is_gguf
+from engine.library import store
 from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
@@ -124,7 +127,7 @@ def model_folders() -> list[Path]:
     """Folders whose subfolders and GGUF files are models: the bundled ones, the user's, those of ``KVASIR_MODELS``."""
     extra = [Path(part).expanduser() for part in os.environ.get("KVASIR_MODELS", "").split(os.pathsep) if part]
     # Looked into, so not made: models can be read where nothing can be written.
-    return [_assets() / "demo", folders.data_place() / "models", *extra]
+    return [bundled_folder(), folders.data_place() / "models", *extra]
 
 
 def known_models() -> list[KnownModel]:
@@ -139,6 +142,8 @@ def known_models() -> list[KnownModel]:
             if drafts_for != bare and _is_model(path.with_name(drafts_for + suffix)):
                 continue
             found.setdefault(path.name, _known(path))
+    for name, path in store.models():
+        found.setdefault(name, msgspec.structs.replace(_known(path), name=name))
     return list(found.values())
 
 
@@ -152,6 +157,11 @@ def models_in(folder: Path) -> list[Path]:
                 if path.is_dir():
                     found += _models_of(path)
     return found
+
+
+def bundled_folder() -> Path:
+    """Where the models that come with Kvasir are."""
+    return _assets() / "demo"
 
 
 def bundled_model() -> KnownModel:

@@ -46,7 +46,7 @@ def found() -> dict[str, list[str]]:
 def _raised(node: ast.ClassDef) -> bool:
     """Whether it is an exception of Kvasir's own; Python's say something to a programmer."""
     bases = [base.id for base in node.bases if isinstance(base, ast.Name)]
-    return any(base.endswith(("Error", "Exception")) for base in bases)
+    return any(base.endswith(("Error", "Exception", "Failed")) for base in bases)
 
 
 def _assigned(nodes: Iterator[ast.AST]) -> dict[str, list[ast.expr]]:

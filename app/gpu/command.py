@@ -1,29 +1,17 @@
-"""One run of ``kvasir gpu … --json`` while the window runs: its lines as signals, its end as a result. No widgets."""
+"""One run of ``kvasir gpu … --json``: its lines as signals, its end as a result. No widgets."""
 
 from __future__ import annotations
 
-import logging
-import sys
-from collections import deque
 from collections.abc import Sequence
 
-import msgspec
-from PySide6.QtCore import QObject, QProcess, QTimer, Signal
+from PySide6.QtCore import QObject, Signal
 
+from app.command import End, LineCommand
 from engine.protocol import PackProgress, PackResult, PackStatus, decode_pack_report
-
-log = logging.getLogger(__name__)
-
-KILL_MS = 15_000
-"""How long a run that was told to stop may take to leave what it has in order."""
-CLOSE_MS = 3_000
-LAST_WORDS = 8
-_OWN_SENTENCE = "kvasir: "
-"""How the command line begins the line that says why it failed."""
 
 
 class PackCommand(QObject):
-    """Starts at once and waits for nothing. ``ended`` comes once, after the last report, also when it never ran."""
+    """See :class:`LineCommand`; the command tells its result itself, in its last line."""
 
     reported = Signal(object)
     """A PackStatus or PackProgress."""
@@ -34,64 +22,24 @@ class PackCommand(QObject):
         super().__init__(parent)
         self._result: PackResult | None = None
         self._known = False
-        self._over = False
-        self._rest = b""
-        self._last_words: deque[str] = deque(maxlen=LAST_WORDS)
-        self._patience = QTimer(self, singleShot=True, interval=KILL_MS)
-        self._patience.setObjectName("gpu-kill")
-        self._process = QProcess(self)
-        self._patience.timeout.connect(self._process.kill)
-        self._process.readyReadStandardOutput.connect(self._read)
-        self._process.readyReadStandardError.connect(self._listen)
-        self._process.finished.connect(self._on_finished)
-        self._process.errorOccurred.connect(self._on_error)
-        self._process.setStandardInputFile(QProcess.nullDevice())
-        program, *first = command
-        self._process.start(program, [*first, *arguments, "--json"])
+        self._run = LineCommand(command, [*arguments, "--json"], decode_pack_report, "The GPU pack's command", self)
+        self._run.reported.connect(self._take)
+        self._run.ended.connect(self._on_end)
 
     def stop(self) -> None:
         """Ask it to stop in a state that it can go on from; insist after a while."""
-        if self._process.state() is QProcess.ProcessState.NotRunning:
-            return
-        if sys.platform == "win32":  # no signal reaches a program without a window there
-            self._process.kill()
-            return
-        self._process.terminate()
-        self._patience.start()
+        self._run.stop()
+
+    def drop(self) -> None:
+        """The program ends: end it too and say nothing more."""
+        self._run.drop()
 
     def abandon(self) -> None:
         """Nobody wants the answer: it ends in its own time, says nothing more, and is deleted then."""
-        self._over = True
-        if self._process.state() is QProcess.ProcessState.NotRunning:
-            self.deleteLater()
-            return
-        self._process.finished.connect(self.deleteLater)
-        self.stop()
+        self._run.destroyed.connect(self.deleteLater)
+        self._run.abandon()
 
-    def drop(self) -> None:
-        """The program ends: end it too and say nothing more. Waits 3 seconds at most before it insists."""
-        self._over = True
-        self.stop()
-        self._patience.stop()
-        if self._process.state() is not QProcess.ProcessState.NotRunning and not self._process.waitForFinished(
-            CLOSE_MS
-        ):
-            self._process.kill()
-            self._process.waitForFinished(CLOSE_MS)
-
-    def _read(self) -> None:
-        *lines, self._rest = (self._rest + bytes(self._process.readAllStandardOutput().data())).split(b"\n")
-        for line in lines:
-            self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        if self._over or not line.strip():
-            return
-        try:
-            report = decode_pack_report(line.decode(errors="replace"))
-        except msgspec.MsgspecError:
-            log.warning("not understood from the gpu command: %s", line[:500].decode(errors="replace"))
-            return
+    def _take(self, report: object) -> None:
         if isinstance(report, PackResult):
             self._result = report
             return
@@ -99,40 +47,7 @@ class PackCommand(QObject):
         assert isinstance(report, PackStatus | PackProgress)
         self.reported.emit(report)
 
-    def _listen(self) -> None:
-        for line in bytes(self._process.readAllStandardError().data()).decode(errors="replace").splitlines():
-            if line.strip():
-                log.info("gpu: %s", line)
-                self._last_words.append(line.strip())
-
-    def _on_error(self, error: QProcess.ProcessError) -> None:
-        if error is QProcess.ProcessError.FailedToStart:  # of all errors only this one has no `finished` after it
-            result = PackResult(
-                ok=False, sentence=f"The GPU pack's command could not be started: {self._process.errorString()}."
-            )
-            QTimer.singleShot(0, self, lambda: self._end(result))  # it may come before anybody listens
-
-    def _on_finished(self, code: int, status: QProcess.ExitStatus) -> None:
-        self._patience.stop()
-        self._read()
-        self._take(self._rest)
-        self._listen()
-        if self._result is not None:
-            self._end(self._result)
-        elif status is QProcess.ExitStatus.NormalExit and code == 0 and self._known:
-            self._end(PackResult(ok=True, sentence=""))
-        else:
-            how = f"exit code {code}" if status is QProcess.ExitStatus.NormalExit else "it was killed"
-            self._end(PackResult(ok=False, sentence=_obituary(how, self._last_words[-1] if self._last_words else "")))
-
-    def _end(self, result: PackResult) -> None:
-        if not self._over:
-            self._over = True
-            self.ended.emit(result)
-
-
-def _obituary(how: str, words: str) -> str:
-    """How it ended without a result; a failure that Kvasir's command line knows is a sentence already."""
-    if words.startswith(_OWN_SENTENCE):
-        return words.removeprefix(_OWN_SENTENCE)
-    return f"The GPU pack's command stopped ({how}){': ' + words.rstrip('.') if words else ''}."
+    def _on_end(self, end: End) -> None:
+        if self._result is None and end.ok and not self._known:
+            end = End(False, "The GPU pack's command stopped (exit code 0).")
+        self.ended.emit(self._result or PackResult(ok=end.ok, sentence=end.sentence))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Collection
 from pathlib import Path
@@ -16,6 +15,7 @@ if TYPE_CHECKING:
 
     Dtype = Literal["auto", "float32", "bfloat16", "float16"]
 
+CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
 DEVICE_HELP = "auto, cpu, cuda (the GPU with the most free memory), cuda:1 (the second one) or mps (Apple's)."
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 DRAFT_HELP = (
@@ -88,7 +88,9 @@ def switches_of(texts: list[str]) -> dict[str, str]:
 def path_or_name_of(model: str) -> str:
     """The model as it was given, or as an absolute path: on a command line a path may be relative."""
     path = Path(model).expanduser()
-    return str(path.resolve()) if model and (path.exists() or "/" in model or os.sep in model) else model
+    parts = re.split(r"[/\\]", model)
+    named = len(parts) == 2 and parts[0] not in ("", ".", "..", "~")  # as ORGANISATION/NAME, which was fetched
+    return str(path.resolve()) if model and (path.exists() or (len(parts) > 1 and not named)) else model
 
 
 def draft_of(draft: str | None) -> str | None:

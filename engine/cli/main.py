@@ -10,6 +10,7 @@ import typer
 
 from engine.cli.arguments import (
     ADAPTER_HELP,
+    CONTEXT_HELP,
     DEVICE_HELP,
     DRAFT_HELP,
     QUANTISE_HELP,
@@ -24,6 +25,7 @@ from engine.cli.arguments import (
 from engine.cli.care import desktop, uninstall
 from engine.cli.errors import importing, report_errors
 from engine.cli.gpu import gpu
+from engine.cli.library import models
 from engine.cli.measure import bench
 from engine.cli.streams import prepare_streams
 from engine.memory.environment import bound_spinning
@@ -42,7 +44,6 @@ app = typer.Typer(
 MODEL_HELP = "A model's name or the path of its folder; the bundled one if left out."
 THINKING_HELP = "Let the model think first, where its template has that setting."
 FETCH_HELP = "Fetch pictures from the web addresses that requests name, which may lie in your own network."
-CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can go beyond their own limit."
 
 
 @app.callback(invoke_without_command=True)
@@ -156,41 +157,8 @@ def doctor(
         run_doctor(path_or_name_of(model), kind, LoadOptions(quantise=quantise_of(quantise), context=context))
 
 
-models = typer.Typer(help="What can be done with model files.", rich_markup_mode=None)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
-
-
-@models.command()
-def check(
-    model: Annotated[str, typer.Argument(help="A model's name, or the path of its folder or GGUF file.")],
-    tokens: Annotated[Path, typer.Option(help="A JSON list of token ids.")],
-    dump: Annotated[Path, typer.Option(help="The .npz file to write: tokens, logits, continuation.")],
-    new_tokens: Annotated[int, typer.Option("--max-tokens", min=0, help="Length of the greedy continuation.")] = 32,
-    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
-) -> None:
-    """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
-    from engine.protocol import LoadOptions
-
-    with report_errors():
-        options = LoadOptions(dtype=dtype_of(dtype), quantise=quantise_of(quantise), context=context)
-        with importing():
-            from engine.cli.models import run_check
-        run_check(path_or_name_of(model), tokens, dump, new_tokens, device_of(device), options)
-
-
-@models.command()
-def cache(
-    clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
-) -> None:
-    """List the weights that were quantised while loading and are kept for the next load."""
-    with report_errors():
-        from engine.cli.models import run_cache
-
-        run_cache(clear)
 
 
 @app.command("train-heads")

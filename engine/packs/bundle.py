@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from engine.packs.fetching.download import CHUNK, INCOMPLETE, Progress, hash_of, stored
+from engine.fetching.download import CHUNK, INCOMPLETE, Progress, is_whole, stored
 from engine.packs.lists import PackFailed, PackList, Wheel, parse
 
 MANIFEST = "kvasir-pack.json"
@@ -71,7 +71,7 @@ def unpack(file: Path, wheels: Iterable[Wheel], folder: Path, progress: Progress
             if wheel is None or not member.isfile():
                 continue
             del wanted[member.name]
-            if (folder / wheel.filename).is_file() and hash_of(folder / wheel.filename) == wheel.sha256:
+            if (folder / wheel.filename).is_file() and is_whole(wheel, folder / wheel.filename):
                 continue
             progress(-stored(wheel, folder))
             _copy(archive, member, wheel, folder, progress)

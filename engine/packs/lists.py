@@ -13,8 +13,10 @@ import sys
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
+
+from engine.fetching.download import RemoteFile
+from engine.fetching.errors import FetchFailed
 
 KINDS = ("cuda13", "cuda12", "rocm")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -23,17 +25,12 @@ _WHEEL = re.compile(r"\S+ @ (?P<url>\S+) --hash=sha256:(?P<sha256>[0-9a-f]{64}) 
 _FILENAME = re.compile(r"(?P<name>[A-Za-z0-9_.]+)-(?P<version>[A-Za-z0-9_.!+]+)(-[^-/\\]+){3,4}\.whl")
 
 
-class PackFailed(Exception):  # noqa: N818 - an outcome that a person is told about
+class PackFailed(FetchFailed):
     """Something about a GPU pack cannot be done; the message is a sentence for a person."""
 
 
-class Wheel(NamedTuple):
-    """One file of a pack. ``bytes``: its size as it is fetched."""
-
-    filename: str
-    url: str
-    sha256: str
-    bytes: int
+class Wheel(RemoteFile):
+    """One file of a pack."""
 
     @property
     def name(self) -> str:
@@ -42,10 +39,6 @@ class Wheel(NamedTuple):
     @property
     def version(self) -> str:
         return self.filename.split("-")[1]
-
-    @property
-    def host(self) -> str:
-        return urlsplit(self.url).hostname or ""
 
 
 @dataclass(frozen=True)

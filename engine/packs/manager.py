@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from engine import paths as config
+from engine.fetching import room
+from engine.fetching.download import fetch, stored
 from engine.packs import bundle, make, start, store, verify
-from engine.packs.fetching import room
-from engine.packs.fetching.download import fetch, stored
 from engine.packs.lists import PackFailed, PackList, Wheel
 from engine.protocol.gpu import PackProgress, PackStage
 from engine.sizes import human
@@ -34,7 +32,7 @@ def install(pack: PackList, report: Report, source: Path | None = None) -> str:
             f"needs ({pack.kind} for Python {pack.python}, {pack.hash}). Make it again with the same version of Kvasir."
         )
     make.find_uv(), make.find_python()
-    with store.lock() as lock, _disk_errors(config.packs_folder()):
+    with store.lock() as lock, room.disk_errors(config.packs_folder()):
         store.clear_removed()
         folder, part = store.folder_of(pack), store.part_of(pack)
         receipt = store.read_receipt(folder)
@@ -91,14 +89,14 @@ def make_bundle(pack: PackList, out: Path, report: Report) -> str:
     """All wheels of a pack in the file ``out``. Returns a sentence; raises :class:`PackFailed`."""
     if not out.parent.is_dir():
         raise PackFailed(f"The folder {out.parent} is not there.")
-    with store.lock(), _disk_errors(config.packs_folder()):
+    with store.lock(), room.disk_errors(config.packs_folder()):
         part = store.part_of(pack)
         had = part.exists()
         room.room_for(out.parent, pack.download_bytes, "the bundle")
         bundled = pack.download_bytes if room.same_disk(out.parent, part) else 0
         wheels = _wheels(pack, pack.wheels, part, report, bundled, None)
         progress = _Bytes(report, "installing", 0, pack.download_bytes, f"Writing {out.name}.")
-        with _disk_errors(out.parent):
+        with room.disk_errors(out.parent):
             bundle.write(out, pack, wheels, progress)
         if not had:
             shutil.rmtree(part, ignore_errors=True)
@@ -202,19 +200,3 @@ def _test(pack: PackList, report: Report) -> str:
     refusal = {"refused": start.fingerprint(), "reason": told.sentence}
     start.write_active(packs, {"folder": pack.hash, "kind": pack.kind, **({} if told.timed_out else refusal)})
     raise PackFailed(f"The GPU pack is installed but not used, and the processor goes on. {told.sentence}")
-
-
-@contextlib.contextmanager
-def _disk_errors(folder: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno == errno.EFBIG:
-            raise PackFailed(
-                f"The disk of {folder} cannot hold a file as large as this. One formatted as exFAT or ext4 can."
-            ) from None
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise PackFailed(
-                f"The disk of {folder} is full. Free some room and start again; what was fetched is kept."
-            ) from None
-        raise

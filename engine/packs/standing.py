@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from engine import paths as config
+from engine.fetching import room
+from engine.fetching.download import stored
 from engine.packs import bundle, gpus, start, store
-from engine.packs.fetching import room
-from engine.packs.fetching.download import stored
 from engine.packs.gpus import Gpu, PackChoice
 from engine.packs.lists import PackFailed, PackList, available, running_python
 from engine.protocol.gpu import PackStatus

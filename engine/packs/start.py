@@ -77,7 +77,14 @@ def computes(arguments: list[str]) -> bool:
     and is the way round a GPU that makes trouble."""
     if not arguments or arguments[0] not in COMMANDS or not {"-h", "--help"}.isdisjoint(arguments):
         return False
+    if arguments[0] == "models" and not _computing(arguments[1:]):
+        return False
     return "--device=cpu" not in arguments and ("--device", "cpu") not in itertools.pairwise(arguments)
+
+
+def _computing(models: list[str]) -> bool:
+    """Whether this of `kvasir models` computes; a fit does once it is known where the model's files are."""
+    return models[:1] == ["check"] or (models[:1] == ["fit"] and os.path.isabs(models[1] if models[1:] else ""))
 
 
 def usable(packs: Path) -> Path | None:

@@ -16,8 +16,6 @@ import json
 import os
 import re
 import shutil
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +23,7 @@ from typing import Any
 import msgspec
 
 from engine import paths as config
+from engine.fetching import lock as one_process
 from engine.packs import start
 from engine.packs.lists import PackFailed, PackList
 
@@ -143,33 +142,12 @@ def lock() -> Iterator[int]:
     config.data_folder()  # made for the user alone: chats come to lie there
     folder = config.packs_folder()
     folder.mkdir(exist_ok=True, mode=0o700)
-    with (folder / "lock").open("a+b") as file:
-        deadline = time.monotonic() + LOCK_WAIT
-        while not _try_lock(file.fileno()):
-            if time.monotonic() >= deadline:
-                raise PackFailed(
-                    "Another Kvasir is installing, repairing or removing a GPU pack. Wait until it is done, "
-                    "or stop it, and try again."
-                )
-            time.sleep(0.1)
-        yield file.fileno()
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _try_lock(descriptor: int) -> bool:
+    with contextlib.ExitStack() as held:
         try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except OSError:
-            return False
-        return True
-else:
-    import fcntl
-
-    def _try_lock(descriptor: int) -> bool:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
+            descriptor = held.enter_context(one_process.lock(folder / "lock", LOCK_WAIT))
+        except one_process.Held:
+            raise PackFailed(
+                "Another Kvasir is installing, repairing or removing a GPU pack. Wait until it is done, "
+                "or stop it, and try again."
+            ) from None
+        yield descriptor

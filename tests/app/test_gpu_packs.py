@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QProcess
 
-from app.gpu import command as command_module
+from app import command as command_module
 from app.gpu import words
 from app.gpu.pace import Pace
 from app.gpu.packs import Packs
@@ -183,7 +183,7 @@ def test_an_action_does_not_wait_for_a_status_that_hangs(qtbot, packs, state, mo
     with qtbot.waitSignal(hung.destroyed, timeout=PATIENCE_MS), qtbot.waitSignal(packs.ended, timeout=PATIENCE_MS):
         packs.install()
         assert packs.action == "install"
-        assert hung._process.state() is QProcess.ProcessState.Running
+        assert hung._run._process.state() is QProcess.ProcessState.Running
     assert ends == []
 
 

@@ -18,8 +18,9 @@ from smoke import gpu_pack, processes, welcome, wheels
 from smoke.index import Hold, Index
 from smoke.machine import last_line
 
-from engine.packs.fetching.download import fetch
-from engine.packs.lists import PackFailed, parse
+from engine.fetching.download import fetch
+from engine.fetching.errors import FetchFailed
+from engine.packs.lists import parse
 
 CONTENT = bytes(range(256)) * 2000
 
@@ -59,7 +60,7 @@ def test_the_list_of_the_trial_is_one_that_kvasir_takes(index: Index, tmp_path: 
     index.settle()
     index.forget()
     index.spoilt.add(wheel.filename)
-    with pytest.raises(PackFailed, match="sha256 differs"):
+    with pytest.raises(FetchFailed, match="sha256 differs"):
         fetch(wheel, done, lambda count: None)
     index.spoilt.clear()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from engine.errors import CheckpointError
 from engine.files import unreadable
@@ -12,12 +12,19 @@ PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", r
 """How the parts of a model in several files are named, counted from 1."""
 _PROJECTOR = re.compile(r"(?:.*[-_.])?mmproj.*", re.IGNORECASE | re.DOTALL)
 """Files that hold only a model's eyes or ears."""
+_BLOB = re.compile(r"sha256-[0-9a-f]{64}")
+"""How Ollama names the GGUF files that it keeps."""
 _IMATRIX = re.compile(r"(?!.*[-_.](?:I?Q\d|B?F16|MXFP))(?:.*[-_.])?imatrix\w*\.gguf", re.IGNORECASE | re.DOTALL)
 """Files of what a quantiser measured; models quantised by it have the word next to the name of their type."""
 
 
-def is_gguf(path: Path) -> bool:
-    return path.suffix.lower() == ".gguf"
+def is_gguf(path: PurePath) -> bool:
+    return path.suffix.lower() == ".gguf" or _BLOB.fullmatch(path.name) is not None
+
+
+def accompanies(name: str) -> bool:
+    """Whether a file of that name is no model, but belongs to one."""
+    return bool(_PROJECTOR.fullmatch(name) or _IMATRIX.fullmatch(name))
 
 
 def gguf_models(folder: Path) -> list[Path]:
@@ -26,8 +33,7 @@ def gguf_models(folder: Path) -> list[Path]:
     for path in sorted(folder.iterdir()):
         part = PART.fullmatch(path.name)
         first = part is None or int(part["number"]) == 1
-        accompanies = _PROJECTOR.fullmatch(path.name) or _IMATRIX.fullmatch(path.name)
-        if is_gguf(path) and first and not accompanies and path.is_file():
+        if is_gguf(path) and first and not accompanies(path.name) and path.is_file():
             found.append(path)
     return found
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from engine import paths as config
 from engine.checkpoints.gguf.find import is_gguf
 
-_SETTINGS = r"settings(\.version-\d+)?\.json(\.new|\.broken)?"
+_SETTINGS = r"settings(\.version-\d+)?\.json(\.new|\.broken)?|hub-token(\.new)?"
 _CHATS = (
     r"history\.db(\.(before|unread)-\d+(\.unfinished)?)?(-(wal|shm|journal))?"
     r"|history\.damaged-\d+\.db|version\.json(\.new)?"
@@ -138,7 +138,8 @@ def _models(folder: Path) -> tuple[list[Entry], list[Entry]]:
     models = [Path(os.path.abspath(path)) for path in config.models_in(folder)] if folder.is_dir() else []
     found: tuple[list[Entry], list[Entry]] = [], []
     for path in _listed(folder):
-        own = is_gguf(path) or any(model == path or path in model.parents for model in models)
+        fetched = path.name == ".downloads" or any(path.glob("*/kvasir.json"))
+        own = fetched or is_gguf(path) or any(model == path or path in model.parents for model in models)
         found[0 if own else 1].append(Entry(path, size_of(path)))
     return found
 

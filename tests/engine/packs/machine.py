@@ -9,8 +9,8 @@ import sys
 
 from engine import installation
 from engine.cli import main
+from engine.fetching import download, room
 from engine.packs import gpus, make, store
-from engine.packs.fetching import download, room
 
 SETTINGS = {
     name.removeprefix("PACK_TEST_"): value for name, value in os.environ.items() if name.startswith("PACK_TEST_")

@@ -98,7 +98,7 @@ def test_a_file_with_another_hash_is_refused(kvasir: Kvasir, server: Server, cha
     refused = kvasir.result("install")
     assert not refused.ok
     how = {"other bytes": "its sha256 differs", "shorter": "it is shorter", "longer": "it is longer"}[change]
-    assert refused.sentence.startswith(f"{TORCH} from 127.0.0.1 is not the file that this Kvasir knows: {how}.")
+    assert refused.sentence.startswith(f"{TORCH} from 127.0.0.1 is not the file that it should be: {how}.")
     assert not (kvasir.packs / "active.json").exists()
     assert kvasir.status().state == "partial"
     path.write_bytes(good)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packs_support import TORCH, Kvasir, Server, in_use, stand_ins, write_list
 
-from engine.packs.fetching import trust
+from engine.fetching import trust
 
 
 def test_a_server_that_always_begins_anew_is_given_up(kvasir: Kvasir, server: Server) -> None:

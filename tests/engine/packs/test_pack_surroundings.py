@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from packs_support import TORCH, Kvasir, Server, in_use, write_list
 
-from engine.packs.fetching import room
+from engine.fetching import room
 from engine.protocol.gpu import PackProgress, decode_pack_report
 
 

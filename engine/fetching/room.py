@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
-from engine.packs.lists import PackFailed
+from engine.fetching.errors import FetchFailed
 from engine.sizes import human
 
 MARGIN = 256 * 10**6
-"""Bytes that a pack leaves free on the disk."""
+"""Bytes that are left free on the disk."""
 
 
 def free_bytes(folder: Path) -> int:
@@ -18,13 +21,30 @@ def free_bytes(folder: Path) -> int:
 
 
 def room_for(folder: Path, needed: int, what: str) -> None:
-    """Raises :class:`PackFailed` if the disk of ``folder`` has less than ``needed`` bytes free."""
+    """Raises :class:`FetchFailed` if the disk of ``folder`` has less than ``needed`` bytes free."""
     free = free_bytes(folder)
     if free < needed:
-        raise PackFailed(
+        raise FetchFailed(
             f"There is not enough room in {_nearest(folder)}: {what} needs {human(needed)}, and {human(free)} "
             f"are free. Free {human(needed - free)} and start again."
         )
+
+
+@contextlib.contextmanager
+def disk_errors(folder: Path) -> Iterator[None]:
+    """Say in a sentence (:class:`FetchFailed`) that the disk of ``folder`` is full, or cannot hold so large a file."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno == errno.EFBIG:
+            raise FetchFailed(
+                f"The disk of {folder} cannot hold a file as large as this. One formatted as exFAT or ext4 can."
+            ) from None
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise FetchFailed(
+                f"The disk of {folder} is full. Free some room and start again; what was fetched is kept."
+            ) from None
+        raise
 
 
 def same_disk(one: Path, other: Path) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-from engine.packs.lists import PackFailed
+from engine.fetching.errors import FetchFailed
 
 CERTIFICATES = (
     "/etc/ssl/certs/ca-certificates.crt",
@@ -54,7 +54,7 @@ class _Encrypted(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:
         asked, sent_to = urlsplit(req.full_url), urlsplit(newurl)
         if asked.scheme == "https" and sent_to.scheme != "https":
-            raise PackFailed(
+            raise FetchFailed(
                 f"{asked.hostname} sends to {sent_to.hostname}, which does not encrypt. "
                 "Nothing was taken from there. Try again on another network."
             )

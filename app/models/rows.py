@@ -1,0 +1,170 @@
+"""The rows of the Models page: a name, what is known of it, and what can be done."""
+
+from __future__ import annotations
+
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtWidgets import QFrame, QHBoxLayout, QLabel, QVBoxLayout, QWidget
+
+from app.gpu.card import Buttons, ProgressBar
+from app.gpu.words import Button
+from app.models import words
+from app.theme.sheet import set_role
+from app.theme.widgets import ElidedLabel, caption, tip
+from engine.protocol import Download, FitReport, HubModel, HubRepository, StoredModel
+
+
+class Row(QFrame):
+    """``acted`` carries a button's key."""
+
+    acted = Signal(str)
+
+    def __init__(self, name: str, title: str, about: str, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setObjectName(name)
+        self.setProperty("card", "choice")
+        self.title = ElidedLabel(title, "figure")
+        self.about = caption(about)
+        self.badge = QLabel()
+        self.badge.hide()
+        self.buttons = Buttons(name)
+        self.buttons.pressed.connect(self.acted)
+        head = QHBoxLayout()
+        head.setSpacing(8)
+        head.addWidget(self.title, 1)
+        head.addWidget(self.badge)
+        lines = QVBoxLayout()
+        lines.setSpacing(2)
+        lines.addLayout(head)
+        lines.addWidget(self.about)
+        top = QHBoxLayout()
+        top.setSpacing(16)
+        top.addLayout(lines, 1)
+        top.addWidget(self.buttons, 0, Qt.AlignmentFlag.AlignVCenter)
+        self.column = QVBoxLayout(self)
+        self.column.setContentsMargins(14, 10, 12, 10)
+        self.column.setSpacing(8)
+        self.column.addLayout(top)
+        self.setAccessibleName(f"{title}. {about}")
+
+    def show_badge(self, text: str, tone: str) -> None:
+        """A word next to the name; "" takes it away."""
+        self.badge.setText(text)
+        self.badge.setProperty("badge", tone)
+        self.badge.setVisible(bool(text))
+
+
+class StoredRow(Row):
+    """A model of this machine: "load", and "remove" for one that was fetched."""
+
+    def __init__(self, model: StoredModel, loaded: bool) -> None:
+        super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
+        self.setToolTip(model.path)
+        fetched = model.origin == "Kvasir" and model.repository
+        remove = (Button("remove", "Delete"),) if fetched else ()
+        self.buttons.show_buttons((*remove, Button("load", "Load", why_not="It is loaded." if loaded else "")))
+        self.show_badge("loaded" if loaded else "", "good")
+
+
+class HubRow(Row):
+    """A repository; opened, it shows the models in it. ``acted`` carries "open", or "get " and a variant's name."""
+
+    def __init__(self, model: HubModel) -> None:
+        super().__init__(f"models.hub.{model.repository}", model.repository, words.found(model))
+        self.repository = model.repository
+        self._inside = QVBoxLayout()
+        self._inside.setSpacing(4)
+        self.column.addLayout(self._inside)
+        self._rows: list[QWidget] = []
+        self.show_badge("gated" if model.gated else "", "warn")
+        self.close_up()
+
+    def close_up(self) -> None:
+        """Only the name."""
+        self._clear()
+        self.buttons.show_buttons((Button("open", "Show files"),))
+
+    def wait(self) -> None:
+        """While the hub is asked."""
+        self._clear()
+        self._add(caption("Asking the hub what is in it…"))
+        self.buttons.show_buttons((Button("close", "Close"),))
+
+    def show_inside(
+        self, answer: HubRepository | str, here: set[str], coming: set[str], report: FitReport | None
+    ) -> None:
+        """``here`` and ``coming``: names of variants that are on this machine, and on their way. ``report``: the fit of
+        the smallest; None: not known yet."""
+        self._clear()
+        sentence = answer if isinstance(answer, str) else answer.refused
+        if sentence:
+            label = caption(sentence)
+            set_role(label, "bad" if isinstance(answer, str) else "caption")
+            self._add(label)
+        for variant in () if isinstance(answer, str) else answer.variants:
+            title = words.variant(variant)
+            line = QWidget()
+            row = QHBoxLayout(line)
+            row.setContentsMargins(0, 0, 0, 0)
+            row.setSpacing(12)
+            name = ElidedLabel(title, "mute" if variant.name in here else "")
+            name.setToolTip(variant.name)
+            held = QLabel(words.size(variant.bytes))
+            held.setProperty("role", "caption")
+            buttons = Buttons(f"models.variant.{variant.name}")
+            why = (
+                "It is on this machine."
+                if variant.name in here
+                else "It is on its way."
+                if variant.name in coming
+                else ""
+            )
+            buttons.show_buttons((Button("get", "Download", why_not=why),))
+            buttons.pressed.connect(lambda _, name=variant.name: self.acted.emit(f"get {name}"))
+            row.addWidget(name, 1)
+            fitting = None if isinstance(answer, str) else words.fitting(variant, answer.variants[0], report)
+            if fitting is not None:
+                badge = QLabel(fitting.word)
+                badge.setObjectName(f"models.fit.{variant.name}")
+                badge.setProperty("badge", fitting.tone)
+                badge.setToolTip(tip(fitting.about))
+                row.addWidget(badge)
+            row.addWidget(held)
+            row.addWidget(buttons)
+            self._add(line)
+
+    def _add(self, widget: QWidget) -> None:
+        self._rows.append(widget)
+        self._inside.addWidget(widget)
+
+    def _clear(self) -> None:
+        for widget in self._rows:
+            widget.hide()
+            widget.setParent(None)
+            widget.deleteLater()
+        self._rows = []
+        self.buttons.show_buttons((Button("close", "Close"),))
+
+
+class DownloadRow(Row):
+    """A download: "pause", "resume", "cancel"."""
+
+    def __init__(self, download: Download) -> None:
+        variant = "" if download.variant == "safetensors" else f"  {download.variant}"
+        super().__init__(f"models.download.{download.repository}", f"{download.repository}{variant}", "")
+        self.bar = ProgressBar(f"Progress of {download.repository}")
+        self.column.addWidget(self.bar)
+        self.show_download(download)
+
+    def show_download(self, download: Download) -> None:
+        """How far it is now."""
+        self.about.setText(words.download(download))
+        set_role(self.about, "bad" if download.state == "failed" else "caption")
+        self.bar.show_share(download.done / download.total if download.total else 0.0)
+        runs = download.state in ("running", "waiting")
+        go = (
+            Button("pause", "Pause")
+            if runs
+            else Button("resume", "Try again" if download.state == "failed" else "Resume")
+        )
+        over = download.state == "done"
+        self.buttons.show_buttons(() if over else (Button("cancel", "Cancel"), go))

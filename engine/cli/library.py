@@ -1,0 +1,409 @@
+"""`kvasir models …`: the models of this machine, those of the hub, and what brings one here.
+
+With ``--json`` each prints objects of engine/protocol/library.py, one a line, for the window.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from engine.cli.arguments import (
+    CONTEXT_HELP,
+    DEVICE_HELP,
+    QUANTISE_HELP,
+    device_of,
+    dtype_of,
+    path_or_name_of,
+    quantise_of,
+)
+from engine.cli.errors import CommandFailed, handled, importing, report_errors
+from engine.sizes import human
+
+if TYPE_CHECKING:
+    from rich.progress import TaskID
+
+    from engine.library.downloads import Job
+    from engine.protocol.base import Message
+    from engine.protocol.library import Download, FitReport, HubRepository, HubVariant, ModelFormat
+
+models = typer.Typer(help="Models: those here, and how others come here.", rich_markup_mode=None)
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON object a line, as the window reads them.")]
+Repository = Annotated[str, typer.Argument(help="ORGANISATION/NAME, as the hub's page of it shows.")]
+LIMIT_HELP = "At most this number of MB a second; 0: no limit."
+Revision = Annotated[str | None, typer.Option(help="A commit or a tag; the newest if left out.", show_default=False)]
+
+
+@models.command("list")
+def list_models(json: Json = False) -> None:
+    """The models on this machine: Kvasir's own, and those that other programs have."""
+    with report_errors():
+        from engine import paths
+        from engine.library.local import stored_models
+
+        found = stored_models(paths.known_models(), paths.bundled_folder())
+        rows = [(each.name, human(each.bytes), each.format, each.origin, each.path) for each in found]
+        _told(json, found, ("model", "size", "format", "of", "path"), rows)
+
+
+@models.command()
+def search(
+    text: Annotated[str, typer.Argument(help="Words of its name.")] = "",
+    format: Annotated[str, typer.Option(help="gguf or safetensors.", show_default=False)] = "",
+    author: Annotated[str, typer.Option(help="Of this organisation.", show_default=False)] = "",
+    licence: Annotated[str, typer.Option(help="As apache-2.0.", show_default=False)] = "",
+    size: Annotated[str, typer.Option(help="Parameters, as 3B-9B, -8B or 20B-.", show_default=False)] = "",
+    sort: Annotated[str, typer.Option(help="downloads, likes, trending_score or last_modified.")] = "downloads",
+    limit: Annotated[int, typer.Option(min=1, max=500, help="How many.")] = 30,
+    json: Json = False,
+) -> None:
+    """Look for models on the hub."""
+    if format not in ("", "gguf", "safetensors"):
+        raise typer.BadParameter(f"{format!r} is neither gguf nor safetensors.", param_hint="--format")
+    if sort not in ("downloads", "likes", "trending_score", "last_modified"):
+        raise typer.BadParameter(f"{sort!r} is no order.", param_hint="--sort")
+    with report_errors():
+        from engine.library import hub
+
+        kind = cast("ModelFormat", format) if format else None
+        found = hub.search(hub.Search(text, author, kind, licence, hub.parameters(size), sort, limit))
+        rows = [
+            (each.repository, hub.billions(each.parameters), f"{each.downloads:,}", ", ".join(each.formats),
+             each.licence + (", gated" if each.gated else ""), each.modified)
+            for each in found
+        ]  # fmt: skip
+        _told(json, found, ("model", "parameters", "downloads", "format", "licence", "changed"), rows)
+
+
+@models.command()
+def show(repository: Repository, revision: Revision = None, json: Json = False) -> None:
+    """What a repository of the hub holds that can be loaded, and how large each is."""
+    with report_errors():
+        from engine.library import hub
+
+        found = hub.repository(repository, revision)
+        if json:
+            _lines([found])
+            return
+        about = found.model
+        terms = "gated: its owner wants to be asked first" if about.gated else ""
+        facts = (hub.billions(about.parameters), about.architecture, about.licence, terms)
+        print(f"{about.repository} at {found.revision[:12]}: {', '.join(filter(None, facts))}")
+        if found.refused:
+            raise CommandFailed(found.refused)
+        _table(("name", "kind", "size"), [(each.name, each.quantisation, human(each.bytes)) for each in found.variants])
+
+
+@models.command()
+def get(
+    repository: Repository,
+    variant: Annotated[
+        str, typer.Argument(help="Which of its models: a name, or its kind as Q4_K_M; needed where it has several.")
+    ] = "",
+    revision: Revision = None,
+    limit: Annotated[float, typer.Option(min=0.0, help=LIMIT_HELP)] = 0.0,
+    json: Json = False,
+) -> None:
+    """Fetch a model. Ctrl-C stops; the same command goes on where it ended."""
+    with report_errors():
+        from engine.library import downloads, hub
+
+        found = hub.repository(repository, revision)
+        _fetch(downloads.add(found, _chosen(found, variant)), limit, json)
+
+
+@models.command()
+def resume(
+    id: Annotated[str, typer.Argument(help="The download's ID, as `kvasir models downloads` shows it.")],
+    limit: Annotated[float, typer.Option(min=0.0, help=LIMIT_HELP)] = 0.0,
+    json: Json = False,
+) -> None:
+    """Go on with a download that was stopped or failed."""
+    with report_errors():
+        from engine.library import downloads
+
+        _fetch(downloads.again(_job(id)), limit, json)
+
+
+@models.command()
+def downloads(
+    cancel: Annotated[str, typer.Option(help="Delete the download with this ID, and what it brought.")] = "",
+    json: Json = False,
+) -> None:
+    """Models that are on their way: those that wait, and those that were stopped or failed."""
+    with report_errors():
+        from engine.library import downloads
+
+        if cancel:
+            downloads.cancel(_job(cancel))
+        found = [downloads.standing(job) for job in downloads.queue()]
+        rows = [
+            (each.id, each.repository, each.variant, each.state, f"{human(each.done)} of {human(each.total)}")
+            for each in found
+        ]
+        _told(json, found, ("id", "model", "variant", "state", "here"), rows)
+
+
+@models.command()
+def fit(
+    model: Annotated[str, typer.Argument(help="A model on this machine, or ORGANISATION/NAME on the hub.")],
+    variant: Annotated[str, typer.Argument(help="Of a repository with several: a name or a kind, as Q4_K_M.")] = "",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    called: Annotated[str, typer.Option("--called", hidden=True)] = "",
+    json: Json = False,
+) -> None:
+    """Whether a model fits this machine: planned from its headers, also of one that is not here."""
+    with report_errors(), contextlib.ExitStack() as kept:
+        from engine import paths
+
+        there = path_or_name_of(model)
+        try:
+            path = Path(paths.find_model(there).path)
+        except paths.ModelNotFound:
+            if model.count("/") != 1 or Path(model).exists():
+                raise
+            path, called = kept.enter_context(_outlined(model, variant))
+        words = ["--context", str(context)] if context is not None else []
+        words += ["--device", device, "--quantise", quantise, "--called", called or model]
+        if str(path) != there and _in_pack(["models", "fit", str(path), *words, *(["--json"] if json else [])]):
+            return
+        with importing():
+            from engine.loading.fit import fit_of
+            from engine.protocol import LoadOptions
+
+        options = LoadOptions(context=context, device=device_of(device), quantise=quantise_of(quantise))
+        report = fit_of(path, paths.resolve(str(path), None)[1], options, called or model)
+        _lines([report]) if json else _show_fit(report)
+
+
+def _in_pack(command: list[str]) -> bool:
+    """Have the GPU pack that is in use answer; False where there is none. It computes, and has no library for hubs."""
+    import subprocess
+
+    from engine import folders, installation
+    from engine.packs import start
+
+    try:
+        used = installation.pack() is None and start.chosen(folders.packs_place()) is not None
+    except start.NotUsed:
+        return False
+    if used and (code := subprocess.run([*installation.engine_command(), *command]).returncode):
+        raise typer.Exit(code)
+    return used
+
+
+@contextlib.contextmanager
+def _outlined(repository: str, wanted: str) -> Iterator[tuple[Path, str]]:
+    """The outline of a model on the hub, and what it is called."""
+    import tempfile
+
+    from engine.library import hub
+    from engine.library.headers import outline
+
+    found = hub.repository(repository)
+    variant = _chosen(found, wanted)
+    with tempfile.TemporaryDirectory(prefix="kvasir-fit-") as folder:
+        yield outline(found, variant, Path(folder)), f"{repository} {variant.quantisation}".strip()
+
+
+def _show_fit(report: FitReport) -> None:
+    print(f"{report.name}: {report.verdict}{'. ' + report.sentence if report.sentence else ''}")
+    if report.fit is None:
+        return
+    fit = report.fit
+    parts = [
+        ("weights", fit.weights),
+        ("draft", fit.draft_weights),
+        ("states", fit.states),
+        ("to work with", fit.activations),
+    ]
+    rows = [(name, human(size)) for name, size in parts if size]
+    rows += [
+        (f"cache, {each.kind}", f"{each.bytes_per_token / 1e3:.1f} kB a token, room for {each.tokens:,} tokens")
+        for each in report.kinds
+    ]
+    rows.append(("longest text", f"{report.context:,} of {report.longest:,} tokens"))
+    rows.append(("may be used", f"{human(fit.budget)} of the {human(fit.free)} that are free"))
+    if report.fastest:
+        reads = f"{human(report.read_bytes)} a token at {report.bandwidth / 1e9:.1f} GB/s measured"
+        rows.append(("at most", f"{report.fastest:.3g} tokens/s without speculation: {reads}"))
+    for row in rows:
+        print(f"  {row[0]:<14} {row[1]}")
+
+
+@models.command()
+def rm(model: Annotated[str, typer.Argument(help="A fetched model's name or path.")]) -> None:
+    """Delete a model that Kvasir fetched. What other programs keep is theirs."""
+    with report_errors():
+        from engine import paths
+        from engine.library import store
+
+        path = Path(paths.find_model(path_or_name_of(model)).path)
+        try:
+            freed = store.remove(path)
+        except ValueError:
+            raise CommandFailed(f"{path} was not fetched by Kvasir, so it is not Kvasir's to delete.") from None
+        print(f"{human(freed)} free again.")
+
+
+@models.command()
+def token(
+    forget: Annotated[bool, typer.Option("--forget", help="Delete the stored token.")] = False,
+) -> None:
+    """Store your token for the hub (asked for, or read from standard input): for models with terms to agree to."""
+    with report_errors():
+        from engine.library import hub, keys
+
+        if forget:
+            keys.forget()
+            print("The token is deleted.")
+            return
+        asked = typer.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
+        name = hub.check_token(asked.strip())
+        print(f"It is {name}'s. Stored in {keys.write(asked.strip())}.")
+
+
+@models.command()
+def check(
+    model: Annotated[str, typer.Argument(help="A model's name, or the path of its folder or GGUF file.")],
+    tokens: Annotated[Path, typer.Option(help="A JSON list of token ids.")],
+    dump: Annotated[Path, typer.Option(help="The .npz file to write: tokens, logits, continuation.")],
+    new_tokens: Annotated[int, typer.Option("--max-tokens", min=0, help="Length of the greedy continuation.")] = 32,
+    dtype: Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")] = "auto",
+    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
+    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
+    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
+) -> None:
+    """Write a model's float32 logits for given token ids, and its greedy continuation, to compare with others."""
+    from engine.protocol import LoadOptions
+
+    with report_errors():
+        options = LoadOptions(dtype=dtype_of(dtype), quantise=quantise_of(quantise), context=context)
+        with importing():
+            from engine.cli.models import run_check
+        run_check(path_or_name_of(model), tokens, dump, new_tokens, device_of(device), options)
+
+
+@models.command()
+def cache(
+    clear: Annotated[bool, typer.Option("--clear", help="Delete all of it.")] = False,
+) -> None:
+    """List the weights that were quantised while loading and are kept for the next load."""
+    with report_errors():
+        from engine.cli.models import run_cache
+
+        run_cache(clear)
+
+
+def _job(id: str) -> Job:
+    from engine.library import downloads
+
+    if (job := downloads.read(id)) is None:
+        raise CommandFailed(f"There is no download {id}.")
+    return job
+
+
+def _fetch(job: Job, limit: float, json: bool) -> None:
+    """Work on one download to its end, and leave with what that means."""
+    from engine.library import downloads
+
+    last: Download | None = None
+    with _progress(json) as report:
+
+        def tell(told: Download) -> None:
+            nonlocal last
+            last = told
+            report(told)
+
+        working = downloads.Downloads(tell, 1, limit * 1e6)
+        with _stopping(lambda: working.pause(job.id)):
+            working.start(job)
+            working.finish()
+    assert last is not None
+    if last.state == "done":
+        if not json:
+            print(f"{last.path}\nUse it: kvasir chat {job.repository if last.variant == 'safetensors' else last.path}")
+        return
+    stopped = last.state == "paused"
+    sentence = "Stopped. What was fetched is kept: the same command goes on from there."
+    print(f"kvasir: {sentence if stopped else last.sentence}", file=sys.stderr)
+    raise typer.Exit(130 if stopped else 1)
+
+
+def _chosen(found: HubRepository, wanted: str) -> HubVariant:
+    if found.refused:
+        raise CommandFailed(found.refused)
+    fit = [
+        each
+        for each in found.variants
+        if not wanted or wanted == each.name or wanted.lower() == each.quantisation.lower()
+    ]
+    if len(fit) == 1:
+        return fit[0]
+    names = ", ".join(f"{each.quantisation or each.name} ({human(each.bytes)})" for each in found.variants)
+    what = f"{wanted!r} is not one of them" if wanted and not fit else "say which"
+    raise CommandFailed(f"{found.model.repository} holds several models; {what}: {names}.")
+
+
+@contextlib.contextmanager
+def _stopping(stop: Callable[[], None]) -> Iterator[None]:
+    """Have Ctrl-C and SIGTERM, which the window sends, stop what runs."""
+    with handled(signal.SIGINT, lambda *_: stop()), handled(signal.SIGTERM, lambda *_: stop()):
+        yield
+
+
+@contextlib.contextmanager
+def _progress(json: bool) -> Iterator[Callable[[Download], None]]:
+    """How downloads are told of: lines, or a bar for each."""
+    if json:
+        yield lambda told: _lines([told])
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def report(told: Download) -> None:
+            if told.id not in tasks:
+                tasks[told.id] = bars.add_task(f"{told.repository} {told.variant}", total=told.total)
+            bars.update(tasks[told.id], completed=told.done)
+
+        yield report
+
+
+def _lines(told: Sequence[Message]) -> None:
+    import msgspec
+
+    for each in told:
+        print(msgspec.json.encode(each).decode(), flush=True)
+
+
+def _told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    """``found`` as lines, or ``rows`` of a table for people."""
+    if json:
+        _lines(found)
+    else:
+        _table(names, rows)
+
+
+def _table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*row)
+    Console().print(table)

@@ -1,0 +1,290 @@
+"""Models on their way: a queue that is kept on the disk, several at once, paused and resumed where they ended.
+
+A download is a folder with ``job.json``, ``files/`` and a ``lock``, which one process holds while it fetches: one that
+is killed leaves everything where the next one goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import msgspec
+from huggingface_hub import hf_hub_url
+
+from engine.fetching import lock as one_process
+from engine.fetching import room
+from engine.fetching.download import fetch, stored
+from engine.fetching.errors import FetchFailed, Refused
+from engine.library import hub, store
+from engine.protocol.library import Download, DownloadState, HubRepository, HubVariant
+
+AT_ONCE = 2
+"""Models that are fetched at once, unless it is said otherwise."""
+_REPORTS = 0.25
+"""Seconds between two reports of one download."""
+_RATE = 3.0
+"""Seconds that its rate is taken over."""
+Report = Callable[[Download], None]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """``job.json``. ``added``: seconds since 1970; the order of the queue."""
+
+    id: str
+    repository: str
+    revision: str
+    endpoint: str
+    variant: HubVariant
+    added: float
+    paused: bool = False
+    failed: str = ""
+
+    @property
+    def total(self) -> int:
+        return self.variant.bytes
+
+
+class _Stopped(Exception):  # noqa: N818 - what the user wanted
+    """Paused or cancelled while it was fetched."""
+
+
+class Pace:
+    """At most ``rate`` bytes a second, together over all that take from it; 0: as fast as they come."""
+
+    def __init__(self, rate: float = 0.0) -> None:
+        self.rate = rate
+        self._lock, self._due = threading.Lock(), time.monotonic()
+
+    def wait(self, count: int) -> float:
+        """Take ``count`` bytes; returns the seconds until they are due."""
+        if self.rate <= 0:
+            return 0.0
+        with self._lock:
+            now = time.monotonic()
+            self._due = max(self._due, now) + count / self.rate
+            return self._due - now
+
+
+def add(found: HubRepository, variant: HubVariant) -> Job:
+    """Put a variant at the end of the queue; where it is in it already, that one goes on. Raises OSError."""
+    job = Job(_id(found, variant), found.model.repository, found.revision, hub.endpoint(), variant, time.time())
+    (_folder(job.id) / "files").mkdir(parents=True, exist_ok=True)
+    return again(read(job.id) or job)
+
+
+def again(job: Job) -> Job:
+    """The download, neither paused nor failed any more. Raises OSError."""
+    job = msgspec.structs.replace(job, paused=False, failed="")
+    _write(job)
+    return job
+
+
+def queue() -> list[Job]:
+    """All downloads that are not done, in order."""
+    try:
+        names = [folder.name for folder in (store.store_folder() / ".downloads").iterdir()]
+    except OSError:
+        return []
+    return sorted(filter(None, map(read, names)), key=lambda job: (job.added, job.id))
+
+
+def read(id: str) -> Job | None:
+    """The download of that name; None where there is none."""
+    try:
+        return msgspec.json.decode((_folder(id) / "job.json").read_bytes(), type=Job)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def standing(job: Job) -> Download:
+    """How far a download is that nobody works on now."""
+    state: DownloadState = "paused" if job.paused else "failed" if job.failed else "waiting"
+    done = store.fetched(_folder(job.id) / "files", job.variant.files)
+    return _told(job, state, done, sentence=job.failed)
+
+
+class Downloads:
+    """Works on the queue in threads. ``report`` is called from them."""
+
+    def __init__(self, report: Report, at_once: int = AT_ONCE, rate: float = 0.0) -> None:
+        self.pace = Pace(rate)
+        self._report = report
+        self._running: dict[str, threading.Event] = {}
+        self._lock = threading.Lock()
+        self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="download")
+
+    def start(self, job: Job) -> None:
+        """Fetch it when a thread is free."""
+        with self._lock:
+            if job.id in self._running:
+                return
+            stop = self._running[job.id] = threading.Event()
+        self._report(standing(msgspec.structs.replace(job, paused=False, failed="")))
+        self._threads.submit(self._run, job, stop)
+
+    def pause(self, id: str) -> None:
+        """Stop fetching it; what is there is kept."""
+        job = read(id)
+        if job is None:
+            return
+        _write(msgspec.structs.replace(job, paused=True))
+        with self._lock:
+            running = self._running.get(id)
+        if running is not None:
+            running.set()
+        else:
+            self._report(standing(msgspec.structs.replace(job, paused=True)))
+
+    def cancel(self, id: str) -> None:
+        """Stop fetching it and delete what is there."""
+        with self._lock:
+            running = self._running.get(id)
+        job = read(id)
+        if running is None and job is not None:
+            cancel(job)
+        elif running is not None:
+            (_folder(id) / "job.json").unlink(missing_ok=True)
+            running.set()
+
+    def finish(self) -> None:
+        """Wait until all that was started has ended."""
+        self._threads.shutdown(wait=True)
+
+    def stop(self) -> None:
+        """Stop all; they stay in the queue."""
+        with self._lock:
+            for stop in self._running.values():
+                stop.set()
+        self._threads.shutdown(wait=True, cancel_futures=True)
+
+    def _run(self, job: Job, stop: threading.Event) -> None:
+        try:
+            if not stop.is_set():
+                self._report(self._fetched(job, stop))
+        except _Stopped:
+            kept = read(job.id)
+            if kept is None:  # cancelled
+                store.clear(_folder(job.id))
+                self._report(_told(job, "paused", 0, sentence="Cancelled."))
+            else:
+                self._report(standing(msgspec.structs.replace(kept, paused=True)))
+        except Exception as error:
+            sentence = str(error) if isinstance(error, FetchFailed) else f"{type(error).__name__}: {error}"
+            failed = msgspec.structs.replace(job, failed=sentence)
+            with contextlib.suppress(OSError):
+                _write(failed)
+            self._report(standing(failed))
+        finally:
+            with self._lock:
+                self._running.pop(job.id, None)
+
+    def _fetched(self, job: Job, stop: threading.Event) -> Download:
+        """Fetch it, check it and move it into the store."""
+        folder = _folder(job.id)
+        progress = _Progress(job, self._report, self.pace, stop)
+        with _alone(folder, job), room.disk_errors(folder):
+            target = store.own_folder(job.repository, [file.name for file in job.variant.files])
+            missing = [file for file in job.variant.files if not store.has(target, file)]
+            token = hub.token_of_user() if job.endpoint == hub.endpoint() else ""
+            remotes = [
+                store.remote(
+                    file, hf_hub_url(job.repository, file.name, revision=job.revision, endpoint=job.endpoint), token
+                )
+                for file in sorted(missing, key=lambda file: file.bytes)
+            ]
+            here = sum(stored(remote, folder / "files") for remote in remotes)
+            needed = sum(remote.bytes for remote in remotes) - here
+            room.room_for(folder, needed + room.MARGIN, job.repository)
+            progress.begin(job.total - needed)
+            for remote in remotes:
+                try:
+                    fetch(remote, folder / "files", progress)
+                except Refused as refused:
+                    if refused.status in (401, 403):
+                        raise FetchFailed(hub.refusal(job.repository)) from None
+                    raise
+            path = store.move_in(job.repository, job.variant, job.revision, folder / "files")
+        store.clear(folder)
+        return _told(job, "done", job.total, path=str(path))
+
+
+class _Progress:
+    """Counts what comes, tells of it now and then, keeps the pace, and stops."""
+
+    def __init__(self, job: Job, report: Report, pace: Pace, stop: threading.Event) -> None:
+        self._job, self._report, self._pace, self._stop = job, report, pace, stop
+        self._done, self._told = 0, 0.0
+        self._times: list[tuple[float, int]] = []
+
+    def begin(self, done: int) -> None:
+        self._done = done
+        self._tell(time.monotonic())
+
+    def __call__(self, count: int) -> None:
+        self._done += count
+        now = time.monotonic()
+        if now - self._told >= _REPORTS:
+            self._tell(now)
+        if self._stop.is_set() or self._stop.wait(self._pace.wait(max(0, count))):
+            raise _Stopped
+
+    def _tell(self, now: float) -> None:
+        self._told = now
+        self._times = [*(each for each in self._times if now - each[0] <= _RATE), (now, self._done)]
+        (first, before), seconds = self._times[0], now - self._times[0][0]
+        rate = max(0.0, (self._done - before) / seconds) if now > first else 0.0
+        self._report(_told(self._job, "running", self._done, rate=rate))
+
+
+def cancel(job: Job) -> None:
+    """Delete a download that nobody works on. Raises :class:`FetchFailed` where another Kvasir does."""
+    with _alone(_folder(job.id), job):
+        pass
+    store.clear(_folder(job.id))
+
+
+@contextlib.contextmanager
+def _alone(folder: Path, job: Job) -> Iterator[None]:
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(one_process.lock(folder / "lock"))
+        except one_process.Held:
+            raise FetchFailed(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it.") from None
+        yield
+
+
+def _told(
+    job: Job, state: DownloadState, done: int, *, rate: float = 0.0, sentence: str = "", path: str = ""
+) -> Download:
+    return Download(
+        id=job.id,
+        repository=job.repository,
+        variant=job.variant.name,
+        state=state,
+        done=done,
+        total=job.total,
+        rate=rate,
+        sentence=sentence,
+        path=path,
+    )
+
+
+def _id(found: HubRepository, variant: HubVariant) -> str:
+    said = "\n".join((hub.endpoint(), found.model.repository, found.revision, variant.name))
+    return hashlib.sha256(said.encode()).hexdigest()[:16]
+
+
+def _folder(id: str) -> Path:
+    return store.store_folder() / ".downloads" / id
+
+
+def _write(job: Job) -> None:
+    new = _folder(job.id) / "job.json.new"
+    new.write_bytes(msgspec.json.encode(job))
+    new.replace(_folder(job.id) / "job.json")

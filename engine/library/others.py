@@ -1,0 +1,174 @@
+"""Models that other programs keep on this machine: found where they lie, used from there, never changed.
+
+Each program's layout as its own source or manual has it: Ollama's manifests name blobs that are GGUF files, LM Studio
+keeps PUBLISHER/MODEL/FILE.gguf, Jan a ``model.yml`` that says where the file is, GPT4All files in one folder, and the
+hub's cache a folder of links for each revision.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from engine.checkpoints.gguf.find import gguf_models
+from engine.folders import SYSTEM
+
+MOST_JSON = 4 << 20
+_MODEL = "application/vnd.ollama.image.model"
+_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
+
+
+class Found(NamedTuple):
+    """A model of another program's. ``repository`` and ``revision``: where on the hub it is from, if that is known."""
+
+    name: str
+    path: Path
+    origin: str
+    repository: str = ""
+    revision: str = ""
+
+
+def models_of_others() -> list[Found]:
+    """All of them, by program and name. What cannot be read is passed over: it is not ours to complain of."""
+    found: dict[Path, Found] = {}
+    for places, models in _PROGRAMS:
+        for place in places():
+            with contextlib.suppress(OSError):
+                for model in models(place):
+                    found.setdefault(model.path, model)
+    return sorted(found.values(), key=lambda model: (model.origin, model.name))
+
+
+def _hub_places() -> list[Path]:
+    if named := os.environ.get("HF_HUB_CACHE", ""):
+        return [Path(named)]
+    home = os.environ.get("HF_HOME", "")
+    return [(Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"]
+
+
+def _hub_models(place: Path) -> Iterator[Found]:
+    """The newest snapshot of each repository, where it holds a whole model."""
+    for folder in place.glob("models--*--*"):
+        repository = folder.name.removeprefix("models--").replace("--", "/")
+        with contextlib.suppress(OSError):
+            snapshots = sorted((folder / "snapshots").iterdir(), key=lambda path: path.stat().st_mtime)
+            for snapshot in reversed(snapshots):
+                models = _whole_models(snapshot)
+                for path in models:
+                    name = repository if path == snapshot else path.name
+                    yield Found(name, path, "Hugging Face", repository, snapshot.name)
+                if models:
+                    break
+
+
+def _whole_models(snapshot: Path) -> list[Path]:
+    """GGUF files, or the folder itself where all the weights that its index names are there."""
+    models = gguf_models(snapshot)
+    weights = {path.name for path in snapshot.glob("*.safetensors") if path.exists()}
+    if weights and (snapshot / "config.json").is_file():
+        index = _json(snapshot / "model.safetensors.index.json")
+        wanted = set((index.get("weight_map") or {}).values()) if index else set()
+        if wanted <= weights:
+            models.append(snapshot)
+    return models
+
+
+def _ollama_places() -> list[Path]:
+    if named := os.environ.get("OLLAMA_MODELS", ""):
+        return [Path(named)]
+    return [Path.home() / ".ollama" / "models", Path("/usr/share/ollama/.ollama/models")]
+
+
+def _ollama_models(place: Path) -> Iterator[Found]:
+    """manifests/REGISTRY/OWNER/NAME/TAG; the layer of the model's type is a GGUF file, named by its hash."""
+    for manifest in place.glob("manifests/*/*/*/*"):
+        layers = (_json(manifest) or {}).get("layers")
+        for layer in layers if isinstance(layers, list) else []:
+            digest = _DIGEST.fullmatch(str(layer.get("digest", ""))) if isinstance(layer, dict) else None
+            if digest is None or layer.get("mediaType") != _MODEL:
+                continue
+            blob = place / "blobs" / f"sha256-{digest[1]}"
+            owner, name, tag = manifest.parts[-3:]
+            if blob.is_file():
+                yield Found(f"{name}:{tag}" if owner == "library" else f"{owner}/{name}:{tag}", blob, "Ollama")
+
+
+def _lm_studio_places() -> list[Path]:
+    home = Path.home()
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        moved = (home / ".lmstudio-home-pointer").read_text("utf-8").strip()
+        return [Path(moved) / "models"]
+    return [home / ".lmstudio" / "models", home / ".cache" / "lm-studio" / "models"]
+
+
+def _lm_studio_models(place: Path) -> Iterator[Found]:
+    for folder in place.glob("*/*"):
+        if folder.is_dir():
+            repository = f"{folder.parent.name}/{folder.name}"
+            for path in _whole_models(folder):
+                yield Found(repository if path == folder else path.name, path, "LM Studio", repository)
+
+
+def _jan_places() -> list[Path]:
+    data = {"win32": _windows("APPDATA") / "Jan", "darwin": Path.home() / "Library/Application Support/Jan"}.get(
+        sys.platform, SYSTEM.user_data_path.parent / "Jan"
+    )
+    moved = [
+        Path(str(settings["data_folder"]))
+        for place in {data, SYSTEM.user_config_path.parent / "Jan"}
+        if isinstance((settings := _json(place / "settings.json") or {}).get("data_folder"), str)
+    ]
+    return moved or [data / "data"]
+
+
+def _jan_models(place: Path) -> Iterator[Found]:
+    """``model_path`` of each model.yml is below the data folder, or a file that was imported from elsewhere."""
+    for described in (place / "llamacpp" / "models").glob("**/model.yml"):
+        with contextlib.suppress(UnicodeDecodeError, OSError):
+            said = re.search(r"^model_path:\s*[\"']?(.+?)[\"']?\s*$", described.read_text("utf-8"), re.MULTILINE)
+            path = place / said[1] if said else described.with_name("model.gguf")
+            if path.is_file():
+                yield Found(described.parent.name, path, "Jan")
+
+
+def _gpt4all_places() -> list[Path]:
+    local = {
+        "win32": _windows("LOCALAPPDATA"),
+        "darwin": Path.home() / "Library/Application Support",
+    }.get(sys.platform, SYSTEM.user_data_path.parent)
+    return [local / "nomic.ai" / "GPT4All"]
+
+
+def _gpt4all_models(place: Path) -> Iterator[Found]:
+    for path in gguf_models(place):
+        yield Found(path.name, path, "GPT4All")
+
+
+def _windows(variable: str) -> Path:
+    return Path(os.environ.get(variable, "")) if os.environ.get(variable) else Path.home()
+
+
+def _json(file: Path) -> dict[str, Any] | None:
+    """An object of a file; None for anything else."""
+    try:
+        if file.stat().st_size > MOST_JSON:
+            return None
+        read = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return read if isinstance(read, dict) else None
+
+
+_PROGRAMS: tuple[tuple[Callable[[], list[Path]], Callable[[Path], Iterator[Found]]], ...] = (
+    (_hub_places, _hub_models),
+    (_lm_studio_places, _lm_studio_models),
+    (_ollama_places, _ollama_models),
+    (_jan_places, _jan_models),
+    (_gpt4all_places, _gpt4all_models),
+)

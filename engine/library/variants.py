@@ -1,0 +1,107 @@
+"""Which models a repository holds: told from the names of its files, before any is fetched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+from engine.checkpoints.gguf.find import PART, accompanies, is_gguf
+from engine.protocol.library import HubFile, HubVariant
+
+QUANTISATION = re.compile(
+    r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ[12]_0|BF16|F16|F32|MXFP4(?:_MOE)?|NVFP4))(?=[-._]|$)",
+    re.IGNORECASE,
+)
+"""How the names of GGUF files say what packs their weights."""
+SMALL = re.compile(
+    r"(?:config|generation_config|tokenizer|tokenizer_config|special_tokens_map|added_tokens|vocab|preprocessor_config|"
+    r"processor_config|video_preprocessor_config|quantize_config|quant_config|hf_quant_config|chat_template|"
+    r"model\.safetensors\.index|params)\.json|merges\.txt|(?:tokenizer|spiece)\.model|chat_template\.jinja|"
+    r"tekken\.json|LICENSE(?:\.\w+)?|.+\.tiktoken",
+    re.IGNORECASE,
+)
+"""Files that a model of safetensors needs besides its weights."""
+_RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)(?:\..*)?", re.IGNORECASE)
+
+
+def variants_of(files: Sequence[HubFile], quantisation: str) -> tuple[list[HubVariant], str]:
+    """The models among ``files``, smallest first, and why there is none ("" if there is one).
+
+    ``quantisation`` is what packs the weights of safetensors.
+    """
+    safe = [file for file in files if is_safe(file.name)]
+    found = sorted([*_gguf(safe), *_safetensors(safe, quantisation)], key=lambda variant: variant.bytes)
+    if found:
+        return found, ""
+    names = [file.name for file in safe]
+    if any(name.endswith((".bin", ".pth", ".pt")) for name in names):
+        return [], (
+            "Its weights are pickled (.bin), which can run programs of others. Look for the same model as safetensors "
+            "or GGUF."
+        )
+    return [], "It holds no weights that Kvasir can load: neither safetensors next to a config.json, nor GGUF."
+
+
+def is_safe(name: str) -> bool:
+    """Whether a file of that name stays below the folder that it is fetched to, on every system."""
+    parts = name.split("/")
+    odd = "\\" in name or ":" in name or any(ord(character) < 32 for character in name)
+    return not odd and all(
+        part and part == part.rstrip(". ") and not part.startswith(".") and not _RESERVED.fullmatch(part)
+        for part in parts
+    )
+
+
+def _gguf(files: Sequence[HubFile]) -> list[HubVariant]:
+    """A variant for each model in GGUF. One that sees comes with its eyes: the projector next to it."""
+    parts: dict[str, list[HubFile]] = {}
+    for file in files:
+        path = PurePosixPath(file.name)
+        if not is_gguf(path) or accompanies(path.name):
+            continue
+        part = PART.fullmatch(path.name)
+        parts.setdefault(str(path.with_name(part["stem"] + ".gguf")) if part else file.name, []).append(file)
+    found = []
+    for name, pieces in parts.items():
+        part = PART.fullmatch(PurePosixPath(pieces[0].name).name)
+        if part and len(pieces) != int(part["count"]):
+            continue  # an upload that is not finished
+        label = QUANTISATION.search(PurePosixPath(name).stem)
+        eyes = _projector(files, PurePosixPath(name).parent)
+        held = [*sorted(pieces, key=lambda file: file.name), *eyes]
+        found.append(
+            HubVariant(
+                name=name,
+                format="gguf",
+                quantisation=label[1].upper() if label else "",
+                bytes=sum(file.bytes for file in held),
+                files=held,
+            )
+        )
+    return found
+
+
+def _projector(files: Sequence[HubFile], folder: PurePosixPath) -> list[HubFile]:
+    """The projector for models of ``folder``: there or above, in 16 bits rather than 32."""
+    near = [
+        file
+        for file in files
+        if is_gguf(path := PurePosixPath(file.name))
+        and "mmproj" in path.name.lower()
+        and path.parent in (folder, *folder.parents)
+    ]
+    return sorted(near, key=lambda file: ("f32" in file.name.lower(), "bf16" in file.name.lower(), file.name))[:1]
+
+
+def _safetensors(files: Sequence[HubFile], quantisation: str) -> list[HubVariant]:
+    """Weights next to config.json at the top; a folder below is another program's copy (``original/``)."""
+    top = [file for file in files if "/" not in file.name]
+    weights = [file for file in top if file.name.endswith(".safetensors")]
+    if any(not file.name.startswith("consolidated") for file in weights):
+        weights = [file for file in weights if not file.name.startswith("consolidated")]
+    if not weights or all(file.name != "config.json" for file in top):
+        return []
+    held = [*(file for file in top if SMALL.fullmatch(file.name)), *weights]
+    size = sum(file.bytes for file in held)
+    return [HubVariant(name="safetensors", format="safetensors", quantisation=quantisation, bytes=size, files=held)]

@@ -1,0 +1,138 @@
+"""Models on the disk, on the hub and on their way: what `kvasir models … --json` prints, one object a line.
+
+The window runs that command to find and fetch models, as it runs `kvasir gpu` for GPU packs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.protocol.base import Message, Part
+from engine.protocol.records import Fit
+
+ModelFormat = Literal["safetensors", "gguf"]
+DownloadState = Literal["waiting", "running", "paused", "failed", "done"]
+
+
+class StoredModel(Message, frozen=True):
+    """A model that is on this machine."""
+
+    name: str
+    path: str
+    format: ModelFormat
+    bytes: int
+    origin: str = "Kvasir"
+    """The program whose folder it lies in: "Kvasir", "Ollama", "LM Studio", "Jan", "GPT4All", "Hugging Face"."""
+    bundled: bool = False
+    repository: str = ""
+    """Where it was fetched from, as ORGANISATION/NAME; "" where that is not known."""
+    revision: str = ""
+    draft: str = ""
+    """Path of the draft model that belongs to it."""
+
+
+class HubModel(Message, frozen=True):
+    """A repository as a search finds it."""
+
+    repository: str
+    downloads: int = 0
+    """In the last 30 days."""
+    likes: int = 0
+    modified: str = ""
+    """The day of its last change, as 2026-11-25."""
+    licence: str = ""
+    gated: bool = False
+    """Whether its owner wants to be asked first, on the hub's page of it."""
+    formats: list[ModelFormat] = []
+    parameters: int = 0
+    """0: not known."""
+    architecture: str = ""
+
+
+class HubFile(Part, frozen=True):
+    """``sha256`` or, of a small file, git's ``blob`` says what it must hold."""
+
+    name: str
+    bytes: int
+    sha256: str = ""
+    blob: str = ""
+
+
+class HubVariant(Part, frozen=True):
+    """One model of a repository: a GGUF file (in all its parts), or everything next to config.json."""
+
+    name: str
+    format: ModelFormat
+    quantisation: str
+    """As "Q4_K_M", "gptq" or "bfloat16"; "" where it is not known."""
+    bytes: int
+    files: list[HubFile] = []
+
+
+class HubRepository(Message, frozen=True):
+    """All that Kvasir can use of a repository at one revision."""
+
+    model: HubModel
+    revision: str
+    variants: list[HubVariant] = []
+    refused: str = ""
+    """Why nothing of it can be used, as a sentence; "" where something can."""
+
+
+class Download(Message, frozen=True):
+    """A model on its way."""
+
+    id: str
+    repository: str
+    variant: str
+    state: DownloadState
+    done: int = 0
+    total: int = 0
+    """Bytes."""
+    rate: float = 0.0
+    """Bytes a second, lately."""
+    sentence: str = ""
+    """Why it failed, or what it waits for."""
+    path: str = ""
+    """Where the model lies, once it is done."""
+
+
+class KindFit(Part, frozen=True):
+    """What a kind of KV cache would hold. ``bytes_per_token`` in all layers; ``tokens``: of all chats together."""
+
+    kind: str
+    bytes_per_token: float
+    tokens: int
+
+
+class FitReport(Message, frozen=True):
+    """Whether a model fits, planned from its headers against what is free now."""
+
+    name: str
+    verdict: Literal["fits", "tight", "too large"]
+    """``tight``: it loads, with less context than is usual or with a smaller cache."""
+    sentence: str
+    """Why it is no better, and what would help; "" where it fits."""
+    parameters: int
+    context: int
+    """The longest text that has room, in tokens; ``longest``: that the model can read."""
+    longest: int
+    quantisation: str = ""
+    chats: int = 0
+    """Chats of 8,192 tokens that have room together."""
+    fit: Fit | None = None
+    kinds: list[KindFit] = []
+    read_bytes: int = 0
+    """Bytes of weights that a step of one token reads."""
+    bandwidth: float = 0.0
+    """Bytes a second that this device was measured to read."""
+    fastest: float = 0.0
+    """Tokens a second that memory allows one chat without speculation: the bound, not what is reached. 0: none, the
+    processor's caches hold the model."""
+
+
+LibraryRecord = StoredModel | HubModel | HubRepository | Download | FitReport
+decode_library_record = msgspec.json.Decoder(LibraryRecord).decode
+"""One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""

@@ -1,0 +1,204 @@
+"""The Models page with the real `kvasir models` behind it, and a hub on this machine."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PySide6.QtCore import Qt
+from PySide6.QtWidgets import QLabel, QMessageBox, QPushButton, QWidget
+
+from app.models import words
+from app.models.library import Library
+from app.models.page import ModelsPage
+from app.theme.theme import Theme
+from engine.paths import bundled_folder
+from engine.protocol import Download, Fit, FitReport, HubModel, HubVariant, KindFit
+from tests.hub_server import Hub, Repository, stock
+
+COMMAND = [sys.executable, "-m", "engine.cli.main", "models"]
+PATIENCE_MS = 60_000
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
+    hub = Hub()
+    hub.repositories = stock()
+    monkeypatch.setenv("HF_ENDPOINT", hub.address)
+    monkeypatch.setenv("PYTHON_KEYRING_BACKEND", "keyring.backends.fail.Keyring")
+    yield hub
+    hub.close()
+
+
+@pytest.fixture
+def page(qtbot, qapp, hub: Hub) -> Iterator[ModelsPage]:
+    library = Library(COMMAND)
+    page = ModelsPage(library, Theme("dark", 100, True))
+    qtbot.addWidget(page)
+    page.resize(900, 700)
+    page.show()
+    qtbot.waitUntil(lambda: len(page.stored_rows) >= 3, timeout=PATIENCE_MS)
+    yield page
+    library.close_down()
+
+
+def press(within: QWidget, name: str) -> None:
+    button = within.findChild(QPushButton, name)
+    assert button is not None, [child.objectName() for child in within.findChildren(QPushButton)]
+    assert button.isEnabled()
+    button.click()
+
+
+def stored(page: ModelsPage) -> list[str]:
+    return [row.title.text() for row in page.stored_rows]
+
+
+def look(qtbot, page: ModelsPage, text: str = "model") -> None:
+    page.show_view("hub")
+    qtbot.waitUntil(lambda: not page._library.searching, timeout=PATIENCE_MS)
+    page.field.setText(text)
+    page.search()
+    qtbot.waitUntil(lambda: not page._library.searching, timeout=PATIENCE_MS)
+
+
+def open_row(qtbot, page: ModelsPage, repository: str) -> QWidget:
+    row = next(row for row in page.hub_rows if row.repository == repository)
+    press(row, f"models.hub.{repository}.open")
+    qtbot.waitUntil(lambda: repository in page._library.repositories, timeout=PATIENCE_MS)
+    return row
+
+
+def test_what_is_here_and_what_can_be_done_with_it(qtbot, page):
+    assert "kvasir-guide" in stored(page)
+    row = next(row for row in page.stored_rows if row.title.text() == "kvasir-guide")
+    assert "comes with Kvasir" in row.about.text()
+    assert row.findChild(QPushButton, "models.stored.kvasir-guide.remove") is None
+    with qtbot.waitSignal(page.load_asked) as asked:
+        press(row, "models.stored.kvasir-guide.load")
+    page.set_loaded(asked.args[0])
+    row = next(row for row in page.stored_rows if row.title.text() == "kvasir-guide")
+    assert row.badge.text() == "loaded"
+    assert not row.findChild(QPushButton, "models.stored.kvasir-guide.load").isEnabled()
+
+
+def test_from_a_search_to_a_model_and_back(qtbot, page, hub):
+    look(qtbot, page)
+    assert [row.repository for row in page.hub_rows] == ["some/model", "some/model-GGUF", "closed/model"]
+    assert "8B parameters" in page.hub_rows[1].about.text()
+    assert page.hub_rows[2].badge.text() == "gated"
+    row = open_row(qtbot, page, "some/model-GGUF")
+    with qtbot.waitSignal(page._library.arrived, timeout=PATIENCE_MS):
+        press(row, "models.variant.model-Q4_K_M.gguf.get")
+        assert page.download_rows
+        assert not page._tray.isHidden()
+    qtbot.waitUntil(lambda: "model-Q4_K_M.gguf" in stored(page), timeout=PATIENCE_MS)
+    assert page._tray.isHidden()
+    button = row.findChild(QPushButton, "models.variant.model-Q4_K_M.gguf.get")
+    assert not button.isEnabled()
+    assert button.toolTip() == "It is on this machine."
+    page.show_view("here")
+    fetched = next(row for row in page.stored_rows if row.title.text() == "model-Q4_K_M.gguf")
+    press(fetched, "models.stored.model-Q4_K_M.gguf.remove")
+    box = page.findChild(QMessageBox, "models.remove")
+    next(button for button in box.buttons() if button.text() == "Delete").click()
+    qtbot.waitUntil(lambda: "model-Q4_K_M.gguf" not in stored(page), timeout=PATIENCE_MS)
+
+
+def test_a_download_is_paused_resumed_and_cancelled(qtbot, page, hub):
+    hub.pause = 0.05
+    look(qtbot, page)
+    row = open_row(qtbot, page, "some/model")
+    press(row, "models.variant.safetensors.get")
+    library = page._library
+
+    def state() -> list[str]:
+        return [each.state for each in library.downloads.values()]
+
+    qtbot.waitUntil(lambda: any(each.done > 50_000 for each in library.downloads.values()), timeout=PATIENCE_MS)
+    (shown,) = page.download_rows.values()
+    press(shown, "models.download.some/model.pause")
+    qtbot.waitUntil(lambda: state() == ["paused"], timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not library._running, timeout=PATIENCE_MS)
+    (shown,) = page.download_rows.values()
+    assert "paused" in shown.about.text()
+    again = Library(COMMAND)  # as the next start of the program finds it
+    again.refresh()
+    qtbot.waitUntil(lambda: [each.state for each in again.downloads.values()] == ["paused"], timeout=PATIENCE_MS)
+    again.close_down()
+    hub.pause = 0.0
+    press(shown, "models.download.some/model.resume")
+    qtbot.waitUntil(lambda: "some/model" in stored(page), timeout=PATIENCE_MS)
+    assert any(start > 50_000 for _, start in hub.starts)  # it went on
+    hub.pause = 0.05
+    row = open_row(qtbot, page, "some/model-GGUF")
+    press(row, "models.variant.Q8_0/model-Q8_0.gguf.get")
+    qtbot.waitUntil(lambda: any(each.done > 20_000 for each in library.downloads.values()), timeout=PATIENCE_MS)
+    (shown,) = page.download_rows.values()
+    press(shown, "models.download.some/model-GGUF.cancel")
+    qtbot.waitUntil(lambda: not library.downloads, timeout=PATIENCE_MS)
+    qtbot.waitUntil(lambda: not library.findChildren(QWidget) and not library._running, timeout=PATIENCE_MS)
+
+
+def test_what_goes_wrong_is_said_where_it_was_asked(qtbot, page, hub):
+    look(qtbot, page, "nothing like this")
+    assert page.said.text() == "Nothing is found. Try fewer words."
+    look(qtbot, page, "closed")
+    row = open_row(qtbot, page, "closed/model")
+    press(row, "models.variant.safetensors.get")
+    qtbot.waitUntil(
+        lambda: [each.state for each in page._library.downloads.values()] == ["failed"], timeout=PATIENCE_MS
+    )
+    (shown,) = page.download_rows.values()
+    assert "Agree on" in shown.about.text()
+    hub.page = b"<html>Please log in.</html>"
+    look(qtbot, page)
+    assert "is not the hub" in page.said.text()
+
+
+def test_a_window_without_the_command_asks_nothing(qtbot):
+    library = Library([])
+    library.refresh()
+    library.search("x")
+    library.ask("a/b")
+    assert not library.searching
+    assert library.findChildren(QWidget, options=Qt.FindChildOption.FindDirectChildrenOnly) == []
+
+
+def test_whether_it_fits_stands_next_to_each(qtbot, page, hub):
+    guide = Path(bundled_folder()) / "kvasir-guide"
+    files = {file.name: file.read_bytes() for file in guide.iterdir() if file.is_file()}
+    hub.repositories["kvasir/guide"] = Repository(files, tags=["safetensors"])
+    look(qtbot, page, "guide")
+    open_row(qtbot, page, "kvasir/guide")
+    qtbot.waitUntil(lambda: page.findChild(QLabel, "models.fit.safetensors") is not None, timeout=PATIENCE_MS)
+    badge = page.findChild(QLabel, "models.fit.safetensors")
+    assert badge.text() == "fits"
+    assert "are left for the cache" in badge.toolTip()
+
+
+@pytest.mark.parametrize(
+    ("size", "word"), [(10, "fits"), (2 * 10**9, "fits"), (6_600_000_000, "tight"), (7_200_000_000, "too large")]
+)
+def test_what_larger_ones_leave(size, word):
+    fit = Fit(weights=10**9, draft_weights=0, kv=0, kv_tokens=0, activations=10**8, budget=8 * 10**9, free=10**10)
+    kinds = [
+        KindFit(kind="16bit", bytes_per_token=100_000, tokens=0),
+        KindFit(kind="int4", bytes_per_token=30_000, tokens=0),
+    ]
+    report = FitReport(
+        name="x", verdict="fits", sentence="", parameters=1, context=1, longest=32_768, fit=fit, kinds=kinds
+    )
+    smallest = HubVariant(name="a", format="gguf", quantisation="", bytes=10)
+    variant = HubVariant(name="b", format="gguf", quantisation="", bytes=size)
+    assert words.fitting(variant, smallest, report).word == word
+    assert words.fitting(variant, smallest, None) is None
+
+
+def test_words():
+    model = HubModel(repository="a/b", parameters=8_190_000_000, downloads=1_234_567, formats=["gguf"], gated=True)
+    assert words.found(model) == "8.19B parameters · GGUF · 1.2M downloads"
+    running = Download(id="x", repository="a/b", variant="v", state="running", done=10**9, total=4 * 10**9, rate=1e8)
+    assert words.download(running) == "1.0 GB of 4.0 GB · 100 MB/s · 30 s left"
+    assert [words.count(number) for number in (870, 34_100, 340_000, 5_600_000)] == ["870", "34k", "340k", "5.6M"]

@@ -1,0 +1,89 @@
+"""Fit of models that are not here, from their headers alone, next to the same model when it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from engine import paths
+from engine.cli.main import app
+from engine.loading.fit import fit_of
+from engine.packs import start
+from engine.protocol import LoadOptions
+from engine.protocol.library import FitReport, decode_library_record
+from tests.hub_server import Hub, Repository
+
+GUIDE = Path(paths.bundled_folder()) / "kvasir-guide"
+
+
+@pytest.fixture
+def guide(hub: Hub) -> str:
+    files = {file.name: file.read_bytes() for file in GUIDE.iterdir() if file.is_file()}
+    hub.repositories["kvasir/guide"] = Repository(files, tags=["safetensors"])
+    return "kvasir/guide"
+
+
+def report(*words: str) -> FitReport:
+    result = CliRunner().invoke(app, ["models", "fit", *words, "--json"])
+    assert result.exit_code == 0, result.stderr
+    told = decode_library_record(result.stdout)
+    assert isinstance(told, FitReport)
+    return told
+
+
+def test_headers_alone_give_the_fit_of_the_whole(hub: Hub, guide: str) -> None:
+    far, here = report(guide), fit_of(GUIDE)
+    assert (far.fit.weights, far.fit.activations) == (here.fit.weights, here.fit.activations)
+    assert far.fit.kv_tokens == here.fit.kv_tokens  # the bytes of heads that lie in folders below come on top here
+    assert (far.parameters, far.longest, far.read_bytes) == (here.parameters, here.longest, here.read_bytes)
+    assert [kind.bytes_per_token for kind in far.kinds] == [kind.bytes_per_token for kind in here.kinds]
+    assert far.name.startswith(guide)
+    weights = sum((GUIDE / name).stat().st_size for name in hub.sent if name.endswith(".safetensors"))
+    sent = sum(hub.sent[name] for name in hub.sent if name.endswith(".safetensors"))
+    assert 0 < sent < weights / 4
+    assert far.verdict == "fits"
+
+
+def test_too_large_and_tight(tmp_path: Path) -> None:
+    large = fit_of(GUIDE, options=LoadOptions(memory=50e6))
+    assert large.verdict == "too large"
+    assert large.sentence.startswith("The model does not fit")
+    needed = fit_of(GUIDE).fit
+    room = needed.weights + needed.activations + needed.kv / needed.kv_tokens * 1000
+    tight = fit_of(GUIDE, options=LoadOptions(memory=room))
+    assert tight.verdict == "tight"
+    assert tight.context < 1200
+    assert "set KV cache precision to int" in tight.sentence
+    assert {kind.kind: kind.tokens for kind in tight.kinds}["int8"] > tight.context
+
+
+@pytest.mark.parametrize("fault", ["no header", "cut", "gone"])
+def test_what_is_no_model_is_said(hub: Hub, guide: str, fault: str) -> None:
+    files = hub.repositories[guide].files
+    weights = next(name for name in files if name.endswith(".safetensors"))
+    if fault == "no header":
+        files[weights] = b"<html>" * 1000
+    elif fault == "cut":
+        files[weights] = files[weights][:4]
+    else:
+        hub.repositories.pop(guide)
+    result = CliRunner().invoke(app, ["models", "fit", guide])
+    assert result.exit_code == 1
+    words = {"no header": "is no file of safetensors", "cut": "is no file of safetensors", "gone": "has no model"}
+    assert words[fault] in result.stderr
+
+
+def test_a_pack_computes_what_has_a_path() -> None:
+    assert start.computes(["models", "fit", "/models/x"])
+    assert not start.computes(["models", "fit", "some/model"])
+    assert not start.computes(["models", "list"])
+    assert start.computes(["models", "check", "x"])
+
+
+def test_people_see_a_table(hub: Hub, guide: str) -> None:
+    shown = CliRunner().invoke(app, ["models", "fit", guide]).stdout
+    assert "longest text" in shown
+    assert json.dumps(guide).strip('"') in shown
