@@ -17,7 +17,6 @@ from engine.vision.interface import Tower
 
 NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
 CANNOT = "{name} reads text only: {reason}."
-BOTH_WAYS = "the tokens of a picture would have to see those after them, which Kvasir does not compute"
 MOST_TOKENS, MOST_TOKENS_CPU = 4096, 1024
 """Of one picture, which is made smaller where its tower can: the time that a tower takes grows faster than those."""
 _PATCHES = 4
@@ -67,8 +66,6 @@ class Sight:
         if tower.positions == "mrope" and not config.rope.interleaved and sum(config.rope.sections) != pairs:
             reason = f'the three numbers of "mrope_section" in its config.json do not add up to {pairs}'
             return Sight(None, reason=CANNOT.format(name=name, reason=reason))
-        if tower.bidirectional != "none":
-            return Sight(None, reason=CANNOT.format(name=name, reason=BOTH_WAYS))
         marker = files.tokenizer.token_id(tower.marker)
         if marker is None:
             reason = f"its tokenizer has no {tower.marker}, which stands for a picture"

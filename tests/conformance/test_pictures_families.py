@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -81,18 +80,6 @@ def test_where_it_sees_nothing_it_says_why(tmp_path: Path) -> None:
     assert not lacking.sees
     assert lacking.refusal == f"no_pictures: {lacking.notices[0]}"
     assert "because preprocessor_config.json, which says how pictures are prepared, is missing" in lacking.refusal
-
-
-def test_gemma_reads_text_where_its_pictures_see_ahead(tmp_path: Path) -> None:
-    write_seeing(tmp_path, "gemma4")
-    file = tmp_path / "config.json"
-    values = json.loads(file.read_text())
-    values["text_config"]["use_bidirectional_attention"] = "vision"
-    file.write_text(json.dumps(values))
-    told = loaded(tmp_path)
-    assert not told.sees
-    assert told.refusal == f"no_pictures: {told.notices[-1]}"
-    assert "the tokens of a picture would have to see those after them" in told.refusal
 
 
 def test_pictures_that_take_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
