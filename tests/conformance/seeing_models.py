@@ -14,7 +14,7 @@ from hybrid_models import SHAPE, add_mtp
 from PIL import Image
 from test_logits import GEMMA, GEMMA4_E, GEMMA4_MOE, GEMMA4_WIDE
 from test_speculation_equality import EOS, LETTERS
-from test_vision import GEMMA4_VISION, PIXTRAL, QWEN2_5, QWEN3, SIGLIP, picture
+from test_vision import GEMMA4_VISION, PIXTRAL, QWEN2_5, QWEN3, SIGLIP, UNIFIED_VISION, UnifiedProcessor, picture
 from torch import Tensor
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
@@ -89,16 +89,19 @@ def _gemma3() -> Any:
     return transformers.Gemma3ForConditionalGeneration(config)
 
 
+GEMMA4_TOKENS = {"audio_config": None, "boi_token_id": START, "image_token_id": IMAGE, "eoi_token_id": END}
+
+
 def _gemma4(text: dict[str, Any]) -> Any:
-    config = transformers.Gemma4Config(
-        text_config=TEXT | text | {"vocab_size_per_layer_input": EOS + 8, "pad_token_id": 3},
-        vision_config=GEMMA4_VISION,
-        audio_config=None,
-        boi_token_id=START,
-        image_token_id=IMAGE,
-        eoi_token_id=END,
-    )
+    text = TEXT | text | {"vocab_size_per_layer_input": EOS + 8, "pad_token_id": 3}
+    config = transformers.Gemma4Config(text_config=text, vision_config=GEMMA4_VISION, **GEMMA4_TOKENS)
     return transformers.Gemma4ForConditionalGeneration(config)
+
+
+def _gemma4_unified() -> Any:
+    text = TEXT | {key: GEMMA4_WIDE[key] for key in GEMMA4_WIDE if "per_layer" not in key}
+    config = transformers.Gemma4UnifiedConfig(text_config=text, vision_config=UNIFIED_VISION, **GEMMA4_TOKENS)
+    return transformers.Gemma4UnifiedForConditionalGeneration(config)
 
 
 GEMMA3_PROCESSOR = Gemma3ImageProcessorPil(size={"height": 42, "width": 42})
@@ -132,6 +135,7 @@ FAMILIES = {
     ),
     "gemma3": Family(_gemma3, GEMMA3_PROCESSOR, GEMMA3_MARKS, GEMMA3_MARKS[0], "token_type_ids"),
     "gemma4": Family(lambda: _gemma4(GEMMA4_E), GEMMA4_PROCESSOR, *GEMMA4_MARKS),
+    "gemma4-12b": Family(_gemma4_unified, UnifiedProcessor(), *GEMMA4_MARKS, "mm_token_type_ids"),
     "gemma4-26b": Family(lambda: _gemma4(GEMMA4_MOE | AHEAD), GEMMA4_PROCESSOR, *GEMMA4_MARKS, "mm_token_type_ids"),
     "gemma4-31b": Family(lambda: _gemma4(GEMMA4_WIDE | AHEAD), GEMMA4_PROCESSOR, *GEMMA4_MARKS, "mm_token_type_ids"),
     "mistral3": Family(_mistral, PIXTRAL_PROCESSOR, ("[IMG_BREAK]", "[IMG]", "[IMG_END]"), "[IMG]"),
@@ -197,10 +201,16 @@ def inputs_of(messages: Sequence[ChatMessage], ids: Sequence[int], name: str = "
 def theirs(
     model: Any, messages: Sequence[ChatMessage], ids: Sequence[int], count: int, name: str = "qwen3.5"
 ) -> tuple[list[int], Sequence[Tensor]]:
-    """The greedy answer of transformers, and the log-probabilities ``[V]`` before each of its tokens."""
+    """The greedy answer of transformers, and the log-probabilities ``[V]`` before each of its tokens.
+
+    In its forward of Gemma 4 12B the tokens of a picture see those after them in all layers; where it makes masks for
+    a static cache, as in its other Gemma 4 and in the model's own code, in those with a window.
+    """
+    own = {"cache_implementation": "static", "disable_compile": True} if name == "gemma4-12b" else {}
     with torch.no_grad():
         out = model.generate(
             **inputs_of(messages, ids, name),
+            **own,
             do_sample=False,
             max_new_tokens=count,
             output_logits=True,

@@ -17,7 +17,8 @@ from test_pictures import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
 from engine.core.commands import AddRequest
 from engine.protocol import ChatMessage, Sampling, Unload
 
-FAMILIES = ["gemma3", "gemma4-31b", "gemma4-26b"]
+LARGER = (pytest.param(name, marks=pytest.mark.long) for name in ("gemma4-26b", "gemma4-31b"))
+FAMILIES = ["gemma3", "gemma4-12b", *LARGER]
 LONG = [user(f"{QUESTION} in some detail", FIRST, SECOND), ChatMessage(role="assistant", content="grey"), user("why?")]
 
 
@@ -79,7 +80,7 @@ def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyP
     assert all(tokens.ids[first:stop] == [IMAGE] * (stop - first) for first, stop in spans)
     asked = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True)
     steps = watch(host, monkeypatch)
-    for budget in range(1, len(tokens.ids) + 1, 1 if seeing.name == FAMILIES[0] else 9):
+    for budget in range(1, len(tokens.ids) + 1, 1 if seeing.name == "gemma3" else 9):
         host.fresh(VARIANTS["16bit"])
         steps.clear()
         options = {"prefix_cache": False, "speculation": "off"}
@@ -143,7 +144,9 @@ def test_preemption_at_random_moments(seeing: Model, mode: str) -> None:
     host.set(preemption="auto", host_cache=0.0)
 
 
-@pytest.mark.parametrize("variant", ["int8", "int4", "kivi", "quest", "window"])
+@pytest.mark.parametrize(
+    "variant", ["int8", "kivi", *(pytest.param(name, marks=pytest.mark.long) for name in ("int4", "quest", "window"))]
+)
 def test_in_every_kind_of_cache(seeing: Model, variant: str) -> None:
     """In chunks, from the prefix cache, with others and preempted: as alone and in one step. (What a window leaves of a
     text is not kept, so that preemption at every other step would let nobody come to an end.)"""

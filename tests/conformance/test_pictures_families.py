@@ -21,8 +21,11 @@ from engine.server.pictures import Shown
 from engine.server.refused import Refused
 from engine.vision.album import Album
 
+ELSEWHERE = ("qwen3.5", "gemma3", "gemma4-12b", "gemma4-26b", "gemma4-31b")
+"""Those of test_pictures.py and test_pictures_ahead.py."""
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "qwen3.5"])
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ELSEWHERE])
 def test_answers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     model = write_seeing(tmp_path, name)
