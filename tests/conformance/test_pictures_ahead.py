@@ -71,7 +71,8 @@ def test_logits_are_those_of_transformers(seeing: Model) -> None:
                     assert logprob == pytest.approx(float(wanted[token]), abs=1e-4)
 
 
-def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
     """But not within a picture, which a step holds as a whole however small its budget is."""
     host = seeing.host
     expected = theirs(seeing.theirs, LONG, (tokens := host.tokens(LONG)).ids, 4, seeing.name)[0]
@@ -80,7 +81,7 @@ def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyP
     assert all(tokens.ids[first:stop] == [IMAGE] * (stop - first) for first, stop in spans)
     asked = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True)
     steps = watch(host, monkeypatch)
-    for budget in range(1, len(tokens.ids) + 1, 1 if seeing.name == "gemma3" else 9):
+    for budget in range(1, len(tokens.ids) + 1, every):
         host.fresh(VARIANTS["16bit"])
         steps.clear()
         options = {"prefix_cache": False, "speculation": "off"}
