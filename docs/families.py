@@ -16,7 +16,7 @@ from pathlib import Path
 from engine.checkpoints.gguf.architectures import ARCHITECTURES
 from engine.checkpoints.quantised.nested import TEXT_MODELS
 from engine.models.registry import FAMILIES
-from engine.vision.registry import TOWERS, tower_class
+from engine.vision.registry import TOWERS
 
 ROOT = Path(__file__).parents[1]
 TARGET = Path(__file__).parent / "families.md"
@@ -37,9 +37,7 @@ are Mixtral's.)
 TAIL = """
 Checkpoints that also understand pictures are served as their text model: {nested}.
 
-Pictures are seen by {seeing}. In {both} the tokens of a picture may see those after them, which Kvasir does not compute
-yet: where they do (Gemma 3, and Gemma 4 but for its small models), the model reads text only and says so, as do the
-others and all GGUF files.
+Pictures are seen by {seeing}. The others, and all GGUF files, read text only and say so.
 """
 
 
@@ -47,10 +45,8 @@ def page() -> str:
     """The page's text."""
     version = metadata.version("transformers")
     nested = ", ".join(f"`{outer}` as `{inner}`" for outer, inner in TEXT_MODELS.items())
-    # Where a configuration decides it, the tower has no such attribute until it is read.
-    towers = {outer: getattr(tower_class(outer), "bidirectional", "all") == "none" for outer in TOWERS}
-    seeing, both = (", ".join(f"`{outer}`" for outer, sees in towers.items() if sees == kind) for kind in (True, False))
-    return HEAD.format(version=version) + "".join(_rows()) + TAIL.format(nested=nested, seeing=seeing, both=both)
+    seeing = ", ".join(f"`{outer}`" for outer in TOWERS)
+    return HEAD.format(version=version) + "".join(_rows()) + TAIL.format(nested=nested, seeing=seeing)
 
 
 def _rows() -> Iterator[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from torch import Tensor
@@ -62,11 +62,15 @@ class HostShape:
     fields are empty, and what a step really has is on the device."""
 
 
-class RowViews(NamedTuple):
-    """Limits on the keys that rows see in addition to causality, for each of the `host.T` real rows; None: no limit.
+Ahead = Literal["none", "sliding", "all"]
+"""In which layers the tokens of a picture see those after them, too: none, those with a window, all."""
 
-    Host arrays that depend only on the row's index in its sequence (engine/cache/policies.py), so that batching does
-    not change them.
+
+class RowViews(NamedTuple):
+    """Limits on the keys that rows see in addition to causality (`until` instead), for each of the `host.T` real rows.
+
+    None: no limit. Host arrays that depend only on the row's index in its sequence (engine/cache/policies.py) and the
+    sequence's pictures, so that batching does not change them.
     """
 
     first: np.ndarray | None = None
@@ -79,6 +83,10 @@ class RowViews(NamedTuple):
     """[T] int64: keys before this index are read packed, the others from the recent ones (`PackedKV.recent`)."""
     sparse: np.ndarray | None = None
     """[T] int64: the number of pages that each head of the row chooses (QUEST); 0: it reads all."""
+    until: np.ndarray | None = None
+    """[T] int64: the row sees keys before this index. Those after its own are rows of this step. It holds ..."""
+    ahead: Ahead = "none"
+    """... in these layers."""
 
 
 class AdapterRows(NamedTuple):
@@ -98,11 +106,13 @@ class Axes(Protocol):
 class EmbeddedRows(NamedTuple):
     """Rows whose embeddings are given, as those of pictures are: from row ``first`` on, ``vectors [n, width]``.
 
-    A width of more than one hidden size has additions to the stream after the first layers (DeepStack).
+    A width of more than one hidden size has additions to the stream after the first layers (DeepStack). ``ahead``: the
+    layers in which these rows see each other, those after them too. The last of them is then the picture's last.
     """
 
     first: int
     vectors: Tensor
+    ahead: Ahead = "none"
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,26 +33,31 @@ class KeyRange(NamedTuple):
     """Keys that each real row of a batch may see, [T] int64 on the host: first <= index < stop in its own sequence.
 
     `first` None is 0, `stop` None the end of the sequence. Causality, a tree's ancestors and the window hold besides.
-    As for a window, a new row of a tree counts as the key at root + depth.
+    As for a window, a new row of a tree counts as the key at root + depth. `ahead`: of a chained row `stop` alone says
+    how far it sees, which may be past its own key.
     """
 
     first: np.ndarray | None = None
     stop: np.ndarray | None = None
+    ahead: bool = False
 
     def within(self, other: KeyRange) -> KeyRange:
         """The keys that are in both."""
-        return KeyRange(_one_of(np.maximum, self.first, other.first), _one_of(np.minimum, self.stop, other.stop))
+        first = _one_of(np.maximum, self.first, other.first)
+        return KeyRange(first, _one_of(np.minimum, self.stop, other.stop), self.ahead or other.ahead)
 
     def of_rows(self, rows: slice) -> KeyRange:
         """The ranges of some rows."""
-        return KeyRange(*(None if bound is None else bound[rows] for bound in self))
+        first, stop = (None if bound is None else bound[rows] for bound in (self.first, self.stop))
+        return KeyRange(first, stop, self.ahead)
 
     def of_chain(self, index: np.ndarray, window: int | None) -> tuple[np.ndarray, np.ndarray]:
         """`first` and `stop` of the keys that chained rows with these indices [T] see in it, in a window if any."""
         first = np.zeros_like(index) if window is None else np.maximum(0, index + 1 - window)
-        stop = index + 1
         first = first if self.first is None else np.maximum(first, self.first)
-        return first, stop if self.stop is None else np.minimum(stop, self.stop)
+        if self.stop is None:
+            return first, index + 1
+        return first, self.stop if self.ahead else np.minimum(index + 1, self.stop)
 
 
 def _one_of(choose: np.ufunc, a: np.ndarray | None, b: np.ndarray | None) -> np.ndarray | None:
@@ -74,6 +79,7 @@ class AttnProblem(NamedTuple):
     heads_per_kv: int = 4  # query heads that read the same keys
     kv_dtype: torch.dtype | None = None  # of keys and values that are not packed; None: that of the queries
     shared: bool = False  # asks whether keys that sequences share are worth a call of their own
+    ahead: bool = False  # rows see keys after their own (`KeyRange.ahead`)
 
 
 class AttentionBackend(Protocol):

@@ -22,10 +22,14 @@ class AttentionPart(NamedTuple):
     keys: KeyRange | None
 
 
-def parts_of(views: RowViews | None, keys: KeyRange | None, packed: bool) -> list[AttentionPart]:
-    """The parts that have any key, at least one. `packed`: the arenas hold only what is before `packed_until`."""
+def parts_of(
+    views: RowViews | None, keys: KeyRange | None, packed: bool, window: int | None = None
+) -> list[AttentionPart]:
+    """The parts that have any key, at least one. `packed`: the arenas hold only what is before `packed_until`. `window`
+    is the layer's."""
     views, every = views or RowViews(), keys or KeyRange()
-    seen = [(False, KeyRange(views.first).within(every))]
+    own = KeyRange(views.first, views.until, ahead=True) if sees_ahead(views, window) else KeyRange(views.first)
+    seen = [(False, own.within(every))]
     if views.sinks is not None:
         seen.append((True, KeyRange(None, views.sinks).within(every)))
     stored = [(False, KeyRange())]
@@ -38,6 +42,11 @@ def parts_of(views: RowViews | None, keys: KeyRange | None, packed: bool) -> lis
         AttentionPart(recent, sinks, None if range_.first is None and range_.stop is None else range_)
         for recent, sinks, range_ in some
     ]
+
+
+def sees_ahead(views: RowViews | None, window: int | None) -> bool:
+    """Whether rows see keys after their own in a layer with this window."""
+    return views is not None and views.until is not None and (views.ahead == "all" or window is not None)
 
 
 def _empty(keys: KeyRange) -> bool:

@@ -16,7 +16,7 @@ from engine.attention.backends.sdpa import SdpaAttention
 from engine.attention.cascade import Shared, clusters_of, find_shared
 from engine.attention.interface import AttentionBackend, AttnProblem, AttnSpec, KeyRange, merge
 from engine.attention.memo import PerBatch
-from engine.attention.parts import AttentionPart, parts_of
+from engine.attention.parts import AttentionPart, parts_of, sees_ahead
 from engine.attention.quest import QuestAttention
 from engine.attention.triton import merging
 from engine.attention.triton.backend import TritonAttention
@@ -101,14 +101,16 @@ class AttentionDispatcher:
         """See `ModelAttention.shares_keys`."""
         return self._cascades and next(clusters_of(host, 0), None) is not None
 
-    def _backend(self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False) -> AttentionBackend:
+    def _backend(
+        self, q: Tensor, kv: PackedKV, spec: AttnSpec, batch: Batch, shared: bool = False, ahead: bool = False
+    ) -> AttentionBackend:
         tree, invariant = batch.ancestors is not None, self._invariant
         widths, per_kv = (q.shape[2], kv.v_dim), q.shape[1] // kv.kv_heads
-        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, kv.k.dtype, widths, per_kv, tree, invariant, shared)
+        key = (spec, kv.kind, kv.k_bits, kv.v_bits, q.dtype, kv.k.dtype, widths, per_kv, tree, invariant, shared, ahead)
         backend = self._chosen.get(key)
         if backend is None:
             traits = (q.device.type, q.dtype, spec, kv.kind, tree, invariant, widths, per_kv)
-            problem = AttnProblem(*traits, kv_dtype=kv.k.dtype, shared=shared)
+            problem = AttnProblem(*traits, kv_dtype=kv.k.dtype, shared=shared, ahead=ahead)
             backend = self._chosen[key] = choose(problem, self._candidates).backend
         if not backend.captures:
             self.uncaptured = f"the attention backend {backend.name} plans each step on the host"
@@ -126,18 +128,20 @@ class AttentionDispatcher:
         sink_q: Tensor | None,
     ) -> tuple[Tensor, Tensor | None]:
         """The parts of a restricted batch, merged in their order."""
-        made, packed = self._parts.of(batch), kv.recent is not None
-        if (id(keys), packed) not in made:
+        made = self._parts.of(batch)
+        form = (id(keys), kv.recent is not None, sees_ahead(batch.views, spec.window))
+        if form not in made:
             # Ranges are made once a step, because backends keep their plans by them.
-            made[id(keys), packed] = (parts_of(batch.views, keys, packed), keys)
-        parts = made[id(keys), packed][0]
+            made[form] = (parts_of(batch.views, keys, kv.recent is not None, spec.window), keys)
+        parts = made[form][0]
         result: tuple[Tensor, Tensor | None] | None = None
         for part in parts:
             own_q = sink_q if part.sinks else q
             own_kv, own_group = (kv.recent, 1) if part.recent else (kv, group)
             assert own_q is not None, "the layer gives the sinks' queries where there are sinks"
             assert own_kv is not None, "only where there are recent tokens"
-            backend, lse = self._backend(own_q, own_kv, spec, batch), need_lse or len(parts) > 1
+            ahead, lse = part.keys is not None and part.keys.ahead, need_lse or len(parts) > 1
+            backend = self._backend(own_q, own_kv, spec, batch, ahead=ahead)
             found = backend.attend(own_q, own_kv, spec, batch, own_group, lse, part.keys)
             result = found if result is None else self._merged(result, found)
         assert result is not None, "there is a part at least"

@@ -76,14 +76,14 @@ class ResidualManager(KVCacheManager):
     def admits(self, cache: SequenceCache, running: Sequence[SequenceCache], chunk: int) -> bool:
         """See :meth:`KVCacheManager.admits`: there are recent pages for its rows now, and for all at their longest."""
         assert isinstance(cache, ResidualCache)
-        if cache.lacks_recent(min(cache.pending, chunk)):
+        if cache.lacks_recent(min(cache.pending, cache.chunk(chunk))):
             return False
         if not running:
             return True
         lacking = 0
         for each in (*running, cache):
             assert isinstance(each, ResidualCache)
-            rows = self.residual + CHANNEL_GROUP + min(chunk, self.most_rows, each.pending)
+            rows = self.residual + CHANNEL_GROUP + min(each.chunk(min(chunk, self.most_rows)), each.pending)
             most = min(pages_for(len(each.tokens) + 1), pages_for(rows) + 1)
             lacking += max(0, most - len(each.recent) + each.recent.count(0))
         return lacking <= self.recent.free_count + self.snapshots.evictable

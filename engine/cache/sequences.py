@@ -34,7 +34,8 @@ class NewSequence(NamedTuple):
     ``owner`` is its name in the ledger. ``namespace``: within it texts share pages; None: this one shares none.
     ``chat`` is remembered with the pages that it leaves in the tree. ``fork_of`` is another answer to the same prompt,
     whose pages it may begin with. ``marks`` take the place of the prompt's tokens where texts are told apart: those of
-    two pictures differ while their tokens do not; (): the tokens do.
+    two pictures differ while their tokens do not; (): the tokens do. ``wholes`` are tokens [first, stop) that see each
+    other, so that no step may end within them; in order.
     """
 
     owner: tuple[str, int]
@@ -44,6 +45,7 @@ class NewSequence(NamedTuple):
     chat: str = ""
     fork_of: SequenceCache | None = None
     marks: Sequence[int] = ()
+    wholes: Sequence[tuple[int, int]] = ()
 
 
 Swaps = Callable[["SequenceCache", int, int], bool]
@@ -151,11 +153,14 @@ class SequenceCache:
         "prompt_length",
         "shared",
         "tokens",
+        "wholes",
     )
 
     def __init__(self, manager: KVCacheManager, sequence: NewSequence) -> None:
         self.manager = manager
-        self.owner, self.tokens, self.policy, self.namespace, self.chat, self.fork_of, self.marks = sequence
+        self.owner, self.tokens, self.policy, self.namespace, self.chat, self.fork_of, self.marks, self.wholes = (
+            sequence
+        )
         self.prompt_length = len(self.tokens)
         self.num_computed = self.shared = 0
         self.drafts = DraftKVLengths()
@@ -186,6 +191,19 @@ class SequenceCache:
     def longest_chunk(self) -> int:
         """The most rows of it that one step may read."""
         return min(self.policy.longest_chunk, self.manager.most_rows)
+
+    def whole(self, rows: int) -> int:
+        """How many rows a step reads that may read ``rows``: it ends before tokens that see each other, or after them
+        where it begins with them (or within them, the first ones being found)."""
+        begin = self.num_computed
+        for first, stop in self.wholes:
+            if first < begin + rows < stop:
+                return (first if first > begin else stop) - begin
+        return rows
+
+    def chunk(self, most: int) -> int:
+        """The most rows that it reads in a step of ``most``."""
+        return max(min(most, self.longest_chunk), max((stop - first for first, stop in self.wholes), default=0))
 
     @property
     def more_pages(self) -> tuple[list[int], ...]:
@@ -344,7 +362,7 @@ class SequenceCache:
     def lacking(self, tokens: int, chunk: int) -> int:
         """Pages still needed to hold ``tokens`` tokens; read in chunks, dead pages are used again."""
         whole, held = pages_for(tokens), len(self.pages)
-        most = self.policy.kept_pages(tokens) + pages_for(min(chunk, self.longest_chunk, self.pending))
+        most = self.policy.kept_pages(tokens) + pages_for(min(self.chunk(chunk), self.pending))
         if most < whole:
             whole, held = most, held - self.pages.count(0)
         return max(0, whole - held) + self._must_copy()

@@ -34,12 +34,15 @@ def requests(command: AddRequest, stepper: Stepper, options: EngineOptions, arri
         chosen, context = chosen._replace(policy=_window(model, command.window)), ENDLESS
     prompt, shown = list(command.prompt_ids), command.pictures
     marks = shown.marks(prompt) if shown is not None else ()
+    wholes = shown.spans() if shown is not None and model.pictures is not None and model.pictures.whole else ()
     made: list[Request] = []
     for answer in range(command.n):
         stream = model.open_stream(params.stop, command.continues, command.prompt_ids)
         first = made[0].cache if made else None
         contents = "" if adapter is None else adapter.fingerprint
-        cache = stepper.cache.new((command.id, answer), list(prompt), chosen, command.chat, first, contents, marks)
+        cache = stepper.cache.new(
+            (command.id, answer), list(prompt), chosen, command.chat, first, contents, marks, wholes
+        )
         request = Request(arrivals + answer + 1, cache, params, chosen, context, stream, stepper.clock())
         request.adapter, request.pictures = 0 if adapter is None else adapter.number, shown
         made.append(request)

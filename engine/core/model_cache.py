@@ -86,6 +86,7 @@ class ModelCache:
         fork_of: SequenceCache | None,
         adapter: str = "",
         marks: Sequence[int] = (),
+        wholes: Sequence[tuple[int, int]] = (),
     ) -> SequenceCache:
         """The cache of a new request. It shares pages with texts of its own arithmetic only, and of its own
         ``adapter``, which is named by its fingerprint."""
@@ -93,7 +94,7 @@ class ModelCache:
         if options.prefix_cache and options.policy.shareable(len(tokens)):
             namespace = self._model.kind.title, "batch invariant" if self._options.batch_invariant else "fast"
             namespace = (*namespace, f"adapter {adapter}") if adapter else namespace
-        return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of, marks))
+        return self.manager.new(NewSequence(owner, tokens, options.policy, namespace, chat, fork_of, marks, wholes))
 
     def find_saved(self, request: Request) -> None:
         """Add to the tree the pages that the chat of a new request has saved on disk."""

@@ -17,11 +17,8 @@ from engine.vision.interface import Tower
 
 NO_ROOM = "{name} reads text only, because its vision tower does not fit into memory together with it."
 CANNOT = "{name} reads text only: {reason}."
-BOTH_WAYS = "the tokens of a picture would have to see those after them, which Kvasir does not compute"
 MOST_TOKENS, MOST_TOKENS_CPU = 4096, 1024
 """Of one picture, which is made smaller where its tower can: the time that a tower takes grows faster than those."""
-_PATCHES = 4
-"""Of a token, in the towers of Qwen; others have fewer tokens and as many patches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +64,6 @@ class Sight:
         if tower.positions == "mrope" and not config.rope.interleaved and sum(config.rope.sections) != pairs:
             reason = f'the three numbers of "mrope_section" in its config.json do not add up to {pairs}'
             return Sight(None, reason=CANNOT.format(name=name, reason=reason))
-        if tower.bidirectional != "none":
-            return Sight(None, reason=CANNOT.format(name=name, reason=BOTH_WAYS))
         marker = files.tokenizer.token_id(tower.marker)
         if marker is None:
             reason = f"its tokenizer has no {tower.marker}, which stands for a picture"
@@ -91,9 +86,25 @@ class Sight:
         width, inner = (vision.get(key) or usual for key, usual in (("hidden_size", 1152), ("intermediate_size", 4304)))
         # The stream, its norm, queries, keys and values and their float32 rotation; or what is between two products.
         widest = 2 * width + max(9 * width, 2 * inner)
-        return _PATCHES * most_tokens(device, context) * widest * dtype.itemsize + KEPT_BYTES
+        if "mm_embed_dim" in vision:  # pixels are projected at once: those of a token, normalised, and what comes of it
+            side = vision.get("patch_size", 16) * vision.get("pooling_kernel_size", 3)
+            widest = 3 * 3 * side**2 + 3 * vision["mm_embed_dim"]
+        return most_patches(self.part, most_tokens(device, context)) * widest * dtype.itemsize + KEPT_BYTES
 
 
 def most_tokens(device: torch.device, context: int) -> int:
     """The most tokens that one picture may take."""
     return min(MOST_TOKENS if traits(device).gpu else MOST_TOKENS_CPU, context // 2)
+
+
+def most_patches(part: VisionPart, tokens: int) -> int:
+    """The most patches of one picture that takes at most so many tokens: a tower's rows."""
+    values, processor = part.config.raw.values, part.config.processor
+    vision = values.get("vision_config") or {}
+    if "mm_embed_dim" in vision:
+        return min(tokens, processor.integer("max_soft_tokens", 280))
+    if "mm_tokens_per_image" in values:  # of one size, Gemma 3
+        return int((vision.get("image_size", 224) // vision.get("patch_size", 16)) ** 2)
+    if "pooling_kernel_size" in vision:  # Gemma 4
+        return min(tokens, processor.integer("max_soft_tokens", 280)) * int(vision["pooling_kernel_size"] ** 2)
+    return 4 * tokens  # Qwen; Pixtral has as many patches of fewer tokens

@@ -144,14 +144,14 @@ class CausalLM(ABC):
 
     def with_pictures(self, x: Tensor, batch: Batch) -> Tensor:
         """``x`` with the embeddings that are given: a tower's are not scaled as those of tokens are."""
-        for first, vectors in batch.embedded:
+        for first, vectors, _ in batch.embedded:
             x[first : first + vectors.shape[0]] = vectors[:, : self.config.hidden_size]
         return x
 
     def _deepen(self, stream: ResidualStream, index: int, batch: Batch) -> None:
         """Add what embeddings have for the stream after layer ``index`` (DeepStack, Meng et al. 2024)."""
         begin = (index + 1) * self.config.hidden_size
-        for first, vectors in batch.embedded:
+        for first, vectors, _ in batch.embedded:
             if vectors.shape[1] > begin:
                 part = vectors[:, begin : begin + self.config.hidden_size]
                 stream.value()[first : first + vectors.shape[0]] += part

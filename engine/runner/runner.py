@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from engine.attention.interface import ModelAttention
-from engine.batch import Batch, EmbeddedRows, ForwardOutput, HostShape, RowViews, SequenceRows
+from engine.batch import Ahead, Batch, ForwardOutput, HostShape, RowViews, SequenceRows
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.packed import Placement
 from engine.cache.stores.states import StateRuns
@@ -184,7 +184,7 @@ class Runner:
             adapters=adapter_rows(rows, shape.row_start, self._device),
             axes=self._axes(rows, filled.positions, memory.device.tokens),
             embedded=tuple(
-                EmbeddedRows(start + mine.first, mine.vectors)
+                mine._replace(first=start + mine.first)
                 for row, start in zip(rows, shape.row_start, strict=False)
                 for mine in row.embedded
             ),
@@ -215,9 +215,10 @@ class Runner:
         Raises ValueError where rows choose pages and the store cannot rank them.
         """
         index = np.array(positions, dtype=np.int64)
-        packed = self.kv.packed_until(index)
+        packed, until, ahead = self.kv.packed_until(index), *_seen_ahead(rows, index)
         if not any(row.policy is not None and row.policy.restricts(row.start + len(row.tokens)) for row in rows):
-            return None if packed is None else RowViews(packed_until=packed)
+            free = packed is None and until is None
+            return None if free else RowViews(packed_until=packed, until=until, ahead=ahead)
         first, sinks, chosen = np.zeros_like(index), np.zeros_like(index), np.zeros_like(index)
         at = np.zeros(like.shape[0], dtype=np.int64)
         end = 0
@@ -235,7 +236,23 @@ class Runner:
             on_device(like.device, at) if sinks.any() else None,
             packed_until=packed,
             sparse=chosen if chosen.any() else None,
+            until=until,
+            ahead=ahead,
         )
+
+
+def _seen_ahead(rows: Sequence[SequenceRows], index: np.ndarray) -> tuple[np.ndarray | None, Ahead]:
+    """`RowViews.until` and `RowViews.ahead`; ``index [T]`` are the places of the rows in their sequences."""
+    ahead: Ahead = next((each.ahead for row in rows for each in row.embedded), "none")
+    if ahead == "none":
+        return None, ahead
+    until, start = index + 1, 0
+    for row in rows:
+        for first, vectors, _ in row.embedded:
+            stop = first + len(vectors)
+            until[start + first : start + stop] = row.start + stop
+        start += len(row.tokens)
+    return until, ahead
 
 
 def _without_padding(out: ForwardOutput, rows: int, wanted: int) -> ForwardOutput:

@@ -5,8 +5,8 @@ rows that are left over. Pages are allocated with the rows; when they run out, t
 and is computed again later. Pure: no tensors, no clock.
 
 Invariants: the rows of a plan are at most the token budget, or the larger one while nothing decodes (except for a whole
-prompt when prompts are not chunked); a sequence in a plan holds pages for all its rows; a sequence that waits holds
-none.
+prompt when prompts are not chunked, and for one picture whose tokens see each other); a sequence in a plan holds pages
+for all its rows; a sequence that waits holds none.
 """
 
 from __future__ import annotations
@@ -139,11 +139,18 @@ class Scheduler(Generic[S]):
         for sequence in reading:
             if left <= 0:
                 break
-            rows = min(sequence.cache.pending, left, sequence.cache.longest_chunk)
+            rows = self._next(sequence, left)
+            if rows > left and _reads(plan):
+                break
             if self._grant(plan, sequence, rows):
                 left -= rows
         self._admit(plan, limits, left)
         self._give_drafts(plan, draft_tokens)
+
+    def _next(self, sequence: S, left: int) -> int:
+        """The rows that a step reads which has ``left``, or more where a picture that is read whole comes next."""
+        cache = sequence.cache
+        return cache.whole(min(cache.pending, left, cache.longest_chunk))
 
     def _decode(self, plan: Plan[S], decodes: list[S], budget: int) -> int:
         """Grant one row each, longest unserved first if there are too many; returns what is left of the budget."""
@@ -193,7 +200,7 @@ class Scheduler(Generic[S]):
             for sequence in reading:
                 if plan.slices and sequence.cache.pending > left:
                     break
-                rows = min(sequence.cache.pending, self.manager.most_rows)
+                rows = self._whole(sequence)
                 if self._grant(plan, sequence, rows):
                     left -= rows
             self._admit(plan, limits, left)
@@ -203,6 +210,9 @@ class Scheduler(Generic[S]):
         self._read_last = False
         left = self._decode(plan, decodes, limits.token_budget)
         self._give_drafts(plan, self._wish(plan, left, wanted))
+
+    def _whole(self, sequence: S) -> int:
+        return sequence.cache.whole(min(sequence.cache.pending, self.manager.most_rows))
 
     # --- pages ---------------------------------------------------------------------------------------------------
 
@@ -231,7 +241,11 @@ class Scheduler(Generic[S]):
         cache = sequence.cache
         cache.open()
         fits = self._fits(sequence, limits) or (cache.take_less() and self._fits(sequence, limits))
-        if not fits or (not limits.chunked and plan.slices and sequence.cache.pending > left):
+        if limits.chunked:
+            crowded = self._next(sequence, left) > left and _reads(plan)
+        else:
+            crowded = bool(plan.slices) and cache.pending > left
+        if not fits or crowded:
             if cache.held is None:  # what a tier below keeps stays there
                 cache.close()
             return None
@@ -243,10 +257,7 @@ class Scheduler(Generic[S]):
             reserved = self._goal(sequence, limits)
             if cache.policy.kept_pages(reserved) >= pages_for(reserved):  # else pages come back as others are needed
                 cache.reserve(reserved)
-        if limits.chunked:
-            rows = min(sequence.cache.pending, left, cache.longest_chunk)
-        else:
-            rows = min(sequence.cache.pending, self.manager.most_rows)
+        rows = self._next(sequence, left) if limits.chunked else self._whole(sequence)
         self._grant(plan, sequence, rows)
         return rows
 
@@ -310,3 +321,8 @@ class Scheduler(Generic[S]):
         sequence.cache.allocate(rows)
         plan.slices.append(Slice(sequence, rows, rows == sequence.cache.pending))
         return True
+
+
+def _reads(plan: Plan[S]) -> bool:
+    """Whether some prompt is read in a step."""
+    return any(piece.rows > 1 for piece in plan.slices)

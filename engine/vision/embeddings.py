@@ -23,12 +23,16 @@ class PictureEmbeddings:
         self._kept: OrderedDict[bytes, Tensor] = OrderedDict()
         self._size = 0
 
+    @property
+    def whole(self) -> bool:
+        """Whether all of a picture's tokens are read in one step."""
+        return self.tower.bidirectional != "none"
+
     def rows(self, places: Places, start: int, stop: int) -> tuple[EmbeddedRows, ...]:
         """The embeddings among the tokens [start, stop) of a sequence, whose rows count from ``start``."""
-        return tuple(
-            EmbeddedRows(run.first - start, self._of(run.picture)[run.begin : run.end])
-            for run in places.runs(start, stop)
-        )
+        ahead, runs = self.tower.bidirectional, list(places.runs(start, stop))
+        assert ahead == "none" or all(run.end == run.picture.tokens for run in runs), "a step ends within a picture"
+        return tuple(EmbeddedRows(run.first - start, self._of(run.picture)[run.begin : run.end], ahead) for run in runs)
 
     def _of(self, picture: Picture) -> Tensor:
         """Each picture by itself, so that its embeddings do not depend on those that come with it."""

@@ -6,6 +6,7 @@ Each axis has a table of positions and half of every head to rotate. The patches
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -101,55 +102,44 @@ class Layer(Part):
         return x + inner_after(self.down.forward(self.activation(self.gate.forward(inner)) * self.up.forward(inner)))
 
 
-class Gemma4Tower(GemmaTower):
+class Gemma4Pictures(GemmaTower):
+    """How Gemma 4's pictures are prepared, whatever reads them."""
+
     marker = "<|image|>"
     around = ("", "")
 
-    def __init__(self, said: TowerConfig, source: WeightSource) -> None:
-        raw, processor, width, _ = said
+    def __init__(self, said: TowerConfig, layers: int, silent: str, merged: bool, source: WeightSource) -> None:
+        """``silent`` stands for a ``use_bidirectional_attention`` that no file says. ``merged``: patches are as large
+        as tokens."""
+        raw, processor, _, _ = said
         config, text = Section(raw, "vision_config"), Section(raw, "text_config")
+        super().__init__(said, "Gemma 4", layers, (255_999, 258_880, 258_882), source)
         self.bidirectional: Literal["none", "sliding"] = (
-            "sliding" if text.values.get("use_bidirectional_attention") == "vision" else "none"
+            "sliding" if text.values.get("use_bidirectional_attention", silent) == "vision" else "none"
         )
-        shape, heads = _shape(config)
-        super().__init__(said, "Gemma 4", shape.layers, (255_999, 258_880, 258_882), source)
         self.patch, self.pool = (
             config.integer("patch_size", 16, most=256),
             config.integer("pooling_kernel_size", 3, most=16),
         )
         same(processor, "patch_size", self.patch, 16)
         same(processor, "pooling_kernel_size", self.pool, 3)
+        self.side = self.patch * (self.pool if merged else 1)
         self.budget = processor.integer("max_soft_tokens", 280)
-        places = config.integer("position_embedding_size", 10_240)
         if self.budget not in BUDGETS:
             raise processor.wrong(f'"max_soft_tokens" is {self.budget}, where one of {BUDGETS} is needed')
-        if self.budget * self.pool > places:
-            raise config.wrong(f'"position_embedding_size" is {places}, too small for {self.budget} tokens in a row')
-        # Pixels stay between 0 and 1 where the file is silent: the tower itself centres them.
+        # Pixels stay between 0 and 1 where the file is silent.
         self.colours = Colours.read(RawConfig({"do_normalize": False} | processor.values, processor.file))
-        self.width, self.head, self.theta = shape.width, heads.size, config.rope_theta(100.0)
-        tower = "vision_tower."
-        patch = 3 * self.patch**2
-        self.embedding = source.linear(f"{tower}patch_embedder.", ("input_proj",), [shape.width], patch, False)
-        table = source.array(f"{tower}patch_embedder.position_embedding_table", (2, places, shape.width))
-        self.table = table.to(source.dtype)
-        prefixes = (f"{tower}encoder.layers.{index}." for index in range(shape.layers))
-        self.layers = [Layer(source, prefix, shape, heads) for prefix in prefixes]
-        standard = ("std_bias", "std_scale") if config.flag("standardize", False) else ()
-        self.standard = [source.array(tower + name, (shape.width,)) for name in standard]
-        self.norm = _plain_norm(source, shape.width, shape.eps)
-        self.projection = source.linear("embed_vision.", ("embedding_projection",), [width], shape.width, False)
 
     def prepare(self, image: Image.Image, most_tokens: int | None = None) -> Picture:
-        """``pixels [rows * columns, patch * patch * 3]``, between 0 and 1."""
+        """``pixels [n, side * side * 3]``, between 0 and 1."""
         fitting = [budget for budget in BUDGETS if budget <= min(self.budget, most_tokens or self.budget)]
         height, width = self._size(image.height, image.width, max(fitting, default=BUDGETS[0]))
         if (height, width) != (image.height, image.width):
             image = self.colours.resized(image, height, width)
-        rows, columns = height // self.patch, width // self.patch
-        grid = self.colours.numbers(image).view(3, rows, self.patch, columns, self.patch)
+        rows, columns, token = height // self.side, width // self.side, self.pool * self.patch
+        grid = self.colours.numbers(image).view(3, rows, self.side, columns, self.side)
         pixels = grid.permute(1, 3, 2, 4, 0).reshape(rows * columns, -1)
-        return self.colours.picture(image, pixels, (rows // self.pool, columns // self.pool), self.title)
+        return self.colours.picture(image, pixels, (height // token, width // token), self.title)
 
     def _size(self, height: int, width: int, budget: int) -> tuple[int, int]:
         """The largest height and width of squares within the budget, with about the same ratio; at least one each."""
@@ -165,6 +155,32 @@ class Gemma4Tower(GemmaTower):
     @torch.inference_mode()
     def forward(self, pictures: Sequence[Picture]) -> list[Tensor]:
         return [self._embed(picture) for picture in pictures]
+
+    @abstractmethod
+    def _embed(self, picture: Picture) -> Tensor: ...
+
+
+class Gemma4Tower(Gemma4Pictures):
+    def __init__(self, said: TowerConfig, source: WeightSource) -> None:
+        raw, _, width, _ = said
+        config = Section(raw, "vision_config")
+        shape, heads = _shape(config)
+        super().__init__(said, shape.layers, "", False, source)
+        places = config.integer("position_embedding_size", 10_240)
+        if self.budget * self.pool > places:
+            raise config.wrong(f'"position_embedding_size" is {places}, too small for {self.budget} tokens in a row')
+        self.width, self.head, self.theta = shape.width, heads.size, config.rope_theta(100.0)
+        tower = "vision_tower."
+        patch = 3 * self.patch**2
+        self.embedding = source.linear(f"{tower}patch_embedder.", ("input_proj",), [shape.width], patch, False)
+        table = source.array(f"{tower}patch_embedder.position_embedding_table", (2, places, shape.width))
+        self.table = table.to(source.dtype)
+        prefixes = (f"{tower}encoder.layers.{index}." for index in range(shape.layers))
+        self.layers = [Layer(source, prefix, shape, heads) for prefix in prefixes]
+        standard = ("std_bias", "std_scale") if config.flag("standardize", False) else ()
+        self.standard = [source.array(tower + name, (shape.width,)) for name in standard]
+        self.norm = _plain_norm(source, shape.width, shape.eps)
+        self.projection = source.linear("embed_vision.", ("embedding_projection",), [width], shape.width, False)
 
     def _embed(self, picture: Picture) -> Tensor:
         rows, columns = (side * self.pool for side in picture.grid)

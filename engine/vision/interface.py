@@ -9,6 +9,8 @@ from typing import Literal, Protocol
 from PIL.Image import Image
 from torch import Tensor
 
+from engine.batch import Ahead
+
 
 class PictureError(Exception):
     """A picture cannot be shown to the model; the message, one or two sentences for a person, says why."""
@@ -49,7 +51,7 @@ class Tower(Protocol):
         """Text that is put before and after each marker of a rendered template, before it is tokenised."""
 
     @property
-    def bidirectional(self) -> Literal["none", "sliding", "all"]:
+    def bidirectional(self) -> Ahead:
         """In which layers of the language model the placeholders of one picture attend to those after them, too."""
 
     @property

@@ -54,6 +54,10 @@ class Places:
             for first, last in pairwise(bounds):
                 yield PictureRun(picture, int(at[first]), first, last)
 
+    def spans(self) -> list[tuple[int, int]]:
+        """The tokens [first, stop) of each picture, from its first placeholder to its last."""
+        return [(int(at[0]), int(at[-1]) + 1) for at in self._at]
+
     def axes(self, index: np.ndarray) -> np.ndarray:
         """See :class:`engine.batch.Axes`; Qwen2-VL (Wang et al. 2024, arXiv 2409.12191, section 2.1)."""
         before = np.searchsorted(self._first, index, side="right")  # pictures that have begun

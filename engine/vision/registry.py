@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 TOWERS = {
     "Gemma3ForConditionalGeneration": "gemma3.Gemma3Tower",
     "Gemma4ForConditionalGeneration": "gemma4.Gemma4Tower",
+    "Gemma4UnifiedForConditionalGeneration": "gemma4_unified.Gemma4Embedder",
     "Mistral3ForConditionalGeneration": "pixtral.PixtralTower",
     "Qwen2_5_VLForConditionalGeneration": "qwen2_5.Qwen2Tower",
     "Qwen3VLForConditionalGeneration": "qwen3.Qwen3Tower",

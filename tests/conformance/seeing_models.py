@@ -12,10 +12,11 @@ import torch
 import transformers
 from hybrid_models import SHAPE, add_mtp
 from PIL import Image
-from test_logits import GEMMA4_E
+from test_logits import GEMMA, GEMMA4_E, GEMMA4_MOE, GEMMA4_WIDE
 from test_speculation_equality import EOS, LETTERS
-from test_vision import GEMMA4_VISION, PIXTRAL, QWEN2_5, QWEN3, picture
+from test_vision import GEMMA4_VISION, PIXTRAL, QWEN2_5, QWEN3, SIGLIP, UNIFIED_VISION, UnifiedProcessor, picture
 from torch import Tensor
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.gemma4.image_processing_pil_gemma4 import Gemma4ImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -33,12 +34,16 @@ SIZE = {"shortest_edge": 30 * 30, "longest_edge": 110 * 110}
 
 
 class Family(NamedTuple):
-    """``make`` is a random model, ``marks`` are the tokens START, IMAGE and END, ``shown`` is the template's."""
+    """``make`` is a random model, ``marks`` are the tokens START, IMAGE and END, ``shown`` is the template's.
+
+    ``told`` is by what transformers is told which tokens are pictures, where it asks.
+    """
 
     make: Callable[[], Any]
     processor: Any
     marks: tuple[str, str, str] = ("<|vision_start|>", "<|image_pad|>", "<|vision_end|>")
     shown: str = "<|vision_start|><|image_pad|><|vision_end|>"
+    told: str = ""
 
 
 TEXT = {name: value for name, value in SHAPE.items() if not name.startswith("linear")} | {"vocab_size": EOS + 8}
@@ -50,7 +55,11 @@ def _qwen(config: Any, model: Any, text: dict[str, Any], vision: dict[str, Any],
     processor = Qwen2VLImageProcessorPil(
         patch_size=patch, merge_size=2, size=SIZE, image_mean=[0.5] * 3, image_std=[0.5] * 3
     )
-    return Family(lambda: model(config(text_config=text, vision_config=vision | WIDTH, **QWEN_MARKS)), processor)
+    return Family(
+        lambda: model(config(text_config=text, vision_config=vision | WIDTH, **QWEN_MARKS)),
+        processor,
+        told="mm_token_type_ids",
+    )
 
 
 def _rope(*sections: int) -> dict[str, Any]:
@@ -66,20 +75,41 @@ def _mistral() -> Any:
     return transformers.Mistral3ForConditionalGeneration(config)
 
 
-def _gemma4() -> Any:
-    text = TEXT | GEMMA4_E | {"vocab_size_per_layer_input": EOS + 8, "pad_token_id": 3}
-    config = transformers.Gemma4Config(
-        text_config=text,
-        vision_config=GEMMA4_VISION,
-        audio_config=None,
-        boi_token_id=START,
-        image_token_id=IMAGE,
-        eoi_token_id=END,
+def _gemma3() -> Any:
+    """A picture takes 49 tokens, more than a window. (transformers leaves a cap of the logits away here.)"""
+    own = {"sliding_window_pattern": 2, "final_logit_softcapping": None}
+    config = transformers.Gemma3Config(
+        text_config=transformers.Gemma3TextConfig(**(TEXT | GEMMA | own)),
+        vision_config=SIGLIP | {"image_size": 42},
+        mm_tokens_per_image=49,
+        boi_token_index=START,
+        image_token_index=IMAGE,
+        eoi_token_index=END,
     )
+    return transformers.Gemma3ForConditionalGeneration(config)
+
+
+GEMMA4_TOKENS = {"audio_config": None, "boi_token_id": START, "image_token_id": IMAGE, "eoi_token_id": END}
+
+
+def _gemma4(text: dict[str, Any]) -> Any:
+    text = TEXT | text | {"vocab_size_per_layer_input": EOS + 8, "pad_token_id": 3}
+    config = transformers.Gemma4Config(text_config=text, vision_config=GEMMA4_VISION, **GEMMA4_TOKENS)
     return transformers.Gemma4ForConditionalGeneration(config)
 
 
+def _gemma4_unified() -> Any:
+    text = TEXT | {key: GEMMA4_WIDE[key] for key in GEMMA4_WIDE if "per_layer" not in key}
+    config = transformers.Gemma4UnifiedConfig(text_config=text, vision_config=UNIFIED_VISION, **GEMMA4_TOKENS)
+    return transformers.Gemma4UnifiedForConditionalGeneration(config)
+
+
+GEMMA3_PROCESSOR = Gemma3ImageProcessorPil(size={"height": 42, "width": 42})
+GEMMA3_MARKS = "<start_of_image>", "<image_soft_token>", "<end_of_image>"
 GEMMA4_PROCESSOR = Gemma4ImageProcessorPil(patch_size=4, max_soft_tokens=70)
+GEMMA4_MARKS = ("<|image>", "<|image|>", "<image|>"), "<|image|>"
+AHEAD = {"use_bidirectional_attention": "vision", "hidden_size_per_layer_input": 0}
+"""Of the larger Gemma 4, whose tokens of a picture see those after them."""
 PIXTRAL_PROCESSOR = PixtralImageProcessorPil(size={"longest_edge": 96}, patch_size={"height": 12, "width": 12})
 FAMILIES = {
     "qwen3.5": _qwen(
@@ -103,7 +133,11 @@ FAMILIES = {
         QWEN2_5,
         4,
     ),
-    "gemma4": Family(_gemma4, GEMMA4_PROCESSOR, ("<|image>", "<|image|>", "<image|>"), "<|image|>"),
+    "gemma3": Family(_gemma3, GEMMA3_PROCESSOR, GEMMA3_MARKS, GEMMA3_MARKS[0], "token_type_ids"),
+    "gemma4": Family(lambda: _gemma4(GEMMA4_E), GEMMA4_PROCESSOR, *GEMMA4_MARKS),
+    "gemma4-12b": Family(_gemma4_unified, UnifiedProcessor(), *GEMMA4_MARKS, "mm_token_type_ids"),
+    "gemma4-26b": Family(lambda: _gemma4(GEMMA4_MOE | AHEAD), GEMMA4_PROCESSOR, *GEMMA4_MARKS, "mm_token_type_ids"),
+    "gemma4-31b": Family(lambda: _gemma4(GEMMA4_WIDE | AHEAD), GEMMA4_PROCESSOR, *GEMMA4_MARKS, "mm_token_type_ids"),
     "mistral3": Family(_mistral, PIXTRAL_PROCESSOR, ("[IMG_BREAK]", "[IMG]", "[IMG_END]"), "[IMG]"),
 }
 
@@ -158,17 +192,25 @@ def inputs_of(messages: Sequence[ChatMessage], ids: Sequence[int], name: str = "
     if not images:
         return given
     given |= dict(FAMILIES[name].processor(images, return_tensors="pt"))
-    given.pop("num_soft_tokens_per_image", None)
-    return given | ({"mm_token_type_ids": (tokens == IMAGE).int()} if "image_grid_thw" in given else {})
+    for key in ("num_soft_tokens_per_image", "num_crops"):
+        given.pop(key, None)
+    told = FAMILIES[name].told
+    return given | ({told: (tokens == IMAGE).int()} if told else {})
 
 
 def theirs(
     model: Any, messages: Sequence[ChatMessage], ids: Sequence[int], count: int, name: str = "qwen3.5"
 ) -> tuple[list[int], Sequence[Tensor]]:
-    """The greedy answer of transformers, and the log-probabilities ``[V]`` before each of its tokens."""
+    """The greedy answer of transformers, and the log-probabilities ``[V]`` before each of its tokens.
+
+    In its forward of Gemma 4 12B the tokens of a picture see those after them in all layers; where it makes masks for
+    a static cache, as in its other Gemma 4 and in the model's own code, in those with a window.
+    """
+    own = {"cache_implementation": "static", "disable_compile": True} if name == "gemma4-12b" else {}
     with torch.no_grad():
         out = model.generate(
             **inputs_of(messages, ids, name),
+            **own,
             do_sample=False,
             max_new_tokens=count,
             output_logits=True,

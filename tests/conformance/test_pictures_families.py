@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,8 +21,11 @@ from engine.server.pictures import Shown
 from engine.server.refused import Refused
 from engine.vision.album import Album
 
+ELSEWHERE = ("qwen3.5", "gemma3", "gemma4-12b", "gemma4-26b", "gemma4-31b")
+"""Those of test_pictures.py and test_pictures_ahead.py."""
 
-@pytest.mark.parametrize("name", [name for name in FAMILIES if name != "qwen3.5"])
+
+@pytest.mark.parametrize("name", [name for name in FAMILIES if name not in ELSEWHERE])
 def test_answers_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     model = write_seeing(tmp_path, name)
@@ -81,18 +83,6 @@ def test_where_it_sees_nothing_it_says_why(tmp_path: Path) -> None:
     assert not lacking.sees
     assert lacking.refusal == f"no_pictures: {lacking.notices[0]}"
     assert "because preprocessor_config.json, which says how pictures are prepared, is missing" in lacking.refusal
-
-
-def test_gemma_reads_text_where_its_pictures_see_ahead(tmp_path: Path) -> None:
-    write_seeing(tmp_path, "gemma4")
-    file = tmp_path / "config.json"
-    values = json.loads(file.read_text())
-    values["text_config"]["use_bidirectional_attention"] = "vision"
-    file.write_text(json.dumps(values))
-    told = loaded(tmp_path)
-    assert not told.sees
-    assert told.refusal == f"no_pictures: {told.notices[-1]}"
-    assert "the tokens of a picture would have to see those after them" in told.refusal
 
 
 def test_pictures_that_take_too_much_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

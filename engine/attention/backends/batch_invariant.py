@@ -84,7 +84,8 @@ class _VisibleKeys:
     def __init__(self, chain: Chain, window: int | None, keys: KeyRange | None) -> None:
         self._begin = chain.first
         seen = (keys or KeyRange()).of_rows(chain.rows)
-        self._first, self._stop = seen.of_chain(np.arange(chain.first, chain.stop), window)
+        self._first, stop = seen.of_chain(np.arange(chain.first, chain.stop), window)
+        self._stop = np.minimum(stop, chain.stop)  # a row of a tree sees none after its own, whatever its range
         seeing = self._first < self._stop
         self.first = int(self._first[seeing].min(initial=chain.stop))
         """Of all keys that any row sees; not below `stop` if there are none."""

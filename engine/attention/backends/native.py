@@ -82,7 +82,7 @@ class NativeAttention:
     def _rows_of(self, batch: Batch, window: int | None, keys: KeyRange | None) -> Tensor:
         """[T, 3] int64, made at the first such layer of a step: where a row's pages begin, its keys [first, stop)."""
         made, keys = self._rows.of(batch), keys or KeyRange()
-        key = (window, id(keys.first), id(keys.stop))
+        key = (window, id(keys.first), id(keys.stop), keys.ahead)
         if key not in made:  # the ranges are kept, so that no others are given their ids
             host = batch.host
             starts = np.asarray(host.row_start[: host.S + 1], dtype=np.int64)

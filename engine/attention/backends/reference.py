@@ -98,6 +98,8 @@ def visible(
     prefix = kv_len - count
     own = torch.arange(count, device=device)
     among_new = own[None, :] <= own[:, None]
+    if keys is not None and keys.ahead:
+        among_new = torch.ones_like(among_new)  # of a chain, which `stop` ends; a tree's rows have their ancestors
     if batch.ancestors is not None:
         bits = batch.ancestors[begin:end, None]
         shift = own.clamp(max=MAX_TREE_ROWS - 1)[None, :]
@@ -107,7 +109,7 @@ def visible(
     key = torch.cat([torch.arange(prefix, device=device), query])[None, :]
     if spec.window is not None:
         mask &= key > query[:, None] - spec.window
-    first, stop = (None, None) if keys is None else keys.of_rows(slice(begin, end))
+    first, stop, _ = keys.of_rows(slice(begin, end)) if keys is not None else KeyRange()
     if first is not None:
         mask &= key >= on_device(device, first)[:, None]
     if stop is not None:

@@ -34,6 +34,8 @@ class TritonAttention:
             return "the model is not on a GPU"
         if problem.batch_invariant:
             return "its last bits depend on how keys are split"
+        if problem.ahead:
+            return "its rows see no keys after their own"
         if problem.kind not in (*PLAIN_KINDS, *PACKED_KINDS):
             return f"cannot read the KV kind {problem.kind}"
         k_dim, v_dim = problem.head_dims
@@ -60,7 +62,7 @@ class TritonAttention:
         keys: KeyRange | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         """See `AttentionBackend.attend`."""
-        first, stop = (None, None) if keys is None else (self._there(part, batch) for part in keys)
+        first, stop = (None, None) if keys is None else (self._there(part, batch) for part in keys[:2])
         q = launch.with_whole_heads(q)
         plans = self._plans.of(batch)
         form = (

@@ -244,7 +244,7 @@ class Model(gemma2.Model):
         if self.inputs is None:
             return None
         tokens = batch.tokens.clone() if batch.embedded else batch.tokens
-        for first, vectors in batch.embedded:
+        for first, vectors, _ in batch.embedded:
             tokens[first : first + vectors.shape[0]] = self.config.picture_token
         return self.inputs.forward(tokens, self.with_pictures(self.embed(batch), batch))
 

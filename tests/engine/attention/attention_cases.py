@@ -53,10 +53,11 @@ class Case:
         self.v = torch.randn(self.length, kv_heads, v_width or width, generator=generator).to(dtype)
         return self
 
-    def mask(self, window: int | None, ranges: Sequence[tuple[int, int]] | None = None) -> Tensor:
+    def mask(self, window: int | None, ranges: Sequence[tuple[int, int]] | None = None, ahead: bool = False) -> Tensor:
         """Which keys each new row sees, by definition: the prefix and its path from the root, within the window.
 
-        And of those only the places [first, stop), where each row has a range.
+        And of those only the places [first, stop), where each row has a range. `ahead`: in a chain the range alone says
+        how far a row sees.
         """
         seen = torch.zeros(self.rows, self.length, dtype=torch.bool)
         for row in range(self.rows):
@@ -66,20 +67,25 @@ class Case:
                 at = self.parents[at] if self.parents is not None else at - 1
             visible = [*range(self.start), *(self.start + j for j in reversed(path))]
             kept = visible if window is None else visible[-window:]
+            if ahead and self.parents is None:
+                visible = list(range(self.length))
+                kept = visible[visible.index(kept[0]) :]
             if ranges is not None:
                 first, stop = ranges[row]
                 kept = [key for place, key in enumerate(visible) if key in kept and first <= place < stop]
             seen[row, kept] = True
         return seen
 
-    def expected(self, spec: AttnSpec, ranges: Sequence[tuple[int, int]] | None = None) -> tuple[Tensor, Tensor]:
+    def expected(
+        self, spec: AttnSpec, ranges: Sequence[tuple[int, int]] | None = None, ahead: bool = False
+    ) -> tuple[Tensor, Tensor]:
         """o [rows, H, d] and lse [rows, H] in float64."""
         q, k, v = self.q.double(), self.k.double(), self.v.double()
         repeat = q.shape[1] // k.shape[1]
         scores = torch.einsum("rhd,nhd->rhn", q, k.repeat_interleave(repeat, 1)) * spec.scale
         if spec.softcap is not None:
             scores = spec.softcap * torch.tanh(scores / spec.softcap)
-        scores = scores.masked_fill(~self.mask(spec.window, ranges)[:, None], -torch.inf)
+        scores = scores.masked_fill(~self.mask(spec.window, ranges, ahead)[:, None], -torch.inf)
         o = torch.einsum("rhn,nhd->rhd", scores.softmax(-1).nan_to_num(0.0), v.repeat_interleave(repeat, 1))
         return o, scores.logsumexp(-1)
 

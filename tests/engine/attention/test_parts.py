@@ -145,7 +145,7 @@ def test_a_native_window_stays(backend: type[AttentionBackend], window: int | No
     for row in range(220):
         for key in range(220):
             mask[row, key] &= bool(key >= first[row] or key < sinks[row])
-    case.mask = lambda window, ranges=None: mask  # type: ignore[method-assign]
+    case.mask = lambda window, ranges=None, ahead=False: mask  # type: ignore[method-assign]
     assert apart(o, case.expected(AttnSpec(0.25, window))[0]) < 3e-6
 
 
@@ -179,7 +179,7 @@ def test_packed_and_recent_keys_merge(backend: type[AttentionBackend], rows: int
         views = RowViews(first, count, torch.from_numpy(at), until)
         key = torch.arange(n)
         mask &= (key >= torch.from_numpy(first)[:, None]) | (key < torch.from_numpy(count)[:, None])
-    case.mask = lambda window, ranges=None: mask  # type: ignore[method-assign]
+    case.mask = lambda window, ranges=None, ahead=False: mask  # type: ignore[method-assign]
     attention = only(backend())
     want_o, want_lse = case.expected(AttnSpec(0.25))
     o, lse = attention.attend(case.q, kv, AttnSpec(0.25), replace(made, views=views), 0, True, None, case.q)
@@ -196,6 +196,21 @@ def test_parts_without_keys_are_left_out() -> None:
     assert [part.recent for part in parts_of(RowViews(packed_until=none), None, True)] == [True]
     assert [part.recent for part in parts_of(RowViews(packed_until=some), None, True)] == [False, True]
     assert len(parts_of(RowViews(some), KeyRange(None, none), False)) == 1
+
+
+def test_pictures_are_seen_ahead_in_the_layers_that_say_so() -> None:
+    until, packed = np.array([3, 3, 3]), np.array([0, 0, 2])
+    for ahead, window, sees in (("all", None, True), ("all", 8, True), ("sliding", None, False), ("sliding", 8, True)):
+        (part,) = parts_of(RowViews(until=until, ahead=ahead), None, False, window)  # type: ignore[arg-type]
+        assert part.keys == (KeyRange(None, until, True) if sees else None)
+    body, recent = parts_of(RowViews(packed_until=packed, until=until, ahead="all"), None, True)
+    assert (body.keys, recent.keys) != (None, None)
+    assert body.keys is not None
+    assert recent.keys is not None
+    assert (body.keys.stop, recent.keys.first, recent.keys.stop) == (pytest.approx(packed), packed, until)
+    (only,) = parts_of(RowViews(until=until, ahead="all"), KeyRange(stop=packed), False)
+    assert only.keys is not None
+    assert only.keys.stop == pytest.approx(packed)
 
 
 def split_ranges(stop: np.ndarray, parts: int) -> list[KeyRange]:
@@ -233,7 +248,7 @@ def test_ranges_intersect() -> None:
     assert both.first is not None
     assert both.stop is not None
     assert (both.first.tolist(), both.stop.tolist()) == ([5, 9], [3, 9])
-    assert KeyRange().within(KeyRange()) == (None, None)
+    assert KeyRange().within(KeyRange()) == KeyRange()
 
 
 def test_the_views_of_a_packed_arena_are_needed() -> None:

@@ -59,13 +59,25 @@ def random_ranges(cases: list[Case], seed: int) -> list[Ranges]:
     return [one(case) for case in cases]
 
 
-def key_range(ranges: list[Ranges]) -> KeyRange:
+def pictures(cases: list[Case], seed: int) -> list[Ranges]:
+    """Rows in blocks that see each other, between rows that see what is before them."""
+    source, found = random.Random(seed), list[Ranges]()
+    for case in cases:
+        first, mine = source.choice([0, source.randrange(case.length)]), list[tuple[int, int]]()
+        while case.parents is None and len(mine) < case.rows:
+            count = min(source.choice([1, 1, 9, 40]), case.rows - len(mine))
+            mine += [(first, case.start + len(mine) + count)] * count
+        found.append(mine or [(first, case.length)] * case.rows)
+    return found
+
+
+def key_range(ranges: list[Ranges], ahead: bool = False) -> KeyRange:
     flat = np.array([pair for part in ranges for pair in part], dtype=np.int64).reshape(-1, 2)
-    return KeyRange(flat[:, 0].copy(), flat[:, 1].copy())
+    return KeyRange(flat[:, 0].copy(), flat[:, 1].copy(), ahead)
 
 
-def expected(cases: list[Case], spec: AttnSpec, ranges: list[Ranges]) -> tuple[Tensor, Tensor]:
-    parts = [case.expected(spec, own) for case, own in zip(cases, ranges, strict=True)]
+def expected(cases: list[Case], spec: AttnSpec, ranges: list[Ranges], ahead: bool = False) -> tuple[Tensor, Tensor]:
+    parts = [case.expected(spec, own, ahead) for case, own in zip(cases, ranges, strict=True)]
     return torch.cat([o for o, _ in parts]), torch.cat([lse for _, lse in parts])
 
 
@@ -76,11 +88,17 @@ def apart(found: Tensor, wanted: Tensor) -> float:
 
 
 def compare(
-    backend: AttentionBackend, cases: list[Case], spec: AttnSpec, ranges: list[Ranges], seed: int, kind: str = "dense"
+    backend: AttentionBackend,
+    cases: list[Case],
+    spec: AttnSpec,
+    ranges: list[Ranges],
+    seed: int,
+    kind: str = "dense",
+    ahead: bool = False,
 ) -> None:
     batch, q, kv = place(cases, seed if seed % 3 else None, powers_of_two if seed % 2 else None, kind)
-    want_o, want_lse = expected(cases, spec, ranges)
-    rows, tolerance, keys = want_o.shape[0], TOLERANCE[q.dtype], key_range(ranges)
+    want_o, want_lse = expected(cases, spec, ranges, ahead)
+    rows, tolerance, keys = want_o.shape[0], TOLERANCE[q.dtype], key_range(ranges, ahead)
     o, lse = backend.attend(q, kv, spec, batch, 0, True, keys)
     assert lse is not None
     assert apart(o[:rows], want_o) < tolerance
@@ -119,6 +137,8 @@ def test_matches_the_definition(
     cases = cases_of(shapes, dtype=dtype, width=width)
     for seed in range(12):
         compare(backend(), cases, AttnSpec(0.25, window), random_ranges(cases, seed), seed)
+    for seed in range(6):
+        compare(backend(), cases, AttnSpec(0.25, window), pictures(cases, seed), seed, ahead=True)
 
 
 sequences = st.lists(st.tuples(st.integers(0, 200), st.integers(1, 90), st.booleans()), min_size=1, max_size=5)
@@ -131,6 +151,7 @@ def test_any_batch(backend: type[AttentionBackend]) -> None:
     def run(shapes: list[tuple[int, int, bool]], window: int | None, seed: int, heads: tuple[int, int]) -> None:
         cases = cases_of(shapes, heads)
         compare(backend(), cases, AttnSpec(0.25, window), random_ranges(cases, seed), seed)
+        compare(backend(), cases, AttnSpec(0.25, window), pictures(cases, seed), seed, ahead=True)
 
     run()
 

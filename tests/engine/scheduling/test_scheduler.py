@@ -28,6 +28,8 @@ class Job:
     first: float | None = None
     gaps: list[float] = field(default_factory=list)
     last_token: float = 0.0
+    wholes: list[tuple[int, int]] = field(default_factory=list)
+    """Tokens that see each other, as those of pictures may."""
     cache: SequenceCache = field(init=False)
 
     @property
@@ -66,6 +68,7 @@ class Simulation:
         self.now = 0.0
         self.plans: list[Plan[Job]] = []
         self.done: list[Job] = []
+        self.known: list[Job] = []
         self.failed: list[Job] = []
 
     def step(self) -> Plan[Job]:
@@ -87,13 +90,17 @@ class Simulation:
     def _obeys(self, plan: Plan[Job], decoding: bool) -> None:
         rows = sum(piece.rows + piece.drafts for piece in plan.slices)
         alone = len(plan.slices) == 1 and not self.limits.chunked
-        assert rows <= (self.limits.token_budget if decoding else self.limits.most) or alone
+        longest = max((stop - first for job in self.known for first, stop in job.cache.wholes), default=0)
+        others = sum(1 + piece.drafts for piece in plan.slices if piece.rows == 1)
+        assert rows <= max(self.limits.token_budget if decoding else self.limits.most, longest + others) or alone
         assert len({piece.sequence.owner for piece in plan.slices}) == len(plan.slices)
         for piece in plan.slices:
             job = piece.sequence
             assert len(job.pages) >= pages_for(job.num_computed + piece.rows + piece.drafts)
             assert job not in plan.preempted
             assert 0 < piece.rows <= job.cache.pending
+            end = job.num_computed + piece.rows
+            assert not any(first < end < stop for first, stop in job.cache.wholes)
             assert piece.drafts == 0 or (piece.last and job.known + piece.drafts < job.reach)
         for job in self.scheduler.waiting:
             assert not job.pages
@@ -119,7 +126,8 @@ class Simulation:
 
     def add(self, job: Job) -> Job:
         job.at = self.now
-        job.cache = self.manager.new(NewSequence(job.owner, [0] * job.prompt))
+        job.cache = self.manager.new(NewSequence(job.owner, [0] * job.prompt, wholes=job.wholes))
+        self.known.append(job)
         self.scheduler.add(job)
         return job
 
@@ -141,6 +149,8 @@ def test_random_traces_finish_within_the_budget(seed: int) -> None:
     simulation = Simulation(rng.choice([12, 30, 200]), limits, draft_tokens, rng.randint(0, draft_tokens))
     jobs = [Job(i, rng.randint(1, 120), rng.randint(1, 50), cached=rng.random() < 0.85) for i in range(25)]
     for job in jobs:
+        cuts = sorted(rng.sample(range(job.prompt), rng.choice([0, 0, min(4, job.prompt // 2 * 2)])))
+        job.wholes = list(zip(cuts[::2], cuts[1::2], strict=True))
         simulation.add(job)
         for _ in range(rng.randint(0, 6)):
             simulation.step()
@@ -187,6 +197,24 @@ def test_a_prompt_is_read_in_larger_chunks_while_nothing_decodes() -> None:
     assert rows[2] == {9: 1, 1: 1, 10: 30}
     assert reader.first is not None
     assert talker.first is not None
+
+
+def test_a_picture_is_read_whole_however_little_is_left() -> None:
+    simulation = Simulation(400, Limits(16))
+    reader = simulation.add(Job(0, 100, 2, wholes=[(10, 60), (60, 70)]))
+    talker = simulation.add(Job(1, 3, 40))
+    other = simulation.add(Job(2, 60, 2, wholes=[(2, 59)]))
+    found = [{piece.sequence: piece.rows for piece in simulation.step().slices} for _ in range(6)]
+    assert found[:2] == [{reader: 10, talker: 3, other: 2}, {talker: 1, reader: 50}]
+    assert found[2:5] == [{talker: 1, reader: rows} for rows in (15, 15, 10)], "the other's would be too much"
+    assert found[5] == {reader: 1, talker: 1, other: 57}
+
+
+def test_a_picture_that_never_fits_fails() -> None:
+    simulation = Simulation(4, Limits(16))
+    simulation.add(Job(0, 90, 2, wholes=[(10, 80)]))
+    simulation.drain()
+    assert len(simulation.failed) == 1
 
 
 def test_decodes_come_first_and_the_chunk_takes_the_rest() -> None:

@@ -50,6 +50,11 @@ TOWERS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
          "boi_token_id": 5, "eoi_token_id": 6},
         {"patch_size": 4, "max_soft_tokens": 70},
     ),
+    "Gemma4Unified": (
+        {"vision_config": {"mm_embed_dim": 32, "patch_size": 4, "mm_posemb_size": 140}, "text_config": {},
+         "image_token_id": 7, "boi_token_id": 5, "eoi_token_id": 6},
+        {"patch_size": 4, "max_soft_tokens": 70},
+    ),
     "Mistral3": (
         {"vision_config": PLAIN, "text_config": {}, "image_token_index": 7, "spatial_merge_size": 2},
         {"size": {"longest_edge": 64}},

@@ -1,0 +1,179 @@
+"""Models in which the tokens of a picture see those after them (Gemma 3, the larger Gemma 4): whatever a step holds,
+their logits are those of transformers, and their text is the same to the token."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from seeing_models import IMAGE, theirs, user, write_seeing
+from test_cache_equality import VARIANTS
+from test_pictures import CHATS, COUNT, FIRST, QUESTION, SECOND, Seeing
+
+from engine.core.commands import AddRequest
+from engine.protocol import ChatMessage, Sampling, Unload
+
+LARGER = (pytest.param(name, marks=pytest.mark.long) for name in ("gemma4-26b", "gemma4-31b"))
+FAMILIES = ["gemma3", "gemma4-12b", *LARGER]
+LONG = [user(f"{QUESTION} in some detail", FIRST, SECOND), ChatMessage(role="assistant", content="grey"), user("why?")]
+
+
+class Model(NamedTuple):
+    name: str
+    theirs: Any
+    host: Seeing
+
+
+@pytest.fixture(scope="module", params=FAMILIES)
+def seeing(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
+    torch.set_num_threads(1)
+    folder = tmp_path_factory.mktemp("models") / request.param
+    model = write_seeing(folder, request.param)
+    host = Seeing(folder)
+    assert host.engine.loaded is not None
+    assert host.engine.loaded.card.pictures, host.engine.loaded.card.notices
+    yield Model(request.param, model, host)
+    host.engine.submit(Unload())
+    host.engine.step()
+
+
+def watch(host: Seeing, monkeypatch: pytest.MonkeyPatch) -> list[list[tuple[int, int]]]:
+    """What each step from now on reads of its sequences: places [start, stop)."""
+    steps: list[list[tuple[int, int]]] = []
+    runner = host.stepper.model.runner
+    forward = runner.forward
+
+    def watched(rows: Any, **options: Any) -> Any:
+        steps.append([(row.start, row.start + len(row.tokens)) for row in rows])
+        return forward(rows, **options)
+
+    monkeypatch.setattr(runner, "forward", watched)
+    return steps
+
+
+def test_logits_are_those_of_transformers(seeing: Model) -> None:
+    sampling = Sampling(temperature=0.0, max_tokens=COUNT, ignore_eos=True, logprobs=8)
+    host = seeing.host
+    for budget in (512, 20):
+        host.fresh(VARIANTS["16bit"])
+        for name, chat in (CHATS | {"long": LONG}).items():
+            tokens = host.tokens(chat)
+            host.infos.clear()
+            host.engine.submit(AddRequest(f"{name} {budget}", tokens.ids, sampling, pictures=tokens.pictures))
+            host.run(budget)
+            logs = theirs(seeing.theirs, chat, tokens.ids, COUNT, seeing.name)[1]
+            for info, wanted in zip(host.infos, logs, strict=True):
+                for token, logprob in info.top:
+                    assert logprob == pytest.approx(float(wanted[token]), abs=1e-4)
+
+
+@pytest.mark.parametrize("every", [7, pytest.param(1, marks=pytest.mark.long)])
+def test_a_prompt_may_be_cut_anywhere(seeing: Model, monkeypatch: pytest.MonkeyPatch, every: int) -> None:
+    """But not within a picture, which a step holds as a whole however small its budget is."""
+    host = seeing.host
+    expected = theirs(seeing.theirs, LONG, (tokens := host.tokens(LONG)).ids, 4, seeing.name)[0]
+    assert tokens.pictures is not None
+    spans = tokens.pictures.spans()
+    assert all(tokens.ids[first:stop] == [IMAGE] * (stop - first) for first, stop in spans)
+    asked = Sampling(temperature=0.0, max_tokens=4, ignore_eos=True)
+    steps = watch(host, monkeypatch)
+    for budget in range(1, len(tokens.ids) + 1, every):
+        host.fresh(VARIANTS["16bit"])
+        steps.clear()
+        options = {"prefix_cache": False, "speculation": "off"}
+        host.engine.submit(AddRequest("cut", tokens.ids, asked, optimisations=options, pictures=tokens.pictures))
+        host.run(budget)
+        assert host.answers.pop(("cut", 0)) == expected, budget
+        reads = [rows[0] for rows in steps]
+        assert all(mine[1] == following[0] for mine, following in pairwise(reads))
+        assert not any(first < stop < end for _, stop in reads for first, end in spans)
+        longest = max(end - first for first, end in spans)
+        assert all(stop - start <= max(budget, longest) for start, stop in reads)
+
+
+def test_found_up_to_any_page(seeing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also up to one within a picture, the rest of which is read; its tower runs once."""
+    host = seeing.host
+    expected = host.answer(LONG, prefix_cache=False)
+    host.fresh(VARIANTS["16bit"])
+    pictures = host.stepper.model.pictures
+    assert pictures is not None
+    seen: list[int] = []
+    forward = pictures.tower.forward
+    monkeypatch.setattr(pictures.tower, "forward", lambda shown: (seen.append(len(shown)), forward(shown))[1])
+    pictures._kept.clear()
+    length = len(host.tokens(LONG).ids)
+    found: set[int] = set()
+    host.set(host_cache=0.0)
+    for pages in range(length // 16 + 3):
+        host.fresh(VARIANTS["16bit"])
+        assert host.answer(LONG, 40) == expected
+        host.stepper.cache.tree.evict(pages)
+        assert host.answer(LONG) == expected
+        found.add(list(host.cached.values())[-1])
+    assert found >= set(range(16, length - 1, 16)), "what is left in the tree is found, and no more"
+    assert seen == [1, 1]
+
+
+def test_many_at_once(seeing: Model) -> None:
+    """Two pictures in a prompt, pictures in several prompts, and texts without any."""
+    host = seeing.host
+    chats = [*CHATS.values(), LONG]
+    expected = [theirs(seeing.theirs, chat, host.tokens(chat).ids, COUNT, seeing.name)[0] for chat in chats]
+    for budget in (512, 33):
+        host.fresh(VARIANTS["16bit"])
+        ids = host.say(chats, n=2)
+        host.run(budget)
+        assert host.of(ids, 2) == [answer for answer in expected for _ in range(2)]
+
+
+@pytest.mark.parametrize("mode", ["swap", "recompute"])
+def test_preemption_at_random_moments(seeing: Model, mode: str) -> None:
+    host = seeing.host
+    expected = [host.answer(chat, prefix_cache=False) for chat in CHATS.values()]
+    host.fresh(VARIANTS["16bit"])
+    host.set(preemption=mode, host_cache=1.0)
+    for seed in range(2):
+        host.stepper.model.pictures._kept.clear()  # type: ignore[union-attr]
+        ids = host.say(list(CHATS.values()), n=2)
+        assert host.run(60, random.Random(seed)) > 2
+        assert host.of(ids, 2) == [answer for answer in expected for _ in range(2)]
+    host.set(preemption="auto", host_cache=0.0)
+
+
+@pytest.mark.parametrize(
+    "variant", ["int8", "kivi", *(pytest.param(name, marks=pytest.mark.long) for name in ("int4", "quest", "window"))]
+)
+def test_in_every_kind_of_cache(seeing: Model, variant: str) -> None:
+    """In chunks, from the prefix cache, with others and preempted: as alone and in one step. (What a window leaves of a
+    text is not kept, so that preemption at every other step would let nobody come to an end.)"""
+    host = seeing.host
+    chats = [CHATS["one"], CHATS["none"], LONG]
+    host.fresh(VARIANTS[variant])
+    expected = [host.answer(chat, prefix_cache=False) for chat in chats]
+    host.fresh(VARIANTS[variant])
+    for budget, disturbed in ((40, None), (90, None if variant == "window" else random.Random(3))):
+        ids = host.say(chats)
+        host.run(budget, disturbed)
+        assert host.of(ids) == expected
+    host.fresh(VARIANTS["16bit"])
+
+
+def test_text_alone_takes_the_usual_way(seeing: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = seeing.host
+    host.fresh(VARIANTS["16bit"])
+    batches: list[Any] = []
+    runner = host.stepper.model.runner
+    make = runner.batch
+    monkeypatch.setattr(runner, "batch", lambda *given: batches.append(make(*given)) or batches[-1])
+    host.answer(CHATS["none"])
+    assert batches
+    assert all(batch.views is None and not batch.embedded for batch in batches)
+    batches.clear()
+    host.answer(CHATS["one"])
+    assert batches[0].views.until is not None
+    assert all(batch.views is None for batch in batches[1:]), "the answer to a picture too"
