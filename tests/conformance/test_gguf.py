@@ -40,6 +40,8 @@ CASES = {
     "llama q4_k_m": Shape("llama", Q4_K_M),
     "llama q4_k_m tied": Shape("llama", Q4_K_M, tied=True),
     "llama q4_0 tied": Shape("llama", {"": KIND.Q4_0}, tied=True),
+    "qwen2vl": Shape("qwen2vl", {"": KIND.Q8_0}, biases=QKV),
+    "qwen3vl": Shape("qwen3vl", {"": KIND.Q8_0}),
     "llama ud-iq1": Shape("llama", UD_IQ1),
     "qwen3 ud-iq2 tied": Shape("qwen3", UD_IQ2 | {"token_embd": KIND.IQ3_S}, tied=True),
     "llama tq": Shape("llama", {"": KIND.TQ2_0, "attn": KIND.TQ1_0, "output": KIND.Q6_K, "token_embd": KIND.Q4_K}),
@@ -53,7 +55,7 @@ CASES = {
     "qwen3 q4_k_m": Shape("qwen3", Q4_K_M, head_dim=128),
     "qwen3 mixed tied": Shape("qwen3", {"": KIND.IQ4_XS, "attn_q": KIND.BF16, "token_embd": KIND.Q6_K}, tied=True),
 }
-FAMILIES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+FAMILIES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen2vl": "Qwen2", "qwen3vl": "Qwen3"}
 
 
 def theirs(file: Path, shape: Shape, **options: Any) -> transformers.PreTrainedModel:
