@@ -101,7 +101,7 @@ def _book(at, sub: tl.constexpr, lane, table, TYPE: tl.constexpr):
         above = (_byte(at + 66 + sub) >> (lane // 4)) & 1
         entry, width, share = _byte(at + 2 + 8 * sub + lane // 4) | above << 8, 4, 1.0
     code = tl.load(table + entry * width + lane % width).to(tl.int32)
-    return tl.where(sign == 1, -code, code).to(tl.float32) * (_float16(at) * (odd.to(tl.float32) * share))
+    return (code * (1 - 2 * sign)).to(tl.float32) * (_float16(at) * (odd.to(tl.float32) * share))
 
 
 @triton.jit
