@@ -10,12 +10,16 @@ import numpy as np
 from engine.bench.shapes import Shape
 
 _SCALES: dict[str, tuple[tuple[int, ...], float]] = {
+    "Q2_K": ((80, 82), 13.0),
     "Q4_0": ((0,), 4.6),
     "Q4_K": ((0, 2), 300.0),
     "Q5_K": ((0, 2), 600.0),
     "Q6_K": ((208,), 1366.0),
     "Q8_0": ((0,), 74.0),
     "IQ4_XS": ((0,), 1366.0),
+    "IQ3_S": ((0,), 141.0),
+    "IQ2_XXS": ((0,), 53.3),
+    "TQ2_0": ((64,), 1.12),
 }
 """Where the floating numbers of a block lie (byte offsets), and how much the codes spread before them."""
 MIXTURE = "Q4_K_M"

@@ -65,14 +65,19 @@ def find_vision(raw: RawConfig, folder: Path, files: TensorFiles, config: ModelC
         processor = read_processor(folder)
         if processor is None:
             return None, "preprocessor_config.json, which says how pictures are prepared, is missing"
-        part = VisionPart(TowerConfig(raw, processor, config.hidden_size, _unknown), own, config.quantisation)
-        part.resident_bytes(torch.float32)
+        said = TowerConfig(raw, processor, config.hidden_size, unknown)
+        return checked(VisionPart(said, own, config.quantisation)), ""
     except CheckpointError as error:
         return None, f"its vision tower cannot be used: {error}"
-    return part, ""
 
 
-def _unknown(token: str) -> int:
+def checked(part: VisionPart) -> VisionPart:
+    """The part, whose settings and tensors make a tower. Raises :class:`CheckpointError`."""
+    part.resident_bytes(torch.float32)
+    return part
+
+
+def unknown(token: str) -> int:
     """Stands for the ids of tokens until the tokenizer is opened."""
     return 0
 

@@ -14,11 +14,35 @@ int64_t step_bytes(int64_t type) {
     case Q4_K: return 144;
     case Q5_K: return 176;
     case Q6_K: return 210;
-    default: return 136; /* IQ4_XS */
+    case TQ2_0: return 66;
+    default: return book_words(type) ? 4 * book_words(type) + (type == IQ1_M ? 0 : 2) : 136; /* IQ4_XS */
+    }
+}
+
+int64_t book_words(int64_t type) {
+    switch (type) {
+    case IQ1_S: return 12;
+    case TQ1_0: return 13;
+    case IQ1_M: return 14;
+    case IQ2_XXS: return 16;
+    case IQ2_XS: return 18;
+    case IQ2_S: return 20;
+    case IQ3_XXS: return 24;
+    case IQ3_S: return 27;
+    default: return 0;
     }
 }
 
 INLINE uint16_t half_at(const uint8_t *bytes) { return (uint16_t)(bytes[0] | bytes[1] << 8); }
+
+void read_book(int64_t type, const uint8_t *p, uint32_t *words, uint16_t *super) {
+    const int64_t count = book_words(type);
+    if (type == IQ1_M) /* spread over the upper four bits of the last four numbers of 16 bits */
+        *super = (uint16_t)(p[49] >> 4 | (p[51] & 0xF0) | (p[53] & 0xF0) << 4 | (p[55] & 0xF0) << 8);
+    else *super = half_at(type == TQ1_0 ? p + 4 * count : p);
+    if (type != IQ1_M && type != TQ1_0) p += 2;
+    for (int64_t i = 0; i < count; i++, p += 4) words[i] = half_at(p) | (uint32_t)half_at(p + 2) << 16;
+}
 
 /* 16 bytes -> 32 codes, low nibbles first. */
 INLINE void nibbles(const uint8_t *qs, uint8_t *codes) {
@@ -92,6 +116,11 @@ void read_step(int64_t type, const uint8_t *p, int64_t count, Step *out) {
             const int low = p[k / 128 * 64 + k % 64] >> k / 64 % 2 * 4 & 15;
             codes[k] = (uint8_t)(low | (p[128 + k / 128 * 32 + k % 32] >> 2 * (k / 32 % 4) & 3) << 4);
         }
+        break;
+    case TQ2_0:
+        out->halves[0] = half_at(p + 64);
+        out->minima[0] = 1;
+        for (int k = 0; k < STEP; k++) codes[k] = p[k / 128 * 32 + k % 32] >> 2 * (k / 32 % 4) & 3;
         break;
     case IQ4_XS:
         out->super = half_at(p);

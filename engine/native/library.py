@@ -43,8 +43,9 @@ class Lanes(ctypes.Structure):
 
     _fields_ = (
         *fields(ctypes.c_void_p, "codes", "high", "scales", "zeros", "supers", "least", "shifts"),
-        *fields(ctypes.c_void_p, "nested_table", "nested_scales"),
+        *fields(ctypes.c_void_p, "nested_table", "nested_scales", "book"),
         *fields(ctypes.c_int64, "in_features", "out_features", "group", "kind", "scale_type", "nested_size"),
+        ("book_type", ctypes.c_int64),
         *fields(ctypes.c_float, "nested_offset", "factor"),
         ("values", ctypes.c_float * 16),
         ("table_scale", ctypes.c_float),

@@ -1,5 +1,6 @@
 /* See products.h. */
 #include "products.h"
+#include "books.h"
 #include "simd.h"
 #include "threads.h"
 
@@ -300,6 +301,11 @@ INLINE Floats scales_at(const int type, const Lanes *w, Place p, int lane) {
     case SCALES_F16: return halves_at(halves);
     case SUPER: return halves_at(supers) * signed_at(bytes);
     case NIBBLES: return halves_at(supers) * whole_floats(widened_at(bytes) & 15);
+    case BOOK: {
+        const uint32_t *words = w->codes + p.outer * book_words(w->book_type) + lane;
+        const int64_t last = w->group == 16 ? 15 : w->group == 32 ? 7 : 0; /* group of a block */
+        return halves_at(supers) * whole_floats(2 * number_at(w->book_type, words, p.group & last) + 1);
+    }
     case SCALES_BF16: return bfloat16_at(halves);
     case EXPONENTS:
         for (int i = 0; i < LANES; i++) {
@@ -361,9 +367,26 @@ INLINE void means(const int type, const Lanes *w, int64_t block, int64_t k, int6
 }
 
 #define EACH_SCALE_TYPE(CASE)                                                                                          \
-    CASE(SCALES_F32) CASE(SCALES_F16) CASE(SCALES_BF16) CASE(NESTED) CASE(EXPONENTS) CASE(SUPER) CASE(NIBBLES)
+    CASE(SCALES_F32) CASE(SCALES_F16) CASE(SCALES_BF16) CASE(NESTED) CASE(EXPONENTS) CASE(SUPER) CASE(NIBBLES)           \
+    CASE(BOOK)
+
+/* The same of blocks of a codebook, [count, 64] from the first group of the block with input feature k on. */
+INLINE void book_scales(const int type, const Lanes *w, int64_t block, int64_t k, int64_t count, float *scales) {
+    const int64_t at = block * (w->in_features / STEP) + k / STEP;
+    const uint32_t *words = w->codes + at * book_words(type) * BLOCK;
+    for (int lane = 0; lane < BLOCK; lane += LANES) {
+        const Floats super = halves_at(w->supers + at * BLOCK + lane) * (w->factor * w->table_scale);
+        for (int64_t g = 0; g < count; g++)
+            put_floats(scales + g * BLOCK + lane, super * whole_floats(2 * number_at(type, words + lane, g) + 1));
+    }
+}
 
 static void read_scales(const Lanes *w, int64_t block, int64_t k, int64_t spans, int64_t span, float *scales, float *offsets) {
+    if (w->scale_type == BOOK) switch (w->book_type) {
+#define BOOK_SCALES(TYPE)                                                                                              \
+    case TYPE: book_scales(TYPE, w, block, k, spans, scales); return;
+        EACH_BOOK(BOOK_SCALES)
+    }
     switch (w->scale_type) {
 #define MEANS(TYPE)                                                                                                    \
     case TYPE: means(TYPE, w, block, k, spans, span, scales, offsets); break;
@@ -390,11 +413,34 @@ static void unpack_codes(int64_t kind, const Chunk *c, uint32_t *out) {
     }
 }
 
+/* Units [unit, unit + count) of the block of 256 weights that has input feature k, as codes of 4 bits [count * 4, 64]. */
+INLINE void open_units(const int type, const Lanes *w, int64_t block, int64_t k, int64_t unit, int64_t count, uint32_t *out) {
+    const int64_t words = book_words(type);
+    const uint32_t *from = w->codes + (block * (w->in_features / STEP) + k / STEP) * words * BLOCK;
+    for (; count--; unit++, out += 4 * BLOCK) {
+        const uint32_t *next = from + (words + unit * words / 8) * BLOCK;
+        for (int i = 0; i < BLOCK * 4; i += LINE) __builtin_prefetch(next + i);
+        for (int lane = 0; lane < BLOCK; lane += LANES) {
+            Words codes[4];
+            open_unit(type, w->book, from + lane, unit, codes);
+            for (int o = 0; o < 4; o++) memcpy(out + o * BLOCK + lane, codes + o, sizeof *codes);
+        }
+    }
+}
+
+static void open_book(const Lanes *w, int64_t block, int64_t k, int64_t unit, int64_t count, uint32_t *out) {
+    switch (w->book_type) {
+#define OPEN(TYPE)                                                                                                     \
+    case TYPE: open_units(TYPE, w, block, k, unit, count, out); break;
+        EACH_BOOK(OPEN)
+    }
+}
+
 /* A chunk of a block, with room for what is made of it. */
 typedef struct {
     Chunk chunk;
     float scales[CHUNK / 16 * BLOCK], offsets[CHUNK / 16 * BLOCK];
-    uint32_t codes[CHUNK / 4 * BLOCK];
+    uint32_t codes[CHUNK / 4 * BLOCK], opened[CHUNK / 8 * BLOCK];
 } __attribute__((aligned(64))) Work;
 
 static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
@@ -402,7 +448,8 @@ static void read_chunk(const Lanes *w, int64_t block, int64_t k, Work *work) {
     const int bits = code_bits(w->kind), above = high_bits(w->kind);
     const int64_t first = block * units + k / UNIT;
     work->chunk.units = left < CHUNK_UNITS ? left : CHUNK_UNITS;
-    work->chunk.codes = w->codes + first * bits * BLOCK;
+    work->chunk.codes = w->book_type ? work->opened : w->codes + first * bits * BLOCK;
+    if (w->book_type) open_book(w, block, k, 0, work->chunk.units, work->opened);
     work->chunk.high = above ? w->high + first * above * BLOCK : NULL;
     work->chunk.scales = work->scales;
     work->chunk.offsets = has_offsets(w) ? work->offsets : NULL;
@@ -513,7 +560,9 @@ EXPORT int lanes_matmul(const Lanes *w, const void *x, int bfloat16, void *out, 
 INLINE void write_unit(const int type, const Lanes *w, int64_t block, int64_t k, float *out) {
     const int64_t units = w->in_features / UNIT;
     const int bits = code_bits(w->kind), above = high_bits(w->kind);
-    const Chunk chunk = {.codes = w->codes + (block * units + k / UNIT) * bits * BLOCK,
+    uint32_t opened[UNIT / 8 * BLOCK];
+    if (w->book_type) open_book(w, block, k, k / UNIT % CHUNK_UNITS, 1, opened);
+    const Chunk chunk = {.codes = w->book_type ? opened : w->codes + (block * units + k / UNIT) * bits * BLOCK,
                          .high = above ? w->high + (block * units + k / UNIT) * above * BLOCK : NULL};
     for (int i = 0; i < DOTS; i++, k += 4) {
         const Place place = place_of(w, block, k);

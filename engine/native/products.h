@@ -27,8 +27,8 @@ enum { UNSIGNED2, UNSIGNED3, UNSIGNED4, UNSIGNED5, UNSIGNED6, SIGNED8, TABLE4, U
 /* How scales are held, those of a block's features side by side. The first three: a number for each group, [K / group].
  * NESTED: see below. EXPONENTS: a byte, of a power of two, halved. SUPER: a signed byte for each group times a float16 for
  * each 256, ``supers``; with ``least``, minima are bytes alike times that, and are taken off. NIBBLES: so, but unsigned
- * scales are the lower and minima the upper halves of bytes. */
-enum { SCALES_F32, SCALES_F16, SCALES_BF16, NESTED, EXPONENTS, SUPER, NIBBLES };
+ * scales are the lower and minima the upper halves of bytes. BOOK: in the blocks of books.h, times supers. */
+enum { SCALES_F32, SCALES_F16, SCALES_BF16, NESTED, EXPONENTS, SUPER, NIBBLES, BOOK };
 
 enum { MOST_TABLES = 3 };
 
@@ -41,7 +41,9 @@ typedef struct {
     /* NESTED: the byte of feature n, group g means nested_table[byte] * nested_scales[(n groups + g) / nested_size] +
      * nested_offset, each step rounded to float32. */
     const float *nested_table, *nested_scales;
+    const uint32_t *book; /* entries of books.h, each as codes of 4 bits */
     int64_t in_features, out_features, group, kind, scale_type, nested_size;
+    int64_t book_type; /* ggml's number of the type whose blocks the codes are (books.h, of kind TABLE4); 0: planes */
     float nested_offset, factor; /* every scale is multiplied by the latter */
     /* What TABLE4's codes mean, exactly, and as digits like those of activations: tables[0] + tables[1] / 254 + .. times
      * table_scale. */

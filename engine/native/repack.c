@@ -101,10 +101,28 @@ typedef struct {
     int type;
 } Blocks;
 
+/* Blocks that stay as they are (books.h). */
+static void put_book(const Blocks *p, Part part) {
+    const Lanes *w = p->w;
+    const int64_t words = book_words(p->type), steps = w->in_features / STEP;
+    for (int64_t n = part.first; n < part.last; n++)
+        for (int64_t step = 0; step < steps; step++) {
+            const uint8_t *row = p->data + (part.block * BLOCK + n - p->start) * p->row_bytes;
+            const int64_t at = part.block * steps + step;
+            uint32_t own[MOST_BOOK_WORDS];
+            read_book(p->type, row + step * step_bytes(p->type), own, (uint16_t *)w->supers + at * BLOCK + n);
+            for (int64_t j = 0; j < words; j++) ((uint32_t *)w->codes)[(at * words + j) * BLOCK + n] = own[j];
+        }
+}
+
 static void put_blocks(const void *of, int64_t i) {
     const Blocks *p = of;
     const Lanes *w = p->w;
     const Part part = part_of(p->start, p->count, i);
+    if (w->book_type) {
+        put_book(p, part);
+        return;
+    }
     for (int64_t k = 0; k < w->in_features; k += CHUNK) {
         Codes codes;
         memset(codes, 0, sizeof codes);

@@ -239,6 +239,20 @@ INLINE Floats some_halves(const uint16_t *p, int n) {
 #endif
 }
 
+/* A word of a table for each lane. (Instructions that gather are slower, on some processors by far.) */
+INLINE Words entries_at(const uint32_t *table, Words indices) {
+    uint32_t at[LANES];
+    memcpy(at, &indices, sizeof at);
+#if defined(__AVX512VNNI__)
+    return (Words){table[at[0]], table[at[1]], table[at[2]],  table[at[3]],  table[at[4]],  table[at[5]],  table[at[6]],  table[at[7]],
+                   table[at[8]], table[at[9]], table[at[10]], table[at[11]], table[at[12]], table[at[13]], table[at[14]], table[at[15]]};
+#elif defined(__AVX2__)
+    return (Words){table[at[0]], table[at[1]], table[at[2]], table[at[3]], table[at[4]], table[at[5]], table[at[6]], table[at[7]]};
+#else
+    return (Words){table[at[0]], table[at[1]], table[at[2]], table[at[3]]};
+#endif
+}
+
 /* Whether a lane's sums are one of 32 bits, or two of 16: of the first two of each four codes and of the others. */
 #if defined(__AVX512VNNI__) || defined(__AVXVNNI__) || defined(__ARM_FEATURE_DOTPROD)
 enum { WIDE = 1 };

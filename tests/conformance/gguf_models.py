@@ -54,7 +54,7 @@ class Shape:
                 "attn_norm": (self.hidden,),
                 "ffn_norm": (self.hidden,),
             }
-            if self.architecture == "qwen3":
+            if self.architecture in ("qwen3", "qwen3vl"):
                 sizes |= {"attn_q_norm": (self.head_dim,), "attn_k_norm": (self.head_dim,)}
             found |= {f"blk.{layer}.{name}.weight": size for name, size in sizes.items()}
             found |= {f"blk.{layer}.{name}.bias": sizes[name][:1] for name in self.biases}

@@ -31,6 +31,8 @@ from engine.protocol import LoadOptions, Sampling
 TOLERANCE = 1e-4
 QKV = ("attn_q", "attn_k", "attn_v")
 Q4_K_M = {"": KIND.Q4_K, "attn_v": KIND.Q6_K, "ffn_down": KIND.Q6_K, "output": KIND.Q6_K}
+UD_IQ1 = {"": KIND.IQ1_M, "attn_q": KIND.IQ1_S, "attn_v": KIND.Q4_K, "ffn_down": KIND.IQ2_XXS, "output": KIND.Q5_K}
+UD_IQ2 = {"": KIND.IQ2_XS, "attn_k": KIND.IQ2_S, "attn_output": KIND.IQ3_XXS, "ffn_down": KIND.IQ3_S}
 MIXED = {"": KIND.Q8_0, "attn_k": KIND.F16, "ffn_gate": KIND.BF16, "ffn_down": KIND.F32, "token_embd": KIND.Q5_1}
 CASES = {
     "llama q4_0": Shape("llama", {"": KIND.Q4_0}),
@@ -38,6 +40,11 @@ CASES = {
     "llama q4_k_m": Shape("llama", Q4_K_M),
     "llama q4_k_m tied": Shape("llama", Q4_K_M, tied=True),
     "llama q4_0 tied": Shape("llama", {"": KIND.Q4_0}, tied=True),
+    "qwen2vl": Shape("qwen2vl", {"": KIND.Q8_0}, biases=QKV),
+    "qwen3vl": Shape("qwen3vl", {"": KIND.Q8_0}),
+    "llama ud-iq1": Shape("llama", UD_IQ1),
+    "qwen3 ud-iq2 tied": Shape("qwen3", UD_IQ2 | {"token_embd": KIND.IQ3_S}, tied=True),
+    "llama tq": Shape("llama", {"": KIND.TQ2_0, "attn": KIND.TQ1_0, "output": KIND.Q6_K, "token_embd": KIND.Q4_K}),
     "llama f16": Shape("llama", {"": KIND.F16}, tied=True),
     "llama mixed": Shape("llama", MIXED),
     "llama biases": Shape("llama", {"": KIND.Q5_0}, biases=(*QKV, "attn_output")),
@@ -48,7 +55,7 @@ CASES = {
     "qwen3 q4_k_m": Shape("qwen3", Q4_K_M, head_dim=128),
     "qwen3 mixed tied": Shape("qwen3", {"": KIND.IQ4_XS, "attn_q": KIND.BF16, "token_embd": KIND.Q6_K}, tied=True),
 }
-FAMILIES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3"}
+FAMILIES = {"llama": "Llama", "qwen2": "Qwen2", "qwen3": "Qwen3", "qwen2vl": "Qwen2", "qwen3vl": "Qwen3"}
 
 
 def theirs(file: Path, shape: Shape, **options: Any) -> transformers.PreTrainedModel:
@@ -211,7 +218,7 @@ def test_refusals(tmp_path: Path) -> None:
     assert "has the shape [31]" in refusal(file, replace(llama, rope_factors=(1.0,) * 31))
     assert "no frequency can be divided" in refusal(file, replace(llama, rope_factors=(0.0,) * 32))
     assert "lack the tensor blk.0.attn_q.bias" in refusal(file, Shape("qwen2", {"": KIND.Q4_0}))
-    for kind in (KIND.TQ1_0, KIND.IQ2_XXS, KIND.IQ3_S):
+    for kind in (KIND.Q8_K, KIND.NVFP4, KIND.Q1_0):
         said_of_type = refusal(file, replace(llama, types={"": KIND.Q4_0, "ffn_up": kind}))
         assert f"is stored as {kind.name}, and Kvasir reads F32" in said_of_type
         assert "such as Q4_K_M." in said_of_type

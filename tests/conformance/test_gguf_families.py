@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gguf
+import gguf_converter
 import pytest
 import torch
 import transformers
@@ -168,6 +169,16 @@ def test_logits_are_those_of_transformers(name: str, tmp_path: Path) -> None:
     case, file = CASES[name], tmp_path / "model.gguf"
     model = random_model(case.architecture, **case.options)
     write(case, model, file)
+    compare(Ours(file), model)
+
+
+def test_a_text_model_with_experts_whose_whole_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of Qwen3-VL, whose text differs from Qwen3's by name alone."""
+    family, file = FAMILIES["qwen3moe"]._replace(architecture="qwen3vlmoe"), tmp_path / "model.gguf"
+    monkeypatch.setattr(gguf_converter, "family_of", lambda model: family)
+    model = random_model("qwen3moe", **QWEN3_MOE)
+    convert(model, file)
+    assert gguf.GGUFReader(file).get_field("general.architecture").contents() == "qwen3vlmoe"
     compare(Ours(file), model)
 
 

@@ -90,6 +90,12 @@ def test_the_size_of_experts_may_stand_alone(tmp_path: Path) -> None:
     assert config.moe.intermediate_size == 32
 
 
+@pytest.mark.parametrize(("stated", "sections"), [([2, 1, 1, 0], (2, 1, 1)), ([0, 0, 0, 0], ()), (None, ())])
+def test_rotation_of_three_axes(stated: Any, sections: tuple[int, ...], tmp_path: Path) -> None:
+    rope = config_of("qwen35", tmp_path / "model.gguf", rope__dimension_sections=stated).rope
+    assert (rope.sections, rope.interleaved) == (sections, bool(sections))
+
+
 def said(architecture: str, folder: Path, options: dict[str, Any] | None = None, **keys: Any) -> str:
     with pytest.raises(CheckpointError) as caught:
         config_of(architecture, folder / "model.gguf", options, **keys)

@@ -125,6 +125,22 @@ static void packed_words(int64_t kind, int bits) {
     print_results(what, &w);
 }
 
+/* Blocks that are held as they are. */
+static void book_blocks(int type, int64_t group) {
+    const int64_t in = K - UNIT, row = in / STEP * step_bytes(type), outer = BLOCKS * 2 * BLOCK;
+    uint8_t *data = random_bytes((size_t)(row * N));
+    Lanes w = {.in_features = in, .out_features = N, .group = group, .kind = TABLE4, .scale_type = BOOK, .factor = 0.125f};
+    char what[80];
+    w.codes = memset(room((size_t)(outer * book_words(type)) * 4), 0, (size_t)(outer * book_words(type)) * 4);
+    w.supers = memset(room((size_t)outer * 2), 0, (size_t)outer * 2);
+    w.book = random_bytes(2048 * 4), w.book_type = type;
+    set_table(&w);
+    for (int64_t i = 0; i < row * N; i++) data[i] &= 0xBB;
+    lanes_put_ggml(&w, type, data, row, 0, N, THREADS);
+    snprintf(what, sizeof what, "book of type %d", type);
+    print_results(what, &w);
+}
+
 static void ggml_blocks(int type, int64_t kind, int64_t group, int64_t scale_type, int zeros, int shifts) {
     /* of K-quants whole blocks alone */
     const int64_t in = type >= Q2_K && type != IQ4_NL && type != MXFP4 ? K - UNIT : K, groups = BLOCKS * in / group * BLOCK;
@@ -163,6 +179,8 @@ int main(int count, char **names) {
     ggml_blocks(Q3_K, UNSIGNED3, 16, SUPER, 0, 0), ggml_blocks(Q4_K, UNSIGNED4, 32, SUPER, 1, 0);
     ggml_blocks(Q5_K, UNSIGNED5, 32, SUPER, 1, 0), ggml_blocks(Q6_K, UNSIGNED6, 16, SUPER, 0, 0);
     ggml_blocks(IQ4_NL, TABLE4, 32, SCALES_F16, 0, 0), ggml_blocks(IQ4_XS, TABLE4, 32, SUPER, 0, 0);
-    ggml_blocks(MXFP4, TABLE4, 32, EXPONENTS, 0, 0);
+    ggml_blocks(MXFP4, TABLE4, 32, EXPONENTS, 0, 0), ggml_blocks(TQ2_0, UNSIGNED2, 256, SCALES_F16, 1, 0);
+    book_blocks(IQ2_XXS, 32), book_blocks(IQ2_XS, 16), book_blocks(IQ2_S, 16), book_blocks(IQ3_XXS, 32);
+    book_blocks(IQ3_S, 32), book_blocks(IQ1_S, 32), book_blocks(IQ1_M, 16), book_blocks(TQ1_0, 256);
     return 0;
 }

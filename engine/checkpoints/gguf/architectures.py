@@ -76,6 +76,26 @@ def _qwen3moe(keys: Keys, files: GGUFFile, common: Values) -> Values:
     return _experts(keys) | {"moe_intermediate_size": size, "norm_topk_prob": True}
 
 
+def _axes(keys: Keys, common: Values, interleaved: bool) -> Values:
+    """The rotation, whose frequencies are of three axes where a file says so (M-RoPE)."""
+    stated = keys.get("rope.dimension_sections")
+    if not isinstance(stated, list) or not any(stated[:3]):
+        return dict(common["rope_parameters"])
+    return common["rope_parameters"] | {"mrope_section": stated[:3], "mrope_interleaved": interleaved}
+
+
+def _qwen2vl(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return {"rope_parameters": _axes(keys, common, False)}
+
+
+def _qwen3vl(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return {"rope_parameters": _axes(keys, common, True)}
+
+
+def _qwen3vlmoe(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return _qwen3moe(keys, files, common) | _qwen3vl(keys, files, common)
+
+
 def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
     """Files from before 2025-04 have a head's own lengths under the names that are now those of what is cached."""
     values = common | {
@@ -366,7 +386,7 @@ def _qwen35(keys: Keys, files: GGUFFile, common: Values) -> Values:
         "linear_key_head_dim": keys.integer("ssm.state_size"),
         "linear_value_head_dim": width,
         "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel"),
-        "rope_parameters": common["rope_parameters"] | {"partial_rotary_factor": part},
+        "rope_parameters": _axes(keys, common, True) | {"partial_rotary_factor": part},
     }
     if keys.architecture == "qwen35moe":
         found |= {
@@ -395,6 +415,9 @@ ARCHITECTURES = {
     "qwen2": Architecture("Qwen2ForCausalLM"),
     "qwen3": Architecture("Qwen3ForCausalLM"),
     "qwen3moe": Architecture("Qwen3MoeForCausalLM", _qwen3moe, EXPERTS, experts=True),
+    "qwen2vl": Architecture("Qwen2ForCausalLM", _qwen2vl),
+    "qwen3vl": Architecture("Qwen3ForCausalLM", _qwen3vl),
+    "qwen3vlmoe": Architecture("Qwen3MoeForCausalLM", _qwen3vlmoe, EXPERTS, experts=True),
     "qwen35": Architecture("Qwen3_5ForCausalLM", _qwen35, QWEN35, norm_offset=1.0, heads="partial", finish=_tiled),
     "qwen35moe": Architecture(
         "Qwen3_5MoeForCausalLM", _qwen35, QWEN35MOE, norm_offset=1.0, heads="partial", experts=True, finish=_tiled

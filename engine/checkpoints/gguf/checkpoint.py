@@ -11,11 +11,12 @@ import torch
 from engine.checkpoints.gguf import config
 from engine.checkpoints.gguf.container import GGUFFile
 from engine.checkpoints.gguf.names import NO_PARAMETERS, Names
+from engine.checkpoints.gguf.projector import find_projector
 from engine.checkpoints.gguf.source import GGUFSource
 from engine.checkpoints.gguf.tokenizer import FileText
 from engine.checkpoints.gguf.types import TYPES
 from engine.checkpoints.gguf.vocabulary import TOKENS
-from engine.checkpoints.load import Checkpoint
+from engine.checkpoints.load import TEXT_ONLY, Checkpoint
 from engine.checkpoints.source import LoadSettings
 from engine.errors import CheckpointError
 from engine.layers.interface import WeightSource
@@ -68,6 +69,8 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
     files = GGUFFile.open(file)
     read = config.read_config(files)
     text = FileText(files.metadata) if TOKENS in files.metadata else None
+    vision, reason = find_projector(file, files, read)
+    text_only = TEXT_ONLY.format(name=path.name, reason=reason.rstrip(".")) if reason else ""
     # The lists are large, and whoever still needs one has them by now.
     files.metadata = {key: value for key, value in files.metadata.items() if not isinstance(value, list)}
     generation = config.read_generation(files, text.special if text is not None else None)
@@ -78,7 +81,9 @@ def open_gguf(path: Path, file: Path, need_tokenizer: bool) -> GGUFCheckpoint:
         files=files,
         parameters=sum(entry.numel for name, entry in files.entries.items() if name not in NO_PARAMETERS),
         weight_bytes=sum(entry.size for entry in files.entries.values()),
-        notices=generation.notices,
+        notices=(*([text_only] if reason else []), *generation.notices),
+        vision=vision,
+        text_only=text_only,
         text=text,
     )
     if need_tokenizer:

@@ -18,6 +18,10 @@ _IMATRIX = re.compile(r"(?!.*[-_.](?:I?Q\d|B?F16|MXFP))(?:.*[-_.])?imatrix\w*\.g
 """Files of what a quantiser measured; models quantised by it have the word next to the name of their type."""
 
 
+_TYPE = re.compile(r"[-_.](?:UD[-_])?(?:I?Q\d|TQ\d|B?F16|F32|MXFP\d).*", re.IGNORECASE | re.DOTALL)
+"""How a file's name ends: the type of its weights, and which part it is."""
+
+
 def is_gguf(path: PurePath) -> bool:
     return path.suffix.lower() == ".gguf" or _BLOB.fullmatch(path.name) is not None
 
@@ -36,6 +40,21 @@ def gguf_models(folder: Path) -> list[Path]:
         if is_gguf(path) and first and not accompanies(path.name) and path.is_file():
             found.append(path)
     return found
+
+
+def projectors_beside(model: Path) -> tuple[list[Path], bool]:
+    """The files with a vision tower in the folder of a model; where there are such, those alone that bear its name.
+
+    And whether they do.
+    """
+    try:
+        listed = sorted(path for path in model.parent.iterdir() if is_gguf(path) and path.is_file())
+    except OSError:
+        return [], False
+    found = [path for path in listed if _PROJECTOR.fullmatch(path.name)]
+    stem = _TYPE.sub("", model.stem).lower()
+    alike = [path for path in found if stem in path.name.lower()]
+    return alike or found, bool(alike)
 
 
 def gguf_model(path: Path) -> Path | None:

@@ -52,6 +52,8 @@ TYPES = {
     35: TensorType("TQ2_0", 256, 66),
     36: TensorType("IQ4_NL_4_4", 32, 18),
     39: TensorType("MXFP4", 32, 17),
+    40: TensorType("NVFP4", 64, 36),
+    41: TensorType("Q1_0", 128, 18),
 }
 """All types whose size is known, by ggml's number: a file is checked against them even where Kvasir cannot read one."""
 FLOATING = {0: torch.float32, 1: torch.float16, 30: torch.bfloat16}

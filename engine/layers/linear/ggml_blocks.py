@@ -1,8 +1,8 @@
 """The block types of ggml, which GGUF files hold: what their bytes mean, exactly.
 
 A row of weights is a run of blocks, each with its own scales. Whatever the type, a weight is ``code * scale + offset``
-in float32, where the code is a small integer and groups of 16 or 32 weights share scale and offset. The layouts are
-those of ggml's ``ggml-common.h``, and results are those of its ``dequantize_row_*`` to the last bit.
+in float32, where the code is a small integer and groups of 16, 32 or 256 weights share scale and offset. The layouts
+are those of ggml's ``ggml-common.h``, and results are those of its ``dequantize_row_*`` to the last bit.
 """
 
 from __future__ import annotations
@@ -14,76 +14,54 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from engine.layers.linear import ggml_codebooks as books
+from engine.layers.linear.ggml_fields import Decoded, fields, half, signed
+
 Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 = 2, 3, 6, 7, 8
 Q2_K, Q3_K, Q4_K, Q5_K, Q6_K = 10, 11, 12, 13, 14
 IQ4_NL, IQ4_XS, MXFP4 = 20, 23, 39
-
-
-class _Decoded(NamedTuple):
-    """Codes ``[n, weights]`` (uint8 or int8); scale and offset ``[n, groups]`` float32, for equal runs of weights."""
-
-    codes: Tensor
-    scale: Tensor
-    offset: Tensor | None = None
-
-
-def _fields(packed: Tensor, width: int, bits: int) -> Tensor:
-    """``packed [n, m]`` bytes of several fields of ``bits``, the lowest first -> ``[n, 8 m / bits]`` uint8.
-
-    The order is that of ggml: of every ``width`` bytes first all lowest fields, then all next ones.
-    """
-    shifts = torch.arange(0, 8, bits, dtype=torch.uint8, device=packed.device)[:, None]
-    fields = packed.reshape(packed.shape[0], -1, 1, width) >> shifts
-    return fields.bitwise_and_((1 << bits) - 1).view(packed.shape[0], -1)
-
-
-def _half(blocks: Tensor, at: int) -> Tensor:
-    """The float16 at byte ``at`` of every block, ``[n, 1]`` float32."""
-    return blocks[:, at : at + 2].contiguous().view(torch.float16).float()
+IQ2_XXS, IQ2_XS, IQ3_XXS, IQ1_S, IQ3_S, IQ2_S, IQ1_M = 16, 17, 18, 19, 21, 22, 29
+TQ1_0, TQ2_0 = 34, 35
 
 
 def _fifth_bits(qh: Tensor) -> Tensor:
     """``qh [n, 4]``, one bit a weight -> ``[n, 32]`` 0 or 16."""
-    return _fields(qh, 1, 1) << 4
+    return fields(qh, 1, 1) << 4
 
 
-def _signed(codes: Tensor, minus: int) -> Tensor:
-    return codes.view(torch.int8) - minus
+def _q4_0(blocks: Tensor) -> Decoded:
+    return Decoded(signed(fields(blocks[:, 2:], 16, 4), 8), half(blocks, 0))
 
 
-def _q4_0(blocks: Tensor) -> _Decoded:
-    return _Decoded(_signed(_fields(blocks[:, 2:], 16, 4), 8), _half(blocks, 0))
+def _q4_1(blocks: Tensor) -> Decoded:
+    return Decoded(fields(blocks[:, 4:], 16, 4), half(blocks, 0), half(blocks, 2))
 
 
-def _q4_1(blocks: Tensor) -> _Decoded:
-    return _Decoded(_fields(blocks[:, 4:], 16, 4), _half(blocks, 0), _half(blocks, 2))
+def _q5_0(blocks: Tensor) -> Decoded:
+    codes = fields(blocks[:, 6:], 16, 4) | _fifth_bits(blocks[:, 2:6])
+    return Decoded(signed(codes, 16), half(blocks, 0))
 
 
-def _q5_0(blocks: Tensor) -> _Decoded:
-    codes = _fields(blocks[:, 6:], 16, 4) | _fifth_bits(blocks[:, 2:6])
-    return _Decoded(_signed(codes, 16), _half(blocks, 0))
+def _q5_1(blocks: Tensor) -> Decoded:
+    codes = fields(blocks[:, 8:], 16, 4) | _fifth_bits(blocks[:, 4:8])
+    return Decoded(codes, half(blocks, 0), half(blocks, 2))
 
 
-def _q5_1(blocks: Tensor) -> _Decoded:
-    codes = _fields(blocks[:, 8:], 16, 4) | _fifth_bits(blocks[:, 4:8])
-    return _Decoded(codes, _half(blocks, 0), _half(blocks, 2))
+def _q8_0(blocks: Tensor) -> Decoded:
+    return Decoded(blocks[:, 2:].contiguous().view(torch.int8), half(blocks, 0))
 
 
-def _q8_0(blocks: Tensor) -> _Decoded:
-    return _Decoded(blocks[:, 2:].contiguous().view(torch.int8), _half(blocks, 0))
-
-
-def _q2_k(blocks: Tensor) -> _Decoded:
+def _q2_k(blocks: Tensor) -> Decoded:
     scales = blocks[:, :16]
-    offset = _half(blocks, 82) * (scales >> 4).float()
-    return _Decoded(_fields(blocks[:, 16:80], 32, 2), _half(blocks, 80) * (scales & 15).float(), offset.neg_())
+    offset = half(blocks, 82) * (scales >> 4).float()
+    return Decoded(fields(blocks[:, 16:80], 32, 2), half(blocks, 80) * (scales & 15).float(), offset.neg_())
 
 
-def _q3_k(blocks: Tensor) -> _Decoded:
-    scales = _fields(blocks[:, 96:104], 8, 4) | _fields(blocks[:, 104:108], 4, 2) << 4
+def _q3_k(blocks: Tensor) -> Decoded:
+    scales = fields(blocks[:, 96:104], 8, 4) | fields(blocks[:, 104:108], 4, 2) << 4
     # A set bit of the mask means that nothing is taken away.
-    codes = _fields(blocks[:, 32:96], 32, 2) | _fields(blocks[:, :32], 32, 1) << 2
-    return _Decoded(_signed(codes, 4), _half(blocks, 108) * _signed(scales, 32).float())
+    codes = fields(blocks[:, 32:96], 32, 2) | fields(blocks[:, :32], 32, 1) << 2
+    return Decoded(signed(codes, 4), half(blocks, 108) * signed(scales, 32).float())
 
 
 def six_bits(blocks: Tensor) -> tuple[Tensor, Tensor]:
@@ -96,22 +74,22 @@ def six_bits(blocks: Tensor) -> tuple[Tensor, Tensor]:
 def _scales_and_offsets(blocks: Tensor) -> tuple[Tensor, Tensor]:
     """The head that Q4_K and Q5_K share: two float16 and twice eight numbers of 6 bits."""
     scales, minima = six_bits(blocks)
-    return _half(blocks, 0) * scales.float(), (_half(blocks, 2) * minima.float()).neg_()
+    return half(blocks, 0) * scales.float(), (half(blocks, 2) * minima.float()).neg_()
 
 
-def _q4_k(blocks: Tensor) -> _Decoded:
-    return _Decoded(_fields(blocks[:, 16:], 32, 4), *_scales_and_offsets(blocks))
+def _q4_k(blocks: Tensor) -> Decoded:
+    return Decoded(fields(blocks[:, 16:], 32, 4), *_scales_and_offsets(blocks))
 
 
-def _q5_k(blocks: Tensor) -> _Decoded:
-    codes = _fields(blocks[:, 48:], 32, 4) | _fields(blocks[:, 16:48], 32, 1) << 4
-    return _Decoded(codes, *_scales_and_offsets(blocks))
+def _q5_k(blocks: Tensor) -> Decoded:
+    codes = fields(blocks[:, 48:], 32, 4) | fields(blocks[:, 16:48], 32, 1) << 4
+    return Decoded(codes, *_scales_and_offsets(blocks))
 
 
-def _q6_k(blocks: Tensor) -> _Decoded:
-    codes = _fields(blocks[:, :128], 64, 4) | _fields(blocks[:, 128:192], 32, 2) << 4
+def _q6_k(blocks: Tensor) -> Decoded:
+    codes = fields(blocks[:, :128], 64, 4) | fields(blocks[:, 128:192], 32, 2) << 4
     scales = blocks[:, 192:208].contiguous().view(torch.int8).float()
-    return _Decoded(_signed(codes, 32), _half(blocks, 208) * scales)
+    return Decoded(signed(codes, 32), half(blocks, 208) * scales)
 
 
 IQ4_VALUES = (-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113)
@@ -129,21 +107,47 @@ def _looked_up(values: tuple[int, ...], codes: Tensor) -> Tensor:
     return _table(values, codes.device).index_select(0, codes.flatten().int()).view(codes.shape)
 
 
-def _iq4_nl(blocks: Tensor) -> _Decoded:
-    return _Decoded(_looked_up(IQ4_VALUES, _fields(blocks[:, 2:], 16, 4)), _half(blocks, 0))
+def _iq4_nl(blocks: Tensor) -> Decoded:
+    return Decoded(_looked_up(IQ4_VALUES, fields(blocks[:, 2:], 16, 4)), half(blocks, 0))
 
 
-def _iq4_xs(blocks: Tensor) -> _Decoded:
-    scales = _fields(blocks[:, 4:8], 1, 4) | _fields(blocks[:, 2:4], 1, 2) << 4
-    codes = _looked_up(IQ4_VALUES, _fields(blocks[:, 8:], 16, 4))
-    return _Decoded(codes, _half(blocks, 0) * _signed(scales, 32).float())
+def _iq4_xs(blocks: Tensor) -> Decoded:
+    scales = fields(blocks[:, 4:8], 1, 4) | fields(blocks[:, 2:4], 1, 2) << 4
+    codes = _looked_up(IQ4_VALUES, fields(blocks[:, 8:], 16, 4))
+    return Decoded(codes, half(blocks, 0) * signed(scales, 32).float())
 
 
-def _mxfp4(blocks: Tensor) -> _Decoded:
+def _mxfp4(blocks: Tensor) -> Decoded:
     # The scale is 2^(e - 128), written as float32 bits; the two smallest are subnormal.
     exponent = blocks[:, :1].int()
     scale = torch.where(exponent < 2, 0x00200000 << exponent, (exponent - 1) << 23).view(torch.float32)
-    return _Decoded(_looked_up(MXFP4_VALUES, _fields(blocks[:, 1:], 16, 4)), scale)
+    return Decoded(_looked_up(MXFP4_VALUES, fields(blocks[:, 1:], 16, 4)), scale)
+
+
+def _tq1_0(blocks: Tensor) -> Decoded:
+    # A byte over 256 is a fraction of five digits to the base of 3: the first is the whole part of three times that.
+    parts = []
+    for start, width, digits in ((0, 32, 5), (32, 16, 5), (48, 4, 4)):
+        powers = torch.tensor([3**i for i in range(digits)], dtype=torch.uint8, device=blocks.device)[:, None]
+        parts.append((blocks[:, start : start + width].unsqueeze(1) * powers).flatten(1))
+    codes = (torch.cat(parts, 1).int() * 3 >> 8).to(torch.int8) - 1
+    return Decoded(codes, half(blocks, 52))
+
+
+def _tq2_0(blocks: Tensor) -> Decoded:
+    return Decoded(signed(fields(blocks[:, :64], 32, 2), 1), half(blocks, 64))
+
+
+CODEBOOKS = {
+    IQ2_XXS: "IQ2_XXS",
+    IQ2_XS: "IQ2_XS",
+    IQ2_S: "IQ2_S",
+    IQ3_XXS: "IQ3_XXS",
+    IQ3_S: "IQ3_S",
+    IQ1_S: "IQ1_S",
+    IQ1_M: "IQ1_S",
+}
+"""The types that index a codebook, and its name."""
 
 
 class BlockType(NamedTuple):
@@ -152,7 +156,7 @@ class BlockType(NamedTuple):
     name: str
     weights: int
     bytes: int
-    decode: Callable[[Tensor], _Decoded]
+    decode: Callable[[Tensor], Decoded]
 
     def row_bytes(self, in_features: int) -> int:
         """Bytes of one row of weights. ValueError where it is not a whole number of blocks."""
@@ -172,8 +176,17 @@ BLOCKS: dict[int, BlockType] = {
     Q4_K: BlockType("Q4_K", 256, 144, _q4_k),
     Q5_K: BlockType("Q5_K", 256, 176, _q5_k),
     Q6_K: BlockType("Q6_K", 256, 210, _q6_k),
+    IQ2_XXS: BlockType("IQ2_XXS", 256, 66, books.iq2_xxs),
+    IQ2_XS: BlockType("IQ2_XS", 256, 74, books.iq2_xs),
+    IQ3_XXS: BlockType("IQ3_XXS", 256, 98, books.iq3_xxs),
+    IQ1_S: BlockType("IQ1_S", 256, 50, books.iq1_s),
     IQ4_NL: BlockType("IQ4_NL", 32, 18, _iq4_nl),
+    IQ3_S: BlockType("IQ3_S", 256, 110, books.iq3_s),
+    IQ2_S: BlockType("IQ2_S", 256, 82, books.iq2_s),
     IQ4_XS: BlockType("IQ4_XS", 256, 136, _iq4_xs),
+    IQ1_M: BlockType("IQ1_M", 256, 56, books.iq1_m),
+    TQ1_0: BlockType("TQ1_0", 256, 54, _tq1_0),
+    TQ2_0: BlockType("TQ2_0", 256, 66, _tq2_0),
     MXFP4: BlockType("MXFP4", 32, 17, _mxfp4),
 }
 """By ggml's type number."""

@@ -7,19 +7,29 @@ multiplied as they are, never rounded. Rows do not know each other, so the path 
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from engine.host_memory import WEIGHTS
+from engine.layers.linear import ggml_codebooks
 from engine.layers.linear.affine import CHUNK, PER_WORD, AffineWeights, chunks
 from engine.layers.linear.base import LinearShape, PackedLinear, Target
 from engine.layers.linear.coded import CodedWeights, each
 from engine.layers.linear.ggml import GgmlWeights
 from engine.layers.linear.ggml_blocks import (
     BLOCKS,
+    CODEBOOKS,
+    IQ1_M,
+    IQ1_S,
+    IQ2_S,
+    IQ2_XS,
+    IQ2_XXS,
+    IQ3_S,
+    IQ3_XXS,
     IQ4_NL,
     IQ4_VALUES,
     IQ4_XS,
@@ -35,6 +45,8 @@ from engine.layers.linear.ggml_blocks import (
     Q5_K,
     Q6_K,
     Q8_0,
+    TQ1_0,
+    TQ2_0,
 )
 from engine.layers.linear.int8 import Int8Rows
 from engine.layers.linear.table import TableWeights
@@ -52,7 +64,7 @@ _PLANES = {_U2: (2, 0), _U3: (2, 1), _U4: (4, 0), _U5: (4, 1), _U6: (4, 2), _SIG
 """Bits of a code in the two planes."""
 _UNSIGNED = {2: _U2, 3: _U3, 4: _U4, 5: _U5, 6: _U6}
 _NUMBERS = {torch.float32: 0, torch.float16: 1, torch.bfloat16: 2}
-_NESTED, _EXPONENTS, _PRODUCTS, _NIBBLES = 3, 4, 5, 6
+_NESTED, _EXPONENTS, _PRODUCTS, _NIBBLES, _BOOK = 3, 4, 5, 6, 7
 """How scales are held that are no numbers (products.h)."""
 _SIGN = 0x80
 _DIGITS = {8: 1, 16: 2, 32: 3}
@@ -71,6 +83,8 @@ class _Form(NamedTuple):
     """Zero-points; of products, minima."""
     supers: bool = False
     shifts: bool = False
+    words: int = 0
+    """Of a block of 256 weights, where blocks are held as the file has them (books.h)."""
 
 
 class NativeLinear(PackedLinear):
@@ -84,7 +98,7 @@ class NativeLinear(PackedLinear):
     float32_is_free = True
     held = ("codes", "high", "scales", "zeros", "supers", "least", "shifts", "nested_table", "nested_scales", "order")
     kind = "int4"
-    factor: ClassVar[float] = 1.0
+    factor = 1.0
     nested_table: Tensor | None = None
     nested_scales: Tensor | None = None
 
@@ -94,9 +108,11 @@ class NativeLinear(PackedLinear):
         self.order = shape.new_order(device)
         self._blocks = -(-shape.out_features // BLOCK)
         low, high = _PLANES[form.codes]
-        self.codes = self._new(shape.in_features // UNIT * low, torch.int32)
+        words = shape.in_features // SUPER * form.words or shape.in_features // UNIT * low
+        self.codes = self._new(words, torch.int32)
         self.high = self._new(shape.in_features // UNIT * high, torch.int32) if high else None
-        groups, outer = shape.in_features // form.group, -(-shape.in_features // SUPER)
+        self.block_type = shape.block_type
+        groups, outer = 0 if form.words else shape.in_features // form.group, -(-shape.in_features // SUPER)
         self.scales = self._new(groups, form.scales)
         self.zeros = self._new(groups, torch.uint8) if form.zeros else None
         self.supers = self._new(outer, torch.float16) if form.supers else None
@@ -132,13 +148,15 @@ class NativeLinear(PackedLinear):
         for tensor in (self.codes, self.high, self.scales, self.zeros, self.supers, self.least, self.shifts):
             if tensor is not None:
                 tensor[-1].zero_()
-        addresses = (None if (each := getattr(self, name)) is None else each.data_ptr() for name in self.held[:-1])
+        self._book = book = self.book()
+        tensors = (*(getattr(self, name) for name in self.held[:-1]), book)
+        addresses = (None if each is None else each.data_ptr() for each in tensors)
         values, largest = table.tolist(), float(table.abs().max())
         whole = bool((table == table.round()).all()) and largest <= 127
         digits = table if whole else table * (127 / largest)
         tables = (ctypes.c_int8 * 16 * 3)()
-        for each in tables:
-            each[:] = digits.round().int().tolist()
+        for whole_numbers in tables:
+            whole_numbers[:] = digits.round().int().tolist()
             digits = (digits - digits.round()) * _NEXT_DIGIT
         self._weights = Lanes(
             *addresses,
@@ -147,7 +165,9 @@ class NativeLinear(PackedLinear):
             form.group,
             form.codes,
             _NUMBERS[form.scales] if form.scale_type is None else form.scale_type,
-            *(self._nested or (1, 0.0)),
+            self._nested.size if self._nested else 1,
+            self.block_type if form.words else 0,
+            self._nested.offset if self._nested else 0.0,
             self.factor,
             (ctypes.c_float * 16)(*values),
             1.0 if whole else largest / 127,
@@ -159,6 +179,10 @@ class NativeLinear(PackedLinear):
     def table(self, parts: Sequence[Any]) -> Tensor:
         """``[16]`` float64: what codes stand for that are looked up."""
         return torch.zeros(16, dtype=torch.float64)
+
+    def book(self) -> Tensor | None:
+        """Entries of a codebook, int32: eight codes of 4 bits each."""
+        return None
 
     def forward(self, x: Tensor) -> Tensor:
         return self._product(x, x.dtype)
@@ -316,7 +340,36 @@ _GGML = {type: _Form(codes, UNIT, shifts=type in (Q4_1, Q5_1)) for type, codes i
     Q4_K: _Form(_U4, UNIT, torch.uint8, _PRODUCTS, zeros=True, supers=True),
     Q5_K: _Form(_U5, UNIT, torch.uint8, _PRODUCTS, zeros=True, supers=True),
     Q6_K: _Form(_U6, 16, torch.uint8, _PRODUCTS, supers=True),
+    TQ2_0: _Form(_U2, SUPER, zeros=True),
 }
+
+
+class _Book(NamedTuple):
+    """A type whose blocks are held as they are: of ``words`` and a float16, with a scale for ``group`` weights.
+
+    Codes of four bits mean ``share`` of a table: a level of the codebook, the lower eight as it is, the upper ones
+    negative, or in IQ1 one more and one less.
+    """
+
+    words: int
+    group: int
+    share: float
+
+
+_BOOKS = {
+    IQ2_XXS: _Book(16, 32, 1 / 8),
+    IQ2_XS: _Book(18, 16, 1 / 8),
+    IQ2_S: _Book(20, 16, 1 / 8),
+    IQ3_XXS: _Book(24, 32, 1 / 4),
+    IQ3_S: _Book(27, 32, 1.0),
+    IQ1_S: _Book(12, 32, 1 / 8),
+    IQ1_M: _Book(14, 16, 1 / 8),
+    TQ1_0: _Book(13, SUPER, 1.0),
+}
+_GGML |= {
+    type: _Form(_TABLE4, each.group, torch.uint8, _BOOK, supers=True, words=each.words) for type, each in _BOOKS.items()
+}
+_TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES, TQ1_0: (-1, 0, 1)}
 
 
 class NativeGgmlLinear(NativeLinear):
@@ -324,21 +377,41 @@ class NativeGgmlLinear(NativeLinear):
 
     def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
         super().__init__(shape, target, device)
-        self.type, self.kind = shape.block_type, BLOCKS[shape.block_type].name
+        self.kind = BLOCKS[shape.block_type].name
+        self.factor = _BOOKS[shape.block_type].share if shape.block_type in _BOOKS else 1.0
 
     @staticmethod
     def form(shape: LinearShape) -> _Form:
         return _GGML[shape.block_type]
 
     def table(self, parts: Sequence[GgmlWeights]) -> Tensor:
-        values = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}.get(self.type, (0,) * 16)
-        return torch.tensor(values, dtype=torch.float64)
+        values = _TABLES.get(self.block_type, ())
+        if self.block_type in CODEBOOKS:
+            entry = ggml_codebooks.levels(CODEBOOKS[self.block_type])
+            first, second = entry, tuple(-level for level in entry)
+            if self.block_type in (IQ1_S, IQ1_M):
+                first, second = (tuple(level + shift for level in entry) for shift in (1, -1))
+            values = (*first, *(0,) * (8 - len(first)), *second)
+        return torch.tensor((*values, *(0,) * (16 - len(values))), dtype=torch.float64)
+
+    def book(self) -> Tensor | None:
+        name = CODEBOOKS.get(self.block_type)
+        return None if name is None else _entries(name)
 
     def put(self, library: Library, parts: Sequence[GgmlWeights]) -> None:
         start = 0
         for part in parts:
             library.put_ggml(self._weights, part.type, part.data, start)
             start += len(part.data)
+
+
+@functools.cache
+def _entries(name: str) -> Tensor:
+    """A codebook's entries as products.h has eight codes of 4 bits, or four in the lower halves of bytes: int32."""
+    with torch.inference_mode(False):
+        entries = ggml_codebooks.digits(name)
+        places = torch.tensor([0, 8, 16, 24, 4, 12, 20, 28])[: entries.shape[1]]
+        return (entries << places).sum(1).to(torch.int32)
 
 
 def ggml_declines(shape: LinearShape, target: Target) -> str | None:

@@ -14,7 +14,7 @@ from engine.layers.linear import choose
 from engine.layers.linear.base import LinearShape, PackedLinear, Target
 from engine.layers.linear.blockwise import BlockwiseLinear
 from engine.layers.linear.ggml import GgmlEmbedding, GgmlWeights
-from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, Q4_K, Q6_K
+from engine.layers.linear.ggml_blocks import BLOCKS, IQ2_XS, IQ4_NL, Q4_K, Q6_K, TQ1_0
 from engine.layers.linear.native import BLOCK, PATH, UNIT, NativeLinear, NativeTableLinear, put
 from engine.layers.numerics import Numerics
 from engine.native import library
@@ -140,6 +140,8 @@ def test_no_rows_are_no_work(kernel: torch.dtype) -> None:
         lambda: ggml(Q4_K, 600, 512),
         lambda: ggml(Q6_K, 600, 512),
         lambda: ggml(IQ4_NL, 600, 512),
+        lambda: ggml(IQ2_XS, 600, 512),
+        lambda: ggml(TQ1_0, 600, 512),
     ],
 )
 def test_rows_keep_their_bits(packed: Callable[[], Packed], activations: int, kernel: torch.dtype) -> None:
@@ -158,7 +160,9 @@ def test_rows_keep_their_bits(packed: Callable[[], Packed], activations: int, ke
 
 @runs
 @each_width
-@pytest.mark.parametrize("name", ["int4, fused", "int3", "table, odd features", "rows", "Q4_K", "Q6_K"])
+@pytest.mark.parametrize(
+    "name", ["int4, fused", "int3", "table, odd features", "rows", "Q4_K", "Q6_K", "IQ1_M", "IQ3_S", "TQ1_0"]
+)
 def test_every_set_of_instructions_gives_the_same(name: str, activations: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """But for the order of multiplying and adding in one rounding, where a set has that."""
     packed = CASES[name]()

@@ -12,7 +12,19 @@ from torch import Tensor
 
 from engine.layers.linear.base import LinearShape, Target
 from engine.layers.linear.ggml import GgmlWeights, put
-from engine.layers.linear.ggml_blocks import BLOCKS, IQ4_NL, IQ4_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, Q8_0, dequantise
+from engine.layers.linear.ggml_blocks import (
+    BLOCKS,
+    CODEBOOKS,
+    IQ1_M,
+    IQ4_NL,
+    IQ4_VALUES,
+    IQ4_XS,
+    MXFP4,
+    MXFP4_VALUES,
+    Q8_0,
+    dequantise,
+)
+from engine.layers.linear.ggml_codebooks import book
 from engine.layers.linear.triton import ggml_planes
 from engine.layers.linear.triton.int8 import TritonQ8Linear
 from engine.layers.linear.triton.layer import TritonLinear
@@ -20,6 +32,7 @@ from engine.layers.linear.triton.runtime import Tile, aligned, tensor_cores
 from engine.layers.linear.triton.trial import disagrees
 
 PLANE = 32
+_CPU = torch.device("cpu")
 TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}
 
 
@@ -70,7 +83,9 @@ class TritonGgmlLinear(TritonLinear):
 
 
 def _table(type: int, device: torch.device) -> Tensor | None:
-    """What the codes of a type look up, float32."""
+    """What the codes of a type look up, float32; of a codebook the entries, int8."""
+    if (name := CODEBOOKS.get(type)) is not None:
+        return book(name, _CPU).to(device).flatten()
     values = TABLES.get(type)
     return None if values is None else torch.tensor(values, dtype=torch.float32, device=device)
 
@@ -132,6 +147,10 @@ def sample(type: int, rows: int, in_features: int) -> Tensor:
     for at in () if type == MXFP4 else HALVES.get(block.name, (0,)):
         halves = (torch.rand(count, 1, generator=generator) * 2 - 1).mul_(0.01).half()
         data[:, at : at + 2] = halves.view(torch.uint8)
+    if type == IQ1_M:
+        # Its float16 is spread over the upper halves of four bytes: the last two make it about 2^-6.
+        data[:, 53:57:2] &= 15
+        data[:, 53:57:2] |= torch.tensor([64, 32], dtype=torch.uint8)
     return data.view(rows, -1)
 
 
@@ -143,5 +162,8 @@ HALVES = {
     "Q4_K": (0, 2),
     "Q5_K": (0, 2),
     "Q6_K": (208,),
+    "IQ1_M": (),
+    "TQ1_0": (52,),
+    "TQ2_0": (64,),
 }
 """Where blocks hold float16 numbers; elsewhere at their beginning."""

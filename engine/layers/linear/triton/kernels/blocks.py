@@ -59,6 +59,91 @@ def _small(at, sub, lane, table, TYPE: tl.constexpr):
 
 
 @triton.jit
+def _word(at):
+    """16 bits, without a sign."""
+    return _byte(at) | _byte(at + 1) << 8
+
+
+@triton.jit
+def _even(sevens, lane):
+    """Sign ``lane % 8`` (1: negative) of seven, and of the eighth, which makes the number of the negative ones even."""
+    half = sevens ^ (sevens >> 4)
+    quarter = half ^ (half >> 2)
+    return ((sevens | ((quarter ^ (quarter >> 1)) & 1) << 7) >> (lane % 8)) & 1
+
+
+@triton.jit
+def _book(at, sub: tl.constexpr, lane, table, TYPE: tl.constexpr):
+    """The types with a codebook, of 256 weights; ``table`` holds its entries, int8."""
+    octet = lane // 8
+    if TYPE == "IQ2_XXS" or TYPE == "IQ3_XXS":
+        packed = at + (2 + 8 * sub + 4 if TYPE == "IQ2_XXS" else 66 + 4 * sub)
+        sign = _even(((_word(packed) | _word(packed + 2) << 16) >> (7 * octet)) & 127, lane)
+        odd = 2 * (_byte(packed + 3) >> 4) + 1
+        if TYPE == "IQ2_XXS":
+            entry, width, share = _byte(at + 2 + 8 * sub + octet), 8, 0.125
+        else:
+            entry, width, share = _byte(at + 2 + 8 * sub + lane // 4), 4, 0.25
+    elif TYPE == "IQ2_XS":
+        packed = _word(at + 2 + 8 * sub + 2 * octet)
+        sign = _even(packed >> 9, lane)
+        odd = 2 * ((_byte(at + 66 + sub) >> (4 * (lane // 16))) & 15) + 1
+        entry, width, share = packed & 511, 8, 0.125
+    elif TYPE == "IQ2_S":
+        sign = (_byte(at + 34 + 4 * sub + octet) >> (lane % 8)) & 1
+        odd = 2 * ((_byte(at + 74 + sub) >> (4 * (lane // 16))) & 15) + 1
+        above = (_byte(at + 66 + sub) >> (2 * octet)) & 3
+        entry, width, share = _byte(at + 2 + 4 * sub + octet) | above << 8, 8, 0.125
+    else:
+        tl.static_assert(TYPE == "IQ3_S")
+        sign = (_byte(at + 74 + 4 * sub + octet) >> (lane % 8)) & 1
+        odd = 2 * ((_byte(at + 106 + sub // 2) >> (4 * (sub % 2))) & 15) + 1
+        above = (_byte(at + 66 + sub) >> (lane // 4)) & 1
+        entry, width, share = _byte(at + 2 + 8 * sub + lane // 4) | above << 8, 4, 1.0
+    code = tl.load(table + entry * width + lane % width).to(tl.int32)
+    return (code * (1 - 2 * sign)).to(tl.float32) * (_float16(at) * (odd.to(tl.float32) * share))
+
+
+@triton.jit
+def _book1(at, sub: tl.constexpr, lane, table, TYPE: tl.constexpr):
+    """IQ1_S and IQ1_M, whose codes are moved by an eighth."""
+    octet = lane // 8
+    if TYPE == "IQ1_S":
+        packed = _word(at + 34 + 2 * sub)
+        above, down, number = (packed >> (3 * octet)) & 7, packed >> 15, (packed >> 12) & 7
+        entry, head = _byte(at + 2 + 4 * sub + octet), _float16(at)
+    else:
+        packed = _byte(at + 32 + 2 * sub + octet // 2) >> (4 * (octet % 2))
+        above, down = packed & 7, (packed >> 3) & 1
+        number = (_word(at + 48 + sub // 2 * 2) >> (6 * (sub % 2) + 3 * (lane // 16))) & 7
+        entry = _byte(at + 4 * sub + octet)
+        bits = _byte(at + 49) >> 4 | (_byte(at + 51) & 240) | (_byte(at + 53) & 240) << 4 | (_byte(at + 55) & 240) << 8
+        head = bits.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+    code = tl.load(table + (entry | above << 8) * 8 + lane % 8).to(tl.int32) + 1 - 2 * down
+    return code.to(tl.float32) * (head * ((2 * number + 1).to(tl.float32) * 0.125))
+
+
+@triton.jit
+def _ternary(at, sub: tl.constexpr, lane, TYPE: tl.constexpr):
+    if TYPE == "TQ2_0":
+        code = (_byte(at + 32 * (sub // 4) + lane) >> (2 * (sub % 4))) & 3
+        head = _float16(at + 64)
+    else:
+        # The digits to the base of 3 of a byte, which is a fraction of them: the whole part of three times it.
+        if sub < 5:
+            byte, place = _byte(at + lane), sub + 0 * lane
+        elif sub < 7:
+            byte, place = _byte(at + 32 + lane % 16), 2 * (sub - 5) + lane // 16
+        else:
+            byte = _byte(at + tl.where(lane < 16, 32 + lane, 48 + lane % 4))
+            place = tl.where(lane < 16, 4, (lane - 16) // 4)
+        power = tl.where(place == 0, 1, tl.where(place == 1, 3, tl.where(place == 2, 9, tl.where(place == 3, 27, 81))))
+        code = ((byte * power & 255) * 3) >> 8
+        head = _float16(at + 52)
+    return (code - 1).to(tl.float32) * head
+
+
+@triton.jit
 def _six_bits(at, sub: tl.constexpr, OFFSETS: tl.constexpr):
     """Number ``sub`` of the eight scales (or offsets) of Q4_K and Q5_K, of 6 bits."""
     if sub < 4:
@@ -111,6 +196,12 @@ def _part(at, j: tl.constexpr, lane, table, TYPE: tl.constexpr, BYTES: tl.conste
     """Part j of the TURN parts of 32 input features from the block at ``at`` on."""
     if WEIGHTS == 32:
         value = _small(at + j * BYTES, 0, lane, table, TYPE)
+    elif TYPE == "TQ1_0" or TYPE == "TQ2_0":
+        value = _ternary(at + j // 8 * BYTES, j % 8, lane, TYPE)
+    elif TYPE == "IQ1_S" or TYPE == "IQ1_M":
+        value = _book1(at + j // 8 * BYTES, j % 8, lane, table, TYPE)
+    elif TYPE == "IQ2_XXS" or TYPE == "IQ2_XS" or TYPE == "IQ2_S" or TYPE == "IQ3_XXS" or TYPE == "IQ3_S":
+        value = _book(at + j // 8 * BYTES, j % 8, lane, table, TYPE)
     else:
         value = _large(at + j // 8 * BYTES, j % 8, lane, table, TYPE)
     return value
