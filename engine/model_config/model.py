@@ -96,11 +96,20 @@ class RecurrentShape:
     """Tokens that the convolution sees."""
     tiled: bool = False
     """Whether value head i shares key head i % key_heads (ggml's order), and not i // (value_heads / key_heads)."""
+    share_scale: float = 1.0
+    """Multiplies the share by which a state moves: by up to 2 it may turn what it says around (OLMo-Hybrid)."""
+    channel_decays: bool = False
+    """Each channel of a key has a decay of its own, and gates are sigmoids (Kimi Delta Attention)."""
 
     @property
     def channels(self) -> int:
         """Queries, keys and values, which pass the convolution together."""
         return 2 * self.key_heads * self.key + self.value_heads * self.value
+
+    @property
+    def decays(self) -> int:
+        """Decays of a token."""
+        return self.value_heads * (self.key if self.channel_decays else 1)
 
     @property
     def matrix(self) -> tuple[int, int, int] | None:
@@ -110,7 +119,7 @@ class RecurrentShape:
     @property
     def widest(self) -> int:
         """Elements of a row that a layer holds at its widest: projected, the convolution's result, what is read."""
-        return 4 * self.channels + 2 * self.value_heads * self.value
+        return 4 * self.channels + 2 * self.value_heads * self.value + 4 * self.decays
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ FAMILIES = {
     "Gemma4UnifiedForCausalLM": "gemma4",
     "Phi3ForCausalLM": "phi3",
     "Olmo2ForCausalLM": "olmo2",
+    "OlmoHybridForCausalLM": "olmo_hybrid",
     "GraniteForCausalLM": "granite",
     "GraniteMoeHybridForCausalLM": "granite_hybrid",
     "NemotronHForCausalLM": "nemotron_h",
@@ -40,6 +41,7 @@ FAMILIES = {
     "DeepseekV3ForCausalLM": "deepseek_v3",
     "Glm4MoeLiteForCausalLM": "deepseek_v3",
     "Glm4MoeForCausalLM": "glm4_moe",
+    "KimiLinearForCausalLM": "kimi_linear",
     "Ministral3ForCausalLM": "ministral3",
     "OPTForCausalLM": "opt",
 }

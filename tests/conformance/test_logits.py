@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from engine_support import Ours, relative
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.batch import SequenceRows
@@ -100,6 +101,13 @@ NEMOTRON = {"hybrid_override_pattern": "M-M*-", "mamba_num_heads": 6, "mamba_hea
 NEMOTRON_EXPERTS = NEMOTRON | {"hybrid_override_pattern": "MEM*E-", "n_routed_experts": 8, "num_experts_per_tok": 3,
                                "moe_intermediate_size": 40, "moe_shared_expert_intermediate_size": 56,
                                "routed_scaling_factor": 2.5}  # fmt: skip
+OLMO_HYBRID = {"num_hidden_layers": 4, "linear_num_key_heads": 3, "linear_num_value_heads": 3,
+               "linear_key_head_dim": 16, "linear_value_head_dim": 32}  # fmt: skip
+KIMI = {
+    key: value for key, value in (MLA | SIGMOID).items() if key not in ("first_k_dense_replace", "n_routed_experts")
+}
+KIMI |= {"num_local_experts": 8, "num_hidden_layers": 4, "linear_num_heads": 3, "linear_head_dim": 16,
+         "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"]}  # fmt: skip
 CASES = [
     Case("llama", "Llama"),
     Case("llama tied", "Llama", {"tie_word_embeddings": True}),
@@ -165,6 +173,10 @@ CASES = [
     Case("olmo2", "Olmo2"),
     Case("olmo2 biases", "Olmo2", {"attention_bias": True}, seed=84),
     Case("olmo2 multi-head, tied", "Olmo2", {"num_key_value_heads": 4, "tie_word_embeddings": True}),
+    Case("olmo hybrid", "OlmoHybrid", OLMO_HYBRID | {"rope_parameters": None}),
+    Case("olmo hybrid, rotating, odd widths, bf16 file", "OlmoHybrid", OLMO_HYBRID | {"linear_key_head_dim": 12,
+         "linear_value_head_dim": 20, "linear_allow_neg_eigval": False, "linear_conv_kernel_dim": 3},
+         torch.bfloat16),
     Case("granite", "Granite", GRANITE),
     Case("granite biases, tied", "Granite", GRANITE | {"attention_bias": True, "mlp_bias": True,
          "tie_word_embeddings": True, "embedding_multiplier": 0.5, "residual_multiplier": 1.5}),
@@ -190,6 +202,10 @@ CASES = [
     Case("glm 4.5", "Glm4Moe", SIGMOID | {"head_dim": 16, "first_k_dense_replace": 1, "use_qk_norm": True}),
     Case("glm 4.5 air, biases, groups", "Glm4Moe", SIGMOID | {"head_dim": 16, "attention_bias": True, "n_group": 2,
          "topk_group": 1, "first_k_dense_replace": 0}),
+    Case("kimi linear", "KimiLinear", KIMI),
+    Case("kimi linear, odd widths, low queries, groups, bf16 file", "KimiLinear", KIMI | {"linear_head_dim": 12,
+         "linear_num_heads": 5, "linear_conv_kernel_dim": 3, "q_lora_rank": 20, "n_group": 4, "topk_group": 2},
+         torch.bfloat16),
     Case("ministral 3", "Ministral3", MINISTRAL),
     Case("ministral 3 window, tied", "Ministral3", MINISTRAL | {"sliding_window": 8, "tie_word_embeddings": True}),
     Case("lfm2", "Lfm2", LFM2),
@@ -256,7 +272,21 @@ def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
             elif name.endswith(("e_score_correction_bias", "expert_bias")):
                 buffer.uniform_(-0.2, 0.2)
     model.to(case.dtype).save_pretrained(folder, max_shard_size=case.shard)
+    if case.family == "OlmoHybrid":
+        cut_by_their_widths(folder, config)
     return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def cut_by_their_widths(folder: Path, config: Any) -> None:
+    """transformers cuts the convolutions of queries, keys and values into equal parts, whatever their widths are."""
+    file = folder / "model.safetensors"
+    tensors, keys = load_file(file), config.linear_num_key_heads * config.linear_key_head_dim
+    for first in [name for name in tensors if name.endswith("q_conv1d.weight")]:
+        names = [first.replace("q_conv1d", f"{part}_conv1d") for part in "qkv"]
+        whole = torch.cat([tensors[name] for name in names])
+        parts = whole.split((keys, keys, len(whole) - 2 * keys))
+        tensors |= {name: part.clone() for name, part in zip(names, parts, strict=True)}
+    save_file(tensors, file, {"format": "pt"})
 
 
 @torch.inference_mode()
@@ -315,6 +345,8 @@ OWN = {
     "GptOss": GPT_OSS,
     "GraniteMoeHybrid": GRANITE_EXPERTS,
     "NemotronH": NEMOTRON_EXPERTS | {"moe_latent_size": 24},
+    "OlmoHybrid": OLMO_HYBRID,
+    "KimiLinear": KIMI,
     "OPT": {"ffn_dim": 96, "activation_function": "gelu"},
     "DeepseekV2": DEEPSEEK | MLA_YARN | GROUPS | {"q_lora_rank": 20},
     "Qwen3_5Text": QWEN3_5,

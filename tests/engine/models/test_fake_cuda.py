@@ -104,6 +104,8 @@ OWN = {
     "Phi3ForCausalLM": replace(CONFIG, fused=True, rope=RopeConfig(10000.0, "longrope", 4.0, 32, partial=0.75,
                                factors=(1.0,) * 12, long_factors=(2.0,) * 12)),
     "Olmo2ForCausalLM": CONFIG,
+    "OlmoHybridForCausalLM": replace(CONFIG, rotary=(False, False), recurrent=replace(
+        STATES, key_heads=4, key=48, value=96, share_scale=2.0)),
     "GraniteForCausalLM": replace(CONFIG, embedding_scale=12.0, residual_scale=0.2, logit_divisor=8.0),
     "GraniteMoeHybridForCausalLM": replace(CONFIG, fused_mlp=True, rotary=(False, False), recurrent=MAMBA, moe=replace(
         EXPERTS, routing="chosen", shared_size=128, shared="")),
@@ -120,6 +122,8 @@ OWN = {
     "DeepseekV2ForCausalLM": replace(LATENT, moe=replace(EXPERTS, sparse=(False, True), groups=2, shared_size=128)),
     "DeepseekV3ForCausalLM": replace(LATENT, moe=SIGMOID),
     "Glm4MoeLiteForCausalLM": replace(LATENT, moe=replace(SIGMOID, sparse=(False, True))),
+    "KimiLinearForCausalLM": replace(LATENT, rotary=(False, False), moe=replace(SIGMOID, sparse=(False, True)),
+                                     recurrent=replace(STATES, key_heads=4, key=32, channel_decays=True)),
     "Glm4MoeForCausalLM": replace(CONFIG, qk_norm=True, moe=SIGMOID, rope=RopeConfig(10000.0, partial=0.5)),
     "Ministral3ForCausalLM": replace(CONFIG, rope=RopeConfig(1e6, original_max_position=32, query_beta=0.1)),
     "Gemma4ForCausalLM": replace(TWO_WIDTHS, layer_inputs=16, moe=replace(
