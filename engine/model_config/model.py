@@ -210,12 +210,12 @@ class MoEConfig:
     """The intermediate size of each expert."""
     sparse: tuple[bool, ...]
     routing: Literal["all", "chosen", "sigmoid"] = "all"
-    """Whether an expert's share is a softmax over all experts, or over the chosen ones; or a sigmoid of its score, and
-    a bias of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
+    """Whether an expert's share is a softmax over all experts, or over the chosen ones; or a sigmoid of its score,
+    where a bias of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
     normalised: bool = False
     """Shares of "all" and "sigmoid" are divided by the sum of those chosen."""
-    choice_bias: bool = True
-    """Whether there is that bias with "sigmoid"."""
+    choice_bias: bool = False
+    """Whether there is such a bias; ERNIE 4.5 has it with "all"."""
     share_scale: float = 1.0
     """Multiplies the shares after that..."""
     expert_scales: bool = False
@@ -295,6 +295,8 @@ class ModelConfig:
     local_rope: RopeConfig | None = None
     """The rotation of the layers whose ``local`` is True; the others have ``rope``."""
     local: tuple[bool, ...] = ()
+    multi_token_local: bool = False
+    """The checkpoint's multi-token layer is one of those, with their window (Mellum 2)."""
     latent: LatentShape | None = None
     """Multi-head latent attention; ``head_dim`` is then ``nope + rope`` and ``num_kv_heads`` 1."""
     moe: MoEConfig | None = None
@@ -303,6 +305,12 @@ class ModelConfig:
     output_gate: bool = False
     """Queries are projected together with a gate for each of their numbers, whose sigmoid multiplies what attention
     gives (Qwen3-Next)."""
+    head_gate: Literal["sigmoid", "softplus"] | None = None
+    """A gate of each head is projected besides (``g_proj``); this of it multiplies what the head gives (LFM3)."""
+    gates_elements: bool = False
+    """That gate is one of each number that a head gives."""
+    heads_per_layer: tuple[int, ...] = ()
+    """Each layer's heads of queries, where they differ; ``num_heads`` is then the largest (Laguna)."""
     recurrent: StateShape | None = None
     """Layers with states; None: none has any."""
     learned_positions: bool = False

@@ -287,6 +287,17 @@ OTHERS: dict[str, tuple[str, dict[str, Any]]] = {
          "num_local_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "n_shared_experts": 1,
          "pad_token_id": 0, "num_key_value_heads": 4},
     ),
+    "projections of each key head": (
+        "Qwen3Next",
+        {"layer_types": ["linear_attention", "linear_attention", "full_attention"] * 2, "linear_num_key_heads": 2,
+         "linear_num_value_heads": 6, "linear_key_head_dim": 16, "linear_value_head_dim": 16, "num_experts": 4,
+         "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 24},
+    ),
+    "short convolutions, windows": (
+        "Lfm3",
+        {"layer_types": ["conv", "sliding_attention", "full_attention"] * 2, "conv_L_cache": 7, "sliding_window": 24,
+         "head_dim": 16, "pad_token_id": 0},
+    ),
     "mamba": ("GraniteMoeHybrid", MAMBA | {"layer_types": ["mamba", "mamba", "attention"] * 2}),
     "mamba and blocks without cache": (
         "NemotronH",
@@ -304,7 +315,7 @@ def other(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     (name, own), folder = OTHERS[request.param], tmp_path_factory.mktemp("models") / "other"
     shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
     layers = {} if name == "NemotronH" else {"num_hidden_layers": 6}
-    torch.manual_seed({"OlmoHybrid": 2, "KimiLinear": 1}.get(name, 0))  # else no draft is ever right
+    torch.manual_seed({"OlmoHybrid": 2, "KimiLinear": 1, "Qwen3Next": 1}.get(name, 0))  # else no draft is ever right
     config = getattr(transformers, f"{name}Config")(**(shape | layers | own))
     model = getattr(transformers, f"{name}ForCausalLM")(config)
     with torch.no_grad():

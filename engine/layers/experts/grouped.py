@@ -88,7 +88,7 @@ class GroupedExperts:
     def route(self, scores: Tensor) -> Routing:
         """As `engine.layers.experts.router.Router.choose`, but for the order of a row's experts."""
         moe = self.router.moe
-        if moe.routing == "sigmoid":
+        if moe.routing == "sigmoid" or moe.choice_bias:
             picked, weights = self.router.choose(scores)
             order = picked.argsort(1)
             return Routing(picked.gather(1, order).int(), weights.gather(1, order))

@@ -34,18 +34,13 @@ class GatedDeltaNet:
         self.output: Linear = source.linear(prefix, (self.output_name,), (size,), values, False)
         self.weights = DeltaWeights(
             convolution=self._taps(source, prefix).T.contiguous(),
-            decay=-source.array(f"{prefix}A_log", self.decay_shape).flatten().exp(),
+            decay=-source.array(f"{prefix}A_log", (shape.value_heads,)).exp(),
             bias=source.array(f"{prefix}dt_bias", (shape.decays,)),
             norm=source.array(f"{prefix}{self.norm_name}.weight", (shape.value,)),
             eps=config.rms_norm_eps,
         )
         self.numerics = source.numerics
         self._library = find().library if self.weights.norm.device.type == "cpu" else None
-
-    @property
-    def decay_shape(self) -> tuple[int, ...]:
-        """That of the heads' decays in the checkpoint."""
-        return (self.shape.value_heads,)
 
     def _read_projections(self, source: WeightSource, prefix: str, size: int) -> None:
         shape = self.shape

@@ -52,10 +52,6 @@ class KimiDeltaAttention(SeparateDeltaNet):
         super().__init__(config, index, source, prefix)
         self.weights = self.weights._replace(eps=config.rms_norm_eps)
 
-    @property
-    def decay_shape(self) -> tuple[int, ...]:
-        return 1, 1, self.shape.value_heads, 1
-
     def _read_projections(self, source: WeightSource, prefix: str, size: int) -> None:
         shape, parts = self.shape, self._parts()
         names = ("q_proj", "k_proj", "v_proj", "b_proj", "f_a_proj", "g_a_proj")

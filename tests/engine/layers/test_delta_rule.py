@@ -62,9 +62,8 @@ class Layer(NamedTuple):
 
     def inputs(self, rows: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         width = self.shape.channels + self.shape.value_heads * self.shape.value
-        return torch.randn(rows, width).to(dtype), torch.randn(rows, self.shape.value_heads + self.shape.decays).to(
-            dtype
-        )
+        gates = self.shape.value_heads + self.shape.decays
+        return torch.randn(rows, width).to(dtype), torch.randn(rows, gates).to(dtype)
 
     def run(
         self,
