@@ -173,9 +173,7 @@ def _has_feature(companions: Companions, target: ModelFiles) -> bool:
 
 
 def multi_token_layout(checkpoint: Checkpoint) -> Layout | None:
-    """That of the multi-token layer, if there is one that Kvasir has. (Nemotron's are two layers of one block each.)"""
-    if checkpoint.config.feed_forward:
-        return None
+    """That of the multi-token layer, if there is one that Kvasir has."""
     return layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
 
 
