@@ -124,6 +124,7 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
             )
             found.append((f"blk.{name.split('.')[2]}.shortconv.conv.weight", across))
             continue
+        name = name.replace("mlp.gate.moe_statics", "mlp.moe_statics")
         name = name.replace("correction_bias", "correction.bias").replace("expert_bias", "expert_bias.bias")
         if architecture.startswith(("granitehybrid", "nemotron_h")):
             name = name.replace("sparse_moe.router.", "sparse_moe.router.layer.")

@@ -27,7 +27,6 @@ from engine.checkpoints.gguf.names import (
     QWEN35MOE,
     SANDWICH,
 )
-from engine.errors import CheckpointError
 from engine.model_config.model import ModelConfig, RecurrentShape
 
 Values = dict[str, Any]
@@ -257,11 +256,35 @@ def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
 
 
 def _olmo2(keys: Keys, files: GGUFFile, common: Values) -> Values:
-    if keys.optional_integer("attention.sliding_window"):
-        raise CheckpointError(
-            f"{files.path.name} is an OLMo 3, which Kvasir does not know. Choose another model, such as an OLMo 2."
-        )
-    return {}
+    """One with windows is an OLMo 3, where any scaling of the rotation is only for the layers that see all tokens."""
+    if not keys.optional_integer("attention.sliding_window"):
+        return {}
+    base = {"rope_theta": common["rope_parameters"]["rope_theta"]}
+    ropes = {"full_attention": common["rope_parameters"], "sliding_attention": base}
+    return _windows(keys, period=4) | {"architectures": ["Olmo3ForCausalLM"], "rope_parameters": ropes}
+
+
+def _seed_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return {
+        "attention_bias": _holds(files, ".attn_q.bias"),
+        "attention_out_bias": _holds(files, ".attn_output.bias"),
+        "mlp_bias": _holds(files, ".ffn_up.bias"),
+    }
+
+
+def _ernie(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Pairs of neighbours rotate in this family's own files, too."""
+    found: Values = {"use_bias": _holds(files, ".attn_q.bias")}
+    if keys.architecture == "ernie4_5-moe":
+        found |= {
+            "moe_num_experts": keys.integer("expert_count"),
+            "moe_k": keys.integer("expert_used_count"),
+            "moe_intermediate_size": keys.integer("expert_feed_forward_length"),
+            "moe_num_shared_experts": keys.optional_integer("expert_shared_count") or 0,
+            "moe_layer_start_index": keys.optional_integer("leading_dense_block_count") or 0,
+            "moe_layer_interval": keys.optional_integer("interleave_moe_layer_step") or 1,
+        }
+    return found
 
 
 def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
@@ -410,6 +433,9 @@ ARCHITECTURES = {
     "gemma4": Architecture("Gemma4ForCausalLM", _gemma4, GEMMA4, experts=True, varied=True),
     "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, heads="partial"),
     "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
+    "seed_oss": Architecture("SeedOssForCausalLM", _seed_oss, GLM4_MOE),
+    "ernie4_5": Architecture("Ernie4_5ForCausalLM", _ernie),
+    "ernie4_5-moe": Architecture("Ernie4_5_MoeForCausalLM", _ernie, DEEPSEEK2, experts=True),
     "granite": Architecture("GraniteForCausalLM", _granite, interleaved=True, finish=_unrotated),
     "granitehybrid": Architecture(
         "GraniteMoeHybridForCausalLM",
