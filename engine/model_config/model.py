@@ -299,6 +299,8 @@ class ModelConfig:
     """The checkpoint's multi-token layer is one of those, with their window (Mellum 2)."""
     latent: LatentShape | None = None
     """Multi-head latent attention; ``head_dim`` is then ``nope + rope`` and ``num_kv_heads`` 1."""
+    index_elements: int = 0
+    """Elements of index keys that a token leaves in all layers besides latents (DeepSeek-V3.2)."""
     moe: MoEConfig | None = None
     sinks: bool = False
     """Each head has a learned score (``sinks``) that takes part in the softmax of its scores and has no value."""
@@ -382,7 +384,7 @@ class ModelConfig:
     def cached_elements(self) -> int:
         """Elements that one token leaves in all layers, keys and values."""
         if self.latent is not None:
-            return len(self.attention_layers) * (self.latent.rank + self.latent.rope)
+            return len(self.attention_layers) * (self.latent.rank + self.latent.rope) + self.index_elements
         return sum(2 * shape.kv_heads * shape.width for shape in self.arena_shapes)
 
     def inner_of(self, layer: int) -> int:

@@ -56,6 +56,13 @@ FAMILIES = {
 """Architecture as config.json writes it -> module of engine.models."""
 
 
+REFUSED = {
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "GlmMoeDsaForCausalLM": "deepseek_v32",
+}
+"""Likewise of those whose configuration is read, to say what they take, and which are refused when loaded."""
+
+
 class Family(Protocol):
     """What a family module offers: how to read its configuration, and its model class."""
 
@@ -78,10 +85,11 @@ def family(architecture: str) -> Family:
     """The module of an architecture. Raises :class:`CheckpointError` for an unknown one."""
     if architecture in OTHERS:
         return OTHERS[architecture]
-    if architecture not in FAMILIES:
+    module = FAMILIES.get(architecture) or REFUSED.get(architecture)
+    if module is None:
         known = ", ".join(name.removesuffix("ForCausalLM") for name in FAMILIES)
         raise CheckpointError(
             f"This model's architecture, {architecture}, is not one that Kvasir knows. "
             f"Choose a model of one of these families: {known}."
         )
-    return cast(Family, import_module(f"engine.models.families.{FAMILIES[architecture]}"))
+    return cast(Family, import_module(f"engine.models.families.{module}"))

@@ -540,6 +540,15 @@ def test_opts_layers_are_counted(tmp_path: Path) -> None:
         open_checkpoint(tmp_path, need_tokenizer=False)
 
 
+@pytest.mark.parametrize("family", ["DeepseekV32", "GlmMoeDsa"])
+def test_models_with_an_indexer_are_refused_by_the_field(family: str, tmp_path: Path) -> None:
+    """Before a weight is read."""
+    indexer = {"index_topk": 8, "index_head_dim": 16, "index_n_heads": 2, "q_lora_rank": 20, "n_group": 1}
+    make(Case("indexer", family, MLA | SIGMOID | indexer | {"first_k_dense_replace": 1, "topk_group": 1}), tmp_path)
+    with pytest.raises(CheckpointError, match='"index_topk"'):
+        open_checkpoint(tmp_path, need_tokenizer=False).resident_bytes(torch.float32)
+
+
 def test_layer_ranges_make_up_the_whole(tmp_path: Path) -> None:
     make(Case("ranges", "Llama"), tmp_path)
     ours = Ours(tmp_path)
