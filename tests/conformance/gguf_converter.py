@@ -109,6 +109,9 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
         if "kv_b_proj" in name and absorbed:
             found += _absorbed(model.config, name, parameter.detach())
             continue
+        if ".self_attn." in name and _of_kimi(name):
+            found += _kimi_states(name, parameter.detach())
+            continue
         if ".linear_attn." in name:
             found.append(_of_states(model.config, names, name, parameter.detach()))
             continue
@@ -192,6 +195,28 @@ def _of_states(config: Any, names: Any, name: str, parameter: Tensor) -> tuple[s
     return named, Stored(reordered(data, keys, each), put_back)
 
 
+KIMI = {"conv1d": "conv1d", "A_log": "a", "dt_bias": "dt.bias", "f_a_proj": "f_a", "f_b_proj": "f_b", "b_proj": "beta",
+        "g_a_proj": "g_a", "g_b_proj": "g_b", "o_norm": "norm"}  # fmt: skip
+
+
+def _of_kimi(name: str) -> bool:
+    return name.split(".self_attn.")[1].removeprefix("forget_gate.").split(".")[0] in KIMI
+
+
+def _kimi_states(name: str, parameter: Tensor) -> list[tuple[str, Stored]]:
+    """A tensor of Kimi Delta Attention: convolutions apart, with dimensions of 1 around them."""
+    layer, module = name.split(".")[2], name.split(".self_attn.")[1].removeprefix("forget_gate.").split(".")[0]
+    prefix, end = f"blk.{layer}.ssm_{KIMI[module]}", ".weight" * name.endswith(".weight")
+    if module == "A_log":
+        return [(prefix, Stored(-parameter.exp(), lambda data: void(parameter.copy_(data.neg().log()))))]
+    if module != "conv1d":
+        return [(prefix + end, _as_it_is(parameter))]
+    return [
+        (f"{prefix}_{part}.weight", Stored(own[None], lambda data, own=own: void(own.copy_(data[0]))))
+        for part, own in zip("qkv", parameter.transpose(0, 1).chunk(3, 1), strict=True)
+    ]
+
+
 MAMBA = {"in_proj": "in", "conv1d": "conv1d", "dt_bias": "dt.bias", "A_log": "a", "D": "d", "norm": "norm",
          "out_proj": "out"}  # fmt: skip
 
@@ -267,8 +292,18 @@ def void(_: object) -> None: ...
 def write_tensor(writer: gguf.GGUFWriter, name: str, stored: Stored, kind: KIND) -> None:
     """Vectors, and what ggml keeps in float32, stay so."""
     data = stored.data.contiguous().numpy()
-    exact = (".bias", "ffn_gate_inp.weight", "conv1d.weight", "conv.weight", "ssm_a", "ssm_d", "ssm_norm.weight")
-    kind = KIND.F32 if data.ndim == 1 or name.endswith(exact) else kind
+    across = ("conv1d_q.weight", "conv1d_k.weight", "conv1d_v.weight")
+    exact = (
+        *across,
+        ".bias",
+        "ffn_gate_inp.weight",
+        "conv1d.weight",
+        "conv.weight",
+        "ssm_a",
+        "ssm_d",
+        "ssm_norm.weight",
+    )
+    kind = KIND.F32 if data.ndim == 1 or name.endswith((*across, *exact)) else kind
     packed = gguf.quants.quantize(data, kind)
     writer.add_tensor(name, packed, raw_dtype=kind)
     stored.put_back(torch.from_numpy(gguf.quants.dequantize(packed, kind)).view(stored.data.shape))

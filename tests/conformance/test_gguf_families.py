@@ -30,6 +30,7 @@ from gguf_families import (
     GRANITE_HYBRID,
     GRANITE_HYBRID_MOE,
     GROUPS,
+    KIMI,
     LFM2,
     LFM2_MOE,
     LONGROPE,
@@ -83,6 +84,8 @@ CASES = {
     "phi3 longrope, partial": Case("phi3", LONGROPE | rope_of("longrope", **PARTIAL)),
     "olmo2": Case("olmo2"),
     "olmo2 multi-head": Case("olmo2", {"num_key_value_heads": 4}),
+    "kimi linear": Case("kimi-linear", KIMI),
+    "kimi linear, low queries": Case("kimi-linear", KIMI | {"q_lora_rank": 32, "linear_conv_kernel_dim": 3}),
     "olmo3": Case("olmo3", OLMO3),
     "olmo3 yarn": Case("olmo3", OLMO3 | {"rope_parameters": {
         "full_attention": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0,

@@ -20,6 +20,7 @@ from engine.checkpoints.gguf.names import (
     GLM4_MOE,
     GPT_OSS,
     GRANITE_HYBRID,
+    KIMI_LINEAR,
     LFM2,
     MIXTRAL,
     NEMOTRON_H,
@@ -98,6 +99,19 @@ def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
         scales = {"mscale": 10 * multiplier, "mscale_all_dim": 10 * multiplier}
         values["rope_parameters"] = common["rope_parameters"] | scales
     return values
+
+
+def _kimi_linear(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Layers without keys and values carry states, in as many heads as the others have."""
+    heads = keys.of_layers("attention.head_count_kv")
+    return _deepseek2(keys, files, common) | {
+        "architectures": ["KimiLinearForCausalLM"],
+        "layer_types": ["full_attention" if count else "linear_attention" for count in heads],
+        "linear_num_heads": common["num_attention_heads"],
+        "linear_head_dim": keys.integer("kda.head_dim"),
+        "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel"),
+        "norm_topk_prob": keys.flag("expert_weights_norm", True),
+    }
 
 
 def _own_layers(keys: Keys) -> int:
@@ -424,6 +438,9 @@ ARCHITECTURES = {
     ),
     "gpt-oss": Architecture("GptOssForCausalLM", _gpt_oss, GPT_OSS, experts=True),
     "deepseek2": Architecture("DeepseekV2ForCausalLM", _deepseek2, DEEPSEEK2, heads="latent", experts=True),
+    "kimi-linear": Architecture(
+        "KimiLinearForCausalLM", _kimi_linear, KIMI_LINEAR, heads="latent", experts=True, varied=True
+    ),
     "glm4moe": Architecture("Glm4MoeForCausalLM", _glm4moe, GLM4_MOE, heads="partial", experts=True),
     "lfm2": Architecture("Lfm2ForCausalLM", _lfm2, LFM2, varied=True),
     "lfm2moe": Architecture("Lfm2MoeForCausalLM", _lfm2, LFM2, experts=True, varied=True),
