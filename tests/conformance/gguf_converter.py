@@ -292,18 +292,9 @@ def void(_: object) -> None: ...
 def write_tensor(writer: gguf.GGUFWriter, name: str, stored: Stored, kind: KIND) -> None:
     """Vectors, and what ggml keeps in float32, stay so."""
     data = stored.data.contiguous().numpy()
-    across = ("conv1d_q.weight", "conv1d_k.weight", "conv1d_v.weight")
-    exact = (
-        *across,
-        ".bias",
-        "ffn_gate_inp.weight",
-        "conv1d.weight",
-        "conv.weight",
-        "ssm_a",
-        "ssm_d",
-        "ssm_norm.weight",
-    )
-    kind = KIND.F32 if data.ndim == 1 or name.endswith((*across, *exact)) else kind
+    exact = (".bias", "ffn_gate_inp.weight", "conv.weight", "ssm_a", "ssm_d", "ssm_norm.weight")
+    exact += tuple(f"conv1d{part}.weight" for part in ("", "_q", "_k", "_v"))
+    kind = KIND.F32 if data.ndim == 1 or name.endswith(exact) else kind
     packed = gguf.quants.quantize(data, kind)
     writer.add_tensor(name, packed, raw_dtype=kind)
     stored.put_back(torch.from_numpy(gguf.quants.dequantize(packed, kind)).view(stored.data.shape))

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 
 import pytest
 import torch
 import transformers
 from engine_support import Ours, relative
+from hybrid_models import SHAPE, write_tokenizer
 from safetensors.torch import load_file, save_file
+from test_cache_equality import PROMPTS, SAMPLINGS, Host
 from test_logits import BASE, NEMOTRON_EXPERTS, Case, make
 from torch.nn import functional as F
 from transformers.masking_utils import create_causal_mask
@@ -26,10 +29,10 @@ ATTENTION, EXPERTS = 3, 4
 """Layers of each kind in the model; copies of them with other numbers are the multi-token layer's."""
 
 
-def add_layer(folder: Path) -> None:
+def add_layer(folder: Path, size: int = BASE["hidden_size"]) -> None:
     """What the checkpoints have under ``mtp.layers``, as vLLM's nemotron_h_mtp.py reads it."""
     file = folder / "model.safetensors"
-    tensors, size = load_file(file), BASE["hidden_size"]
+    tensors = load_file(file)
     torch.manual_seed(2)
     for layer, copy in ((ATTENTION, 0), (EXPERTS, 1)):
         before = next(name for name in tensors if f"layers.{layer}." in name).split(f"layers.{layer}.")[0]
@@ -97,3 +100,34 @@ def test_the_layer_is_made_of_the_familys_blocks(tmp_path: Path, options: dict[s
     out = runner.forward([entries], hidden_in=features[:29])
     assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
     assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4
+
+
+def test_it_drafts_and_the_text_is_the_same(tmp_path: Path) -> None:
+    """Answers that give way, in a model whose states go back where a draft was wrong."""
+    folder = tmp_path / "model"
+    shape = {key: SHAPE[key] for key in SHAPE if not key.startswith(("linear", "head_dim", "num_hidden"))}
+    own = {"hybrid_override_pattern": "M-M*EM-", "mamba_num_heads": 4, "mamba_head_dim": 8, "n_groups": 2,
+           "ssm_state_size": 16, "n_routed_experts": 8, "moe_intermediate_size": 32, "head_dim": 16,
+           "moe_shared_expert_intermediate_size": 40}  # fmt: skip
+    torch.manual_seed(0)
+    model = transformers.NemotronHForCausalLM(transformers.NemotronHConfig(**(shape | own)))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith(("A_log", "dt_bias")):
+                parameter.uniform_(-3, 0)
+            else:
+                parameter.uniform_(0.7, 1.3) if parameter.ndim == 1 else parameter.normal_(0, 0.2)
+    model.save_pretrained(folder)
+    write_tokenizer(folder)
+    add_layer(folder, SHAPE["hidden_size"])
+    host, sampling = Host(folder), SAMPLINGS["seeded"]
+    expected = []
+    for prompt in PROMPTS:
+        ids = host.ask([prompt], sampling, prefix_cache=False)
+        host.run()
+        expected += host.of(ids)
+    for length in (1, 4):
+        ids = host.ask(PROMPTS, sampling, speculation="mtp", draft_length=length)
+        host.run(160, random.Random(length))
+        assert host.of(ids) == expected
+        assert "mtp" in {source for id in ids for source in host.sources[id]}
