@@ -22,9 +22,9 @@ FAMILIES = {
     "SmolLM3ForCausalLM": "smollm3",
     "MixtralForCausalLM": "mixtral",
     "Qwen3MoeForCausalLM": "qwen3_moe",
-    "Qwen3NextForCausalLM": "qwen3_next",
-    "Qwen3_5ForCausalLM": "qwen3_5",
-    "Qwen3_5MoeForCausalLM": "qwen3_5",
+    "Qwen3NextForCausalLM": "hybrid.qwen3_next",
+    "Qwen3_5ForCausalLM": "hybrid.qwen3_5",
+    "Qwen3_5MoeForCausalLM": "hybrid.qwen3_5",
     "GptOssForCausalLM": "gpt_oss",
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3",
@@ -33,18 +33,18 @@ FAMILIES = {
     "Phi3ForCausalLM": "phi3",
     "Olmo2ForCausalLM": "olmo2",
     "Olmo3ForCausalLM": "olmo3",
-    "OlmoHybridForCausalLM": "olmo_hybrid",
+    "OlmoHybridForCausalLM": "hybrid.olmo_hybrid",
     "GraniteForCausalLM": "granite",
-    "GraniteMoeHybridForCausalLM": "granite_hybrid",
-    "NemotronHForCausalLM": "nemotron_h",
-    "Lfm2ForCausalLM": "lfm2",
-    "Lfm2MoeForCausalLM": "lfm2",
-    "Lfm3ForCausalLM": "lfm3",
+    "GraniteMoeHybridForCausalLM": "hybrid.granite_hybrid",
+    "NemotronHForCausalLM": "hybrid.nemotron_h",
+    "Lfm2ForCausalLM": "hybrid.lfm2",
+    "Lfm2MoeForCausalLM": "hybrid.lfm2",
+    "Lfm3ForCausalLM": "hybrid.lfm3",
     "DeepseekV2ForCausalLM": "deepseek_v2",
     "DeepseekV3ForCausalLM": "deepseek_v3",
     "Glm4MoeLiteForCausalLM": "deepseek_v3",
     "Glm4MoeForCausalLM": "glm4_moe",
-    "KimiLinearForCausalLM": "kimi_linear",
+    "KimiLinearForCausalLM": "hybrid.kimi_linear",
     "Ministral3ForCausalLM": "ministral3",
     "SeedOssForCausalLM": "seed_oss",
     "Ernie4_5ForCausalLM": "ernie4_5",
@@ -53,7 +53,7 @@ FAMILIES = {
     "LagunaForCausalLM": "laguna",
     "OPTForCausalLM": "opt",
 }
-"""Architecture as config.json writes it -> module of engine.models."""
+"""Architecture as config.json writes it -> module of engine.models.families."""
 
 
 REFUSED = {

@@ -7,8 +7,8 @@ from engine.model_config.model import ConvolutionShape, ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.common import proportional_rope, read_decoder, some_states
 from engine.models.decoder import Decoder
-from engine.models.families import lfm2
 from engine.models.families.gemma2 import SandwichLayer
+from engine.models.families.hybrid import lfm2
 
 STATE, GLOBAL, LOCAL = "conv", "full_attention", "sliding_attention"
 """What ``layer_types`` calls the kinds of layers."""

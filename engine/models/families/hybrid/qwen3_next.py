@@ -12,7 +12,8 @@ from engine.layers.recurrent.gated_delta_net import GatedDeltaNet
 from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.decoder import Decoder, PreNormLayer
-from engine.models.families import qwen3_5, qwen3_moe
+from engine.models.families import qwen3_moe
+from engine.models.families.hybrid import qwen3_5
 
 
 def read_config(raw: RawConfig) -> ModelConfig:
