@@ -53,7 +53,8 @@ def _rows() -> Iterator[str]:
     logits, files = _cases("test_logits.py", 1), _cases("test_gguf_families.py", 0)
     models = {f"{family.removesuffix('Text')}ForCausalLM": count for family, count in logits.items()}
     for architecture, module in FAMILIES.items():
-        text = ast.get_docstring(ast.parse((ROOT / "engine/models/families" / f"{module}.py").read_text("utf-8"))) or ""
+        file = ROOT / "engine/models/families" / f"{module.replace('.', '/')}.py"
+        text = ast.get_docstring(ast.parse(file.read_text("utf-8"))) or ""
         what = " ".join(text.split("\n\n")[0].split()).removesuffix(".")
         names = [name for name, kind in ARCHITECTURES.items() if kind.family == architecture]
         gguf = ", ".join(f"{name} ({files[name]})" if files[name] else name for name in names) or "–"

@@ -162,9 +162,11 @@ class CheckpointSource(Source):
         return tensor.to(self.device, self.dtype, copy=True)
 
     def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        tensor = self._floating(name, shape)
+        found = self._tensors.shape(name)
+        alike = [size for size in found if size != 1] == [size for size in shape if size != 1]
+        tensor = self._floating(name, found if alike else shape)
         self._used(name)
-        return tensor.to(self.device, torch.float32, copy=True)
+        return tensor.to(self.device, torch.float32, copy=True).view(shape)
 
     def embedding(self, name: str, rows: int, columns: int) -> Tensor:
         tensor = self._floating(name, (rows, columns)).to(self.device, self.dtype, copy=True)

@@ -85,8 +85,11 @@ class Attention:
         out, lse = step.attention.attend(q, kv, self.spec, batch, 0, need_lse, sink_q=sink_q)
         if self.sinks is not None and lse is not None:
             out = self.with_sinks(out, lse, self.sinks)
-        out = out.reshape(x.shape[0], -1)
-        return self.output(out if gate is None else out * self.numerics.by_row(torch.sigmoid, gate))
+        return self.output(self.opened(out.reshape(x.shape[0], -1), gate, x))
+
+    def opened(self, out: Tensor, gate: Tensor | None, x: Tensor) -> Tensor:
+        """``out [T, heads * head_dim]`` times its gates; ``x`` is what the block reads."""
+        return out if gate is None else out * self.numerics.by_row(torch.sigmoid, gate)
 
     def _gate_apart(self, qkv: Tensor) -> tuple[Tensor, Tensor]:
         """q, k and v ``[T, *]``, and the gate ``[T, heads * head_dim]``: each head's query and gate are neighbours."""

@@ -32,7 +32,7 @@ class WeightSource(Protocol):
         """A norm's weight in the model's dtype."""
 
     def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
-        """A tensor in float32, whatever the file has it in."""
+        """A tensor in float32, whatever the file has it in. Dimensions of 1 do not count."""
 
     def matrix(self, prefix: str, rows: int, columns: int) -> Tensor:
         """The weight ``[rows, columns]`` of the linear module ``prefix``, dense in the model's dtype however packed."""

@@ -47,6 +47,7 @@ class LatentAttention:
         self.numerics = source.numerics
         self.forms = FormPlanner(shape, source.numerics, source.dtype.itemsize)
         scale = config.head_dim**-0.5 if config.attention_scale is None else config.attention_scale
+        self.rotary = config.rotary[index]
         self.spec = AttnSpec(scale, config.windows[index], config.attention_softcap)
         q_size, latent_size = self.heads * config.head_dim, shape.rank + shape.rope
         self.q_up: Linear | None = None
@@ -91,18 +92,20 @@ class LatentAttention:
         return self.output(out.reshape(x.shape[0], -1))
 
     def _project(self, x: Tensor, step: Step) -> tuple[Tensor, Tensor]:
-        """Queries ``[T, H, nope + rope]`` and what the cache keeps ``[T, 1, rank + rope]``, both rotated."""
+        """Queries ``[T, H, nope + rope]`` and what the cache keeps ``[T, 1, rank + rope]``, rotated if layers are."""
         shape = self.shape
         q, latent = self.down(x).split(self.sizes, 1)
         if self.q_norm is not None and self.q_up is not None:
             q = self.q_up(self.q_norm.forward(q))
         q = q.unflatten(1, (self.heads, -1))
         c, k_rope = latent.split((shape.rank, shape.rope), 1)
+        c, k_rope = self.norm.forward(c)[:, None], k_rope[:, None]
+        if not self.rotary:
+            return q, torch.cat((c, k_rope), 2)
         q_nope, q_rope = q.split((shape.nope, shape.rope), 2)
-        turned = rotate(halves_of_pairs(torch.cat((q_rope, k_rope[:, None]), 1)), step.ropes[0])
+        turned = rotate(halves_of_pairs(torch.cat((q_rope, k_rope), 1)), step.ropes[0])
         q_rope, k_rope = turned.split((self.heads, 1), 1)
-        kept = torch.cat((self.norm.forward(c)[:, None], k_rope), 2)
-        return torch.cat((q_nope, q_rope), 2), kept
+        return torch.cat((q_nope, q_rope), 2), torch.cat((c, k_rope), 2)
 
     def _absorbed(self, q: Tensor, kv: PackedKV, batch: Batch, step: Step) -> Tensor:
         """``q [R, H, nope + rope]`` of a batch -> ``[R, H, value]``; every head reads the same latents."""

@@ -173,8 +173,11 @@ def _has_feature(companions: Companions, target: ModelFiles) -> bool:
 
 
 def multi_token_layout(checkpoint: Checkpoint) -> Layout | None:
-    """That of the multi-token layer, if there is one that Kvasir has. (Nemotron's are two layers of one block each.)"""
-    if checkpoint.config.feed_forward:
+    """That of the multi-token layer, if there is one that Kvasir has.
+
+    Nemotron's is two layers of one block each, attention and experts. (In GGUF they are one, which is left out.)
+    """
+    if checkpoint.config.feed_forward and not checkpoint.has_tensor("mtp.layers.0.mlp.gate.weight"):
         return None
     return layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
 

@@ -96,11 +96,20 @@ class RecurrentShape:
     """Tokens that the convolution sees."""
     tiled: bool = False
     """Whether value head i shares key head i % key_heads (ggml's order), and not i // (value_heads / key_heads)."""
+    share_scale: float = 1.0
+    """Multiplies the share by which a state moves: by up to 2 it may turn what it says around (OLMo-Hybrid)."""
+    channel_decays: bool = False
+    """Each channel of a key has a decay of its own, and gates are sigmoids (Kimi Delta Attention)."""
 
     @property
     def channels(self) -> int:
         """Queries, keys and values, which pass the convolution together."""
         return 2 * self.key_heads * self.key + self.value_heads * self.value
+
+    @property
+    def decays(self) -> int:
+        """Decays of a token."""
+        return self.value_heads * (self.key if self.channel_decays else 1)
 
     @property
     def matrix(self) -> tuple[int, int, int] | None:
@@ -110,7 +119,7 @@ class RecurrentShape:
     @property
     def widest(self) -> int:
         """Elements of a row that a layer holds at its widest: projected, the convolution's result, what is read."""
-        return 4 * self.channels + 2 * self.value_heads * self.value
+        return 4 * self.channels + 2 * self.value_heads * self.value + 4 * self.decays
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,12 +210,12 @@ class MoEConfig:
     """The intermediate size of each expert."""
     sparse: tuple[bool, ...]
     routing: Literal["all", "chosen", "sigmoid"] = "all"
-    """Whether an expert's share is a softmax over all experts, or over the chosen ones; or a sigmoid of its score, and
-    a bias of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
+    """Whether an expert's share is a softmax over all experts, or over the chosen ones; or a sigmoid of its score,
+    where a bias of each expert takes part in the choice alone (DeepSeek-V3, arXiv 2412.19437, section 2.1.2)."""
     normalised: bool = False
     """Shares of "all" and "sigmoid" are divided by the sum of those chosen."""
-    choice_bias: bool = True
-    """Whether there is that bias with "sigmoid"."""
+    choice_bias: bool = False
+    """Whether there is such a bias; ERNIE 4.5 has it with "all"."""
     share_scale: float = 1.0
     """Multiplies the shares after that..."""
     expert_scales: bool = False
@@ -286,14 +295,24 @@ class ModelConfig:
     local_rope: RopeConfig | None = None
     """The rotation of the layers whose ``local`` is True; the others have ``rope``."""
     local: tuple[bool, ...] = ()
+    multi_token_local: bool = False
+    """The checkpoint's multi-token layer is one of those, with their window (Mellum 2)."""
     latent: LatentShape | None = None
     """Multi-head latent attention; ``head_dim`` is then ``nope + rope`` and ``num_kv_heads`` 1."""
+    index_elements: int = 0
+    """Elements of index keys that a token leaves in all layers besides latents (DeepSeek-V3.2)."""
     moe: MoEConfig | None = None
     sinks: bool = False
     """Each head has a learned score (``sinks``) that takes part in the softmax of its scores and has no value."""
     output_gate: bool = False
     """Queries are projected together with a gate for each of their numbers, whose sigmoid multiplies what attention
     gives (Qwen3-Next)."""
+    head_gate: Literal["sigmoid", "softplus"] | None = None
+    """A gate of each head is projected besides (``g_proj``); this of it multiplies what the head gives (LFM3)."""
+    gates_elements: bool = False
+    """That gate is one of each number that a head gives."""
+    heads_per_layer: tuple[int, ...] = ()
+    """Each layer's heads of queries, where they differ; ``num_heads`` is then the largest (Laguna)."""
     recurrent: StateShape | None = None
     """Layers with states; None: none has any."""
     learned_positions: bool = False
@@ -365,7 +384,7 @@ class ModelConfig:
     def cached_elements(self) -> int:
         """Elements that one token leaves in all layers, keys and values."""
         if self.latent is not None:
-            return len(self.attention_layers) * (self.latent.rank + self.latent.rope)
+            return len(self.attention_layers) * (self.latent.rank + self.latent.rope) + self.index_elements
         return sum(2 * shape.kv_heads * shape.width for shape in self.arena_shapes)
 
     def inner_of(self, layer: int) -> int:

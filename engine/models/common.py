@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from engine.model_config.model import MambaShape, ModelConfig, MoEConfig, StateShape
+from engine.model_config.model import MambaShape, ModelConfig, MoEConfig, RopeConfig, StateShape
 from engine.model_config.raw import RawConfig, is_number
 
 MOST_EXPERTS = 4096
@@ -138,3 +138,19 @@ def upper_windows(raw: RawConfig) -> tuple[int | None, ...]:
         first = raw.integer("max_window_layers", 28, least=0)
         types = ["sliding_attention" if index >= first else "full_attention" for index in range(layers)]
     return tuple(window if kind == "sliding_attention" else None for kind in types)
+
+
+def proportional_rope(raw: RawConfig, layers: str, width: int, share: float) -> RopeConfig:
+    """The rotation of heads of this width in the layers of a type; "proportional" where the file is silent.
+
+    That is: the first share of the frequencies of a whole head turns, and the others stand still.
+    """
+    values = raw.rope_values(layers)
+    if values.get("rope_type", "proportional") != "proportional":
+        return raw.rope(1_000_000.0, layers)
+    plain = {key: values[key] for key in ("rope_theta", "factor") if values.get(key) is not None}
+    kind = {"rope_type": "linear" if "factor" in plain else "default"}
+    config = RawConfig(raw.values | {"rope_parameters": plain | kind}, raw.file).rope(1_000_000.0)
+    turning = int(raw.rotary_share(values, share) * width // 2)
+    factors = (1.0,) * turning + (math.inf,) * (width // 2 - turning)
+    return RopeConfig(config.theta, config.kind, config.factor, factors=factors)

@@ -39,6 +39,8 @@ class PreNormLayer:
 
     attention: Attention | LatentAttention | StateBlock
     attention_kind: type[Attention] | type[LatentAttention] = Attention
+    state_block: tuple[type[StateBlock], str] | None = None
+    """The block of layers with states and its name, where :data:`STATE_BLOCKS` does not say it."""
     norm_names = ("input_layernorm", "post_attention_layernorm")
     """What the checkpoint calls the norms of attention and MLP."""
     mlp: GatedMLP | SparseMLP | PlainMLP
@@ -53,7 +55,7 @@ class PreNormLayer:
         if states is None or not states.layers[index]:
             self.attention = self.attention_kind(config, index, source, f"{prefix}self_attn.")
         else:
-            block, name = STATE_BLOCKS[type(states)]
+            block, name = self.state_block or STATE_BLOCKS[type(states)]
             self.attention = block(config, index, source, f"{prefix}{name}.")
         self.mlp = feed_forward(config, index, source, prefix)
         self.attention_norm, self.mlp_norm = (

@@ -22,8 +22,9 @@ FAMILIES = {
     "SmolLM3ForCausalLM": "smollm3",
     "MixtralForCausalLM": "mixtral",
     "Qwen3MoeForCausalLM": "qwen3_moe",
-    "Qwen3_5ForCausalLM": "qwen3_5",
-    "Qwen3_5MoeForCausalLM": "qwen3_5",
+    "Qwen3NextForCausalLM": "hybrid.qwen3_next",
+    "Qwen3_5ForCausalLM": "hybrid.qwen3_5",
+    "Qwen3_5MoeForCausalLM": "hybrid.qwen3_5",
     "GptOssForCausalLM": "gpt_oss",
     "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3",
@@ -31,19 +32,35 @@ FAMILIES = {
     "Gemma4UnifiedForCausalLM": "gemma4",
     "Phi3ForCausalLM": "phi3",
     "Olmo2ForCausalLM": "olmo2",
+    "Olmo3ForCausalLM": "olmo3",
+    "OlmoHybridForCausalLM": "hybrid.olmo_hybrid",
     "GraniteForCausalLM": "granite",
-    "GraniteMoeHybridForCausalLM": "granite_hybrid",
-    "NemotronHForCausalLM": "nemotron_h",
-    "Lfm2ForCausalLM": "lfm2",
-    "Lfm2MoeForCausalLM": "lfm2",
+    "GraniteMoeHybridForCausalLM": "hybrid.granite_hybrid",
+    "NemotronHForCausalLM": "hybrid.nemotron_h",
+    "Lfm2ForCausalLM": "hybrid.lfm2",
+    "Lfm2MoeForCausalLM": "hybrid.lfm2",
+    "Lfm3ForCausalLM": "hybrid.lfm3",
     "DeepseekV2ForCausalLM": "deepseek_v2",
     "DeepseekV3ForCausalLM": "deepseek_v3",
     "Glm4MoeLiteForCausalLM": "deepseek_v3",
     "Glm4MoeForCausalLM": "glm4_moe",
+    "KimiLinearForCausalLM": "hybrid.kimi_linear",
     "Ministral3ForCausalLM": "ministral3",
+    "SeedOssForCausalLM": "seed_oss",
+    "Ernie4_5ForCausalLM": "ernie4_5",
+    "Ernie4_5_MoeForCausalLM": "ernie4_5",
+    "MellumForCausalLM": "mellum",
+    "LagunaForCausalLM": "laguna",
     "OPTForCausalLM": "opt",
 }
-"""Architecture as config.json writes it -> module of engine.models."""
+"""Architecture as config.json writes it -> module of engine.models.families."""
+
+
+REFUSED = {
+    "DeepseekV32ForCausalLM": "deepseek_v32",
+    "GlmMoeDsaForCausalLM": "deepseek_v32",
+}
+"""Likewise of those whose configuration is read, to say what they take, and which are refused when loaded."""
 
 
 class Family(Protocol):
@@ -68,10 +85,11 @@ def family(architecture: str) -> Family:
     """The module of an architecture. Raises :class:`CheckpointError` for an unknown one."""
     if architecture in OTHERS:
         return OTHERS[architecture]
-    if architecture not in FAMILIES:
+    module = FAMILIES.get(architecture) or REFUSED.get(architecture)
+    if module is None:
         known = ", ".join(name.removesuffix("ForCausalLM") for name in FAMILIES)
         raise CheckpointError(
             f"This model's architecture, {architecture}, is not one that Kvasir knows. "
             f"Choose a model of one of these families: {known}."
         )
-    return cast(Family, import_module(f"engine.models.families.{FAMILIES[architecture]}"))
+    return cast(Family, import_module(f"engine.models.families.{module}"))

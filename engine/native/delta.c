@@ -4,10 +4,10 @@
 #include "threads.h"
 
 typedef struct {
-    const void *mixed, *gates; /* [rows, channels + value_heads * value], [rows, 2 value_heads] */
+    const void *mixed, *gates; /* [rows, channels + value_heads * value], [rows, value_heads + decays] */
     void *out;                 /* [rows, value_heads * value] */
     const float *convolution;  /* [kernel, channels] */
-    const float *decay, *bias; /* [value_heads] */
+    const float *decay, *bias; /* [value_heads], [decays] */
     const float *norm;         /* [value] */
     void *tails;               /* [slots, kernel - 1, channels] */
     float *matrices;           /* [slots, value_heads, key, value] */
@@ -16,8 +16,10 @@ typedef struct {
     const int32_t *parents;    /* [rows] the row that each goes on from, -1: its run's source; NULL: the row before */
     int64_t sequences, key_heads, value_heads, key, value, kernel, channels;
     float eps, unit_eps; /* of the norm, and of the squares of queries and keys */
+    float share_scale;
     int32_t bfloat16;    /* mixed, gates, out and tails; else they are float32 */
     int32_t tiled;       /* value head i shares key head i % key_heads, and not i / (value_heads / key_heads) */
+    int32_t channel_decays; /* decays are value_heads * key, and gates sigmoids; else value_heads, and SiLUs */
 } Delta;
 
 /* The nth of the value heads that share a key head. */
@@ -69,20 +71,20 @@ INLINE void to_length(float *x, int64_t size, float eps, float length) {
     for (int64_t i = 0; i < size; i += LANES) put_floats(x + i, floats_at(x + i) * factor);
 }
 
-/* after = before moved on by one row; read [value] = what the query reads from it. */
+/* after = before moved on by one row, by the decays [key]; read [value] = what the query reads from it. */
 INLINE void move_on(const Delta *d, const float *before, float *after, const float *q, const float *k, const float *v,
-                    float decay, float share, float *read) {
+                    const float *decays, float share, float *read) {
     enum { WIDE = 4 };
     for (int64_t j = 0; j < d->value; j += WIDE * LANES) {
         const int64_t vectors = d->value - j < WIDE * LANES ? (d->value - j) / LANES : WIDE;
         Floats said[WIDE] = {{0}}, sum[WIDE] = {{0}};
         for (int64_t i = 0; i < d->key; i++)
-            for (int64_t n = 0; n < vectors; n++) said[n] += floats_at(before + i * d->value + j + n * LANES) * (decay * k[i]);
+            for (int64_t n = 0; n < vectors; n++) said[n] += floats_at(before + i * d->value + j + n * LANES) * (decays[i] * k[i]);
         for (int64_t n = 0; n < vectors; n++) said[n] = (floats_at(v + j + n * LANES) - said[n]) * share;
         for (int64_t i = 0; i < d->key; i++)
             for (int64_t n = 0; n < vectors; n++) {
                 const int64_t at = i * d->value + j + n * LANES;
-                const Floats moved = floats_at(before + at) * decay + said[n] * k[i];
+                const Floats moved = floats_at(before + at) * decays[i] + said[n] * k[i];
                 put_floats(after + at, moved);
                 sum[n] += moved * q[i];
             }
@@ -90,7 +92,7 @@ INLINE void move_on(const Delta *d, const float *before, float *after, const flo
     }
 }
 
-/* out = the norm of what was read, times the SiLU of its gate. */
+/* out = the norm of what was read, times the SiLU (or sigmoid) of its gate. */
 INLINE void put_gated(const int bfloat16, const Delta *d, const float *read, int64_t row, int64_t head) {
     const int64_t values = d->value_heads * d->value, gate = row * (d->channels + values) + d->channels + head * d->value;
     Floats squares = {0};
@@ -98,7 +100,8 @@ INLINE void put_gated(const int bfloat16, const Delta *d, const float *read, int
     const float inverse = 1 / sqrtf(sum_of_lanes(squares) / (float)d->value + d->eps);
     for (int64_t i = 0; i < d->value; i += LANES) {
         const Floats z = vector_at(d->mixed, gate + i, bfloat16);
-        const Floats result = floats_at(read + i) * inverse * floats_at(d->norm + i) * (z * sigmoid(z));
+        const Floats by = d->channel_decays ? sigmoid(z) : z * sigmoid(z);
+        const Floats result = floats_at(read + i) * inverse * floats_at(d->norm + i) * by;
         const int64_t to = row * values + head * d->value + i;
         if (bfloat16) put_bfloat16((uint16_t *)d->out + to, result);
         else put_floats((float *)d->out + to, result);
@@ -115,11 +118,25 @@ INLINE void leave_tail(const Delta *d, const int64_t *run, int64_t first, int64_
     }
 }
 
+/* decays [key] of a value head in a row. */
+INLINE void decays_of(const int bfloat16, const Delta *d, int64_t row, int64_t head, float *decays) {
+    const int64_t each = d->channel_decays ? d->key : 1, width = d->value_heads * (1 + each);
+    for (int64_t i = 0; i < d->key; i++) {
+        if (i < each) {
+            const float a = number_at(d->gates, row * width + d->value_heads + head * each + i, bfloat16) + d->bias[head * each + i];
+            decays[i] = expf(d->decay[head] * (a > 20 ? a : log1pf(expf(a))));
+        } else {
+            decays[i] = decays[0];
+        }
+    }
+}
+
 /* One value head over the rows of a sequence, whose queries, keys and values are convolved: [rows, width] each. */
 INLINE void one_head(const int bfloat16, const Delta *d, const int64_t *first, const int64_t *stop, int64_t head,
                      const float *q, const float *k, const float *v, int64_t width, float *work) {
     const int64_t size = d->key * d->value, begin = first[FIRST];
-    float *read = work, *states = work + d->value;
+    float *read = work, *decays = work + d->value, *states = decays + d->key;
+    const int64_t gates = d->value_heads * (d->channel_decays ? 1 + d->key : 2);
     for (const int64_t *run = first; run < stop; run += FIELDS) {
         const float *source = d->matrices + (run[SOURCE] * d->value_heads + head) * size, *last = source;
         float *target = d->matrices + (run[TARGET] * d->value_heads + head) * size;
@@ -128,11 +145,10 @@ INLINE void one_head(const int bfloat16, const Delta *d, const int64_t *first, c
             const int64_t parent = d->parents ? d->parents[row] : 0, place = d->parents ? row - run[FIRST] : 0;
             const float *before = !d->parents ? last : parent < 0 ? source : states + (parent - run[FIRST]) * size;
             float *after = run[TARGET] && row == run[STOP] - 1 ? target : states + place * size;
-            const float a = number_at(d->gates, row * 2 * d->value_heads + d->value_heads + head, bfloat16) + d->bias[head];
-            const float b = number_at(d->gates, row * 2 * d->value_heads + head, bfloat16);
-            const float decay = expf(d->decay[head] * (a > 20 ? a : log1pf(expf(a)))), share = 1 / (1 + expf(-b));
+            const float share = d->share_scale / (1 + expf(-number_at(d->gates, row * gates + head, bfloat16)));
+            decays_of(bfloat16, d, row, head, decays);
             const int64_t at = (row - begin) * width;
-            move_on(d, before, after, q + at, k + at, v + at, decay, share, read);
+            move_on(d, before, after, q + at, k + at, v + at, decays, share, read);
             put_gated(bfloat16, d, read, row, head);
             last = after;
         }
@@ -175,7 +191,7 @@ static int64_t work_of(const Delta *d, const int64_t *first, const int64_t *stop
     for (const int64_t *run = first; d->parents && run < stop; run += FIELDS)
         tree = run[STOP] - run[FIRST] > tree ? run[STOP] - run[FIRST] : tree;
     const int64_t rows = stop[STOP - FIELDS] - first[FIRST], each = d->value_heads / d->key_heads;
-    return rows * (2 * d->key + each * d->value) + d->value + tree * d->key * d->value;
+    return rows * (2 * d->key + each * d->value) + d->value + d->key + tree * d->key * d->value;
 }
 
 typedef struct {

@@ -22,7 +22,7 @@ class DeltaWeights(NamedTuple):
     decay: Tensor
     """[value_heads]: -e^A_log"""
     bias: Tensor
-    """[value_heads], added to what the decay is made from."""
+    """[decays], added to what the decays are made from."""
     norm: Tensor
     """[value]"""
     eps: float
@@ -43,8 +43,8 @@ class Delta(ctypes.Structure):
         *fields(ctypes.c_void_p, "mixed", "gates", "out", "convolution", "decay", "bias", "norm", "tails", "matrices"),
         *fields(ctypes.c_void_p, "runs", "begins", "parents"),
         *fields(ctypes.c_int64, "sequences", "key_heads", "value_heads", "key", "value", "kernel", "channels"),
-        *fields(ctypes.c_float, "eps", "unit_eps"),
-        *fields(ctypes.c_int32, "bfloat16", "tiled"),
+        *fields(ctypes.c_float, "eps", "unit_eps", "share_scale"),
+        *fields(ctypes.c_int32, "bfloat16", "tiled", "channel_decays"),
     )
 
 
@@ -70,6 +70,8 @@ def delta_of(
         shape.channels,
         weights.eps,
         weights.unit_eps,
+        shape.share_scale,
         mixed.dtype == torch.bfloat16,
         shape.tiled,
+        shape.channel_decays,
     )

@@ -109,6 +109,9 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
         if "kv_b_proj" in name and absorbed:
             found += _absorbed(model.config, name, parameter.detach())
             continue
+        if ".self_attn." in name and _of_kimi(name):
+            found += _kimi_states(name, parameter.detach())
+            continue
         if ".linear_attn." in name:
             found.append(_of_states(model.config, names, name, parameter.detach()))
             continue
@@ -124,6 +127,7 @@ def tensors(model: transformers.PreTrainedModel, architecture: str, absorbed: bo
             )
             found.append((f"blk.{name.split('.')[2]}.shortconv.conv.weight", across))
             continue
+        name = name.replace("mlp.gate.moe_statics", "mlp.moe_statics")
         name = name.replace("correction_bias", "correction.bias").replace("expert_bias", "expert_bias.bias")
         if architecture.startswith(("granitehybrid", "nemotron_h")):
             name = name.replace("sparse_moe.router.", "sparse_moe.router.layer.")
@@ -189,6 +193,28 @@ def _of_states(config: Any, names: Any, name: str, parameter: Tensor) -> tuple[s
     elif module != "A_log" and not named.endswith(".weight"):
         named += ".weight"
     return named, Stored(reordered(data, keys, each), put_back)
+
+
+KIMI = {"conv1d": "conv1d", "A_log": "a", "dt_bias": "dt.bias", "f_a_proj": "f_a", "f_b_proj": "f_b", "b_proj": "beta",
+        "g_a_proj": "g_a", "g_b_proj": "g_b", "o_norm": "norm"}  # fmt: skip
+
+
+def _of_kimi(name: str) -> bool:
+    return name.split(".self_attn.")[1].removeprefix("forget_gate.").split(".")[0] in KIMI
+
+
+def _kimi_states(name: str, parameter: Tensor) -> list[tuple[str, Stored]]:
+    """A tensor of Kimi Delta Attention: convolutions apart, with dimensions of 1 around them."""
+    layer, module = name.split(".")[2], name.split(".self_attn.")[1].removeprefix("forget_gate.").split(".")[0]
+    prefix, end = f"blk.{layer}.ssm_{KIMI[module]}", ".weight" * name.endswith(".weight")
+    if module == "A_log":
+        return [(prefix, Stored(-parameter.exp(), lambda data: void(parameter.copy_(data.neg().log()))))]
+    if module != "conv1d":
+        return [(prefix + end, _as_it_is(parameter))]
+    return [
+        (f"{prefix}_{part}.weight", Stored(own[None], lambda data, own=own: void(own.copy_(data[0]))))
+        for part, own in zip("qkv", parameter.transpose(0, 1).chunk(3, 1), strict=True)
+    ]
 
 
 MAMBA = {"in_proj": "in", "conv1d": "conv1d", "dt_bias": "dt.bias", "A_log": "a", "D": "d", "norm": "norm",
@@ -266,7 +292,8 @@ def void(_: object) -> None: ...
 def write_tensor(writer: gguf.GGUFWriter, name: str, stored: Stored, kind: KIND) -> None:
     """Vectors, and what ggml keeps in float32, stay so."""
     data = stored.data.contiguous().numpy()
-    exact = (".bias", "ffn_gate_inp.weight", "conv1d.weight", "conv.weight", "ssm_a", "ssm_d", "ssm_norm.weight")
+    exact = (".bias", "ffn_gate_inp.weight", "conv.weight", "ssm_a", "ssm_d", "ssm_norm.weight")
+    exact += tuple(f"conv1d{part}.weight" for part in ("", "_q", "_k", "_v"))
     kind = KIND.F32 if data.ndim == 1 or name.endswith(exact) else kind
     packed = gguf.quants.quantize(data, kind)
     writer.add_tensor(name, packed, raw_dtype=kind)

@@ -244,6 +244,29 @@ def _deepseek3(config: Any) -> Keys:
     return _deepseek2(config) | {"expert_gating_func": 2, "expert_weights_norm": config.norm_topk_prob}
 
 
+def _kimi_linear(config: Any) -> Keys:
+    """Without what says how shares are made."""
+    return {
+        "vocab_size": config.vocab_size,
+        "attention.head_count_kv": [int(kind == "full_attention") for kind in config.layer_types],
+        "ssm.conv_kernel": config.linear_conv_kernel_dim,
+        "kda.head_dim": config.linear_head_dim,
+        "attention.q_lora_rank": config.q_lora_rank,
+        "attention.kv_lora_rank": config.kv_lora_rank,
+        "rope.dimension_count": config.qk_rope_head_dim,
+        "attention.key_length": config.kv_lora_rank + config.qk_rope_head_dim,
+        "attention.key_length_mla": config.qk_nope_head_dim + config.qk_rope_head_dim,
+        "attention.value_length_mla": config.v_head_dim,
+        "expert_feed_forward_length": config.moe_intermediate_size,
+        "expert_shared_count": config.n_shared_experts,
+        "leading_dense_block_count": config.mlp_layer_types.count("dense"),
+        "expert_weights_scale": float(config.routed_scaling_factor),
+        "expert_count": config.num_local_experts,
+        "expert_used_count": config.num_experts_per_tok,
+        "expert_gating_func": 2,
+    }
+
+
 def _glm4moe(config: Any) -> Keys:
     rotated = int(config.head_dim * config.rope_parameters.get("partial_rotary_factor", 0.5))
     return (
@@ -352,6 +375,30 @@ def _qwen35moe(config: Any) -> Keys:
     }
 
 
+def _olmo3(config: Any) -> Keys:
+    return _scaling(config) | {
+        "attention.sliding_window": config.sliding_window,
+        "attention.sliding_window_pattern": [kind == "sliding_attention" for kind in config.layer_types],
+    }
+
+
+def _plain(config: Any) -> Keys:
+    return _scaling(config) | _heads(config)
+
+
+def _ernie_moe(config: Any) -> Keys:
+    inner, shared = config.moe_intermediate_size, config.moe_num_shared_experts
+    return _scaling(config) | {
+        "expert_count": config.moe_num_experts,
+        "expert_used_count": config.moe_k,
+        "interleave_moe_layer_step": config.moe_layer_interval,
+        "leading_dense_block_count": config.moe_layer_start_index,
+        "expert_feed_forward_length": inner,
+        "expert_shared_count": shared,
+        "expert_shared_feed_forward_length": inner * shared,
+    }
+
+
 FAMILIES = {
     family.architecture: family
     for family in (
@@ -360,6 +407,9 @@ FAMILIES = {
         Family("gemma4", "Gemma4", _gemma4),
         Family("phi3", "Phi3", _phi3),
         Family("olmo2", "Olmo2", _scaling),
+        Family("seed_oss", "SeedOss", _plain),
+        Family("ernie4_5", "Ernie4_5", _plain),
+        Family("ernie4_5-moe", "Ernie4_5_Moe", _ernie_moe),
         Family("granite", "Granite", _granite),
         Family("granitehybrid", "GraniteMoeHybrid", _granite_hybrid),
         Family("nemotron_h", "NemotronH", _nemotron_h),
@@ -370,16 +420,18 @@ FAMILIES = {
         Family("qwen35moe", "Qwen3_5Moe", _qwen35moe),
         Family("gpt-oss", "GptOss", _gpt_oss),
         Family("deepseek2", "DeepseekV2", _deepseek2),
+        Family("kimi-linear", "KimiLinear", _kimi_linear),
         Family("glm4moe", "Glm4Moe", _glm4moe),
         Family("mistral3", "Ministral3", _mistral3),
         Family("lfm2", "Lfm2", _lfm2),
         Family("lfm2moe", "Lfm2Moe", _lfm2moe),
     )
 } | {
+    "olmo3": Family("olmo2", "Olmo3", _olmo3),
     "deepseek3": Family("deepseek2", "DeepseekV3", _deepseek3),
     "nemotron_h_moe": Family("nemotron_h_moe", "NemotronH", _nemotron_h_moe),
 }
-"""By architecture, but for one that has two families."""
+"""By architecture, but for those that have two families."""
 
 
 def family_of(model: transformers.PreTrainedModel) -> Family:
@@ -473,7 +525,14 @@ NEMOTRON_H = {"hybrid_override_pattern": "M-M*-", "mamba_num_heads": 8, "mamba_h
 NEMOTRON_H_MOE = NEMOTRON_H | {"hybrid_override_pattern": "MEM*E", "n_routed_experts": 6, "num_experts_per_tok": 2,
                   "moe_intermediate_size": 64, "moe_shared_expert_intermediate_size": 96,
                   "routed_scaling_factor": 2.5}  # fmt: skip
+KIMI = {key: DEEPSEEK[key] for key in DEEPSEEK if not key.startswith(("first_k", "n_routed"))} | {
+    "num_hidden_layers": 4, "q_lora_rank": None, "num_local_experts": 8, "linear_num_heads": 4, "linear_head_dim": 32,
+    "layer_types": ["linear_attention", "linear_attention", "full_attention", "linear_attention"]}  # fmt: skip
+OLMO3 = {"num_hidden_layers": 4, "sliding_window": 8}
+ERNIE_MOE = {"moe_num_experts": 6, "moe_k": 2, "moe_intermediate_size": 32, "moe_num_shared_experts": 2}
 OPTIONS: dict[str, dict[str, Any]] = {
+    "kimi-linear": KIMI, "olmo3": OLMO3, "seed_oss": {"head_dim": 32},
+    "ernie4_5": {"head_dim": 32}, "ernie4_5-moe": ERNIE_MOE,
     "granitehybrid": GRANITE_HYBRID_MOE, "nemotron_h": NEMOTRON_H, "nemotron_h_moe": NEMOTRON_H_MOE,
     "gemma2": GEMMA, "gemma3": GEMMA3, "gemma4": GEMMA4_E,
     "phi3": LONGROPE, "granite": GRANITE, "llama": EXPERTS, "qwen3moe": QWEN3_MOE,

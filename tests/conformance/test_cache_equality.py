@@ -54,12 +54,12 @@ PROMPTS = [COMMON[:150], COMMON[:137], [*COMMON[:90], *COMMON[:60]], [*COMMON[:7
 class Host:
     """An engine with the model loaded, stepped by hand; ``disturb`` is called before each step."""
 
-    def __init__(self, folder: Path, saved: SavedChats | None = None, draft: str = "") -> None:
+    def __init__(self, folder: Path, saved: SavedChats | None = None, draft: str = "", memory: float = 200e6) -> None:
         self.answers: Answers = {}
         self.sources: dict[str, list[str]] = {}
         self.cached: dict[str, int] = {}
         self.engine = Engine(self._hear, device="cpu", saved=saved)
-        self.engine.submit(LoadModel(str(folder), draft, LoadOptions(device="cpu", dtype="float32", memory=200e6)))
+        self.engine.submit(LoadModel(str(folder), draft, LoadOptions(device="cpu", dtype="float32", memory=memory)))
         self.set(batch_invariant=True)
 
     @property

@@ -106,7 +106,6 @@ def said(architecture: str, folder: Path, options: dict[str, Any] | None = None,
 
 
 REFUSED = [
-    ("olmo2", {"attention__sliding_window": 8}, "is an OLMo 3"),
     (
         "olmo2",
         {"feed_forward_length": 97},

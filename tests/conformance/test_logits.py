@@ -11,6 +11,7 @@ import pytest
 import torch
 import transformers
 from engine_support import Ours, relative
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from engine.batch import SequenceRows
@@ -100,6 +101,27 @@ NEMOTRON = {"hybrid_override_pattern": "M-M*-", "mamba_num_heads": 6, "mamba_hea
 NEMOTRON_EXPERTS = NEMOTRON | {"hybrid_override_pattern": "MEM*E-", "n_routed_experts": 8, "num_experts_per_tok": 3,
                                "moe_intermediate_size": 40, "moe_shared_expert_intermediate_size": 56,
                                "routed_scaling_factor": 2.5}  # fmt: skip
+OLMO_HYBRID = {"num_hidden_layers": 4, "linear_num_key_heads": 3, "linear_num_value_heads": 3,
+               "linear_key_head_dim": 16, "linear_value_head_dim": 32}  # fmt: skip
+KIMI = {
+    key: value for key, value in (MLA | SIGMOID).items() if key not in ("first_k_dense_replace", "n_routed_experts")
+}
+KIMI |= {"num_local_experts": 8, "num_hidden_layers": 4, "linear_num_heads": 3, "linear_head_dim": 16,
+         "layer_types": ["linear_attention", "full_attention", "linear_attention", "linear_attention"]}  # fmt: skip
+QWEN3_NEXT = QWEN3_5_MOE | {"num_experts": 6, "linear_num_value_heads": 6, "decoder_sparse_step": 1}
+TYPES = {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2, "sliding_window": 8}
+TWO_ROPES = {"rope_parameters": {
+    "full_attention": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0, "partial_rotary_factor": 0.5,
+                       "original_max_position_embeddings": 64},
+    "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}}  # fmt: skip
+ERNIE = {"head_dim": 16, "use_bias": False}
+ERNIE_MOE = {"moe_num_experts": 6, "moe_k": 3, "moe_intermediate_size": 40, "moe_num_shared_experts": 2}
+MELLUM = TYPES | {"head_dim": 16, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40}
+LAGUNA = TYPES | {"head_dim": 16, "num_experts": 6, "num_experts_per_tok": 3, "moe_intermediate_size": 40,
+                  "shared_expert_intermediate_size": 24, "num_attention_heads_per_layer": [2, 6, 4, 2],
+                  "moe_routed_scaling_factor": 2.5}  # fmt: skip
+LFM3 = {"num_hidden_layers": 5, "head_dim": 16, "sliding_window": 8,
+        "layer_types": ["conv", "sliding_attention", "full_attention", "conv", "sliding_attention"]}  # fmt: skip
 CASES = [
     Case("llama", "Llama"),
     Case("llama tied", "Llama", {"tie_word_embeddings": True}),
@@ -165,6 +187,14 @@ CASES = [
     Case("olmo2", "Olmo2"),
     Case("olmo2 biases", "Olmo2", {"attention_bias": True}, seed=84),
     Case("olmo2 multi-head, tied", "Olmo2", {"num_key_value_heads": 4, "tie_word_embeddings": True}),
+    Case("olmo3", "Olmo3", TYPES),
+    Case("olmo3 yarn, tied", "Olmo3", {"num_hidden_layers": 4, "sliding_window": 8, "tie_word_embeddings": True,
+         "rope_parameters": {"full_attention": TWO_ROPES["rope_parameters"]["full_attention"] | {
+             "partial_rotary_factor": 1.0}, "sliding_attention": {"rope_type": "default", "rope_theta": 500.0}}}),
+    Case("olmo hybrid", "OlmoHybrid", OLMO_HYBRID | {"rope_parameters": None}),
+    Case("olmo hybrid, rotating, odd widths, bf16 file", "OlmoHybrid", OLMO_HYBRID | {"linear_key_head_dim": 12,
+         "linear_value_head_dim": 20, "linear_allow_neg_eigval": False, "linear_conv_kernel_dim": 3},
+         torch.bfloat16),
     Case("granite", "Granite", GRANITE),
     Case("granite biases, tied", "Granite", GRANITE | {"attention_bias": True, "mlp_bias": True,
          "tie_word_embeddings": True, "embedding_multiplier": 0.5, "residual_multiplier": 1.5}),
@@ -190,6 +220,36 @@ CASES = [
     Case("glm 4.5", "Glm4Moe", SIGMOID | {"head_dim": 16, "first_k_dense_replace": 1, "use_qk_norm": True}),
     Case("glm 4.5 air, biases, groups", "Glm4Moe", SIGMOID | {"head_dim": 16, "attention_bias": True, "n_group": 2,
          "topk_group": 1, "first_k_dense_replace": 0}),
+    Case("kimi linear", "KimiLinear", KIMI),
+    Case("kimi linear, odd widths, low queries, groups, bf16 file", "KimiLinear", KIMI | {"linear_head_dim": 12,
+         "linear_num_heads": 5, "linear_conv_kernel_dim": 3, "q_lora_rank": 20, "n_group": 4, "topk_group": 2},
+         torch.bfloat16),
+    Case("qwen3 next", "Qwen3Next", QWEN3_NEXT),
+    Case("qwen3 next, some layers plain, bf16 file", "Qwen3Next", QWEN3_NEXT | {"mlp_only_layers": [1],
+         "norm_topk_prob": False, "linear_num_value_heads": 2, "linear_key_head_dim": 12}, torch.bfloat16),
+    Case("seed oss", "SeedOss", {"head_dim": 16}),
+    Case("seed oss, other biases, tied", "SeedOss", {"head_dim": 32, "attention_bias": False, "mlp_bias": True,
+         "attention_out_bias": True, "tie_word_embeddings": True}),
+    Case("ernie 4.5", "Ernie4_5", ERNIE),
+    Case("ernie 4.5 biases, tied, bf16 file", "Ernie4_5", ERNIE | {"use_bias": True, "tie_word_embeddings": True},
+         torch.bfloat16),
+    Case("ernie 4.5 moe", "Ernie4_5_Moe", ERNIE_MOE),
+    Case("ernie 4.5 moe, some layers, no shared experts, bf16 file", "Ernie4_5_Moe", ERNIE_MOE | {
+         "num_hidden_layers": 5, "moe_layer_start_index": 1, "moe_layer_end_index": 3, "moe_layer_interval": 2,
+         "moe_num_shared_experts": 0, "tie_word_embeddings": True}, torch.bfloat16),
+    Case("mellum 2", "Mellum", MELLUM),
+    Case("mellum 2, some layers plain, scaled, tied", "Mellum", MELLUM | {"tie_word_embeddings": True,
+         "mlp_layer_types": ["dense", "sparse", "sparse", "dense"], "norm_topk_prob": False, "rope_parameters": {
+             "full_attention": {"rope_type": "yarn", "rope_theta": 500.0, "factor": 4.0,
+                                "original_max_position_embeddings": 64},
+             "sliding_attention": {"rope_type": "default", "rope_theta": 100.0}}}),
+    Case("laguna", "Laguna", LAGUNA),
+    Case("laguna, gates of elements, scaled, tied, bf16 file", "Laguna", LAGUNA | TWO_ROPES | {
+         "gating": "per-element", "mlp_layer_types": ["sparse", "dense", "sparse", "sparse"],
+         "tie_word_embeddings": True, "num_attention_heads_per_layer": None}, torch.bfloat16),
+    Case("lfm3", "Lfm3", LFM3),
+    Case("lfm3 without gates, untied, shorter kernel", "Lfm3", LFM3 | {"use_attention_gate": False, "conv_L_cache": 3,
+         "tie_word_embeddings": False, "attention_bias": True}),
     Case("ministral 3", "Ministral3", MINISTRAL),
     Case("ministral 3 window, tied", "Ministral3", MINISTRAL | {"sliding_window": 8, "tie_word_embeddings": True}),
     Case("lfm2", "Lfm2", LFM2),
@@ -256,7 +316,21 @@ def make(case: Case, folder: Path) -> transformers.PreTrainedModel:
             elif name.endswith(("e_score_correction_bias", "expert_bias")):
                 buffer.uniform_(-0.2, 0.2)
     model.to(case.dtype).save_pretrained(folder, max_shard_size=case.shard)
+    if case.family == "OlmoHybrid":
+        cut_by_their_widths(folder, config)
     return kind.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+
+
+def cut_by_their_widths(folder: Path, config: Any) -> None:
+    """transformers cuts the convolutions of queries, keys and values into equal parts, whatever their widths are."""
+    file = folder / "model.safetensors"
+    tensors, keys = load_file(file), config.linear_num_key_heads * config.linear_key_head_dim
+    for first in [name for name in tensors if name.endswith("q_conv1d.weight")]:
+        names = [first.replace("q_conv1d", f"{part}_conv1d") for part in "qkv"]
+        whole = torch.cat([tensors[name] for name in names])
+        parts = whole.split((keys, keys, len(whole) - 2 * keys))
+        tensors |= {name: part.clone() for name, part in zip(names, parts, strict=True)}
+    save_file(tensors, file, {"format": "pt"})
 
 
 @torch.inference_mode()
@@ -315,6 +389,12 @@ OWN = {
     "GptOss": GPT_OSS,
     "GraniteMoeHybrid": GRANITE_EXPERTS,
     "NemotronH": NEMOTRON_EXPERTS | {"moe_latent_size": 24},
+    "OlmoHybrid": OLMO_HYBRID,
+    "Qwen3Next": QWEN3_NEXT,
+    "Ernie4_5_Moe": ERNIE_MOE,
+    "Laguna": LAGUNA,
+    "Lfm3": LFM3,
+    "KimiLinear": KIMI,
     "OPT": {"ffn_dim": 96, "activation_function": "gelu"},
     "DeepseekV2": DEEPSEEK | MLA_YARN | GROUPS | {"q_lora_rank": 20},
     "Qwen3_5Text": QWEN3_5,
@@ -419,7 +499,7 @@ def test_older_gemma_3_files_have_two_bases(tmp_path: Path) -> None:
 @pytest.mark.parametrize("family", ["Olmo2", *OWN])
 def test_16_bit_logits_are_as_good_as_those_of_transformers(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
     """Both round, each in its own places: ours are not further from float32. (Unless an expert is chosen otherwise.)"""
-    seed = 4 if family == "Qwen3_5MoeText" else 0
+    seed = {"Qwen3_5MoeText": 4, "Ernie4_5_Moe": 1}.get(family, 0)
     reference = make(Case(family, family, OWN.get(family, {}), dtype, seed=seed), tmp_path)
     text = prompts()[-1]
     exact = theirs(reference, text)
@@ -458,6 +538,15 @@ def test_opts_layers_are_counted(tmp_path: Path) -> None:
     file.write_text(json.dumps(json.loads(file.read_text()) | {"num_hidden_layers": 2}))
     with pytest.raises(CheckpointError, match=r"3 layers where config\.json says 2"):
         open_checkpoint(tmp_path, need_tokenizer=False)
+
+
+@pytest.mark.parametrize("family", ["DeepseekV32", "GlmMoeDsa"])
+def test_models_with_an_indexer_are_refused_by_the_field(family: str, tmp_path: Path) -> None:
+    """Before a weight is read."""
+    indexer = {"index_topk": 8, "index_head_dim": 16, "index_n_heads": 2, "q_lora_rank": 20, "n_group": 1}
+    make(Case("indexer", family, MLA | SIGMOID | indexer | {"first_k_dense_replace": 1, "topk_group": 1}), tmp_path)
+    with pytest.raises(CheckpointError, match='"index_topk"'):
+        open_checkpoint(tmp_path, need_tokenizer=False).resident_bytes(torch.float32)
 
 
 def test_layer_ranges_make_up_the_whole(tmp_path: Path) -> None:

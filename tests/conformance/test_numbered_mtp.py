@@ -9,7 +9,7 @@ import torch
 import transformers
 from engine_support import Ours, relative
 from safetensors.torch import load_file, save_file
-from test_logits import BASE, GLM_LITE, MLA, SIGMOID, Case, make
+from test_logits import BASE, GLM_LITE, MELLUM, MLA, SIGMOID, Case, make
 from transformers.cache_utils import MtpCache
 from transformers.modeling_layers import MtpModel
 
@@ -18,7 +18,7 @@ from engine.batch import SequenceRows
 from engine.checkpoints.open import open_checkpoint
 from engine.layers.numerics import Numerics
 from engine.models.heads.base import OUTPUT
-from engine.models.heads.mtp import MultiToken, deepseek, layout_of
+from engine.models.heads.mtp import QWEN, MultiToken, deepseek, layout_of
 from engine.runner.runner import Runner
 
 FAMILIES = {
@@ -68,5 +68,36 @@ def test_the_layer_is_that_of_transformers(tmp_path: Path, family: str) -> None:
     assert relative(features, states[0]) <= 1e-4
     entries = SequenceRows(text[0, 1:].tolist(), 0, ours.pages(0), 29)
     out = runner.forward([entries], hidden_in=features[:29])
+    assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
+    assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4
+
+
+@torch.inference_mode()
+def test_mellums_layer_has_a_window(tmp_path: Path) -> None:
+    """And the rotation of layers with one; its names are Qwen3-Next's."""
+    make(Case("mellum", "Mellum", MELLUM | {"num_mtp_layers": 1}), tmp_path)
+    file = tmp_path / "model.safetensors"
+    tensors, size = load_file(file), BASE["hidden_size"]
+    torch.manual_seed(2)
+    for name in [name for name in tensors if name.startswith("model.layers.2.")]:
+        copy = name.replace("model.layers.2.", "mtp.layers.0.")
+        tensors[copy] = tensors[name] * (1 + 0.5 * torch.rand(tensors[name].shape))
+    tensors["mtp.fc.weight"] = 0.2 * torch.randn(size, 2 * size)
+    for norm in ("pre_fc_norm_hidden", "pre_fc_norm_embedding", "norm"):
+        tensors[f"mtp.{norm}.weight"] = 0.5 + torch.rand(size)
+    save_file(tensors, file, {"format": "pt"})
+    theirs = transformers.MellumForCausalLM.from_pretrained(tmp_path, dtype=torch.float32, attn_implementation="eager")
+    layer, cache = MtpModel.from_pretrained(theirs.eval()), MtpCache(config=theirs.config.get_mtp_config())
+    text = torch.randint(3, 90, (1, 30), generator=torch.Generator().manual_seed(1))
+    states = theirs.model(text).last_hidden_state
+    read = layer.forward_layer(0, states[:, :29], torch.arange(29)[None], cache, input_ids=text[:, 1:])
+
+    ours = Ours(tmp_path)
+    checkpoint = open_checkpoint(tmp_path, need_tokenizer=False)
+    layout = layout_of(checkpoint.has_tensor, checkpoint.config.num_layers)
+    assert layout == QWEN
+    head = MultiToken(ours.model, checkpoint.source(torch.device("cpu"), torch.float32, "4bit", Numerics()), layout)
+    runner = Runner(head, head.new_store(13), AttentionDispatcher(Numerics()))
+    out = runner.forward([SequenceRows(text[0, 1:].tolist(), 0, ours.pages(0), 29)], hidden_in=states[0, :29])
     assert relative(out.hidden[OUTPUT], read[0]) <= 1e-4
     assert relative(out.logits, theirs.lm_head(read)[0]) <= 1e-4

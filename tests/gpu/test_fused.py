@@ -37,7 +37,12 @@ def test_the_kernels_prove_themselves(dtype: torch.dtype) -> None:
     for size in (2560, 4096, 16384):
         for weight in (dtype, torch.float32):
             assert fused.norm_disagrees(size, weight, dtype, DEVICE) is None
-    for shape in (RecurrentShape((True,), 16, 32, 128, 128, 4), RecurrentShape((True,), 2, 4, 64, 32, 2)):
+    for shape in (
+        RecurrentShape((True,), 16, 32, 128, 128, 4),
+        RecurrentShape((True,), 2, 4, 64, 32, 2),
+        RecurrentShape((True,), 30, 30, 96, 192, 4, share_scale=2.0),
+        RecurrentShape((True,), 32, 32, 128, 128, 4, channel_decays=True),
+    ):
         assert delta.disagrees(shape, dtype, DEVICE) is None
     for width in (64, 96, 128, 256):
         assert merging.disagrees(width, dtype, DEVICE) is None

@@ -24,9 +24,11 @@ QWEN = MoEConfig(128, 8, 768, (True,), normalised=True)
 SHAPES = {
     "qwen 3": QWEN,
     "deepseek": replace(QWEN, num_experts=64, experts_per_token=6, groups=8, groups_per_token=3, shared_size=512),
+    "deepseek v3": replace(QWEN, num_experts=256, routing="sigmoid", choice_bias=True, groups=8, groups_per_token=4,
+                           share_scale=2.5, shared_size=512),
     "gpt-oss": replace(QWEN, num_experts=32, experts_per_token=4, routing="chosen", bias=True, swiglu_limit=7.0),
     "mixtral": replace(QWEN, num_experts=8, experts_per_token=2),
-}
+}  # fmt: skip
 
 
 def block(moe: MoEConfig, dtype: torch.dtype, packed: bool, invariant: bool = False) -> SparseMLP:

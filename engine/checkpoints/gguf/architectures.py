@@ -20,6 +20,7 @@ from engine.checkpoints.gguf.names import (
     GLM4_MOE,
     GPT_OSS,
     GRANITE_HYBRID,
+    KIMI_LINEAR,
     LFM2,
     MIXTRAL,
     NEMOTRON_H,
@@ -27,7 +28,6 @@ from engine.checkpoints.gguf.names import (
     QWEN35MOE,
     SANDWICH,
 )
-from engine.errors import CheckpointError
 from engine.model_config.model import ModelConfig, RecurrentShape
 
 Values = dict[str, Any]
@@ -119,6 +119,19 @@ def _deepseek2(keys: Keys, files: GGUFFile, common: Values) -> Values:
         scales = {"mscale": 10 * multiplier, "mscale_all_dim": 10 * multiplier}
         values["rope_parameters"] = common["rope_parameters"] | scales
     return values
+
+
+def _kimi_linear(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Layers without keys and values carry states, in as many heads as the others have."""
+    heads = keys.of_layers("attention.head_count_kv")
+    return _deepseek2(keys, files, common) | {
+        "architectures": ["KimiLinearForCausalLM"],
+        "layer_types": ["full_attention" if count else "linear_attention" for count in heads],
+        "linear_num_heads": common["num_attention_heads"],
+        "linear_head_dim": keys.integer("kda.head_dim"),
+        "linear_conv_kernel_dim": keys.integer("ssm.conv_kernel"),
+        "norm_topk_prob": keys.flag("expert_weights_norm", True),
+    }
 
 
 def _own_layers(keys: Keys) -> int:
@@ -277,11 +290,35 @@ def _phi3(keys: Keys, files: GGUFFile, common: Values) -> Values:
 
 
 def _olmo2(keys: Keys, files: GGUFFile, common: Values) -> Values:
-    if keys.optional_integer("attention.sliding_window"):
-        raise CheckpointError(
-            f"{files.path.name} is an OLMo 3, which Kvasir does not know. Choose another model, such as an OLMo 2."
-        )
-    return {}
+    """One with windows is an OLMo 3, where any scaling of the rotation is only for the layers that see all tokens."""
+    if not keys.optional_integer("attention.sliding_window"):
+        return {}
+    base = {"rope_theta": common["rope_parameters"]["rope_theta"]}
+    ropes = {"full_attention": common["rope_parameters"], "sliding_attention": base}
+    return _windows(keys, period=4) | {"architectures": ["Olmo3ForCausalLM"], "rope_parameters": ropes}
+
+
+def _seed_oss(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    return {
+        "attention_bias": _holds(files, ".attn_q.bias"),
+        "attention_out_bias": _holds(files, ".attn_output.bias"),
+        "mlp_bias": _holds(files, ".ffn_up.bias"),
+    }
+
+
+def _ernie(keys: Keys, files: GGUFFile, common: Values) -> Values:
+    """Pairs of neighbours rotate in this family's own files, too."""
+    found: Values = {"use_bias": _holds(files, ".attn_q.bias")}
+    if keys.architecture == "ernie4_5-moe":
+        found |= {
+            "moe_num_experts": keys.integer("expert_count"),
+            "moe_k": keys.integer("expert_used_count"),
+            "moe_intermediate_size": keys.integer("expert_feed_forward_length"),
+            "moe_num_shared_experts": keys.optional_integer("expert_shared_count") or 0,
+            "moe_layer_start_index": keys.optional_integer("leading_dense_block_count") or 0,
+            "moe_layer_interval": keys.optional_integer("interleave_moe_layer_step") or 1,
+        }
+    return found
 
 
 def _granite(keys: Keys, files: GGUFFile, common: Values) -> Values:
@@ -424,6 +461,9 @@ ARCHITECTURES = {
     ),
     "gpt-oss": Architecture("GptOssForCausalLM", _gpt_oss, GPT_OSS, experts=True),
     "deepseek2": Architecture("DeepseekV2ForCausalLM", _deepseek2, DEEPSEEK2, heads="latent", experts=True),
+    "kimi-linear": Architecture(
+        "KimiLinearForCausalLM", _kimi_linear, KIMI_LINEAR, heads="latent", experts=True, varied=True
+    ),
     "glm4moe": Architecture("Glm4MoeForCausalLM", _glm4moe, GLM4_MOE, heads="partial", experts=True),
     "lfm2": Architecture("Lfm2ForCausalLM", _lfm2, LFM2, varied=True),
     "lfm2moe": Architecture("Lfm2MoeForCausalLM", _lfm2, LFM2, experts=True, varied=True),
@@ -433,6 +473,9 @@ ARCHITECTURES = {
     "gemma4": Architecture("Gemma4ForCausalLM", _gemma4, GEMMA4, experts=True, varied=True),
     "phi3": Architecture("Phi3ForCausalLM", _phi3, FUSED, heads="partial"),
     "olmo2": Architecture("Olmo2ForCausalLM", _olmo2, SANDWICH),
+    "seed_oss": Architecture("SeedOssForCausalLM", _seed_oss, GLM4_MOE),
+    "ernie4_5": Architecture("Ernie4_5ForCausalLM", _ernie),
+    "ernie4_5-moe": Architecture("Ernie4_5_MoeForCausalLM", _ernie, DEEPSEEK2, experts=True),
     "granite": Architecture("GraniteForCausalLM", _granite, interleaved=True, finish=_unrotated),
     "granitehybrid": Architecture(
         "GraniteMoeHybridForCausalLM",

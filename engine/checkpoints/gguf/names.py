@@ -60,6 +60,19 @@ DEEPSEEK2 = {
     "self_attn.kv_a_layernorm": "attn_kv_a_norm",
     "self_attn.kv_b_proj": "attn_kv_b",
 }
+KIMI_LINEAR = DEEPSEEK2 | {
+    "self_attn.q_conv1d": "ssm_conv1d_q",
+    "self_attn.k_conv1d": "ssm_conv1d_k",
+    "self_attn.v_conv1d": "ssm_conv1d_v",
+    "self_attn.f_a_proj": "ssm_f_a",
+    "self_attn.f_b_proj": "ssm_f_b",
+    "self_attn.b_proj": "ssm_beta",
+    "self_attn.g_a_proj": "ssm_g_a",
+    "self_attn.g_b_proj": "ssm_g_b",
+    "self_attn.o_norm": "ssm_norm",
+    "self_attn.A_log": "ssm_a",
+    "self_attn.dt_bias": "ssm_dt.bias",
+}
 GLM4_MOE = DEEPSEEK2 | {"post_attention_layernorm": "post_attention_norm"}
 KV_UP, K_UP, V_UP = "attn_kv_b", "attn_k_b", "attn_v_b"
 """Latent attention's projection up to keys and values ``[heads * (nope + value), rank]``: the whole, or its two parts

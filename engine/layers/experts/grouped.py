@@ -87,17 +87,15 @@ class GroupedExperts:
 
     def route(self, scores: Tensor) -> Routing:
         """As `engine.layers.experts.router.Router.choose`, but for the order of a row's experts."""
-        moe = self.router.moe
-        if moe.routing == "sigmoid":
-            picked, weights = self.router.choose(scores)
-            order = picked.argsort(1)
-            return Routing(picked.gather(1, order).int(), weights.gather(1, order))
+        moe, bias = self.router.moe, self.router.bias
         chosen = torch.empty(len(scores), self.choices, dtype=torch.int32, device=scores.device)
         shares = torch.empty(len(scores), self.choices, device=scores.device)
+        args = (aligned(scores), bias, chosen, shares, float(moe.share_scale))
         self._launch(
-            "route", None, (len(scores), 1, 1), (aligned(scores), chosen, shares, float(moe.share_scale)),
+            "route", None, (len(scores), 1, 1), args,
             EXPERTS=self.experts, CHOICES=self.choices, GROUPS=moe.groups, GROUPS_TAKEN=moe.groups_per_token,
-            ALL=moe.routing == "all", NORMALISED=moe.normalised, BE=self._lanes,
+            ALL=moe.routing == "all", SIGMOID=moe.routing == "sigmoid", BIAS=bias is not None,
+            NORMALISED=moe.normalised, BE=self._lanes,
             num_warps=1 if self._lanes <= 512 else 4,
         )  # fmt: skip
         scales = self.router.scales
@@ -143,8 +141,8 @@ def declines(block: GroupedExperts, dtype: torch.dtype, device: torch.device) ->
     """
     moe, linear = block.router.moe, block.router.linear
     scored = linear.bias is not None if isinstance(linear, Dense) else None
-    key = (block.gate_up.variant(), block.down.variant(), scored, moe.routing, moe.normalised, moe.groups,
-           moe.groups_per_token, moe.experts_per_token, moe.expert_scales, dtype, device)  # fmt: skip
+    key = (block.gate_up.variant(), block.down.variant(), scored, moe.routing, moe.choice_bias, moe.normalised,
+           moe.groups, moe.groups_per_token, moe.experts_per_token, moe.expert_scales, dtype, device)  # fmt: skip
     if key not in _tried:
         _tried[key] = failure(lambda: _disagrees(block, dtype, device))
     return _tried[key]
@@ -157,7 +155,7 @@ def _disagrees(block: GroupedExperts, dtype: torch.dtype, device: torch.device) 
         return f"its scores of experts {_WRONG}"
     scores = torch.randn(9, experts, generator=generator)
     scores[1], scores[2, ::2] = 0.0, 3.0  # equals, of which the first are taken
-    chosen, shares = block.router.choose(scores)
+    chosen, shares = (each.cpu() for each in block.router.choose(scores.to(device)))
     found = block.route(scores.to(device))
     by_expert = chosen.argsort(1)
     if not torch.equal(found.chosen.cpu().long(), chosen.gather(1, by_expert)):

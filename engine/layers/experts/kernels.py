@@ -38,12 +38,28 @@ def _largest(values, rank, free):
 
 
 @triton.jit
-def route(scores, chosen, shares, scale, EXPERTS: tl.constexpr, CHOICES: tl.constexpr, GROUPS: tl.constexpr,
-          GROUPS_TAKEN: tl.constexpr, ALL: tl.constexpr, NORMALISED: tl.constexpr, BE: tl.constexpr):  # fmt: skip
+def _best_two(judged, group, exists, GROUPS: tl.constexpr):
+    """For each expert, the sum of the two largest values of its group."""
+    total = tl.zeros_like(judged)
+    for each in tl.static_range(GROUPS):
+        inside = exists & (group == each)
+        own = tl.where(inside, judged, float("-inf"))
+        largest = tl.max(own, 0)
+        first = tl.argmax(own, 0)
+        second = tl.max(tl.where(tl.arange(0, judged.shape[0]) == first, float("-inf"), own), 0)
+        total = tl.where(inside, largest + second, total)
+    return total
+
+
+@triton.jit
+def route(scores, bias, chosen, shares, scale, EXPERTS: tl.constexpr, CHOICES: tl.constexpr, GROUPS: tl.constexpr,
+          GROUPS_TAKEN: tl.constexpr, ALL: tl.constexpr, SIGMOID: tl.constexpr, BIAS: tl.constexpr,
+          NORMALISED: tl.constexpr, BE: tl.constexpr):  # fmt: skip
     """``scores [T, E]`` -> the experts that each row asks, ``chosen [T, k]`` int32, ascending, and their ``shares``.
 
     See `engine.layers.experts.router.Router.route`, which says the same in torch's operations: ALL is a softmax over
-    all experts, otherwise over those chosen. Program t does row t.
+    all experts, SIGMOID of each by itself, neither a softmax over those chosen; ``bias [E]`` takes part in the choice
+    alone. Program t does row t.
     """
     row = tl.program_id(0).to(tl.int64)
     lane = tl.arange(0, BE)
@@ -52,16 +68,24 @@ def route(scores, chosen, shares, scale, EXPERTS: tl.constexpr, CHOICES: tl.cons
     if ALL:
         value = tl.exp(value - tl.max(value, 0))
         value = value / tl.sum(value, 0)
+    if SIGMOID:
+        power = tl.exp(-tl.abs(value))
+        value = tl.where(value < 0, power, 1.0) / (1.0 + power)
+    judged = value
+    if BIAS:
+        judged += tl.load(bias + lane, mask=exists, other=0.0)
+    free = exists
     if GROUPS_TAKEN < GROUPS:
         group = lane // (EXPERTS // GROUPS)
+        ranked = _best_two(judged, group, exists, GROUPS) if SIGMOID else judged
         inside = lane < 0
         for _ in tl.static_range(GROUPS_TAKEN):
-            inside = inside | (group == _largest(value, group, exists & (inside == 0)))
-        value = tl.where(inside, value, 0.0)
+            inside = inside | (group == _largest(ranked, group, exists & (inside == 0)))
+        free = exists & inside
     taken = lane < 0
     for _ in tl.static_range(CHOICES):
-        taken = taken | (lane == _largest(value, lane, exists & (taken == 0)))
-    if ALL:
+        taken = taken | (lane == _largest(judged, lane, free & (taken == 0)))
+    if ALL or SIGMOID:
         share = tl.where(taken, value, 0.0)
         if NORMALISED:
             share = share / tl.sum(share, 0)

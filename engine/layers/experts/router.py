@@ -27,7 +27,7 @@ class Router:
             self.linear = Dense(self.linear.weight.float(), None if bias is None else bias.float(), source.numerics)
         self.scales: Tensor | None = None
         self.bias: Tensor | None = None
-        if moe.routing == "sigmoid" and moe.choice_bias:
+        if moe.choice_bias:
             self.bias = source.array(f"{prefix}{moe.router}.e_score_correction_bias", (moe.num_experts,))
         if moe.expert_scales:
             self.scales = source.array(f"{prefix}router.per_expert_scale", (moe.num_experts,))

@@ -39,7 +39,7 @@ def declines(shape: RecurrentShape, runs: StateRuns, dtype: torch.dtype, device:
 def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device) -> str | None:
     """Why torch computes layers of this shape; None where the kernel is to be trusted."""
     for width in (shape.key, shape.value):
-        if width > WIDEST or width != power_of_two(width) or width < 16:
+        if width > WIDEST or width % 16 or width % min(PART, width):
             return f"it has no heads of {width} numbers"
     return machine_declines(dtype, device) or failure(lambda: compare(shape, dtype, device))
 
@@ -58,17 +58,18 @@ def delta_rule(
     part = min(PART, value)
 
     def of_rule() -> dict[str, Any]:
-        sizes = {"KEY": shape.key, "VALUE": value, "TAPS": shape.kernel, "PART": part, "TILED": shape.tiled}
-        return {**sizes, "num_warps": WARPS}
+        sizes = {"KEY": shape.key, "KEY_LANES": power_of_two(shape.key), "VALUE": value, "PART": part}
+        traits = {"TAPS": shape.kernel, "TILED": shape.tiled, "CHANNEL_DECAYS": shape.channel_decays}
+        return {**sizes, **traits, "num_warps": WARPS}
 
     by = weights.convolution, weights.decay, weights.bias
     arenas = states.tails, states.matrices, places, places[table.runs.size :]
     grid, key = (heads, value // part, len(begins) - 1), (mixed.dtype, shape, table.runs.size % 2)
-    numbers = shape.key_heads, heads, weights.unit_eps
+    numbers = shape.key_heads, heads, weights.unit_eps, shape.share_scale
     _variants.launch(delta_kernels.delta_rule, key, grid, (mixed, gates, read, *by, *arenas, *numbers), of_rule)
 
     def of_norm() -> dict[str, Any]:
-        return {"VALUE": value, "num_warps": 1}
+        return {"VALUE": value, "LANES": power_of_two(value), "SILU": not shape.channel_decays, "num_warps": 1}
 
     out = mixed.new_zeros(mixed.shape[0], heads * value)
     args = read, mixed, weights.norm, out, shape.channels, heads, weights.eps
@@ -87,9 +88,10 @@ def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device) -> 
         return torch.randn(sizes, generator=generator)
 
     heads, values = shape.value_heads, shape.value_heads * shape.value
-    weights = DeltaWeights(some(shape.kernel, shape.channels), -some(heads).abs(), some(heads), some(shape.value), 1e-6)
+    by = some(shape.kernel, shape.channels), -some(heads).abs(), some(shape.decays), some(shape.value)
+    weights = DeltaWeights(*by, 1e-6)
     tails, matrices = some(6, shape.kernel - 1, shape.channels).to(dtype), some(6, heads, shape.key, shape.value)
-    mixed, gates = some(9, shape.channels + values).to(dtype), some(9, 2 * heads).to(dtype)
+    mixed, gates = some(9, shape.channels + values).to(dtype), some(9, heads + shape.decays).to(dtype)
     runs = [[0, 3, 0, 1, 1], [3, 4, 2, 3, 1], [4, 6, 4, 5, 1], [6, 9, 5, 0, 0]]
     table = StateRuns(np.array(runs, dtype=np.int64))
     expected = LayerStates(tails.float(), matrices.clone())

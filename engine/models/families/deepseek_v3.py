@@ -38,6 +38,7 @@ def read_experts(raw: RawConfig) -> MoEConfig | None:
         intermediate_size=inner,
         sparse=tuple(kind == "sparse" for kind in types),
         routing="sigmoid",
+        choice_bias=True,
         normalised=raw.flag("norm_topk_prob", True),
         share_scale=raw.positive("routed_scaling_factor", 1.0),
         groups=groups,

@@ -7,7 +7,6 @@ besides the stream; the one with experts runs them next to an MLP.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 from torch import Tensor
@@ -21,9 +20,9 @@ from engine.layers.mlp import GatedMLP
 from engine.layers.moe import SparseMLP
 from engine.layers.norm import RMSNorm, read_norm
 from engine.layers.residual import ResidualStream
-from engine.model_config.model import HeadShape, ModelConfig, MoEConfig, RopeConfig
+from engine.model_config.model import HeadShape, ModelConfig, MoEConfig
 from engine.model_config.raw import RawConfig
-from engine.models.common import read_decoder, read_moe
+from engine.models.common import proportional_rope, read_decoder, read_moe
 from engine.models.families import gemma2
 
 GLOBAL, LOCAL = "full_attention", "sliding_attention"
@@ -58,7 +57,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         logit_softcap=raw.softcap("final_logit_softcapping", None),
         qk_norm=True,
         value_norm=True,
-        rope=_global_rope(raw, shapes[local.index(False)].width),
+        rope=proportional_rope(raw, GLOBAL, shapes[local.index(False)].width, share=0.25),
         local_rope=raw.rope(10_000.0, LOCAL),
         shapes=shapes,
         kv_sources=sources if any(source != index for index, source in enumerate(sources)) else (),
@@ -111,19 +110,6 @@ def _sources(raw: RawConfig, local: tuple[bool, ...]) -> tuple[int, ...]:
         raise raw.wrong(f"of its {own} layers with keys and values none is of a kind that the {shared} others share")
     last = {kind: index for index, kind in enumerate(local[:own])}
     return tuple(index if index < own else last[kind] for index, kind in enumerate(local))
-
-
-def _global_rope(raw: RawConfig, width: int) -> RopeConfig:
-    """ "proportional": the first share of the frequencies of a whole head turns, and the others stand still."""
-    values = raw.rope_values(GLOBAL)
-    if values.get("rope_type", "proportional") != "proportional":
-        return raw.rope(1_000_000.0, GLOBAL)
-    plain = {key: values[key] for key in ("rope_theta", "factor") if values.get(key) is not None}
-    kind = {"rope_type": "linear" if "factor" in plain else "default"}
-    config = RawConfig(raw.values | {"rope_parameters": plain | kind}, raw.file).rope(1_000_000.0)
-    turning = int(raw.rotary_share(values, 0.25) * width // 2)
-    return RopeConfig(config.theta, config.kind, config.factor,
-                      factors=(1.0,) * turning + (math.inf,) * (width // 2 - turning))  # fmt: skip
 
 
 def _experts(raw: RawConfig, layers: int) -> MoEConfig:

@@ -16,7 +16,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         count="num_experts" if "num_experts" in raw.values else "num_local_experts",
         per_token=8,
         intermediate_size=raw.integer("moe_intermediate_size", 768),
-        sparse=_sparse(raw),
+        sparse=sparse_layers(raw),
         normalised=raw.flag("norm_topk_prob", False),
     )
     return read_decoder(
@@ -29,7 +29,8 @@ def read_config(raw: RawConfig) -> ModelConfig:
     )
 
 
-def _sparse(raw: RawConfig) -> tuple[bool, ...]:
+def sparse_layers(raw: RawConfig) -> tuple[bool, ...]:
+    """Which layers have experts."""
     layers, step = raw.integer("num_hidden_layers", most=10_000), raw.integer("decoder_sparse_step", 1)
     plain = raw.values.get("mlp_only_layers") or []
     if not isinstance(plain, list) or not all(type(index) is int and 0 <= index < layers for index in plain):

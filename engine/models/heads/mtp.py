@@ -1,7 +1,8 @@
 """Multi-token-prediction layers that a checkpoint holds with its decoder (Gloeckle et al. 2024; DeepSeek-V3).
 
 MiMo's layout (arXiv 2505.07608); that of Qwen3-Next and its successors, in whose checkpoints the layer stands apart, as
-it does in GGUF; and that of DeepSeek-V3 and GLM-4.5, in which it is numbered with the others.
+it does in GGUF (Mellum 2 has the same, and Nemotron 3 under other names); and that of DeepSeek-V3 and GLM-4.5, in which
+it is numbered with the others.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from engine.layers.embedding import token_table
 from engine.layers.interface import Step, WeightSource
 from engine.layers.linear.base import Linear
 from engine.layers.norm import RMSNorm, read_norm
+from engine.model_config.model import ModelConfig
 from engine.models.base import CausalLM
 from engine.models.heads.base import FeatureHead, HeadLayer
 
@@ -88,6 +90,23 @@ def layout_of(has: Callable[[str], bool], layers: int) -> Layout | None:
     return next((layout for layout in (MIMO, QWEN, deepseek(layers)) if has(layout.mark)), None)
 
 
+def _layer_shape(config: ModelConfig) -> ModelConfig:
+    """The layer's configuration: experts where the last one has some, or any of a model's layers of one block each."""
+    local, moe = config.multi_token_local, config.moe
+    sparse = moe is not None and (any(moe.sparse) if config.feed_forward else moe.sparse[-1])
+    return replace(
+        config,
+        num_layers=1,
+        windows=(max(window or 0 for window in config.windows) or None,) if local else (None,),
+        rope=config.local_rope if local and config.local_rope is not None else config.rope,
+        rotary=(any(config.rotary),),
+        local=(),
+        feed_forward=(),
+        moe=replace(moe, sparse=(True,)) if moe is not None and sparse else None,
+        recurrent=None,
+    )
+
+
 class MultiToken(FeatureHead):
     """``h_i = norm(layer(proj([norm(f_i); norm(emb(t_{i+1}))])))``, f being what the layout says.
 
@@ -103,8 +122,7 @@ class MultiToken(FeatureHead):
     def __init__(self, target: CausalLM, source: WeightSource, layout: Layout, own_table: bool = False) -> None:
         """``source`` is that of the target's own checkpoint. ``own_table``: it has the layout's ``table``."""
         config = target.config
-        moe = replace(config.moe, sparse=(True,)) if config.moe is not None and config.moe.sparse[-1] else None
-        shape = replace(config, num_layers=1, windows=(None,), rotary=(True,), local=(), moe=moe, recurrent=None)
+        shape = _layer_shape(config)
         super().__init__(shape, target, source)
         self.layout, self.reads = layout, (config.num_layers,)
         size = shape.hidden_size

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
+from transformers.models.kimi_linear.modeling_kimi_linear import (
+    chunk_kimi_delta_attention,
+    recurrent_kimi_delta_attention,
+)
 from transformers.models.qwen3_5.modeling_qwen3_5 import (
     torch_chunk_gated_delta_rule,
     torch_recurrent_gated_delta_rule,
@@ -30,6 +34,8 @@ SHAPES = (
     RecurrentShape((True,), 2, 4, 16, 16, 4),
     RecurrentShape((True,), 2, 6, 32, 48, 2, tiled=True),
     RecurrentShape((True,), 3, 3, 128, 128, 5),
+    RecurrentShape((True,), 3, 3, 48, 96, 4, share_scale=2.0),
+    RecurrentShape((True,), 2, 2, 32, 48, 4, channel_decays=True),
 )
 
 
@@ -43,7 +49,7 @@ class Layer(NamedTuple):
         weights = DeltaWeights(
             torch.randn(shape.kernel, shape.channels),
             -torch.rand(shape.value_heads),
-            torch.randn(shape.value_heads),
+            torch.randn(shape.decays),
             torch.rand(shape.value) + 0.5,
             1e-6,
         )
@@ -56,7 +62,8 @@ class Layer(NamedTuple):
 
     def inputs(self, rows: int, dtype: torch.dtype = torch.float32) -> tuple[Tensor, Tensor]:
         width = self.shape.channels + self.shape.value_heads * self.shape.value
-        return torch.randn(rows, width).to(dtype), torch.randn(rows, 2 * self.shape.value_heads).to(dtype)
+        gates = self.shape.value_heads + self.shape.decays
+        return torch.randn(rows, width).to(dtype), torch.randn(rows, gates).to(dtype)
 
     def run(
         self,
@@ -76,7 +83,8 @@ def _seed() -> None:
 def rows(shape: RecurrentShape, count: int) -> _Rows:
     q, k = (torch.nn.functional.normalize(torch.randn(count, shape.value_heads, shape.key), dim=-1) for _ in "qk")
     v = torch.randn(count, shape.value_heads, shape.value)
-    g, b = -torch.rand(count, shape.value_heads), torch.rand(count, shape.value_heads)
+    g, b = -torch.rand(count, shape.decays), torch.rand(count, shape.value_heads) * shape.share_scale
+    g = 4 * g.unflatten(1, (shape.value_heads, -1)) if shape.channel_decays else g
     return _Rows(q * shape.key**-0.5, k, v, g, b)
 
 
@@ -86,7 +94,10 @@ def test_both_forms_are_those_of_transformers(shape: RecurrentShape, count: int)
     given, state = rows(shape, count), torch.randn(shape.value_heads, shape.key, shape.value)
     q = given.q * shape.key**0.5
     theirs = {"query": q[None], "key": given.k[None], "value": given.v[None], "g": given.g[None], "beta": given.b[None]}
-    for form in (torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule):
+    forms = torch_chunk_gated_delta_rule, torch_recurrent_gated_delta_rule
+    if shape.channel_decays:
+        forms = chunk_kimi_delta_attention, recurrent_kimi_delta_attention
+    for form in forms:
         read, after = form(**theirs, initial_state=state[None], output_final_state=True)
         for found, moved in (by_chunks(given, state), row_by_row(given, state, RULE)):
             torch.testing.assert_close(found, read[0], rtol=2e-5, atol=2e-5)
@@ -134,8 +145,11 @@ def tree(parents: list[int]) -> StateRuns:
 
 @each_set
 @pytest.mark.parametrize("parents", [[-1, 0, 0, 1, 1, 2, 5, 4, 7, 8, 9], [-1, 0, 1, 2], [-1, 0, 0, 0]])
-def test_every_row_of_a_tree_goes_on_from_its_own_path(parents: list[int], library: Library) -> None:
-    layer = Layer.of(SHAPES[0])
+@pytest.mark.parametrize("shape", [SHAPES[0], SHAPES[4]])
+def test_every_row_of_a_tree_goes_on_from_its_own_path(
+    shape: RecurrentShape, parents: list[int], library: Library
+) -> None:
+    layer = Layer.of(shape)
     runs = tree(parents)
     inputs = layer.inputs(int(runs.runs[-1, 1]))
     for code in (None, library):
@@ -152,9 +166,10 @@ def test_every_row_of_a_tree_goes_on_from_its_own_path(parents: list[int], libra
 
 
 @each_set
-def test_a_row_has_the_same_bits_however_a_text_is_cut(library: Library) -> None:
+@pytest.mark.parametrize("shape", [SHAPES[1], SHAPES[4]])
+def test_a_row_has_the_same_bits_however_a_text_is_cut(shape: RecurrentShape, library: Library) -> None:
     """Read whole, cut anywhere, row by row, as draft tokens and then replayed: the same results and states."""
-    layer = Layer.of(SHAPES[1])
+    layer = Layer.of(shape)
     inputs = layer.inputs(40)
     for code in (None, library):
         whole = layer.copy()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
 import torch
+import transformers
 
+from engine.errors import CheckpointError
 from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.memory.estimate import (
     LEAST_STATES,
@@ -126,6 +129,40 @@ def test_of_a_hybrid_only_attention_layers_keep_tokens() -> None:
     assert kv_bytes_per_token(shape, torch.bfloat16) == 16 * 2 * 4 * 256 * 2
     assert shape.recurrent is not None
     assert state_bytes(shape.recurrent, torch.bfloat16) == 48 * (48 * 128 * 128 * 4 + 3 * 10_240 * 2)
+
+
+DEEPSEEK_V31 = {
+    "architectures": ["DeepseekV3ForCausalLM"], "vocab_size": 129_280, "hidden_size": 7168, "intermediate_size": 18_432,
+    "moe_intermediate_size": 2048, "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
+    "kv_lora_rank": 512, "q_lora_rank": 1536, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "n_routed_experts": 256, "num_experts_per_tok": 8, "n_group": 8, "topk_group": 4, "first_k_dense_replace": 3,
+}  # fmt: skip
+GLM_5 = DEEPSEEK_V31 | {
+    "architectures": ["GlmMoeDsaForCausalLM"], "vocab_size": 154_880, "hidden_size": 6144, "intermediate_size": 12_288,
+    "num_hidden_layers": 78, "num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 2048,
+    "qk_nope_head_dim": 192, "v_head_dim": 256, "n_group": 1, "topk_group": 1, "index_topk": 2048,
+    "index_head_dim": 128, "index_n_heads": 32, "head_dim": 64,
+}  # fmt: skip
+"""What the configurations of DeepSeek-V3.1 and GLM-5 say of their shape."""
+
+
+def test_latents_and_index_keys_are_counted() -> None:
+    """One latent and one rotated key a layer for all heads; and an index key where a layer ranks keys."""
+
+    def kept(values: dict[str, Any]) -> float:
+        raw = RawConfig(values, Path("config.json"))
+        return kv_bytes_per_token(family(raw.architecture).read_config(raw), torch.bfloat16)
+
+    assert kept(DEEPSEEK_V31) == 61 * (512 + 64) * 2
+    assert kept(DEEPSEEK_V31 | {"architectures": ["DeepseekV32ForCausalLM"]}) == 61 * (512 + 64 + 128) * 2
+    assert kept(GLM_5) == 78 * (512 + 64 + 128) * 2
+    ranking = transformers.GlmMoeDsaConfig(index_topk_freq=4).indexer_types.count("full")
+    assert kept(GLM_5 | {"index_topk_freq": 4}) == (78 * (512 + 64) + ranking * 128) * 2
+    assert kept(GLM_5 | {"index_topk_pattern": "FSS" * 26}) == (78 * (512 + 64) + 26 * 128) * 2
+    with pytest.raises(CheckpointError, match="indexer type 'X'"):
+        kept(GLM_5 | {"index_topk_pattern": "FSX" * 26})
+    with pytest.raises(CheckpointError, match="indexer_types"):
+        kept(GLM_5 | {"indexer_types": ["full"]})
 
 
 def test_states_have_slots_of_their_own() -> None:

@@ -11,7 +11,7 @@ import torch
 
 from engine.errors import CheckpointError
 from engine.memory.estimate import kv_bytes_per_token
-from engine.model_config.model import LatentShape, MambaShape, ModelConfig, RopeConfig
+from engine.model_config.model import LatentShape, MambaShape, ModelConfig, RecurrentShape, RopeConfig
 from engine.model_config.raw import RawConfig
 from engine.models.arenas import new_store
 from engine.models.registry import FAMILIES, family
@@ -40,6 +40,13 @@ MAMBA: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+OWN: dict[str, dict[str, Any]] = {
+    "KimiLinearForCausalLM": {"layer_types": ["linear_attention", "full_attention"] * 2},
+    "Ernie4_5_MoeForCausalLM": {"moe_num_experts": 8},
+}
+"""What else other families' files say."""
+
+
 def read(architecture: str, **values: Any) -> ModelConfig:
     raw = RawConfig(BASE | {"architectures": [architecture]} | values, Path("config.json"))
     return family(architecture).read_config(raw)
@@ -47,10 +54,11 @@ def read(architecture: str, **values: Any) -> ModelConfig:
 
 @pytest.mark.parametrize("architecture", FAMILIES)
 def test_every_family_reads_the_plain_fields(architecture: str) -> None:
-    latent = architecture.startswith(("Deepseek", "Glm4MoeLite"))
+    latent = architecture.startswith(("Deepseek", "Glm4MoeLite", "KimiLinear"))
     heads = 4 if latent else 2
+    values = EXPERTS | MAMBA.get(architecture, {}) | OWN.get(architecture, {})
     config = read(architecture, num_key_value_heads=heads, rms_norm_eps=1e-5, ffn_dim=128, norm_eps=1e-5,
-                  block_auto_adjust_ff_dim=False, **EXPERTS, **MAMBA.get(architecture, {}))  # fmt: skip
+                  block_auto_adjust_ff_dim=False, **values)  # fmt: skip
     assert (config.num_heads, config.num_kv_heads) == (4, 1 if latent else 4 if architecture.startswith("OPT") else 2)
     assert (config.hidden_size, config.intermediate_size, config.rms_norm_eps) == (64, 128, 1e-5)
     assert len(config.windows) == len(config.rotary) == config.num_layers == 4
@@ -65,12 +73,18 @@ def test_every_family_reads_the_plain_fields(architecture: str) -> None:
         "GptOssForCausalLM": 64,
         "Ministral3ForCausalLM": 128,
         "NemotronHForCausalLM": 128,
+        "Qwen3NextForCausalLM": 256,
+        "Lfm3ForCausalLM": 128,
+        "SeedOssForCausalLM": 128,
+        "Ernie4_5ForCausalLM": 128,
+        "MellumForCausalLM": 128,
+        "LagunaForCausalLM": 128,
     }
     assert config.head_dim == own.get(architecture, 192 if latent else 16)
     assert (config.latent is not None) == latent
-    assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3", "Gemma4", "Lfm2"))
-    assert config.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss"))
-    assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT", "Lfm2"))
+    assert config.qk_norm == architecture.startswith(("Qwen3", "Gemma3", "Gemma4", "Lfm", "Mellum", "Laguna"))
+    assert config.qkv_bias == architecture.startswith(("Qwen2", "MiMo", "OPT", "GptOss", "SeedOss"))
+    assert config.tie_word_embeddings == architecture.startswith(("SmolLM3", "Gemma", "OPT", "Lfm", "Ernie"))
     assert config.activation == {"Gemm": "gelu_tanh", "OPTF": "relu", "Nemo": "relu2"}.get(architecture[:4], "silu")
     assert config.fused == architecture.startswith("Phi3")
 
@@ -385,6 +399,91 @@ def test_every_fourth_layer_of_qwen_attends_where_the_file_is_silent() -> None:
     shape = read("Qwen3_5ForCausalLM", num_hidden_layers=8).recurrent
     assert shape is not None
     assert shape.layers == (True, True, True, False) * 2
+
+
+def test_olmo_hybrids_states_where_the_file_is_silent() -> None:
+    config = read("OlmoHybridForCausalLM", num_hidden_layers=8)
+    assert config.rotary == (False,) * 8
+    assert config.recurrent == RecurrentShape((True, True, True, False) * 2, 4, 4, 12, 24, 4, share_scale=2.0)
+    assert read("OlmoHybridForCausalLM", rope_theta=500.0).rotary == (True,) * 4
+    with pytest.raises(CheckpointError, match="2 value heads have 4 key heads"):
+        read("OlmoHybridForCausalLM", linear_num_value_heads=2)
+
+
+KIMI = EXPERTS | {
+    "linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2, 4], "num_heads": 3, "head_dim": 16,
+                           "short_conv_kernel_size": 5},
+    "model_max_length": 77, "moe_renormalize": True, "num_expert_group": 2, "topk_group": 1, "num_experts_per_token": 3,
+    "num_shared_experts": 2, "first_k_dense_replace": 1, "head_dim": 72, "n_routed_experts": None,
+    "max_position_embeddings": None,
+}  # fmt: skip
+"""As the config.json of its checkpoints says it."""
+
+
+def test_what_kimi_linear_is() -> None:
+    config = read("KimiLinearForCausalLM", **KIMI)
+    layers = True, True, False, True
+    assert config.recurrent == RecurrentShape(layers, 3, 3, 16, 16, 5, channel_decays=True)
+    assert (config.rotary, config.max_position, config.head_dim) == ((False,) * 4, 77, 192)
+    moe = config.moe
+    assert moe is not None
+    assert (moe.num_experts, moe.experts_per_token, moe.groups, moe.shared_size) == (8, 3, 2, 256)
+    assert moe.sparse == (False, True, True, True)
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"linear_attn_config": [1]}, "linear_attn_config"),
+        ({"linear_attn_config": {"full_attn_layers": 3, "kda_layers": [1]}}, "no lists of layers"),
+        ({"linear_attn_config": {"full_attn_layers": [3], "kda_layers": [1, 2, 3, 4]}}, "each of the 4 layers once"),
+        ({"linear_attn_config": {"num_heads": "many"}}, "num_heads"),
+        ({"linear_attn_config": None, "layer_types": ["linear_attention"] * 4}, "none of its layers has attention"),
+        ({"moe_router_activation_func": "softmax"}, "moe_router_activation_func"),
+    ],
+)
+def test_a_kimi_linear_that_cannot_be_is_refused_by_name(values: dict[str, Any], named: str) -> None:
+    with pytest.raises(CheckpointError, match=named):
+        read("KimiLinearForCausalLM", **(KIMI | values))
+
+
+def test_what_a_laguna_is() -> None:
+    own = {"num_attention_heads_per_layer": [4, 2, 2, 8], "num_key_value_heads": 2, "sliding_window": 9,
+           "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention"]}  # fmt: skip
+    config = read("LagunaForCausalLM", **EXPERTS, **own)
+    assert (config.num_heads, config.heads_per_layer, config.windows) == (8, (4, 2, 2, 8), (None, 9, 9, None))
+    assert (config.rope.partial, config.moe is not None and config.moe.sparse) == (0.5, (False, True, True, True))
+    assert not config.gates_elements
+
+
+@pytest.mark.parametrize(
+    ("architecture", "values", "named"),
+    [
+        ("LagunaForCausalLM", {"gating": "per-layer"}, "gating"),
+        ("LagunaForCausalLM", {"gating": False}, "gating"),
+        ("LagunaForCausalLM", {"num_attention_heads_per_layer": [2, 3, 2, 2]}, "3 attention heads cannot share 2"),
+        ("LagunaForCausalLM", {"num_attention_heads_per_layer": [2]}, "num_attention_heads_per_layer"),
+        ("LagunaForCausalLM", {"moe_apply_router_weight_on_input": True}, "moe_apply_router_weight_on_input"),
+        ("LagunaForCausalLM", {"moe_router_logit_softcapping": 3.0}, "moe_router_logit_softcapping"),
+        ("Lfm3ForCausalLM", {"conv_bias": True}, "convolutions have biases"),
+        ("Lfm3ForCausalLM", {"use_sandwich_norm": False}, "use_sandwich_norm"),
+        ("Lfm3ForCausalLM", {"layer_types": ["conv"] * 4}, "none of its layers has attention"),
+        ("Ernie4_5_MoeForCausalLM", {"moe_num_experts": 4}, "choose 6 of 4"),
+        ("Qwen3NextForCausalLM", {"mlp_only_layers": [0, 1, 2, 3]}, "none of its layers has experts"),
+        ("Qwen3NextForCausalLM", {"linear_num_value_heads": 5}, "5 value heads cannot share"),
+        ("MellumForCausalLM", {"mlp_layer_types": ["dense"]}, "mlp_layer_types"),
+    ],
+)
+def test_what_these_families_cannot_be(architecture: str, values: dict[str, Any], named: str) -> None:
+    with pytest.raises(CheckpointError, match=named):
+        read(architecture, **(EXPERTS | {"num_key_value_heads": 2} | values))
+
+
+def test_olmo_3s_older_files_scale_layers_without_a_window() -> None:
+    scaling = {"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 512}
+    config = read("Olmo3ForCausalLM", rope_theta=3000.0, rope_scaling=scaling)
+    assert config.windows == (4096, 4096, 4096, None)
+    assert (config.rope.kind, config.rope.theta, config.local_rope) == ("yarn", 3000.0, RopeConfig(3000.0))
 
 
 @pytest.mark.parametrize("architecture", list(MAMBA))

@@ -82,7 +82,7 @@ CONFIG = ModelConfig(
 )
 EXPERTS = MoEConfig(num_experts=4, experts_per_token=2, intermediate_size=128, sparse=(True,) * LAYERS)
 STATES = RecurrentShape((True, False), 2, 4, 16, 32, 4)
-SIGMOID = replace(EXPERTS, routing="sigmoid", normalised=True, groups=2, shared_size=128)
+SIGMOID = replace(EXPERTS, routing="sigmoid", choice_bias=True, normalised=True, groups=2, shared_size=128)
 LATENT = replace(CONFIG, num_kv_heads=1, head_dim=40, latent=LatentShape(48, 24, 16, 32, 40))
 TWO_WIDTHS = replace(CONFIG, unit_offset_norms=True, activation="gelu_tanh", qk_norm=True, value_norm=True,
                      attention_scale=1.0, windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0),
@@ -104,6 +104,9 @@ OWN = {
     "Phi3ForCausalLM": replace(CONFIG, fused=True, rope=RopeConfig(10000.0, "longrope", 4.0, 32, partial=0.75,
                                factors=(1.0,) * 12, long_factors=(2.0,) * 12)),
     "Olmo2ForCausalLM": CONFIG,
+    "Olmo3ForCausalLM": replace(CONFIG, windows=(24, None), local=(True, False), local_rope=RopeConfig(100.0)),
+    "OlmoHybridForCausalLM": replace(CONFIG, rotary=(False, False), recurrent=replace(
+        STATES, key_heads=4, key=48, value=96, share_scale=2.0)),
     "GraniteForCausalLM": replace(CONFIG, embedding_scale=12.0, residual_scale=0.2, logit_divisor=8.0),
     "GraniteMoeHybridForCausalLM": replace(CONFIG, fused_mlp=True, rotary=(False, False), recurrent=MAMBA, moe=replace(
         EXPERTS, routing="chosen", shared_size=128, shared="")),
@@ -120,13 +123,29 @@ OWN = {
     "DeepseekV2ForCausalLM": replace(LATENT, moe=replace(EXPERTS, sparse=(False, True), groups=2, shared_size=128)),
     "DeepseekV3ForCausalLM": replace(LATENT, moe=SIGMOID),
     "Glm4MoeLiteForCausalLM": replace(LATENT, moe=replace(SIGMOID, sparse=(False, True))),
+    "KimiLinearForCausalLM": replace(LATENT, rotary=(False, False), moe=replace(SIGMOID, sparse=(False, True)),
+                                     recurrent=replace(STATES, key_heads=4, key=32, channel_decays=True)),
     "Glm4MoeForCausalLM": replace(CONFIG, qk_norm=True, moe=SIGMOID, rope=RopeConfig(10000.0, partial=0.5)),
     "Ministral3ForCausalLM": replace(CONFIG, rope=RopeConfig(1e6, original_max_position=32, query_beta=0.1)),
     "Gemma4ForCausalLM": replace(TWO_WIDTHS, layer_inputs=16, moe=replace(
         EXPERTS, normalised=True, expert_scales=True, parallel=True, block="", router="router.proj")),
     "Gemma4UnifiedForCausalLM": TWO_WIDTHS,
     "Lfm2ForCausalLM": CONVOLUTION,
-    "Lfm2MoeForCausalLM": replace(CONVOLUTION, moe=replace(EXPERTS, routing="sigmoid", sparse=(False, True))),
+    "Lfm3ForCausalLM": replace(CONVOLUTION, head_gate="sigmoid", windows=(None, 24), local=(False, True),
+                               local_rope=RopeConfig(100.0)),
+    "SeedOssForCausalLM": replace(CONFIG, qkv_bias=True),
+    "Ernie4_5ForCausalLM": CONFIG,
+    "Ernie4_5_MoeForCausalLM": replace(CONFIG, moe=replace(EXPERTS, choice_bias=True, normalised=True, shared_size=128,
+                                                           sparse=(False, True))),
+    "MellumForCausalLM": replace(CONFIG, qk_norm=True, windows=(24, None), local=(True, False), moe=EXPERTS,
+                                 local_rope=RopeConfig(100.0)),
+    "LagunaForCausalLM": replace(CONFIG, qk_norm=True, windows=(24, None), local=(True, False), head_gate="softplus",
+                                 local_rope=RopeConfig(100.0), heads_per_layer=(2, 4), moe=replace(SIGMOID, groups=1),
+                                 rope=RopeConfig(10000.0, partial=0.5)),
+    "Lfm2MoeForCausalLM": replace(CONVOLUTION, moe=replace(EXPERTS, routing="sigmoid", choice_bias=True,
+                                                           sparse=(False, True))),
+    "Qwen3NextForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
+                                    moe=replace(EXPERTS, normalised=True, shared_size=128, shared_gate="gate")),
     "Qwen3_5ForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,
                                   rope=RopeConfig(10000.0, partial=0.25)),
     "Qwen3_5MoeForCausalLM": replace(CONFIG, unit_offset_norms=True, output_gate=True, qk_norm=True, recurrent=STATES,

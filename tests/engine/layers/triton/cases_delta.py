@@ -19,6 +19,9 @@ SHAPES = [
     RecurrentShape((True,), 2, 4, 16, 16, 4),
     RecurrentShape((True,), 1, 3, 32, 16, 2),
     RecurrentShape((True,), 2, 6, 16, 16, 3, tiled=True),
+    RecurrentShape((True,), 2, 2, 48, 96, 4, share_scale=2.0),
+    RecurrentShape((True,), 2, 2, 32, 64, 4, channel_decays=True),
+    RecurrentShape((True,), 1, 1, 48, 32, 3, channel_decays=True),
     pytest.param(RecurrentShape((True,), 2, 2, 128, 128, 4), marks=pytest.mark.long),
 ]
 
@@ -29,7 +32,11 @@ def test_a_step_of_all_kinds_of_runs(shape: RecurrentShape) -> None:
     torch.manual_seed(0)
     heads, values = shape.value_heads, shape.value_heads * shape.value
     weights = DeltaWeights(
-        torch.randn(shape.kernel, shape.channels), -torch.rand(heads), torch.randn(heads), torch.rand(shape.value), 1e-6
+        torch.randn(shape.kernel, shape.channels),
+        -torch.rand(heads),
+        torch.randn(shape.decays),
+        torch.rand(shape.value),
+        1e-6,
     )
     states = LayerStates(
         torch.randn(9, shape.kernel - 1, shape.channels), torch.randn(9, heads, shape.key, shape.value)
@@ -37,7 +44,7 @@ def test_a_step_of_all_kinds_of_runs(shape: RecurrentShape) -> None:
     states.tails[0], states.matrices[0] = 0, 0
     runs = [[0, 1, 1, 2, 1], [1, 3, 0, 3, 1], [3, 4, 4, 5, 1], [4, 9, 5, 6, 0], [9, 11, 6, 7, 0], [11, 15, 7, 0, 0]]
     table = StateRuns(np.array(runs, dtype=np.int64))
-    mixed, gates = torch.randn(16, shape.channels + values), 8 * torch.randn(16, 2 * heads)
+    mixed, gates = torch.randn(16, shape.channels + values), 8 * torch.randn(16, heads + shape.decays)
     expected = LayerStates(*(each.clone() for each in states))
     read = definition.delta_rule(mixed, gates, weights, shape, expected, table, Numerics(True))
     found = delta.delta_rule(mixed, gates, weights, shape, states, table)
@@ -47,8 +54,11 @@ def test_a_step_of_all_kinds_of_runs(shape: RecurrentShape) -> None:
 
 
 def test_the_trial() -> None:
-    shape = RecurrentShape((True,), 1, 2, 16, 16, 4)
-    assert delta.compare(shape, torch.float32, CPU) is None
+    for shape in (
+        RecurrentShape((True,), 1, 2, 16, 16, 4),
+        RecurrentShape((True,), 2, 2, 16, 16, 4, channel_decays=True),
+    ):
+        assert delta.compare(shape, torch.float32, CPU) is None
 
 
 def test_a_wrong_kernel_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

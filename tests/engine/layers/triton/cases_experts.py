@@ -75,6 +75,9 @@ class Weights:
         weight = torch.randn(sum(sizes), in_features, generator=self.generator) * in_features**-0.5
         return Dense(weight, self._bias(sum(sizes), bias), self.numerics)
 
+    def array(self, name: str, shape: tuple[int, ...]) -> Tensor:
+        return torch.randn(shape, generator=self.generator) * 0.2
+
     def experts(
         self, prefix: str, count: int, names: Sequence[str], sizes: Sequence[int], in_features: int, bias: bool
     ) -> Sequence[Linear]:
@@ -137,11 +140,15 @@ def assert_near(found: Tensor, expected: Tensor) -> None:
 
 SHAPES = {
     "8": MOE,
+    "12, sigmoids in groups": replace(MOE, num_experts=12, experts_per_token=3, routing="sigmoid", choice_bias=True,
+                                      normalised=True, groups=3, groups_per_token=2, share_scale=2.5),
+    "8, sigmoids as they are": replace(MOE, routing="sigmoid", experts_per_token=3),
+    "8, chosen with a bias": replace(MOE, choice_bias=True, normalised=True),
     "8, normalised, shared": replace(MOE, normalised=True, shared_size=48, share_scale=1.5),
     "32 in groups": replace(MOE, num_experts=32, experts_per_token=4, groups=8, groups_per_token=3, shared_size=32),
     "128": replace(MOE, num_experts=128, experts_per_token=8, normalised=True),
     "gpt-oss": replace(MOE, num_experts=32, experts_per_token=4, routing="chosen", bias=True, swiglu_limit=1.0),
-}
+}  # fmt: skip
 
 
 LONG = [(name, count) for name in ("32 in groups", "128", "gpt-oss") for count in (5, 70)]
@@ -262,9 +269,14 @@ ROUTINGS = {
     "chosen": replace(MOE, routing="chosen", experts_per_token=3),
     "groups of five": replace(MOE, num_experts=20, groups=4, groups_per_token=2, experts_per_token=6, share_scale=16.0),
     "one group": replace(MOE, groups=4, groups_per_token=1, experts_per_token=2),
+    "sigmoids": replace(MOE, routing="sigmoid", experts_per_token=3, share_scale=1.5),
+    "sigmoids with a bias": replace(MOE, routing="sigmoid", choice_bias=True, normalised=True),
+    "sigmoids in groups of five": replace(MOE, num_experts=20, groups=4, groups_per_token=2, experts_per_token=6,
+                                          routing="sigmoid", choice_bias=True, normalised=True, share_scale=2.5),
+    "all with a bias": replace(MOE, choice_bias=True, normalised=True),
     "more than a warp": replace(MOE, num_experts=300, experts_per_token=7),
     "one expert": replace(MOE, num_experts=1, experts_per_token=1),
-}
+}  # fmt: skip
 
 
 @pytest.mark.usefixtures("_trusted")
@@ -435,7 +447,7 @@ def test_a_block_proves_itself_once(kind: str) -> None:
 
 @pytest.mark.parametrize(("name", "place", "said"), [
     ("score", 3, "scores of experts"),
-    ("route", 1, "choice of experts"), ("route", 2, "shares"), ("sort", 1, "order of rows"), ("combine", 4, "sum"),
+    ("route", 2, "choice of experts"), ("route", 3, "shares"), ("sort", 1, "order of rows"), ("combine", 4, "sum"),
 ])  # fmt: skip
 def test_a_wrong_kernel_is_found_out_before_it_is_used(
     monkeypatch: pytest.MonkeyPatch, name: str, place: int, said: str

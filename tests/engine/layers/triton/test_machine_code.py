@@ -177,7 +177,7 @@ def around_experts(experts: int) -> list[Any]:
     """The launches of a block around its products."""
     moe = MoEConfig(experts, 4, 64, (True,), normalised=True, groups=8, groups_per_token=3)
     linear = Dense(on_meta(experts, 2048), None, Numerics())
-    router = SimpleNamespace(moe=moe, numerics=Numerics(), linear=linear, scales=None)
+    router = SimpleNamespace(moe=moe, numerics=Numerics(), linear=linear, scales=None, bias=None)
     layer = Dense(on_meta(64, 64).bfloat16(), None, Numerics())
     stack = ExpertStack([layer] * experts)
     block = grouped.GroupedExperts(cast(Any, router), stack, stack, cast(Any, None))

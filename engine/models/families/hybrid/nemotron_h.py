@@ -1,7 +1,7 @@
 """Nemotron-H and Nemotron 3 (NVIDIA 2025): layers of one block each, Mamba2, attention, an MLP or experts.
 
 Nothing rotates, and the activation between two layers of an MLP is a squared ReLU. In Nemotron 3 Super experts read a
-projection of the stream. Multi-token layers are left out.
+projection of the stream. A multi-token layer, one of attention and one of experts, is read as Qwen3-Next's.
 """
 
 from __future__ import annotations
@@ -32,6 +32,14 @@ NAMES = (
     ("backbone.", "model."),
     ("model.embeddings.", "model.embed_tokens."),
     ("model.norm_f.", "model.norm."),
+    ("mtp.layers.0.eh_proj.", "mtp.fc."),
+    ("mtp.layers.0.enorm.", "mtp.pre_fc_norm_embedding."),
+    ("mtp.layers.0.hnorm.", "mtp.pre_fc_norm_hidden."),
+    ("mtp.layers.0.norm.", "mtp.layers.0.input_layernorm."),
+    ("mtp.layers.0.mixer.", "mtp.layers.0.self_attn."),
+    ("mtp.layers.1.norm.", "mtp.layers.0.post_attention_layernorm."),
+    ("mtp.layers.1.mixer.", "mtp.layers.0.mlp."),
+    ("mtp.layers.1.final_layernorm.", "mtp.norm."),
 )
 SIZES = {
     "heads": "mamba_num_heads",
@@ -91,6 +99,7 @@ def _experts(raw: RawConfig, kinds: list[str]) -> MoEConfig:
         intermediate_size=raw.integer("moe_intermediate_size"),
         sparse=tuple(kind == EXPERTS for kind in kinds),
         routing="sigmoid",
+        choice_bias=True,
         normalised=raw.flag("norm_topk_prob", True),
         share_scale=raw.positive("routed_scaling_factor", 1.0),
         groups=groups,

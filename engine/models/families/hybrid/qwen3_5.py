@@ -18,7 +18,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
     """Every ``full_attention_interval``-th layer (4th) has attention where the file has no ``layer_types``."""
     bias = raw.flag("attention_bias", False)
     recurrent = _states(raw)
-    experts = "Moe" in raw.architecture
+    experts = "Moe" in raw.architecture or "Next" in raw.architecture
     return read_decoder(
         raw,
         head_dim=256,
@@ -29,7 +29,7 @@ def read_config(raw: RawConfig) -> ModelConfig:
         unit_offset_norms=True,
         output_gate=True,
         rope=raw.rope(10_000_000.0, partial=0.25),
-        moe=_experts(raw) if experts else None,
+        moe=read_experts(raw) if experts else None,
         recurrent=recurrent,
     )
 
@@ -54,7 +54,7 @@ def _states(raw: RawConfig) -> RecurrentShape | None:
     return some_states(raw, shape)
 
 
-def _experts(raw: RawConfig) -> MoEConfig:
+def read_experts(raw: RawConfig) -> MoEConfig:
     """All layers have experts, and one more that every row asks, as much as a gate of its own says."""
     return read_moe(
         raw,
