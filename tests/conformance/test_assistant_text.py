@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from assistant_models import DENSE, SMALL_E, drafts, whole_transformers, write_pair
+from assistant_models import DENSE, SMALL_E, drafts, new_assistant, whole_transformers, write_pair
 from hybrid_models import write_tokenizer
 from test_cache_equality import PROMPTS, SAMPLINGS, VARIANTS, Host, cases
 from test_speculation_equality import EOS
@@ -180,3 +180,17 @@ def test_assisted_generation_of_transformers_needs_as_many_steps(
     steps = count - host.sources[ids[0]].count("assistant")
     assert steps < 0.8 * count
     assert abs(steps - calls) <= 0.1 * calls
+
+
+def test_a_load_refuses_one_for_another_model(served: Served, tmp_path: Path) -> None:
+    loaded = served.host.engine.loaded
+    assert loaded is not None
+    new_assistant(SMALL_E, EOS + 9).save_pretrained(tmp_path / "other")
+    host = Host(Path(loaded.card.path), draft=str(tmp_path / "other"))
+    assert host.engine.loaded is not None
+    card = host.engine.loaded.card
+    assert card.heads == []
+    assert card.draft_refused == (
+        f"The assistant cannot be used. other has vocab_size {EOS + 9} where this model needs {EOS + 1}. "
+        "Choose the assistant that was made for this model."
+    )
