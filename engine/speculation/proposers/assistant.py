@@ -50,8 +50,9 @@ class AssistantProposer(Proposer):
             tokens = sum(row.start + 1 for row in rows)
             read = self._head.bytes_read_per_step() + tokens * self._head.kv_bytes_per_token()
             self._count(time.perf_counter() - began - self._runner.batch_seconds, read)
-            growing = chains.growing(places)
-            states = out.hidden[OUTPUT][[row for row, place in enumerate(places) if place in growing]]
+            growing, states = chains.growing(places), out.hidden[OUTPUT]
+            if len(growing) < len(places):
+                states = states[[row for row, place in enumerate(places) if place in growing]]
             places = growing
         return [chains.tree(place, self.name) for place in range(len(asks))]
 
