@@ -27,6 +27,7 @@ PROPOSERS = {
     "medusa": ProposerStyle("Medusa", "by the Medusa heads", "accent"),
     "eagle": ProposerStyle("EAGLE", "by the EAGLE head", "accent", 0.5),
     "mtp": ProposerStyle("multi-token", "by the model's multi-token layers", "mute"),
+    "assistant": ProposerStyle("assistant", "by the Gemma 4 assistant", "good", 0.5),
 }
 """Proposers by the engine's name, which is the source of their tokens too."""
 

@@ -24,7 +24,7 @@ GAP = 12
 MINIMUM = 400
 MARGINS = 40 + 48
 """Pixels of the row's own margins, and of the selector's padding and arrow."""
-HEADS_HELP = "A folder of Medusa or EAGLE heads made for the model serves as well as a draft model."
+HEADS_HELP = "Medusa or EAGLE heads, or an assistant of Gemma 4, made for the model serve as well as a draft model."
 TINT = "Speculation"
 ICON_PX = 16
 DRAFT_PX = 120
@@ -309,8 +309,9 @@ class Header(QFrame):
 
 def _heads(card: protocol.ModelCard) -> str:
     """For example "Medusa and EAGLE heads"; empty where there are none."""
-    names = [proposer(kind).name for kind in card.heads]
-    return f"{' and '.join(names)} heads" if names else ""
+    names = [proposer(kind).name for kind in card.heads if kind != "assistant"]
+    assistant = [proposer("assistant").name] if "assistant" in card.heads else []
+    return ", ".join([*([f"{' and '.join(names)} heads"] if names else []), *assistant])
 
 
 def _drafters(card: protocol.ModelCard) -> tuple[str, ...]:

@@ -23,12 +23,12 @@ from engine.protocol import ChatMessage, OptionSpec, Sampling, Value, keys
 from engine.telemetry.pairs import estimate
 
 DRAFTERS: Mapping[str, tuple[str, ...]] = {
-    keys.DRAFT_LENGTH: ("draft", "ngram"),
-    keys.NGRAM_FIRST: ("draft", "exit", "skip", "eagle", "medusa", "mtp"),
+    keys.DRAFT_LENGTH: ("draft", "assistant", "ngram"),
+    keys.NGRAM_FIRST: ("draft", "exit", "skip", "eagle", "medusa", "mtp", "assistant"),
     keys.NGRAM_CHATS: ("ngram",),
     keys.TREE_NODES: ("eagle", "medusa"),
     keys.EXIT_LAYER: ("exit",),
-    keys.ACCEPTANCE: ("draft", "exit", "skip", "eagle"),
+    keys.ACCEPTANCE: ("draft", "exit", "skip", "eagle", "assistant"),
 }
 """Switches of speculation, and the draft methods that can show their effect; the first that the model has is used."""
 

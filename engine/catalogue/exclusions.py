@@ -167,6 +167,7 @@ MISSING: Mapping[Capability, str] = {
     "eagle head": "This model has no EAGLE head: choose a file of one in the model menu, or make one with kvasir "
     "train-heads.",
     "mtp layers": "This checkpoint has no layers for multi-token prediction (MTP).",
+    "assistant": "No assistant of Gemma 4 was loaded with this model: choose its folder in the model menu.",
     "dense head": "This model's output head is quantised in its file already.",
     "packed weights": "This model's weights are not quantised: each has 16 or 32 bits.",
     "sliding window": "This model cannot use a sliding window: its kind of positions or of attention does not allow "

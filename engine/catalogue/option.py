@@ -23,6 +23,7 @@ Capability = Literal[
     "medusa heads",
     "eagle head",
     "mtp layers",
+    "assistant",
     "shared reads",
     "graphs",
     "async steps",

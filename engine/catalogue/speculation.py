@@ -8,7 +8,7 @@ from engine.catalogue.metrics import PER_STEP
 from engine.catalogue.option import Choice, Option
 from engine.protocol import SPECULATION_GROUP, keys
 
-_MODELS = ("draft", "exit", "skip", "medusa", "eagle", "mtp")
+_MODELS = ("draft", "exit", "skip", "medusa", "eagle", "mtp", "assistant")
 """Kinds of speculation that run a model, or a part of one."""
 METHODS = ("auto", "ngram", *_MODELS)
 """Every value but off."""
@@ -95,6 +95,13 @@ SPECULATION = (
                 explains="Layers for multi-token prediction that the checkpoint itself brings, as MiMo's and "
                 "Qwen3.5's do.",
                 also=("MTP", "multi-token prediction"),
+            ),
+            Choice(
+                "assistant",
+                "Gemma 4 assistant",
+                needs=("assistant",),
+                explains="Gemma 4's small drafter, which reads the model's own keys and values and needs no cache.",
+                also=("Gemma 4 assistant", "Gemma 4 MTP"),
             ),
         ),
         compare=("off", "auto"),

@@ -19,8 +19,8 @@ CONTEXT_HELP = "Longest text, in tokens. Fewer take less memory; some models can
 DEVICE_HELP = "auto, cpu, cuda (the GPU with the most free memory), cuda:1 (the second one) or mps (Apple's)."
 QUANTISE_HELP = "Pack a 16- or 32-bit model while it is loaded: none, nf4, int4 or int8."
 DRAFT_HELP = (
-    "A draft model, or Medusa or EAGLE heads, for speculation (a name or a path; the bundled model brings its own, "
-    "'none' for no draft model)."
+    "A draft model, Medusa or EAGLE heads, or an assistant of Gemma 4, for speculation (a name or a path; the bundled "
+    "model brings its own, 'none' for no draft model)."
 )
 
 

@@ -1,7 +1,8 @@
 """The drafters of a model: draft models and heads are found, sized up, read, and made into proposers.
 
-N-grams, early exit and layer skipping need nothing but the model. A draft model, Medusa heads, and an EAGLE head or the
-multi-token layers of the checkpoint itself are read where they are found and fit; if not, a notice gives the reason.
+N-grams, early exit and layer skipping need nothing but the model. A draft model, Medusa heads, Gemma 4's assistant, and
+an EAGLE head or the multi-token layers of the checkpoint itself are read where they are found and fit; if not, a notice
+gives the reason.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from engine.attention.registry import AttentionDispatcher
 from engine.batch import SequenceRows
 from engine.cache.stores.store import KVStore
 from engine.checkpoints.heads.files import KINDS, HeadFiles, HeadKind, find_heads, kind_of, open_heads
-from engine.checkpoints.heads.read import read_eagle, read_medusa_heads
+from engine.checkpoints.heads.read import read_assistant, read_eagle, read_medusa_heads
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.source import Packing
 from engine.errors import CheckpointError
@@ -28,12 +29,14 @@ from engine.loading.model import LoadModel
 from engine.loading.parts import ModelFiles, fingerprint_of, new_runner, open_draft
 from engine.memory import estimate
 from engine.models.base import CausalLM
+from engine.models.heads.assistant import Assistant
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.medusa import MedusaHeads
 from engine.models.heads.mtp import Layout, MultiToken, layout_of
 from engine.runner.graphs import Graphs
 from engine.runner.runner import RunnableModel, Runner
 from engine.speculation.base import Proposer
+from engine.speculation.proposers.assistant import AssistantProposer
 from engine.speculation.proposers.draft_model import DraftModelProposer
 from engine.speculation.proposers.eagle import FeatureProposer
 from engine.speculation.proposers.layer_choice import LayerChoice, read_choice
@@ -43,6 +46,7 @@ from engine.speculation.proposers.self_drafting import EarlyExitProposer, LayerS
 
 _FIRST = SequenceRows([0], 0, [1], want_logits=1)
 """One row on page 1, which no sequence holds yet."""
+_NAMES: dict[HeadKind, str] = {"medusa": "The heads", "eagle": "The heads", "assistant": "The assistant"}
 LEAST_LAYERS = 4
 """Models with fewer layers get no early exit and no layer skipping."""
 
@@ -63,15 +67,18 @@ class Drafters(NamedTuple):
     draft: CausalLM | None = None
     medusa: MedusaHeads | None = None
     feature: FeatureHead | None = None
+    assistant: Assistant | None = None
     notices: tuple[str, ...] = ()
 
     @property
     def heads(self) -> list[str]:
         """The kinds of the heads, named as sources of draft tokens."""
-        return [*(("medusa",) if self.medusa is not None else ()), *((self.feature.name,) if self.feature else ())]
+        names = ["medusa"] if self.medusa is not None else []
+        return names + [each.name for each in (self.feature, self.assistant) if each is not None]
 
     def storage_size(self) -> int:
-        return sum(each.storage_size() for each in (self.draft, self.medusa, self.feature) if each is not None)
+        parts = self.draft, self.medusa, self.feature, self.assistant
+        return sum(each.storage_size() for each in parts if each is not None)
 
 
 def find_companions(command: LoadModel, target: ModelFiles) -> Companions:
@@ -94,9 +101,9 @@ def find_companions(command: LoadModel, target: ModelFiles) -> Companions:
             notices += heads[kind].notices
         except CheckpointError as error:
             if place == given:
-                refused = f"The heads cannot be used. {error}"
+                refused = f"{_NAMES[kind]} cannot be used. {error}"
             else:
-                notices.append(f"The heads of this model cannot be used. {error}")
+                notices.append(f"{_NAMES[kind]} of this model cannot be used. {error}")
     own = (path if path.is_dir() else path.parent) / "heads"
     layers = read_choice([own, *([kept] if kept is not None else [])], target.checkpoint.config.num_layers)
     if layers.refused:
@@ -123,13 +130,17 @@ def sizes(
         kv += companions.draft.kv_bytes(kv_dtype)
     if "medusa" in companions.heads:
         weights += companions.heads["medusa"].resident_bytes(dtype)
-    if _has_feature(companions, target):
-        with contextlib.suppress(CheckpointError):  # read_heads reports the reason
-            model = target.checkpoint.planned(dtype, packing, device)
-            model.kv_dtype = kv_dtype
-            feature = _feature(companions, target, model, packing, device)
-            if feature is not None:
-                weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
+    if not _has_feature(companions, target) and "assistant" not in companions.heads:
+        return weights, kv
+    model = target.checkpoint.planned(dtype, packing, device)
+    model.kv_dtype = kv_dtype
+    with contextlib.suppress(CheckpointError):  # read_heads reports the reason
+        feature = _feature(companions, target, model, packing, device)
+        if feature is not None:
+            weights, kv = weights + feature.storage_size(), kv + feature.kv_bytes_per_token()
+    with contextlib.suppress(CheckpointError):
+        if "assistant" in companions.heads:
+            weights += read_assistant(companions.heads["assistant"], model).storage_size()
     return weights, kv
 
 
@@ -137,6 +148,7 @@ def read_heads(companions: Companions, target: ModelFiles, model: CausalLM, pack
     """Read the heads; what cannot be used is left out with a notice."""
     medusa: MedusaHeads | None = None
     feature: FeatureHead | None = None
+    assistant: Assistant | None = None
     notices: list[str] = []
     try:
         medusa = read_medusa_heads(companions.heads["medusa"], model) if "medusa" in companions.heads else None
@@ -147,9 +159,13 @@ def read_heads(companions: Companions, target: ModelFiles, model: CausalLM, pack
     except CheckpointError as error:
         what = "EAGLE head" if "eagle" in companions.heads else "checkpoint's multi-token layer"
         notices.append(f"The {what} cannot be used. {error}")
+    try:
+        assistant = read_assistant(companions.heads["assistant"], model) if "assistant" in companions.heads else None
+    except CheckpointError as error:
+        notices.append(f"The assistant cannot be used. {error}")
     for files in (target.checkpoint.files, *(each.files for each in companions.heads.values())):
         files.close()
-    return Drafters(None, medusa, feature, tuple(notices))
+    return Drafters(None, medusa, feature, assistant, tuple(notices))
 
 
 def _feature(
@@ -263,6 +279,12 @@ def assemble(
         own = Runner(cast(RunnableModel, head), arena, AttentionDispatcher(head.numerics), model.device)
         own.forward([_FIRST], hidden_in=_nothing(model))
         proposers.append(FeatureProposer(head, own, eos_ids))
+    if drafters.assistant is not None:
+        reader = drafters.assistant
+        own = Runner(cast(RunnableModel, reader), runner.kv, AttentionDispatcher(reader.numerics), model.device)
+        first = _FIRST._replace(more_pages=[[1]] * (runner.kv.num_groups - 1))
+        own.forward([first], hidden_in=_nothing(model))
+        proposers.append(AssistantProposer(reader, own, eos_ids))
     return Assembled(proposers, stores, graphs, small)
 
 
@@ -282,6 +304,8 @@ def described(companions: Companions, drafters: Drafters, model: CausalLM) -> tu
     if drafters.feature is not None:
         files = companions.heads.get("eagle")
         found.append((drafters.feature.title, "the checkpoint's own" if files is None else str(files.path)))
+    if drafters.assistant is not None:
+        found.append(("assistant", str(companions.heads["assistant"].path)))
     return tuple(found)
 
 

@@ -11,7 +11,9 @@ MAX_FRAME = 32 * 1024 * 1024
 """Largest frame either side accepts, bytes (a long chat with its system prompt is far below)."""
 
 Value = bool | int | float | str
-Source = Literal["target", "draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp", "corrected", "bonus"]
+Source = Literal[
+    "target", "draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp", "assistant", "corrected", "bonus"
+]
 """Where a generated token came from: plain decoding, an accepted draft token of a proposer, or the verifier's own token
 after a rejected one (``corrected``) or after a fully accepted draft (``bonus``)."""
 FinishReason = Literal["stop", "length", "context", "cancelled", "memory", "error"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from engine.protocol import Acceptance, MemoryByOwner, OptionSpec, PageCounts, QueueCounts, Telemetry
 
 GB = 10**9
-DRAFTERS = ("draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp")
+DRAFTERS = ("draft", "ngram", "exit", "skip", "medusa", "eagle", "mtp", "assistant")
 
 
 def switch(**changes: object) -> OptionSpec:

@@ -15,7 +15,7 @@ from app.window.sides import PANEL_WIDTH
 from engine import protocol as p
 from engine.catalogue import defaults, state
 
-EVERYTHING = ("draft model", "several layers", "medusa heads", "eagle head", "mtp layers")
+EVERYTHING = ("draft model", "several layers", "medusa heads", "eagle head", "mtp layers", "assistant")
 
 
 def specs(**values: p.Value) -> list[p.OptionSpec]:
@@ -37,7 +37,7 @@ def test_many_choices_are_a_menu_and_few_are_side_by_side(qtbot, panel) -> None:
     button = panel.findChild(QPushButton, "speculation.choices")
     assert button.text() == "auto ▾"
     actions = [action.text() for action in button.menu().actions()]
-    assert len(actions) == 9
+    assert len(actions) == 10
     assert "Medusa heads" in actions
     with qtbot.waitSignal(panel.value_changed) as heard:
         panel.findChild(QAction, "speculation.medusa").trigger()

@@ -84,6 +84,20 @@ def quantise(
     return packed | {"weight_scale": scale}, stands_for
 
 
+def reordered(weight: torch.Tensor, bits: int, group: int, *ways: Any) -> Parts:
+    """As :func:`quantise`, but groups are of features that are no neighbours, and ``weight_g_idx`` says which.
+
+    (GPTQ's order by activations, which llm-compressor wrote until 2026; the codes keep the order of the features.)
+    Modules of the same inputs have the same order, as there.
+    """
+    order = torch.randperm(weight.shape[1], generator=torch.Generator().manual_seed(9))
+    tensors, stands_for = quantise(weight[:, order].contiguous(), bits, group, *ways)
+    codes = unpack_from_int32(tensors["weight_packed"], bits, weight.shape)
+    back = order.argsort()
+    tensors["weight_packed"] = pack_to_int32(codes[:, back].contiguous(), bits)
+    return tensors | {"weight_g_idx": (back // group).int()}, stands_for[:, back]
+
+
 def make(
     folder: Path,
     bits: int = 4,
@@ -95,19 +109,24 @@ def make(
     drop: str = "",
     other: dict[str, int] | None = None,
     older: bool = False,
+    order: str | None = None,
 ) -> transformers.PreTrainedModel:
-    """``other`` packs the down projections otherwise; ``drop`` leaves a tensor of each module away."""
+    """``other`` packs the down projections otherwise; ``drop`` leaves a tensor of each module away.
+
+    ``order`` is ``actorder``: with "group" features of a group are no neighbours, with "weight" they are.
+    """
 
     def pack(name: str, weight: torch.Tensor) -> Parts | None:
         if name.endswith(skip):
             return None
         ways = {"bits": bits, "group": group} | ((other or {}) if name.endswith("down_proj") else {})
-        tensors, stands_for = quantise(weight, ways["bits"], ways["group"], symmetric, scales, older)
+        packer = reordered if order == "group" else quantise
+        tensors, stands_for = packer(weight, ways["bits"], ways["group"], symmetric, scales, older)
         return {key: value for key, value in tensors.items() if key != drop}, stands_for
 
     def scheme(targets: list[str], bits: int, group: int) -> dict[str, Any]:
         weights = {
-            "num_bits": bits, "type": "int", "symmetric": symmetric, "actorder": None, "dynamic": False,
+            "num_bits": bits, "type": "int", "symmetric": symmetric, "actorder": order, "dynamic": False,
             "strategy": "group" if group > 0 else "channel", "group_size": group if group > 0 else None,
         }  # fmt: skip
         return {"targets": targets, "weights": weights, "input_activations": None, "output_activations": None}
@@ -147,6 +166,10 @@ CASES: dict[str, dict[str, Any]] = {
     "int6 older channels": {"bits": 6, "older": True, "group": -1},
     "int7 older asymmetric": {"bits": 7, "older": True, "symmetric": False},
     "int4 older asymmetric": {"older": True, "symmetric": False},
+    "int4 order of groups": {"order": "group"},
+    "int4 order of groups asymmetric": {"order": "group", "symmetric": False},
+    "int8 order of groups": {"order": "group", "bits": 8},
+    "int4 order of weights": {"order": "weight"},
     "int4, down in int8": {"other": {"bits": 8}},
     "int4, down in groups of 64": {"other": {"group": 64}},
 }

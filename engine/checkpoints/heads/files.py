@@ -1,4 +1,4 @@
-"""Heads that draft for a model (Medusa, EAGLE): where their files are, which kind they are, whether they fit.
+"""Heads that draft for a model (Medusa, EAGLE, Gemma 4's assistant): where they are, of which kind, whether they fit.
 
 They come in the layouts of their authors' hub repositories: a folder with config.json and one file of weights,
 ``medusa_lm_head.pt`` or ``pytorch_model.bin`` among them, which are read once (engine/checkpoints/heads/pickled.py).
@@ -12,6 +12,7 @@ from typing import Literal
 
 import torch
 
+from engine.checkpoints.heads.assistant_layout import AssistantLayout, is_assistant, read_layout
 from engine.checkpoints.heads.medusa_layout import NAME as MEDUSA_NAME
 from engine.checkpoints.heads.medusa_layout import OTHER_HEADS, check_vocabulary, check_width, read_medusa
 from engine.checkpoints.heads.pickled import SUFFIXES, converted, copy_of, read_tensors
@@ -22,8 +23,12 @@ from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.heads.medusa import MedusaLayout
 
-HeadKind = Literal["medusa", "eagle"]
-TITLES: dict[HeadKind, str] = {"medusa": "Medusa heads", "eagle": "an EAGLE head"}
+HeadKind = Literal["medusa", "eagle", "assistant"]
+TITLES: dict[HeadKind, str] = {
+    "medusa": "Medusa heads",
+    "eagle": "an EAGLE head",
+    "assistant": "an assistant of Gemma 4",
+}
 KINDS = tuple(TITLES)
 _STEMS = ("medusa_lm_head", "model", "pytorch_model")
 """Names of the file with the weights, where a folder has several."""
@@ -39,6 +44,7 @@ class HeadFiles:
     config: RawConfig
     files: TensorFiles
     medusa: MedusaLayout | None = None
+    assistant: AssistantLayout | None = None
 
     @property
     def notices(self) -> tuple[str, ...]:
@@ -57,7 +63,8 @@ def find_heads(kind: HeadKind, model: Path, given: Path | None, kept: Path | Non
     """The first place that has heads of the kind for a model; None: there are none.
 
     Looked at: the path ``given`` to the load in place of a draft model's; the folder ``heads/{kind}`` of the model
-    (next to the file, if it is one); ``{kept}/{kind}``, where heads that the user trained for it lie. ``copies`` as in
+    (next to the file, if it is one); ``{kept}/{kind}``, where heads that the user trained for it lie; for Gemma 4's
+    drafter the folder next to the model's that is called as its repository is, ``{model}-assistant``. ``copies`` as in
     :func:`open_heads`.
     """
     if given is not None and kind_of(given, copies) == kind:
@@ -66,7 +73,8 @@ def find_heads(kind: HeadKind, model: Path, given: Path | None, kept: Path | Non
     for folder in (own / "heads" / kind, *((kept / kind,) if kept is not None else ())):
         if _weight_files(folder):
             return folder
-    return None
+    neighbour = own.with_name(f"{own.name}-assistant")
+    return neighbour if kind == "assistant" and kind_of(neighbour, copies) == kind else None
 
 
 def kind_of(path: Path, copies: Path) -> HeadKind | None:
@@ -93,6 +101,8 @@ def open_heads(path: Path, target: ModelConfig, copies: Path, kind: HeadKind | N
     config, files = _config(folder), _tensor_files(path, copies)
     if found == "medusa":
         return HeadFiles(found, folder, config, files, read_medusa(files.entries, config, target, path.name))
+    if found == "assistant":
+        return HeadFiles(found, folder, config, files, assistant=read_layout(config, target, path.name))
     _check_eagle(files, config, target, path.name)
     return HeadFiles(found, folder, config, files)
 
@@ -101,6 +111,8 @@ def _kind(path: Path, copies: Path) -> HeadKind | None:
     """The kind of heads, by config.json, else by the names of the tensors."""
     folder, file = _folder_and_file(path)
     config = _config(folder)
+    if is_assistant(config):
+        return "assistant"
     if "medusa_num_heads" in config.values or (file or _weight_file(path)).stem == "medusa_lm_head":
         return "medusa"
     names = config.values.get("architectures")

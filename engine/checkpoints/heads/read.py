@@ -1,4 +1,4 @@
-"""Make heads of their files, on a target that is in memory: Medusa's, and a feature head in EAGLE's layouts.
+"""Make heads of their files, on a target in memory: Medusa's, a feature head in EAGLE's layouts, Gemma 4's drafter.
 
 Names and shapes are compared with what config.json implies; which EAGLE it is, the names say. Given a target that was
 only planned (`Checkpoint.planned`), the head is planned too, so that its size is known before anything is read.
@@ -21,6 +21,7 @@ from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
 from engine.models.base import CausalLM
 from engine.models.common import read_decoder
+from engine.models.heads.assistant import ORDERING, Assistant, Clusters
 from engine.models.heads.base import FeatureHead
 from engine.models.heads.eagle import LEAST_LAYERS, TABLE, Eagle, Eagle3
 from engine.models.heads.medusa import MedusaHeads
@@ -55,6 +56,17 @@ def read_eagle(files: TensorFiles, raw: RawConfig, target: CausalLM) -> FeatureH
     said = raw.integer("draft_vocab_size", config.vocab_size)
     ids = _ids(files, said, target, where)
     return Eagle3(config, target, _source(files, target), TABLE in files.entries, ids, said)
+
+
+def read_assistant(files: HeadFiles, target: CausalLM) -> Assistant:
+    """The drafter of ``files``. Raises :class:`CheckpointError`."""
+    layout = files.assistant
+    assert layout is not None, "the files hold a drafter of Gemma 4's"
+    source, clusters = _source(files.files, target), None
+    if layout.clusters:
+        ordering = _ordering(files.files, target, files.path.name)
+        clusters = Clusters(layout.config, source, ordering, layout.clusters, layout.chosen)
+    return Assistant(layout.config, target, source, clusters)
 
 
 def _config(raw: RawConfig, target: CausalLM) -> ModelConfig:
@@ -103,4 +115,18 @@ def _ids(files: TensorFiles, said: int, target: CausalLM, where: str) -> Tensor 
             f"{where} is damaged: its lists of the tokens that it says (d2t, t2d) do not fit the {vocabulary:,} tokens "
             "of this model, or each other. Download it again."
         )
+    return ids.to(target.device)
+
+
+def _ordering(files: TensorFiles, target: CausalLM, where: str) -> Tensor:
+    """The tokens of a drafter's clusters, one cluster after the other ``[vocab_size]``."""
+    vocabulary = target.config.vocab_size
+    entry = files.entries.get(ORDERING)
+    if entry is None or entry.shape != (vocabulary,) or entry.dtype not in (torch.int64, torch.int32):
+        raise CheckpointError(f"{where} has no list of {vocabulary:,} tokens as {ORDERING}. Download it again.")
+    if target.device.type == "meta":
+        return torch.empty(vocabulary, dtype=torch.int64, device="meta")
+    ids = files.view(ORDERING).long()
+    if not torch.equal(ids.sort().values, torch.arange(vocabulary)):
+        raise CheckpointError(f"{where} is damaged: {ORDERING} does not list every token once. Download it again.")
     return ids.to(target.device)

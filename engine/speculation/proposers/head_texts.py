@@ -55,6 +55,13 @@ class HeadSight(PagePolicy):
         return RowSights(first, known, own.sink_positions)
 
 
+def sight_of(request: Request, start: int = 0, known: int = 0) -> HeadSight:
+    """What a head sees of a request, whose keys between ``known`` and ``start`` are missing."""
+    dead, alive = request.cache.dead_pages
+    own = companion_policy(request.options.policy)
+    return HeadSight(own, start, alive * PAGE_SIZE if alive > dead else 0, known)
+
+
 @dataclass(slots=True)
 class HeadText:
     """The state of one request: the arena holds the entries [0, known) and [first, held), all where ``first`` is 0.
@@ -80,9 +87,7 @@ class HeadText:
     @property
     def policy(self) -> PagePolicy:
         """The keys of the sequence that the head's rows attend to."""
-        dead, alive = self.request.cache.dead_pages
-        own = companion_policy(self.request.options.policy)
-        return HeadSight(own, self.first, alive * PAGE_SIZE if alive > dead else 0, self.known)
+        return sight_of(self.request, self.first, self.known)
 
     def settle(self, start: int) -> None:
         """Prepare for features from row ``start`` on; entries and waiting features that do not end there are dropped.

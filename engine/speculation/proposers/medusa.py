@@ -11,7 +11,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from engine.models.heads.medusa import MedusaHeads
@@ -21,18 +20,11 @@ from engine.sampling.sampler import Draw
 from engine.speculation.base import NO_DRAFT, Ask, DraftTree, Proposer, Seen
 from engine.speculation.proposers.drawing import children
 from engine.speculation.proposers.head_accuracy import RANKS, HeadAccuracy, default_accuracies
+from engine.speculation.proposers.last_rows import LastRows
 from engine.speculation.proposers.trees import without_branches
 
 _COMMON_FORGET, _COMMON_WEIGHT = 0.998, 50.0
 _OWN_FORGET, _OWN_WEIGHT = 0.98, 16.0
-
-
-class _State(NamedTuple):
-    """The stream [hidden_size] of the row that drew token ``drawn`` of its request."""
-
-    hidden: Tensor
-    drawn: int
-    preemptions: int
 
 
 class _Draft(NamedTuple):
@@ -62,12 +54,11 @@ class MedusaProposer(Proposer):
         believed = [row[:RANKS] for row in believed[: heads.num_heads]]
         self.needs_hidden = frozenset({num_layers})
         self.max_depth = heads.num_heads
-        self._heads, self._layer = heads, num_layers
+        self._heads, self._rows = heads, LastRows(num_layers)
         self._eos_ids = frozenset(eos_ids)
         self._ranks = [len(row) for row in believed]
         self._common = HeadAccuracy(believed, _COMMON_FORGET, _COMMON_WEIGHT)
         self._own: dict[tuple[str, int], HeadAccuracy] = {}
-        self._states: dict[tuple[str, int], _State] = {}
         self._drafts: dict[tuple[str, int], _Draft] = {}
 
     def propose(self, asks: Sequence[Ask]) -> list[DraftTree]:
@@ -93,37 +84,20 @@ class MedusaProposer(Proposer):
 
     def see(self, seen: Sequence[Seen]) -> None:
         """Learn which choices were right, and keep the state that drew each request's last token."""
-        fresh: list[tuple[Request, Tensor]] = []
-        for request, start, hidden in seen:
-            self._learn(request)
-            stream = hidden[self._layer]
-            if start + stream.shape[0] == len(request.tokens) - 1:
-                fresh.append((request, stream[-1]))
-            else:
-                self._states.pop(request.owner, None)
-        if not fresh:
-            return
-        # Copied, because a view of one row would keep all states of the step alive.
-        kept = torch.stack([row for _, row in fresh])
-        for (request, _), row in zip(fresh, kept, strict=True):
-            self._states[request.owner] = _State(row, len(request.tokens) - 1, request.preemptions)
+        for each in seen:
+            self._learn(each.request)
+        self._rows.see(seen)
 
     def release(self, request: Request) -> None:
-        for kept in (self._states, self._drafts, self._own):
+        self._rows.release(request)
+        for kept in (self._drafts, self._own):
             kept.pop(request.owner, None)
 
     # --- drafting ------------------------------------------------------------------------------------------------
 
     def _ready(self, ask: Ask) -> bool:
-        """Whether tokens are asked for and the state to draft from is there; an outdated state is dropped."""
-        request = ask.request
-        state = self._states.get(request.owner)
-        if state is None:
-            return False
-        if state.drawn != len(request.tokens) - 1 or state.preemptions != request.preemptions:
-            del self._states[request.owner]
-            return False
-        return ask.budget > 0 and ask.depth > 0
+        """Whether tokens are asked for and the state to draft from is there."""
+        return self._rows.has(ask.request) and ask.budget > 0 and ask.depth > 0
 
     def _shape(self, ask: Ask) -> list[tuple[int, ...]]:
         owner = ask.request.owner
@@ -134,8 +108,7 @@ class MedusaProposer(Proposer):
     def _choose(self, requests: Sequence[Request], heads: int) -> list[list[list[int]]]:
         """For each request, the choices of each of the first ``heads``, best first: one pass for all."""
         began = time.perf_counter()
-        stream = torch.stack([self._states[request.owner].hidden for request in requests])
-        logits = self._heads.forward(self._heads.normed(stream), heads)
+        logits = self._heads.forward(self._heads.normed(self._rows.of(requests)), heads)
         paths = _likely_paths(logits, requests)
         orders = [_order(request) for request in requests]
         draws = [

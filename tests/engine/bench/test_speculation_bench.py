@@ -47,7 +47,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def specification(*missing: str) -> OptionSpec:
-    capabilities: Any = {"model", "draft model", "several layers", "medusa heads", "eagle head", "mtp layers"}
+    heads = {"medusa heads", "eagle head", "mtp layers", "assistant"}
+    capabilities: Any = {"model", "draft model", "several layers", *heads}
     return next(spec for spec in state(defaults(), capabilities - set(missing)) if spec.key == "speculation")
 
 

@@ -50,6 +50,7 @@ from engine.model_config.model import (
 from engine.models.adapters import Adapter, Factors, Site
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM
+from engine.models.heads.assistant import Assistant, Clusters
 from engine.models.heads.base import OUTPUT, FeatureHead
 from engine.models.heads.eagle import Eagle, Eagle3
 from engine.models.heads.mtp import MIMO, MultiToken
@@ -371,6 +372,26 @@ def test_feature_heads_stay_on_the_gpu(number: int) -> None:
             assert {features.device, out.logits.device, out.hidden[OUTPUT].device} == {CUDA}
             assert out.hidden[OUTPUT].shape == features.shape == states.shape
             assert tuple(out.logits.shape) == (batch.want_logits.shape[0], VOCABULARY)
+
+
+@pytest.mark.parametrize("clusters", [False, True])
+def test_an_assistant_stays_on_the_gpu(clusters: bool) -> None:
+    target = OWN["Gemma4UnifiedForCausalLM"]
+    batch = padded_batch(BATCHES["decoding together"])
+    with fake_cuda():
+        lm, source = (
+            model("dense", torch.bfloat16, "Gemma4UnifiedForCausalLM", False),
+            Weights("dense", torch.bfloat16, Numerics()),
+        )
+        shape = replace(target, hidden_size=64, num_heads=2)
+        ordering = torch.empty(VOCABULARY, dtype=torch.int64, device=CUDA)
+        head = Assistant(shape, lm, source, Clusters(shape, source, ordering, 10, 3) if clusters else None)
+        states = torch.empty(batch.tokens.shape[0], target.hidden_size, dtype=torch.bfloat16, device=CUDA)
+        kv = new_store(target, PAGES, torch.bfloat16, CUDA)
+        out = head.forward(on_cuda(batch), kv, AttentionDispatcher(), hidden_in=head.features(states))
+        assert {out.logits.device, out.hidden[OUTPUT].device} == {CUDA}
+        assert out.hidden[OUTPUT].shape == states.shape
+        assert tuple(out.logits.shape) == (batch.want_logits.shape[0], VOCABULARY)
 
 
 def test_layer_ranges_and_hidden_states_stay_on_the_gpu() -> None:

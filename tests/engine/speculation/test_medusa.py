@@ -292,7 +292,7 @@ def test_a_request_that_ended_leaves_nothing() -> None:
     made.propose([ask(one)])
     made.release(one)
     assert made.propose([ask(one)]) == [NO_DRAFT]
-    assert not made._states
+    assert not made._rows._states
     assert not made._drafts
     assert not made._own
 
@@ -303,7 +303,7 @@ def test_a_state_does_not_keep_the_whole_step() -> None:
     rows = torch.zeros(3, 2)
     made.see([Seen(one, 0, {LAYERS: rows})])
     rows += 9
-    assert made._states[one.owner].hidden.tolist() == [0.0, 0.0]
+    assert made._rows.of([one]).tolist() == [[0.0, 0.0]]
 
 
 # --- learning ----------------------------------------------------------------------------------------------------
