@@ -85,6 +85,11 @@ def family(architecture: str) -> Family:
     """The module of an architecture. Raises :class:`CheckpointError` for an unknown one."""
     if architecture in OTHERS:
         return OTHERS[architecture]
+    if architecture in ("Gemma4AssistantForCausalLM", "Gemma4UnifiedAssistantForCausalLM"):
+        raise CheckpointError(
+            "This is an assistant, which drafts for a Gemma 4 and writes no text by itself. "
+            "Open that model, and choose this folder as what drafts for it."
+        )
     module = FAMILIES.get(architecture) or REFUSED.get(architecture)
     if module is None:
         known = ", ".join(name.removesuffix("ForCausalLM") for name in FAMILIES)

@@ -205,6 +205,11 @@ def test_damaged_tensors_are_refused(targets: dict[str, Pair], write: Callable[.
             opened(folder, targets["small"])
 
 
+def test_it_is_no_model(write: Callable[..., tuple[Path, Any]]) -> None:
+    with pytest.raises(CheckpointError, match="an assistant, which drafts for a Gemma 4 and writes no text by itself"):
+        open_checkpoint(write("small")[0], need_tokenizer=False)
+
+
 def test_it_is_found(targets: dict[str, Pair], write: Callable[..., tuple[Path, Any]], tmp_path: Path) -> None:
     folder, _ = write("small")
     assert kind_of(folder, tmp_path) == "assistant"
