@@ -38,6 +38,7 @@ class Variant(NamedTuple):
 VARIANTS = {
     "16bit": Variant({}),
     "int8": Variant({"kv_kind": "int8"}),
+    "fp8": Variant({"kv_kind": "fp8"}),
     "int4": Variant({"kv_kind": "int4"}),
     "kivi": Variant({"kv_kind": "kivi"}, shares=None),
     "quest": Variant({"page_policy": "quest", "quest_tokens": 64}),

@@ -21,7 +21,7 @@ from engine.cache.offload.saved import SavedChats
 from engine.cache.recurrent import EVERY, GRACE, RecurrentManager
 from engine.protocol import Sampling, Unload
 
-KINDS = ("16bit", "int8", "int4", "quest", "window")
+KINDS = ("16bit", "int8", "fp8", "int4", "quest", "window")
 GREEDY = Sampling(temperature=0.0, max_tokens=40, ignore_eos=True)
 
 

@@ -27,7 +27,7 @@ pytest.importorskip("triton")
 HALVES = [torch.bfloat16, torch.float16]
 INVARIANT = Numerics(batch_invariant=True)
 """With it torch computes."""
-KINDS = {"dense": (16, 16), "int8": (8, 8), "int4": (4, 4), "kivi": (2, 4)}
+KINDS = {"dense": (16, 16), "int8": (8, 8), "fp8": (8, 8), "int4": (4, 4), "kivi": (2, 4)}
 
 
 @pytest.mark.parametrize("dtype", HALVES)
