@@ -64,8 +64,8 @@ KV_KINDS = (
                 "fp8",
                 "FP8 (e4m3)",
                 ("packed cache",),
-                explains="As 8-bit, but each number is a float: the same memory, and a larger change of the text. "
-                "What others serve with an FP8 cache can be compared with it.",
+                explains="As 8-bit, but each number is a float: the same memory and a larger change of the text, "
+                "which outlier channels do not add to.",
                 also=("float8 KV cache",),
             ),
             Choice("int4", "4-bit", ("packed cache",), explains="About a third of the memory, and more change."),

@@ -16,9 +16,10 @@ from engine.attention.triton import merging, pack_trial, quest_trial
 from engine.layers.activation import ClampedSwiGLU, Gated
 from engine.layers.norm import RMSNorm
 from engine.layers.numerics import Numerics
+from engine.layers.recurrent import delta_rule
 from engine.layers.triton import delta, fused
 from engine.layers.triton.fused import Gating
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)
@@ -38,7 +39,7 @@ def test_the_kernels_prove_themselves(dtype: torch.dtype) -> None:
         for weight in (dtype, torch.float32):
             assert fused.norm_disagrees(size, weight, dtype, DEVICE) is None
     for shape in (RecurrentShape((True,), 16, 32, 128, 128, 4), RecurrentShape((True,), 2, 4, 64, 32, 2)):
-        assert delta.disagrees(shape, dtype, DEVICE) is None
+        assert delta.disagrees(shape, dtype, DEVICE, delta_rule.by_torch) is None
     for width in (64, 96, 128, 256):
         assert merging.disagrees(width, dtype, DEVICE) is None
         assert quest_trial.disagrees(width, width == 64, dtype, DEVICE) is None
