@@ -116,7 +116,7 @@ def measure_cost(client: EngineClient, folder: Path = EVALUATION) -> CostFigures
             absent.append(f"{way.title}: {reason}")
         else:
             ways.append(way)
-    for title, ids in _texts(loaded, folder):
+    for title, ids in held_out_texts(loaded, folder):
         pieces = [ids[start : start + length] for start in range(0, len(ids) - length + 1, length)] or [ids]
         rows, exact = [], 0.0
         for way in ways:
@@ -155,7 +155,7 @@ def _ways(length: int) -> Iterator[_Way]:
     yield _Way("output head in 8 bits", KVKind(), KeepAll(), int8_head=True)
     kivi = [KVKind("kivi", key_bits, value_bits) for key_bits in (4, 2) for value_bits in (4, 2)]
     by_token = [KVKind(name, hadamard=mixed) for name in MIXING for mixed in (False, True)]
-    for kind in (*by_token, *kivi):
+    for kind in (*by_token, KVKind("fp8"), *kivi):
         yield _Way(kind.title, kind, KeepAll())
     window = length // WINDOWS
     for sinks in (4, 0):
@@ -166,7 +166,8 @@ def _ways(length: int) -> Iterator[_Way]:
         yield _Way(f"QUEST, 1/{part} of the text", KVKind(bounds=True), QuestPolicy(max(PAGE_SIZE, length // part), 1))
 
 
-def _texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]:
+def held_out_texts(loaded: LoadedModel, folder: Path) -> Iterator[tuple[str, list[int]]]:
+    """What each text is, and its tokens. Raises EngineError where ``folder`` has none."""
     try:
         answered = [json.loads(line) for line in (folder / "answers.jsonl").read_text().splitlines()]
         asked = [

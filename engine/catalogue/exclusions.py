@@ -57,7 +57,7 @@ _NO_CACHE = Setting(keys.KV_CACHE, (False,))
 _WINDOW = Setting(keys.PAGE_POLICY, ("window_sinks",))
 _QUEST = Setting(keys.PAGE_POLICY, ("quest",))
 _KIVI = Setting(keys.KV_KIND, ("kivi",))
-_PACKED = Setting(keys.KV_KIND, ("int8", "int4", "kivi"))
+_PACKED = Setting(keys.KV_KIND, ("int8", "fp8", "int4", "kivi"))
 
 EXCLUSIONS = (
     Exclusion(

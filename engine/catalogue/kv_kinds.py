@@ -44,7 +44,7 @@ KV_KINDS = (
         exactness="approximate",
         explains="Stores keys and values in fewer bits, so that the same memory holds more text and each token reads "
         "fewer bytes of it. "
-        "8-bit and 4-bit quantise each token by itself; KIVI quantises keys per channel, where outlier channels "
+        "8-bit, FP8 and 4-bit quantise each token by itself; KIVI quantises keys per channel, where outlier channels "
         "do no harm, and leaves the last 128 tokens in 16 bits.",
         shows="tokens that fit into the cache, bits per element, and perplexity against 16 bits",
         helps="Long contexts or many chats, where keys and values take more memory than the weights.",
@@ -60,6 +60,14 @@ KV_KINDS = (
         choices=(
             Choice("16bit", "16-bit", explains="Keys and values as the model computed them."),
             Choice("int8", "8-bit", ("packed cache",), explains="About half the memory, and the least change."),
+            Choice(
+                "fp8",
+                "FP8 (e4m3)",
+                ("packed cache",),
+                explains="As 8-bit, but each number is a float: the same memory and a larger change of the text, "
+                "which outlier channels do not add to.",
+                also=("float8 KV cache",),
+            ),
             Choice("int4", "4-bit", ("packed cache",), explains="About a third of the memory, and more change."),
             Choice(
                 "kivi",

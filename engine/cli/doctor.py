@@ -25,13 +25,14 @@ from engine.cli.local import LocalEngine
 from engine.devices import make_current, traits
 from engine.layers.linear.triton.int4 import try_kernels
 from engine.layers.linear.triton.runtime import PATH
+from engine.layers.recurrent import delta_rule
 from engine.layers.triton import delta, fused
 from engine.loading.capabilities import draws_there, forms, problem
 from engine.loading.model import LoadedModel
 from engine.memory.bandwidth import measure_bandwidth
 from engine.memory.estimate import size
 from engine.memory.probe import all_devices, choose_device, choose_dtype, described, probe, usable_cores, why_no_gpu
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 from engine.models.base import CausalLM
 from engine.native import triton_compiler
 from engine.native.instructions import VARIABLE, wanted
@@ -254,7 +255,7 @@ def fused_kernels(model: CausalLM) -> Iterator[Kernel]:
         clamped = config.moe is not None and config.moe.swiglu_limit is not None
         reasons["gating"] = fused.gate_disagrees("clamped" if clamped else config.activation, *kinds)
     if isinstance(config.recurrent, RecurrentShape):
-        reasons["delta rule"] = delta.disagrees(config.recurrent, *kinds)
+        reasons["delta rule"] = delta.disagrees(config.recurrent, *kinds, delta_rule.by_torch)
     for part, reason in reasons.items():
         declined = () if reason is None else (f"{PATH}: {reason}",)
         yield Kernel(part, config.num_layers, PATH if reason is None else "torch", declined)

@@ -39,7 +39,7 @@ from engine.loading.parts import ModelFiles, fallbacks, fingerprint_of, new_runn
 from engine.loading.sight import NO_ROOM, Sight, most_tokens
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, choose_kv_dtype, free_bytes, limit_threads
-from engine.model_config.model import state_bytes
+from engine.model_config.states import state_bytes
 from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
 from engine.models.base import CausalLM
 from engine.native.library import find as find_native

@@ -102,6 +102,7 @@ def _kivi(arenas: Arenas) -> KVStore:
 STORES: dict[str, Callable[[Arenas], KVStore]] = {
     "16bit": _sixteen_bits,
     "int8": lambda arenas: TokenPackedStore("int8", *arenas.shape, arenas.device, arenas.kind.hadamard),
+    "fp8": lambda arenas: TokenPackedStore("fp8", *arenas.shape, arenas.device),
     "int4": lambda arenas: TokenPackedStore("int4", *arenas.shape, arenas.device, arenas.kind.hadamard),
     "kivi": _kivi,
 }

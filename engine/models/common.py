@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from engine.model_config.model import MambaShape, ModelConfig, MoEConfig, RopeConfig, StateShape
+from engine.model_config.model import ModelConfig, MoEConfig, RopeConfig
 from engine.model_config.raw import RawConfig, is_number
+from engine.model_config.states import MambaShape, StateShape
 
 MOST_EXPERTS = 4096
 

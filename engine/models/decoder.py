@@ -22,7 +22,8 @@ from engine.layers.recurrent.mamba import Mamba2
 from engine.layers.recurrent.short_convolution import ShortConvolution
 from engine.layers.residual import ResidualStream
 from engine.layers.rotary import RotaryEmbedding
-from engine.model_config.model import ConvolutionShape, MambaShape, ModelConfig, RecurrentShape, RopeConfig, StateShape
+from engine.model_config.model import ModelConfig, RopeConfig
+from engine.model_config.states import ConvolutionShape, MambaShape, RecurrentShape, StateShape
 from engine.models.base import CausalLM, DecoderLayer
 
 StateBlock = GatedDeltaNet | Mamba2 | ShortConvolution

@@ -10,7 +10,7 @@
 enum { PAGE = 16, STRETCH = 128, PART = 512, HEADS_AT_ONCE = HELD / 2, HEADS_A_TASK = 16 };
 enum { WIDEST_KEY = 576, WIDEST_PACKED = 256 };
 /* How keys and values are stored; PackedKV of engine/cache/stores/packed.py describes each. PLAIN is bfloat16. */
-enum { PLAIN, INT8, INT4, KIVI };
+enum { PLAIN, INT8, FP8, INT4, KIVI };
 
 typedef struct {
     const uint8_t *k, *v;

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PackedKV
 
-_KINDS = {"int8": 1, "int4": 2, "kivi": 3}
+_KINDS = {"int8": 1, "fp8": 2, "int4": 3, "kivi": 4}
 """What attention.h calls the packed kinds; all others are 0, numbers in bfloat16."""
 
 

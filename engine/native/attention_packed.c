@@ -4,8 +4,8 @@
 enum { HEADS_PACKED = 4 };
 
 /* scores[h] of ``now`` keys of a page, and of what follows them up to a multiple of keys_with(heads). ``meta`` is NULL
- * where queries already carry the scales of channels; constants after inlining: bits, heads, and whether meta is NULL. */
-INLINE void score_page(const int bits, const int heads, const Layout *l, const float (*q)[WIDEST_PACKED],
+ * where queries already carry the scales of channels; constants after inlining: kind, bits, heads, and whether meta is NULL. */
+INLINE void score_page(const int kind, const int bits, const int heads, const Layout *l, const float (*q)[WIDEST_PACKED],
                        const float *offset, const uint8_t *keys, int64_t step, const Meta *meta, int now, float scale,
                        float *scores) {
     const int lot = keys_with(heads), planes = 8 / bits;
@@ -19,7 +19,7 @@ INLINE void score_page(const int bits, const int heads, const Layout *l, const f
                 const Words bytes = read_codes(keys + token * step + b * LANES, whole);
                 UNROLL for (int p = 0; p < planes; p++) {
                     const int block = b * planes + p;
-                    Floats key = code_of(bits, p, bytes);
+                    Floats key = code_of(kind, bits, p, bytes);
                     if (bits != 8 && meta)
                         key = key * by_group(l, block, meta->pairs[token]) + by_group(l, block, meta->pairs[token] + 1);
                     UNROLL for (int h = 0; h < heads; h++) sum[h * lot + j] += key * floats_at(q[h] + block * LANES);
@@ -39,7 +39,7 @@ INLINE void score_page(const int bits, const int heads, const Layout *l, const f
 }
 
 /* sums[h] += weights[h] times the values of ``now`` tokens of a page, so many planes at a time that HELD sums are held. */
-INLINE void gather_page(const int bits, const int heads, const Layout *l, const uint8_t *values, int64_t step,
+INLINE void gather_page(const int kind, const int bits, const int heads, const Layout *l, const uint8_t *values, int64_t step,
                         const Meta *meta, int now, const float *weights, float (*sums)[WIDEST_PACKED]) {
     const int planes = 8 / bits, most = HELD / (heads == 3 ? 4 : heads), lot = planes < most ? planes : most;
     float scaled[HEADS_PACKED][PAGE];
@@ -55,7 +55,7 @@ INLINE void gather_page(const int bits, const int heads, const Layout *l, const 
             for (int i = 0; i < now; i++) {
                 const Words bytes = read_codes(values + i * step + b * LANES, whole);
                 UNROLL for (int p = 0; p < lot; p++) {
-                    Floats value = code_of(bits, first + p, bytes);
+                    Floats value = code_of(kind, bits, first + p, bytes);
                     if (bits != 8)
                         value = value * by_group(l, block + p, meta->pairs[i]) +
                                 by_group(l, block + p, meta->pairs[i] + 1);
@@ -126,13 +126,13 @@ INLINE void score_one(const int kind, const int bits, const int heads, const Att
             const int64_t page = a->kv_heads * a->k_width;
             carry_scales(heads, l, meta + pair[0] * page, meta + pair[1] * page, q, carried);
         }
-        score_page(bits, heads, l, (const float(*)[WIDEST_PACKED])carried->q, carried->offset, keys, a->k_slot, NULL, now,
+        score_page(kind, bits, heads, l, (const float(*)[WIDEST_PACKED])carried->q, carried->offset, keys, a->k_slot, NULL, now,
                    a->scale, scores);
         return;
     }
     Meta meta;
     read_meta(bits, a->k_meta, slot, a->kv_heads, part->kv_head, a->k_width, now, &meta);
-    score_page(bits, heads, l, q, NULL, keys, a->k_slot, &meta, now, a->scale, scores);
+    score_page(kind, bits, heads, l, q, NULL, keys, a->k_slot, &meta, now, a->scale, scores);
 }
 
 /* The page of token ``at``; for the next query heads it is there already. */
@@ -170,7 +170,7 @@ INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, con
             const int64_t slot = slot_of(part, at);
             if (!h0 && at + STRETCH <= part->last) fetch_keys(kind, k_bits, a, part, at + STRETCH);
             read_meta(v_bits, a->v_meta, slot, a->kv_heads, part->kv_head, a->v_width, (int)(end - at), &meta);
-            gather_page(v_bits, heads, v, a->v + slot * a->v_slot + part->kv_head * a->v_head, a->v_slot, &meta,
+            gather_page(kind, v_bits, heads, v, a->v + slot * a->v_slot + part->kv_head * a->v_head, a->v_slot, &meta,
                         (int)(end - at), scores[0] + (at - first), sums);
         }
     }
@@ -195,6 +195,7 @@ INLINE void attend_heads(const int kind, const int k_bits, const int v_bits, con
 
 typedef void Heads(const Attend *, const Part *, int64_t, const Layout *, const Layout *);
 ALL_HEADS(int8, INT8, 8, 8)
+ALL_HEADS(fp8, FP8, 8, 8)
 ALL_HEADS(int4, INT4, 4, 4)
 ALL_HEADS(kivi4, KIVI, 4, 4)
 ALL_HEADS(kivi2, KIVI, 2, 2)
@@ -202,10 +203,10 @@ ALL_HEADS(kivi42, KIVI, 4, 2)
 ALL_HEADS(kivi24, KIVI, 2, 4)
 
 void attend_packed(const Attend *a, const Part *part) {
-    static Heads *const functions[6][HEADS_PACKED] = {TABLE(int8),  TABLE(int4),   TABLE(kivi4),
+    static Heads *const functions[7][HEADS_PACKED] = {TABLE(int8),  TABLE(fp8),    TABLE(int4),  TABLE(kivi4),
                                                       TABLE(kivi2), TABLE(kivi42), TABLE(kivi24)};
-    const int kivi = a->k_bits == 4 ? a->v_bits == 4 ? 2 : 4 : a->v_bits == 2 ? 3 : 5;
-    const int kind = a->kind == INT8 ? 0 : a->kind == INT4 ? 1 : kivi;
+    const int kivi = a->k_bits == 4 ? a->v_bits == 4 ? 3 : 5 : a->v_bits == 2 ? 4 : 6;
+    const int kind = a->kind == KIVI ? kivi : (int)a->kind - INT8;
     const Layout k = layout_of(a->k_width, a->k_bits), v = layout_of(a->v_width, a->v_bits);
     for (int64_t h = 0; h < part->heads; h += heads_now(part->heads - h, HEADS_PACKED))
         functions[kind][heads_now(part->heads - h, HEADS_PACKED) - 1](a, part, h, &k, &v);

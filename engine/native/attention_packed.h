@@ -49,7 +49,10 @@ INLINE Words read_codes(const uint8_t *codes, int whole) {
     return widened_at(half);
 }
 
-INLINE Floats code_of(const int bits, const int plane, Words bytes) {
+/* ``kind`` says which of the two a code of 8 bits is: an integer, or the bits of a float whose exponents begin 120 above
+ * those of float32. */
+INLINE Floats code_of(const int kind, const int bits, const int plane, Words bytes) {
+    if (kind == FP8) return (Floats)((Words)((Ints)(bytes << 24) >> 4) & 0x87f00000) * 0x1p120f;
     const Ints codes = bits == 8 ? (Ints)(bytes << 24) >> 24 : (Ints)(bytes >> bits * plane & ((1 << bits) - 1));
     return __builtin_convertvector(codes, Floats);
 }

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.cache.stores.states import LayerStates
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 from engine.native.attention import fields
 from engine.native.runs import RunTables
 

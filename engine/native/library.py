@@ -11,7 +11,7 @@ from torch import Tensor
 
 from engine.cache.stores.packed import PACKED_KINDS, PackedKV
 from engine.cache.stores.states import LayerStates, StateRuns
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 from engine.native.attention import Quest, attend_of, attend_of_pages, fields
 from engine.native.build import built_from, library_file, opened, runs_here, source_hash, why_not_built
 from engine.native.delta import DeltaWeights, delta_of

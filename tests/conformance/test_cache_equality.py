@@ -38,6 +38,7 @@ class Variant(NamedTuple):
 VARIANTS = {
     "16bit": Variant({}),
     "int8": Variant({"kv_kind": "int8"}),
+    "fp8": Variant({"kv_kind": "fp8"}),
     "int4": Variant({"kv_kind": "int4"}),
     "kivi": Variant({"kv_kind": "kivi"}, shares=None),
     "quest": Variant({"page_policy": "quest", "quest_tokens": 64}),
@@ -58,6 +59,7 @@ class Host:
         self.answers: Answers = {}
         self.sources: dict[str, list[str]] = {}
         self.cached: dict[str, int] = {}
+        self._plain: dict[tuple[str, str, int], list[list[int]]] = {}
         self.engine = Engine(self._hear, device="cpu", saved=saved)
         self.engine.submit(LoadModel(str(folder), draft, LoadOptions(device="cpu", dtype="float32", memory=memory)))
         self.set(batch_invariant=True)
@@ -121,6 +123,17 @@ class Host:
         self.run(budget)
         return self.of(ids, n)
 
+    def plain(self, variant: str, sampling: str, n: int = 1) -> list[list[int]]:
+        """The texts of ``PROMPTS`` without drafts and sharing, one after another; of the variant that is set, once."""
+        key = variant, sampling, n
+        if key not in self._plain:
+            self._plain[key] = []
+            for prompt in PROMPTS:
+                ids = self.ask([prompt], SAMPLINGS[sampling], n, prefix_cache=False)
+                self.run()
+                self._plain[key] += self.of(ids, n)
+        return self._plain[key]
+
     def of(self, ids: list[str], n: int = 1) -> list[list[int]]:
         return [self.answers[id, number] for id in ids for number in range(n)]
 
@@ -141,22 +154,6 @@ def host(folder: Path) -> Iterator[Host]:
     host.engine.step()
 
 
-_plain: dict[tuple[str, str, int], list[list[int]]] = {}
-
-
-def plain(host: Host, variant: str, sampling: str, n: int = 1) -> list[list[int]]:
-    """Without sharing, one after another."""
-    key = variant, sampling, n
-    if key not in _plain:
-        texts = []
-        for prompt in PROMPTS:
-            ids = host.ask([prompt], SAMPLINGS[sampling], n, prefix_cache=False)
-            host.run()
-            texts += host.of(ids, n)
-        _plain[key] = texts
-    return _plain[key]
-
-
 def cases(*often: str, by: tuple[str, ...] = ()) -> list[object]:
     """All variants, or variants and whatever ``by`` says; those of ``often`` in every run of the tests."""
     names = [f"{variant}-{other}" for variant in VARIANTS for other in by] if by else list(VARIANTS)
@@ -170,7 +167,7 @@ def cases(*often: str, by: tuple[str, ...] = ()) -> list[object]:
 )
 def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
     host.fresh(VARIANTS[variant])
-    expected = plain(host, variant, sampling)
+    expected = host.plain(variant, sampling)
     for budget in (512, 33, 16):
         assert host.texts(PROMPTS, SAMPLINGS[sampling], budget=budget) == expected
         found = [host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]]
@@ -183,8 +180,8 @@ def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
 @pytest.mark.parametrize("variant", cases("16bit", "quest"))
 def test_several_answers(host: Host, variant: str) -> None:
     host.fresh(VARIANTS[variant])
-    expected = plain(host, variant, "seeded", 3)
-    assert expected[::3] == plain(host, variant, "seeded"), "the first of several is the single one"
+    expected = host.plain(variant, "seeded", 3)
+    assert expected[::3] == host.plain(variant, "seeded"), "the first of several is the single one"
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], 3) == expected
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], 3, 40) == expected
 
@@ -195,7 +192,7 @@ def test_several_answers(host: Host, variant: str) -> None:
 )
 def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> None:
     host.fresh(VARIANTS[variant])
-    expected = plain(host, variant, "seeded", 3)
+    expected = host.plain(variant, "seeded", 3)
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(2):
         ids = host.ask(PROMPTS, SAMPLINGS["seeded"], 3)
@@ -209,7 +206,7 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
 @pytest.mark.parametrize("variant", cases("int4"))
 def test_pages_in_any_order(host: Host, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
     host.fresh(VARIANTS[variant])
-    expected = plain(host, variant, "seeded")
+    expected = host.plain(variant, "seeded")
     order = random.Random(5)
 
     def take(self: PagePool, wish: int) -> int:

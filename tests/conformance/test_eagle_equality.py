@@ -96,7 +96,7 @@ def with_head(host: Host, folder: Path) -> FeatureProposer:
 def test_text_is_as_without_drafts(host: Host, folders: tuple[Path, Path], variant: str, sampling: str) -> None:
     """With an empty cache, then with prefixes in it that the head has read, then with some that it has not."""
     host.fresh(VARIANTS[variant])
-    expected = plain(host, sampling)
+    expected = host.plain(variant, sampling)
     proposer = with_head(host, folders[1])
     for budget, length in ((512, 4), (90, 2), (120, 4)):
         if budget == 120:
@@ -112,20 +112,10 @@ def test_text_is_as_without_drafts(host: Host, folders: tuple[Path, Path], varia
     assert not proposer._texts
 
 
-def plain(host: Host, sampling: str, n: int = 1) -> list[list[int]]:
-    """Without drafts and sharing, one after another."""
-    texts = []
-    for prompt in PROMPTS:
-        ids = host.ask([prompt], SAMPLINGS[sampling], n, prefix_cache=False)
-        host.run()
-        texts += host.of(ids, n)
-    return texts
-
-
 @pytest.mark.parametrize("mode", ["swap", "recompute"])
 def test_preemption_and_several_answers(host: Host, folders: tuple[Path, Path], mode: str) -> None:
     host.fresh(VARIANTS["16bit"])
-    expected = plain(host, "seeded", 3)
+    expected = host.plain("16bit", "seeded", 3)
     proposer = with_head(host, folders[1])
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(2):

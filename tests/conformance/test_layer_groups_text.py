@@ -66,28 +66,13 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     host.engine.step()
 
 
-_plain: dict[tuple[str, str], list[list[int]]] = {}
-
-
-def plain(host: Host, variant: str, sampling: str) -> list[list[int]]:
-    """Without sharing, one after another."""
-    if (variant, sampling) not in _plain:
-        texts = []
-        for prompt in PROMPTS:
-            ids = host.ask([prompt], SAMPLINGS[sampling], prefix_cache=False)
-            host.run()
-            texts += host.of(ids)
-        _plain[variant, sampling] = texts
-    return _plain[variant, sampling]
-
-
 @pytest.mark.parametrize(
     ("variant", "sampling"),
     cases("16bit-greedy", "int4-seeded", "kivi-seeded", "quest-seeded", "window-seeded", by=tuple(SAMPLINGS)),
 )
 def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
     host.fresh(VARIANTS[variant])
-    expected = plain(host, variant, sampling)
+    expected = host.plain(variant, sampling)
     assert len({tuple(text) for text in expected}) > 2
     for budget in (512, 33, 16):
         assert host.texts(PROMPTS, SAMPLINGS[sampling], budget=budget) == expected
@@ -97,7 +82,7 @@ def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
 @pytest.mark.parametrize("variant", ["16bit", pytest.param("int4", marks=pytest.mark.long)])
 def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> None:
     host.fresh(VARIANTS[variant])
-    expected = plain(host, variant, "seeded")
+    expected = host.plain(variant, "seeded")
     host.set(preemption=mode, host_cache=1.0)
     ids = host.ask(PROMPTS, SAMPLINGS["seeded"])
     assert host.run(100, random.Random(1)) > 2
@@ -109,7 +94,7 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
 @pytest.mark.parametrize("variant", ["16bit", pytest.param("quest", marks=pytest.mark.long)])
 def test_drafts_change_nothing(host: Host, method: str, variant: str) -> None:
     host.fresh(VARIANTS[variant])
-    expected = plain(host, variant, "seeded")
+    expected = host.plain(variant, "seeded")
     drafted: set[str] = set()
     for length in (1, 4):
         ids = host.ask(PROMPTS, SAMPLINGS["seeded"], speculation=method, draft_length=length)

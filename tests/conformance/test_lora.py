@@ -385,36 +385,36 @@ def test_the_models_own_layers_draft_with_the_adapter(
     assert len(seen) > 1, "there were drafts"
 
 
-def test_pages_on_disk_are_no_other_adapters(home: Path, tmp_path: Path) -> None:
-    """Pages on disk belong to the contents of an adapter: another adapter does not find them."""
-    saved_chats = SavedChats(tmp_path / "chats", 1 << 30)
-    first = Lora(home, saved_chats)
-    first.set(disk_cache=1.0)
+@pytest.fixture
+def restarted(home: Path, tmp_path: Path) -> Iterator[tuple[Lora, list[int]]]:
+    """An engine over the files of another, and a text that goes on from a chat that the other saved with "one"."""
+
+    def over(saved_chats: SavedChats) -> Lora:
+        engine = Lora(home, saved_chats)
+        engine.set(disk_cache=1.0)
+        return engine
+
+    first = over(saved_chats := SavedChats(tmp_path / "chats", 1 << 30))
     first.engine.submit(AddRequest("asked", PROMPTS[0], GREEDY, chat="a chat", adapter="one"))
     first.run()
     assert saved_chats.flush(20)
     saved_chats.close()
-    longer = [*PROMPTS[0], *first.of(["asked"])[0], 5, 6, 7]
-    second = Lora(home, saved_chats := SavedChats(tmp_path / "chats", 1 << 30))
-    second.set(disk_cache=1.0)
+    second = over(saved_chats := SavedChats(tmp_path / "chats", 1 << 30))
+    yield second, [*PROMPTS[0], *first.of(["asked"])[0], 5, 6, 7]
+    saved_chats.close()
+
+
+def test_pages_on_disk_are_no_other_adapters(restarted: tuple[Lora, list[int]]) -> None:
+    """Pages on disk belong to the contents of an adapter: another adapter does not find them."""
+    second, longer = restarted
     for adapter in ("two", ""):
         second.engine.submit(AddRequest(f"on {adapter}", longer, GREEDY, chat="a chat", adapter=adapter))
         second.run()
         assert second.cached[f"on {adapter}"] == 0
-    saved_chats.close()
 
 
-def test_pages_on_disk_are_found_by_the_contents(home: Path, tmp_path: Path) -> None:
-    saved_chats = SavedChats(tmp_path / "chats", 1 << 30)
-    first = Lora(home, saved_chats)
-    first.set(disk_cache=1.0)
-    first.engine.submit(AddRequest("asked", PROMPTS[0], GREEDY, chat="a chat", adapter="one"))
-    first.run()
-    assert saved_chats.flush(20)
-    saved_chats.close()
-    longer = [*PROMPTS[0], *first.of(["asked"])[0], 5, 6, 7]
-    second = Lora(home, saved_chats := SavedChats(tmp_path / "chats", 1 << 30))
-    second.set(disk_cache=1.0)
+def test_pages_on_disk_are_found_by_the_contents(home: Path, restarted: tuple[Lora, list[int]]) -> None:
+    second, longer = restarted
     second.send(LoadAdapter(name="another name", path=str(home / "one")))
     second.engine.submit(AddRequest("on", longer, GREEDY, chat="a chat", adapter="another name"))
     second.run()
@@ -424,7 +424,6 @@ def test_pages_on_disk_are_found_by_the_contents(home: Path, tmp_path: Path) -> 
     )
     second.run()
     assert second.of(["on"]) == second.of(["plain"])
-    saved_chats.close()
 
 
 def test_loading_unloading_and_unknown_names(home: Path) -> None:

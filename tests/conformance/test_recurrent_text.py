@@ -21,7 +21,7 @@ from engine.cache.offload.saved import SavedChats
 from engine.cache.recurrent import EVERY, GRACE, RecurrentManager
 from engine.protocol import Sampling, Unload
 
-KINDS = ("16bit", "int8", "int4", "quest", "window")
+KINDS = ("16bit", "int8", "fp8", "int4", "quest", "window")
 GREEDY = Sampling(temperature=0.0, max_tokens=40, ignore_eos=True)
 
 
@@ -54,27 +54,11 @@ def manager(host: Host) -> RecurrentManager:
     return found
 
 
-_plain: dict[tuple[str, str, int], list[list[int]]] = {}
-
-
-def plain(host: Host, variant: str, sampling: str, n: int = 1) -> list[list[int]]:
-    """Without sharing, one after another."""
-    key = variant, sampling, n
-    if key not in _plain:
-        texts = []
-        for prompt in PROMPTS:
-            ids = host.ask([prompt], SAMPLINGS[sampling], n, prefix_cache=False)
-            host.run()
-            texts += host.of(ids, n)
-        _plain[key] = texts
-    return _plain[key]
-
-
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
 @pytest.mark.parametrize("variant", KINDS)
 def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
     fresh(host, variant)
-    expected = plain(host, variant, sampling)
+    expected = host.plain(variant, sampling)
     for budget in (512, 33, 16):
         assert host.texts(PROMPTS, SAMPLINGS[sampling], budget=budget) == expected
         found = [host.cached[id] for id in list(host.cached)[-len(PROMPTS) :]]
@@ -85,7 +69,7 @@ def test_sharing_and_chunks(host: Host, variant: str, sampling: str) -> None:
 
 def test_several_answers(host: Host) -> None:
     fresh(host)
-    expected = plain(host, "16bit", "seeded", 3)
+    expected = host.plain("16bit", "seeded", 3)
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], 3) == expected
     assert host.texts(PROMPTS, SAMPLINGS["seeded"], 3, 40) == expected
 
@@ -94,7 +78,7 @@ def test_several_answers(host: Host) -> None:
 @pytest.mark.parametrize("variant", ["16bit", pytest.param("int4", marks=pytest.mark.long)])
 def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> None:
     fresh(host, variant)
-    expected = plain(host, variant, "seeded", 3)
+    expected = host.plain(variant, "seeded", 3)
     host.set(preemption=mode, host_cache=1.0)
     for seed in range(3):
         ids = host.ask(PROMPTS, SAMPLINGS["seeded"], 3)
@@ -111,7 +95,7 @@ def test_preemption_at_random_moments(host: Host, variant: str, mode: str) -> No
 def test_drafts_change_nothing(host: Host, method: str, sampling: str) -> None:
     """Chains of all lengths, with what is accepted of them moving the states on, undisturbed and disturbed."""
     fresh(host)
-    expected = plain(host, "16bit", sampling)
+    expected = host.plain("16bit", sampling)
     drafted: set[str] = set()
     for length in (1, 4, 7):
         for budget, disturbed in ((512, None), (90, None), (160, random.Random(length))):
@@ -125,7 +109,7 @@ def test_drafts_change_nothing(host: Host, method: str, sampling: str) -> None:
 
 def test_a_tree_of_drafts_changes_nothing(host: Host) -> None:
     fresh(host)
-    expected = plain(host, "16bit", "seeded")
+    expected = host.plain("16bit", "seeded")
     host.set(tree_nodes=12)
     ids = host.ask(PROMPTS, SAMPLINGS["seeded"], speculation="mtp", draft_length=4)
     host.run()
@@ -224,7 +208,7 @@ def test_a_chat_goes_on_after_a_restart(folder: Path, tmp_path: Path, variant: s
 def test_a_failed_step_harms_no_state(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory runs out in the midst of a step: it is tried again, from the state before it."""
     fresh(host)
-    expected = plain(host, "16bit", "greedy")
+    expected = host.plain("16bit", "greedy")
     layer = host.stepper.model.model.layers[2]
     real, calls = type(layer).forward, [0]
 

@@ -141,6 +141,7 @@ def merged(dtype: torch.dtype, width: int = 128) -> Made:
 CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "decode dense": lambda dtype: attention("dense", dtype),
     "decode int8": lambda dtype: attention("int8", dtype),
+    "decode fp8": lambda dtype: attention("fp8", dtype),
     "decode int4": lambda dtype: attention("int4", dtype),
     "decode kivi 4": lambda dtype: attention("kivi 4", dtype),
     "decode kivi 2": lambda dtype: attention("kivi 2", dtype),
@@ -158,6 +159,7 @@ CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "prompt dense": lambda dtype: attention("dense", dtype, rows=512),
     "prompt dense 256": lambda dtype: attention("dense", dtype, (256, 256), rows=512),
     "prompt int8": lambda dtype: attention("int8", dtype, rows=512),
+    "prompt fp8": lambda dtype: attention("fp8", dtype, rows=512),
     "prompt int4": lambda dtype: attention("int4", dtype, rows=512),
     "prompt int4 96": lambda dtype: attention("int4", dtype, (96, 96), rows=512),
     "prompt kivi 4": lambda dtype: attention("kivi 4", dtype, rows=512),
@@ -168,6 +170,7 @@ CASES: dict[str, Callable[[torch.dtype], Made]] = {
     "merge two": merged,
     "write dense": lambda dtype: writing("dense", dtype),
     "write int8": lambda dtype: writing("int8", dtype),
+    "write fp8": lambda dtype: writing("fp8", dtype),
     "write int4": lambda dtype: writing("int4", dtype),
     "write int4 96": lambda dtype: writing("int4", dtype, (96, 96)),
     "flush keys 4": lambda dtype: flushing(4, dtype, True),

@@ -38,7 +38,7 @@ from engine.cache.stores.packed import PackedKV
 from tests.engine.attention.triton import reference
 from tests.gpu.bench_kernels import read_ceiling
 
-KINDS = ("dense", "int8", "int4", "kivi 4", "kivi 2", "latent")
+KINDS = ("dense", "int8", "fp8", "int4", "kivi 4", "kivi 2", "latent")
 BITS = {"kivi 4": (4, 4), "kivi 2": (2, 2)}
 ROTATED, CALLS, REPLAYS = 512 << 20, 20, 10
 MOST_COPIES = 64
@@ -241,7 +241,7 @@ def main(arguments: list[str] | None = None) -> list[Figure]:
     print(f"read-only pass: {bench.read / 1e9:.0f} GB/s")
     found: list[Figure] = []
     cases = itertools.chain(
-        (figure for kind in ("dense", "int8", "int4") if kind in options.kinds for count in rows
+        (figure for kind in ("dense", "int8", "fp8", "int4") if kind in options.kinds for count in rows
          for figure in bench.writes(kind, count)),
         (figure for kind in options.kinds for count in batches for context in contexts
          for figure in bench.kind(kind, count, rows, context)),

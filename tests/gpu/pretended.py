@@ -360,7 +360,7 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--rows", type=int, default=1)
     parser.add_argument("--context", type=int, default=1000)
-    parser.add_argument("--kind", default="16bit", choices=("16bit", "int8", "int4", "kivi", "quest"))
+    parser.add_argument("--kind", default="16bit", choices=("16bit", "int8", "fp8", "int4", "kivi", "quest"))
     options = parser.parse_args()
     policy = QuestPolicy(256, 16) if options.kind == "quest" else None
     kind = KVKind(bounds=True) if policy else KVKind(options.kind)

@@ -23,7 +23,7 @@ from engine.cache.stores.packed import Flush, PackedKV
 from tests.engine.attention.triton import reference
 
 HALVES = [torch.bfloat16, torch.float16]
-KINDS = ["dense", "wide", "int8", "int4", "kivi"]
+KINDS = ["dense", "wide", "int8", "fp8", "int4", "kivi"]
 
 
 def generator() -> torch.Generator:
@@ -70,7 +70,7 @@ def same(found: PackedKV, expected: PackedKV) -> bool:
 
 @pytest.mark.parametrize("dtype", HALVES)
 @pytest.mark.parametrize("width", [64, 80, 128, 256])
-@pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
+@pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
 def test_writing_is_exact(kind: str, width: int, dtype: torch.dtype) -> None:
     """The same bits as on a CPU."""
     batch = trial.batch_of([(40, 9)])

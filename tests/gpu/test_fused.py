@@ -16,9 +16,10 @@ from engine.attention.triton import merging, pack_trial, quest_trial
 from engine.layers.activation import ClampedSwiGLU, Gated
 from engine.layers.norm import RMSNorm
 from engine.layers.numerics import Numerics
+from engine.layers.recurrent import delta_rule
 from engine.layers.triton import delta, fused
 from engine.layers.triton.fused import Gating
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 
 if DEVICE.type != "cuda" or not torch.cuda.is_available():
     pytest.skip(NO_GPU, allow_module_level=True)
@@ -27,7 +28,7 @@ pytest.importorskip("triton")
 HALVES = [torch.bfloat16, torch.float16]
 INVARIANT = Numerics(batch_invariant=True)
 """With it torch computes."""
-KINDS = {"dense": (16, 16), "int8": (8, 8), "int4": (4, 4), "kivi": (2, 4)}
+KINDS = {"dense": (16, 16), "int8": (8, 8), "fp8": (8, 8), "int4": (4, 4), "kivi": (2, 4)}
 
 
 @pytest.mark.parametrize("dtype", HALVES)
@@ -43,7 +44,7 @@ def test_the_kernels_prove_themselves(dtype: torch.dtype) -> None:
         RecurrentShape((True,), 30, 30, 96, 192, 4, share_scale=2.0),
         RecurrentShape((True,), 32, 32, 128, 128, 4, channel_decays=True),
     ):
-        assert delta.disagrees(shape, dtype, DEVICE) is None
+        assert delta.disagrees(shape, dtype, DEVICE, delta_rule.by_torch) is None
     for width in (64, 96, 128, 256):
         assert merging.disagrees(width, dtype, DEVICE) is None
         assert quest_trial.disagrees(width, width == 64, dtype, DEVICE) is None

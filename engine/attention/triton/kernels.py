@@ -158,8 +158,8 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             GROUPS: tl.constexpr = K_DIM // K_GROUP
             keys = loads.token_groups(codes, k_meta + head * GROUPS, slot, heads * GROUPS, K_DIM, K_BITS, K_GROUP,
                                       K_LANES, BN).to(DTYPE)  # fmt: skip
-        elif KIND == "int8":
-            keys = loads.numbers(k_at, slot, k_slot, K_DIM, K_LANES).to(DTYPE)
+        elif KIND == "int8" or KIND == "fp8":
+            keys = loads.byte_codes(k_at, slot, k_slot, K_DIM, K_LANES, KIND).to(DTYPE)
         else:
             keys = loads.numbers(k_at, slot, k_slot, K_DIM, K_LANES)
         scores = tl.dot(query, tl.trans(keys), input_precision="ieee")
@@ -167,8 +167,8 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             keys_rest = loads.numbers(k_at + K_LANES, slot, k_slot, K_DIM - K_LANES, K_REST)
             scores = tl.dot(query_rest, tl.trans(keys_rest), scores, input_precision="ieee")
         scores *= scale
-        if KIND == "int8":
-            scores *= tl.load(k_meta + slot * heads + head).to(tl.float32)[None, :]
+        if KIND == "int8" or KIND == "fp8":
+            scores *= loads.byte_scales(k_meta + head, slot, heads, KIND)[None, :]
         if SOFTCAP:
             scores = capped(scores, softcap)
         scores *= LOG2E
@@ -191,9 +191,9 @@ def attend(q, k, v, k_meta, v_meta, table, row_start, kv_len, first, stop, ances
             V_GROUPS: tl.constexpr = V_DIM // V_GROUP
             values = loads.token_groups(codes, v_meta + head * V_GROUPS, slot, heads * V_GROUPS, V_DIM, V_BITS,
                                         V_GROUP, V_LANES, BN).to(DTYPE)  # fmt: skip
-        elif KIND == "int8":
-            values = loads.numbers(v_at, slot, v_slot, V_DIM, V_LANES).to(DTYPE)
-            weights *= tl.load(v_meta + slot * heads + head).to(tl.float32)[None, :]
+        elif KIND == "int8" or KIND == "fp8":
+            values = loads.byte_codes(v_at, slot, v_slot, V_DIM, V_LANES, KIND).to(DTYPE)
+            weights *= loads.byte_scales(v_meta + head, slot, heads, KIND)[None, :]
         else:
             # Keys that no row sees may be anything, and 0 * NaN is NaN.
             known = (key >= low) & (key < high)

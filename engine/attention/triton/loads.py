@@ -40,6 +40,25 @@ def numbers(at, slot, stride, WIDTH: tl.constexpr, LANES: tl.constexpr):
 
 
 @triton.jit
+def byte_codes(at, slot, stride, WIDTH: tl.constexpr, LANES: tl.constexpr, KIND: tl.constexpr):
+    """[BN, LANES] codes of kind "int8" as they are, of "fp8" as float16: the bits of a float of 8 bits are those of a
+    float16 of a 256th of it."""
+    codes = numbers(at, slot, stride, WIDTH, LANES)
+    if KIND == "fp8":
+        codes = ((codes.to(tl.int16) << 7) & -0x4080).to(tl.float16, bitcast=True)
+    return codes
+
+
+@triton.jit
+def byte_scales(meta, slot, stride, KIND: tl.constexpr):
+    """[BN] float32: what :func:`byte_codes` gives is to be multiplied by."""
+    scales = tl.load(meta + slot * stride).to(tl.float32)
+    if KIND == "fp8":
+        scales *= 256.0
+    return scales
+
+
+@triton.jit
 def planes(at, slot, stride, WIDTH: tl.constexpr, BITS: tl.constexpr, LANES: tl.constexpr, BN: tl.constexpr):
     """[BN, PLANES * LANES] float32, ``1 + code / 2^BITS``: codes put where a float's mantissa begins.
 

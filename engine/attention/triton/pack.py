@@ -21,8 +21,8 @@ _variants = Variants()
 def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Tensor, kv: PackedKV) -> Tensor:
     """Rotate q [T, H, d] and k [T, H_kv, d], store k and v [T, H_kv, d_v] at slots [T] int64; returns the rotated q.
 
-    kv is "dense", "int8" or "int4". Heads may lie apart (a fused projection), their channels not. Slots repeat only
-    where nobody reads (page 0).
+    kv is "dense", "int8", "fp8" or "int4". Heads may lie apart (a fused projection), their channels not. Slots repeat
+    only where nobody reads (page 0).
     """
     from engine.attention.triton import pack_kernels
 

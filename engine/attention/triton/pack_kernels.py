@@ -53,16 +53,31 @@ def codes_of(x, scale, least, TOP: tl.constexpr):
 
 
 @triton.jit
-def store_bytes(at, cos, sin, codes, meta, WIDTH: tl.constexpr, LANES: tl.constexpr, ROTARY: tl.constexpr):
-    """One head as int8: a scale for the largest magnitude."""
+def float8(x):
+    """float32 from -448 to 448 -> the bits of float8_e4m3fn, as `to_float8` of codecs.py has them."""
+    size = tl.abs(x)
+    bits = size.to(tl.int32, bitcast=True)
+    normal = ((bits + 0x7FFFF + ((bits >> 20) & 1)) >> 20) - (120 << 3)
+    small = (size + 16384.0).to(tl.int32, bitcast=True) - 0x46800000
+    code = tl.where(size < 0.015625, small, normal)
+    return tl.where(x < 0, code - 128, code).to(tl.int8)
+
+
+@triton.jit
+def store_bytes(at, cos, sin, codes, meta, KIND: tl.constexpr, WIDTH: tl.constexpr, LANES: tl.constexpr,
+                ROTARY: tl.constexpr):  # fmt: skip
+    """One head as int8 or fp8: a scale for the largest magnitude."""
+    TOP: tl.constexpr = 448.0 if KIND == "fp8" else 127.0
     channel, real = channels(WIDTH, 1, LANES)
     x = rotated(at, cos, sin, channel, real, ROTARY)
-    scale = half(tl.div_rn(tl.max(tl.abs(x), 0), 127.0))
+    scale = half(tl.div_rn(tl.max(tl.abs(x), 0), TOP))
     wide = scale.to(tl.float32)
     divisor = tl.where(wide == 0, 1.0, wide)
-    code = rounded(tl.div_rn(x, tl.zeros_like(x) + divisor))
-    code = tl.minimum(tl.maximum(code, -127.0), 127.0)
-    tl.store(codes + channel, code.to(tl.int8), mask=real)
+    code = tl.div_rn(x, tl.zeros_like(x) + divisor)
+    if KIND == "fp8":
+        tl.store(codes + channel, float8(tl.minimum(tl.maximum(code, -TOP), TOP)), mask=real)
+    else:
+        tl.store(codes + channel, tl.minimum(tl.maximum(rounded(code), -TOP), TOP).to(tl.int8), mask=real)
     tl.store(meta, scale)
 
 
@@ -120,9 +135,9 @@ def write(q, k, v, cos, sin, slots, q_out, k_arena, v_arena, k_meta, v_meta,
     head -= HEADS
     place = tl.load(slots + row) * (tl.num_programs(1) - HEADS) + head
     k_at, v_at = k + row * k_row + head * k_head, v + row * v_row + head * v_head
-    if KIND == "int8":
-        store_bytes(k_at, cos, sin, k_arena + place * K_DIM, k_meta + place, K_DIM, K_LANES, ROTARY)
-        store_bytes(v_at, cos, sin, v_arena + place * V_DIM, v_meta + place, V_DIM, V_LANES, 0)
+    if KIND == "int8" or KIND == "fp8":
+        store_bytes(k_at, cos, sin, k_arena + place * K_DIM, k_meta + place, KIND, K_DIM, K_LANES, ROTARY)
+        store_bytes(v_at, cos, sin, v_arena + place * V_DIM, v_meta + place, KIND, V_DIM, V_LANES, 0)
     elif KIND == "int4":
         store_groups(k_at, cos, sin, k_arena + place * (K_DIM // 2), k_meta + place * (K_DIM // K_GROUP * 2), K_DIM, 4,
                      K_GROUP, K_LANES, K_GROUPS, ROTARY)  # fmt: skip

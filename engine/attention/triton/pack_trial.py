@@ -79,7 +79,7 @@ def _store(kind: str, bits: tuple[int, int], width: int, dtype: torch.dtype, dev
         chosen = KVKind("kivi", *bits)
         return KiviStore(chosen, [(KV_HEADS, width)], PAGES, PAGES, dtype, device)
     if kind != "dense":
-        return TokenPackedStore("int8" if kind == "int8" else "int4", [(KV_HEADS, width)], PAGES, device)
+        return TokenPackedStore(kind, [(KV_HEADS, width)], PAGES, device)
     return DenseKVStore([(KV_HEADS, width)], PAGES, dtype, device)
 
 

@@ -15,7 +15,8 @@ from engine.attention.interface import AttnSpec, KeyRange
 from engine.attention.triton import launch
 from engine.batch import Batch, HostShape
 from engine.cache.pool import PAGE_SIZE
-from engine.cache.stores.packed import CHANNEL_GROUP, PackedKV, Placement, value_group
+from engine.cache.stores.codecs import pack_absmax
+from engine.cache.stores.packed import BYTE_KINDS, CHANNEL_GROUP, PackedKV, Placement, value_group
 from engine.native.proof import failure
 
 TOLERANCE = 0.02
@@ -172,9 +173,8 @@ def arenas(
     def scales(*shape: int) -> Tensor:
         return (torch.rand(shape, generator=generator, device=device) * 0.5 + 0.5).half()
 
-    def codes(low: int, high: int, *shape: int) -> Tensor:
-        dtype = torch.int8 if low < 0 else torch.uint8
-        return torch.randint(low, high, shape, generator=generator, device=device, dtype=dtype)
+    def codes(*shape: int) -> Tensor:
+        return torch.randint(0, 256, shape, generator=generator, device=device, dtype=torch.uint8)
 
     if kind == "latent":
         k = normal(slots, 1, widths[0]).to(dtype)
@@ -185,11 +185,11 @@ def arenas(
     if kind == "dense":
         k, v = (normal(slots, kv_heads, width).to(dtype) for width in widths)
         return PackedKV(k, v)
-    if kind == "int8":
-        k, v = (codes(-127, 128, slots, kv_heads, width) for width in widths)
-        return PackedKV(k, v, kind, scales(slots, kv_heads) / 64, scales(slots, kv_heads) / 64, 8, 8)
+    if kind in BYTE_KINDS:
+        packed = [pack_absmax(normal(slots, kv_heads, width), kind) for width in widths]
+        return PackedKV(packed[0].codes, packed[1].codes, kind, packed[0].meta, packed[1].meta, 8, 8)
     bits = (4, 4) if kind == "int4" else bits
-    k, v = (codes(0, 256, slots, kv_heads, width * bit // 8) for width, bit in zip(widths, bits, strict=True))
+    k, v = (codes(slots, kv_heads, width * bit // 8) for width, bit in zip(widths, bits, strict=True))
     # The scale s and the minimum -s * top / 2 of a group make its numbers lie around 0.
     meta = []
     for width, bit in zip(widths, bits, strict=True):

@@ -83,7 +83,7 @@ def _ways(spec: OptionSpec, context: int) -> tuple[list[FeatureVariant], list[st
 
 
 def _packed() -> Iterator[FeatureVariant]:
-    for kind in ("int8", "int4"):
+    for kind in ("int8", "fp8", "int4"):
         yield FeatureVariant(kind, {keys.KV_KIND: kind}, approximate=True)
     for bits in ("4", "2"):
         kivi: dict[str, Value] = {keys.KV_KEY_BITS: bits, keys.KV_VALUE_BITS: bits, keys.KV_KIND: "kivi"}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.cache.stores.packed import CHANNEL_GROUP, value_group
+from engine.cache.stores.packed import BYTE_KINDS, CHANNEL_GROUP, value_group
 
-BITS = {"16bit": 16, "int8": 8, "int4": 4}
+BITS = {"16bit": 16, "int8": 8, "fp8": 8, "int4": 4}
 """Bits of an element of each kind but "kivi", without its share of scales; a new kind is added here."""
 MIXING = ("int8", "int4")
-"""Kinds whose keys share a scale with all of their token, so that they gain by being mixed."""
+"""Kinds whose steps are as wide for all numbers that share a scale, so that they gain by being mixed: floats have their
+own for each size."""
 RESIDUAL = 128
 """Recent tokens that KIVI keeps unpacked (its paper's R): more than the rows of any draft tree, so that no draft token
 is packed before it has been verified."""
@@ -71,4 +72,4 @@ class KVKind:
     def _along_channels(self, bits: int, width: int) -> float:
         if bits == 16:
             return 16.0
-        return bits + (_HALF / width if self.name == "int8" else 2 * _HALF / value_group(width))
+        return bits + (_HALF / width if self.name in BYTE_KINDS else 2 * _HALF / value_group(width))

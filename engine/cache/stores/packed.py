@@ -9,8 +9,10 @@ from torch import Tensor
 
 PLAIN_KINDS = ("dense", "latent", "wide")
 """The kinds of `PackedKV` whose elements are numbers as they are."""
-PACKED_KINDS = ("int8", "int4", "kivi")
+PACKED_KINDS = ("int8", "fp8", "int4", "kivi")
 """Those whose elements are codes (`engine.cache.stores.codecs`)."""
+BYTE_KINDS = ("int8", "fp8")
+"""Those of a byte an element, with a scale for each token and head."""
 CHANNEL_GROUP = 32
 """Tokens (two pages) that share a scale where keys are packed along channels, kind "kivi"."""
 
@@ -27,6 +29,8 @@ class PackedKV(NamedTuple):
     with them, up to d_k columns.
 
     "int8": k int8 [slots, H_kv, d], k_meta float16 [slots, H_kv]; a number is code * scale. v alike.
+
+    "fp8": the same, and a code's bits are those of a float8_e4m3fn (1, 4 and 3 bits; up to 448).
 
     "int4": k uint8 [slots, H_kv, d / 2], k_meta float16 [slots, H_kv, d / G, 2], the scale and the minimum of G
     neighbouring channels; a number is code * scale + minimum. v alike. G is `value_group(d)`.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import torch
@@ -11,8 +10,8 @@ from torch import Tensor
 
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import PackedCodes, pack_absmax, pack_along_channels, pack_along_tokens
-from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.packed import Flush, PackedKV, PageTables, Placement, value_group
+from engine.cache.stores.kinds import BITS, KVKind
+from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, PageTables, Placement, value_group
 from engine.cache.stores.paged import new_arena
 from engine.cache.stores.recent import packed_until_rows, slots_of, to_pack
 from engine.cache.stores.store import DenseKVStore, KVStore
@@ -20,29 +19,31 @@ from engine.cache.stores.transfer import on_device
 
 
 class TokenPackedStore(KVStore):
-    """Each token packed by itself as it is written, kinds "int8" and "int4" of `PackedKV`."""
+    """Each token packed by itself as it is written, kinds "int8", "fp8" and "int4" of `PackedKV`."""
 
     def __init__(
         self,
-        kind: Literal["int8", "int4"],
+        kind: str,
         shapes: Sequence[tuple[int, int]],
         pages: int,
         device: torch.device | str = "cpu",
         hadamard: bool = False,
     ) -> None:
         """`shapes` and `pages` are those of `DenseKVStore`; see `KVStore.hadamard`."""
-        self._bits = bits = 8 if kind == "int8" else 4
+        self._kind, by_bytes, bits = kind, kind in BYTE_KINDS, BITS[kind]
         slots, place = pages * PAGE_SIZE, torch.device(device)
-        codes = torch.int8 if kind == "int8" else torch.uint8
+        codes = torch.int8 if by_bytes else torch.uint8
         arenas: list[Tensor] = []
         views = []
         for heads, width in shapes:
-            meta = (slots, heads) if kind == "int8" else (slots, heads, width // value_group(width), 2)
+            meta = (slots, heads) if by_bytes else (slots, heads, width // value_group(width), 2)
             k, v = (new_arena((slots, heads, width * bits // 8), codes, place) for _ in range(2))
             k_meta, v_meta = (new_arena(meta, torch.float16, place) for _ in range(2))
             arenas += (k, v, k_meta, v_meta)
             views.append(PackedKV(k, v, kind, k_meta, v_meta, bits, bits))
         super().__init__(pages, arenas, views)
+        if kind == "fp8":
+            self.page_layout += ", float8"
         if hadamard:
             self.hadamard, self.page_layout = True, f"{self.page_layout}, mixed keys"
 
@@ -55,7 +56,7 @@ class TokenPackedStore(KVStore):
         _put(kv.v, kv.v_meta, self._pack(v), to.slots[0])
 
     def _pack(self, x: Tensor) -> PackedCodes:
-        return pack_absmax(x) if self._bits == 8 else pack_along_channels(x, self._bits)
+        return pack_absmax(x, self._kind) if self._kind in BYTE_KINDS else pack_along_channels(x, 4)
 
 
 class KiviStore(KVStore):

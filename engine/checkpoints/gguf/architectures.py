@@ -28,7 +28,8 @@ from engine.checkpoints.gguf.names import (
     QWEN35MOE,
     SANDWICH,
 )
-from engine.model_config.model import ModelConfig, RecurrentShape
+from engine.model_config.model import ModelConfig
+from engine.model_config.states import RecurrentShape
 
 Values = dict[str, Any]
 _GEMMA_27B = {"gemma2": 46, "gemma3": 62}

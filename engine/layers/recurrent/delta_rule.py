@@ -27,7 +27,7 @@ from engine.layers.numerics import Numerics
 from engine.layers.recurrent.convolution import convolve
 from engine.layers.recurrent.recurrence import CHUNK, Rows, Rule, decays_of, read_through
 from engine.layers.triton import delta
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.library import Library
 
@@ -67,8 +67,21 @@ def delta_rule(
         if found is not None:
             return found
     fast = mixed.is_cuda and not numerics.batch_invariant
-    if fast and delta.declines(shape, runs, mixed.dtype, mixed.device) is None:
+    if fast and delta.declines(shape, runs, mixed.dtype, mixed.device, by_torch) is None:
         return delta.delta_rule(mixed, gates, weights, shape, states, runs)
+    return by_torch(mixed, gates, weights, shape, states, runs, numerics)
+
+
+def by_torch(
+    mixed: Tensor,
+    gates: Tensor,
+    weights: DeltaWeights,
+    shape: RecurrentShape,
+    states: LayerStates,
+    runs: StateRuns,
+    numerics: Numerics,
+) -> Tensor:
+    """The definition of :func:`delta_rule`."""
     out = mixed.new_zeros(mixed.shape[0], shape.value_heads * shape.value)
     count = int(runs.runs[-1, 1])
     inputs, z = mixed[:count].split((shape.channels, out.shape[1]), 1)

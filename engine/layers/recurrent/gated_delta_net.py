@@ -10,7 +10,7 @@ from torch import Tensor
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.layers.linear.base import Linear
 from engine.layers.recurrent.delta_rule import delta_rule
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.library import find
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.layers.linear.base import Linear
 from engine.layers.recurrent.state_space import MambaWeights, state_space
-from engine.model_config.model import MambaShape
+from engine.model_config.states import MambaShape
 from engine.native.library import find
 
 if TYPE_CHECKING:

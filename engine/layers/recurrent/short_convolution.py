@@ -11,7 +11,7 @@ from torch import Tensor
 from engine.cache.stores.states import StateRuns, StateStore
 from engine.layers.linear.base import Linear
 from engine.layers.recurrent.convolution import convolve
-from engine.model_config.model import ConvolutionShape
+from engine.model_config.states import ConvolutionShape
 
 if TYPE_CHECKING:
     from engine.layers.interface import Step, WeightSource

@@ -22,7 +22,7 @@ from engine.cache.stores.states import LayerStates, StateRuns
 from engine.layers.numerics import Numerics
 from engine.layers.recurrent.convolution import convolve
 from engine.layers.recurrent.recurrence import CHUNK, Rows, Rule, decays_of, read_through
-from engine.model_config.model import MambaShape
+from engine.model_config.states import MambaShape
 from engine.native.library import Library
 
 

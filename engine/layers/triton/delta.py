@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ from torch import Tensor
 from engine.batch import power_of_two
 from engine.cache.stores.states import LayerStates, StateRuns
 from engine.cache.stores.transfer import on_device
-from engine.model_config.model import RecurrentShape
+from engine.layers.numerics import Numerics
+from engine.model_config.states import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.proof import failure, machine_declines
 from engine.native.triton_launch import Variants
@@ -26,22 +28,28 @@ TOLERANCE = 0.02
 _variants = Variants()
 
 
-def declines(shape: RecurrentShape, runs: StateRuns, dtype: torch.dtype, device: torch.device) -> str | None:
+Definition = Callable[[Tensor, Tensor, DeltaWeights, RecurrentShape, LayerStates, StateRuns, Numerics], Tensor]
+"""What the kernels are compared with: :func:`engine.layers.recurrent.delta_rule.by_torch`."""
+
+
+def declines(
+    shape: RecurrentShape, runs: StateRuns, dtype: torch.dtype, device: torch.device, definition: Definition
+) -> str | None:
     """Why torch computes a step; None where the kernel does."""
     if runs.parents is not None:
         return "rows of a drafted tree go on from states of their own"
     if (runs.runs[:, 2] == runs.runs[:, 3]).any():
         return "a state is written where it is read"
-    return disagrees(shape, dtype, device)
+    return disagrees(shape, dtype, device, definition)
 
 
 @functools.cache
-def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device) -> str | None:
+def disagrees(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
     """Why torch computes layers of this shape; None where the kernel is to be trusted."""
     for width in (shape.key, shape.value):
         if width > WIDEST or width % 16 or width % min(PART, width):
             return f"it has no heads of {width} numbers"
-    return machine_declines(dtype, device) or failure(lambda: compare(shape, dtype, device))
+    return machine_declines(dtype, device) or failure(lambda: compare(shape, dtype, device, definition))
 
 
 def delta_rule(
@@ -77,11 +85,8 @@ def delta_rule(
     return out
 
 
-def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device) -> str | None:
+def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device, definition: Definition) -> str | None:
     """What is wrong with a few sequences: one that begins, one that goes on, one cut in two with draft tokens."""
-    from engine.layers.numerics import Numerics
-    from engine.layers.recurrent import delta_rule as definition
-
     generator = torch.Generator().manual_seed(1)
 
     def some(*sizes: int) -> Tensor:
@@ -95,7 +100,7 @@ def compare(shape: RecurrentShape, dtype: torch.dtype, device: torch.device) -> 
     runs = [[0, 3, 0, 1, 1], [3, 4, 2, 3, 1], [4, 6, 4, 5, 1], [6, 9, 5, 0, 0]]
     table = StateRuns(np.array(runs, dtype=np.int64))
     expected = LayerStates(tails.float(), matrices.clone())
-    read = definition.delta_rule(mixed.float(), gates.float(), weights, shape, expected, table, Numerics(True))
+    read = definition(mixed.float(), gates.float(), weights, shape, expected, table, Numerics(True))
     there = weights.to(device)
     states = LayerStates(tails.to(device), matrices.to(device))
     found = delta_rule(mixed.to(device), gates.to(device), there, shape, states, table)

@@ -14,12 +14,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from engine.cache.stores.packed import PackedKV
+from engine.cache.stores.codecs import pack_absmax
+from engine.cache.stores.packed import BYTE_KINDS, PackedKV
 from engine.native.library import Library, find
 
 KINDS = {
     "16 bit": ("dense", 16),
     "int8": ("int8", 8),
+    "fp8": ("fp8", 8),
     "int4": ("int4", 4),
     "KIVI, 4 bits": ("kivi", 4),
     "KIVI, 2 bits": ("kivi", 2),
@@ -33,11 +35,13 @@ def random_cache(kind: str, bits: int, slots: int, kv_heads: int, width: int) ->
     if kind in ("dense", "latent"):
         k = torch.randn(slots, kv_heads, width).bfloat16()
         return PackedKV(k, k[..., : width - 64], kind) if kind == "latent" else PackedKV(k, k.flip(0))
+    if kind in BYTE_KINDS:
+        k, v = (pack_absmax(torch.randn(slots, kv_heads, width), kind) for _ in "kv")
+        return PackedKV(k.codes, v.codes, kind, k.meta, v.meta, bits, bits)
     shape = (slots, kv_heads, width * bits // 8)
     k, v = (torch.randint(0, 127, shape, dtype=torch.uint8) for _ in "kv")
-    meta = (slots, kv_heads) if kind == "int8" else (slots, kv_heads, width // 32, 2)
+    meta = (slots, kv_heads, width // 32, 2)
     k_meta = torch.rand((slots // 16, kv_heads, width) if kind == "kivi" else meta).half()
-    k, v = (k.view(torch.int8), v.view(torch.int8)) if kind == "int8" else (k, v)
     return PackedKV(k, v, kind, k_meta, torch.rand(meta).half(), bits, bits)
 
 

@@ -13,7 +13,7 @@ from engine.attention.interface import AttnSpec, KeyRange
 from engine.batch import Batch
 from engine.cache.stores.packed import PackedKV, value_group
 
-KINDS = (("int8", 8, 8), ("int4", 4, 4), ("kivi", 4, 4), ("kivi", 2, 2), ("kivi", 4, 2), ("kivi", 2, 4))
+KINDS = (("int8", 8, 8), ("fp8", 8, 8), ("int4", 4, 4), ("kivi", 4, 4), ("kivi", 2, 2), ("kivi", 4, 2), ("kivi", 2, 4))
 
 
 def planes(codes: np.ndarray, bits: int) -> np.ndarray:
@@ -32,11 +32,14 @@ def random_meta(rng: np.random.Generator, shape: Sequence[int], largest: float) 
 class Side:
     """Random keys or values [slots, heads, width] with a scale for each token, or for groups of its channels."""
 
-    def __init__(self, rng: np.random.Generator, shape: tuple[int, int, int], bits: int) -> None:
+    def __init__(self, rng: np.random.Generator, shape: tuple[int, int, int], bits: int, floats: bool = False) -> None:
         low, high = (-127, 128) if bits == 8 else (0, 2**bits)
         self.codes = rng.integers(low, high, shape)
         self.packed = torch.from_numpy(planes(self.codes, bits))
         largest = 4.0 / (high - 1)
+        if floats:  # all but the two whose bits are no number's
+            self.packed[self.packed & 127 == 127] = 0
+            self.codes, largest = self.packed.view(torch.float8_e4m3fn).double().numpy(), 4.0 / 448
         if bits == 8:
             self.meta = random_meta(rng, shape[:2], largest)
             self.meta[::2] = (largest * rng.random(self.meta[::2].shape)).astype(np.float16)
@@ -86,7 +89,7 @@ def place_packed(
     pages = [np.asarray(batch.host.pages[0][s]) for s in range(len(cases))]
     index = [np.arange(case.length) for case in cases]
     slots = [own[i // 16] * 16 + i % 16 for own, i in zip(pages, index, strict=True)]
-    v = Side(rng, shape, v_bits)
+    v = Side(rng, shape, v_bits, kind == "fp8")
     k: Side | KeysByChannel
     if kind == "kivi":
         pairs = [
@@ -94,7 +97,7 @@ def place_packed(
         ]
         k = KeysByChannel(rng, shape, k_bits, pairs)
     else:
-        k = Side(rng, shape, k_bits)
+        k = Side(rng, shape, k_bits, kind == "fp8")
     unused = np.setdiff1d(np.arange(shape[0]), np.concatenate(slots))
     for side in (k, v):
         if isinstance(side, Side):

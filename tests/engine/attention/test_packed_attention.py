@@ -25,7 +25,7 @@ from engine.cache.stores.codecs import (
     unpack_along_tokens,
 )
 from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.packed import Flush, PackedKV, Placement
+from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, Placement
 from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.runner.buffers import powers_of_two
 from engine.runner.runner import Runner
@@ -38,8 +38,8 @@ TREE = (-1, 0, 0, 1, 1, -1, 5, 2)
 
 def lossy(kind: str, x: Tensor, keys: bool) -> Tensor:
     """What a kind makes of all the keys or values of a sequence, in their dtype."""
-    if kind == "int8":
-        return unpack_absmax(*pack_absmax(x), x.dtype)
+    if kind in BYTE_KINDS:
+        return unpack_absmax(*pack_absmax(x, kind), kind, x.dtype)
     if kind == "int4":
         return unpack_along_channels(*pack_along_channels(x, 4), 4, x.dtype)
     if keys:
@@ -51,7 +51,7 @@ def packed(kind: str, kv: PackedKV, batch: Batch) -> PackedKV:
     """The arenas packed, all tokens of every sequence (for KIVI whole groups, however recent)."""
     slots, heads, width = kv.k.shape
     if kind != "kivi":
-        store = TokenPackedStore(kind, [(heads, width)], slots // 16)  # type: ignore[arg-type]
+        store = TokenPackedStore(kind, [(heads, width)], slots // 16)
         store.write(0, kv.k, kv.v, Placement(torch.arange(slots)[None], [0]))
         return store.view(0)
     kivi = KiviStore(KIVI, [(heads, width)], slots // 16, slots // 16, kv.k.dtype)
@@ -99,7 +99,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["int8", "int4", "kivi"])
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4", "kivi"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
 def test_packed_pages_are_read(
@@ -113,20 +113,20 @@ def test_packed_pages_are_read(
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("kind", ["int8", "int4", "kivi"])
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4", "kivi"])
 @pytest.mark.parametrize(("heads", "width"), [((9, 3), 64), ((4, 4), 80), ((8, 1), 96), ((4, 1), 128), ((2, 1), 256)])
 def test_widths_and_groupings(backend: type[AttentionBackend], kind: str, heads: tuple[int, int], width: int) -> None:
     compare(backend(), kind, cases_of([(40, 24, False), (95, 1, False)], heads, width), AttnSpec(width**-0.5), 2)
 
 
-@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4"])
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_sequences_of_any_length(backend: type[AttentionBackend], kind: str) -> None:
     for length in (1, 15, 17, 100):
         compare(backend(), kind, cases_of([(length - 1, 1, False), (3, length, False)], (4, 2), 16), AttnSpec(0.25), 3)
 
 
-@pytest.mark.parametrize("kind", ["int8", "int4", "kivi"])
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4", "kivi"])
 def test_who_reads_packed_pages(kind: str) -> None:
     problem = AttnProblem("cpu", torch.bfloat16, AttnSpec(0.125), kind)
     for dtype in (torch.bfloat16, torch.float32):
@@ -137,7 +137,7 @@ def test_who_reads_packed_pages(kind: str) -> None:
     assert choose(problem._replace(spec=AttnSpec(0.125, softcap=30.0))).backend.name == "reference"
 
 
-@pytest.mark.parametrize("kind", ["int8", "int4", "kivi"])
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4", "kivi"])
 @pytest.mark.parametrize("width", [64, 80, 128])
 def test_the_error_is_within_what_follows_from_the_scales(kind: str, width: int) -> None:
     """If no key is off by more than e_k and no value by more than e_v, a score moves by at most d = scale |q| · e_k.
@@ -151,7 +151,9 @@ def test_the_error_is_within_what_follows_from_the_scales(kind: str, width: int)
     batch, q, kv = place([case], 4)
     o, _ = ReferenceAttention().attend(q, packed(kind, kv, batch), spec, batch)
     if kind == "int8":
-        errors = [(pack_absmax(x).meta.float()[..., None] / 2).expand(x.shape) for x in (case.k, case.v)]
+        errors = [(pack_absmax(x, kind).meta.float()[..., None] / 2).expand(x.shape) for x in (case.k, case.v)]
+    elif kind == "fp8":
+        errors = [x.abs() / 16 for x in (case.k, case.v)]
     else:
         bits = (KIVI.key_bits, KIVI.value_bits) if kind == "kivi" else (4, 4)
         along = pack_along_channels(case.v, bits[1]).meta.float()[..., 0] / 2

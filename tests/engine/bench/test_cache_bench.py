@@ -105,7 +105,7 @@ def test_every_part_of_the_catalogue_is_shown_by_a_trace(client: EngineClient) -
     found = list(parts(without, 512))
     assert "KV cache precision, kivi: No." in found
     (kinds,) = (part for part in found if isinstance(part, CacheFeature) and part.key == "kv_kind")
-    assert [way.title for way in kinds.ways] == ["16 bits", "int8"]
+    assert [way.title for way in kinds.ways] == ["16 bits", "int8", "fp8"]
 
 
 def test_an_emptied_cache_finds_nothing(client: EngineClient) -> None:

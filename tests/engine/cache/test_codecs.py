@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 import torch
@@ -10,16 +12,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from engine.cache.stores.codecs import (
+    from_float8,
     from_planes,
     pack_absmax,
     pack_along_channels,
     pack_along_tokens,
+    to_float8,
     to_planes,
     unpack_absmax,
     unpack_along_channels,
     unpack_along_tokens,
 )
-from engine.cache.stores.packed import value_group
+from engine.cache.stores.packed import BYTE_KINDS, value_group
 
 DTYPES = [torch.float32, torch.bfloat16]
 WIDTHS = [64, 80, 96, 128, 192, 256]
@@ -73,11 +77,37 @@ def test_int8_against_bitsandbytes() -> None:
     functional = pytest.importorskip("bitsandbytes").functional
     x = numbers(0, 50, 1, 128, 2.0).half()
     codes, largest, _ = functional.int8_vectorwise_quant(x[:, 0])
-    packed = pack_absmax(x)
+    packed = pack_absmax(x, "int8")
     assert torch.allclose(packed.meta[:, 0].float() * 127, largest, rtol=1e-3)
     apart = (packed.codes[:, 0].int() - codes.int()).abs()
     assert int(apart.max()) <= 1, "their scale is not rounded to 16 bits"
     assert float(apart.float().mean()) < 0.02
+
+
+def test_floats_of_8_bits_are_those_of_pytorch() -> None:
+    codes = torch.arange(-128, 128).to(torch.int8)
+    codes = codes[codes & 127 != 127]  # all but the two that are no numbers
+    every = codes.view(torch.float8_e4m3fn).float()
+    assert torch.equal(from_float8(codes), every)
+    assert torch.equal(to_float8(every)[every != 0], codes[every != 0])
+    ordered = every.sort().values
+    between = (ordered[1:] + ordered[:-1]) / 2
+    tiny = torch.tensor([2.0**-30, 1e-40, 0.0])
+    x = torch.cat((between, between.nextafter(ordered[1:]), between.nextafter(ordered[:-1]), tiny, -tiny))
+    x = torch.cat((x, numbers(0, 1000, 1, 8, 10.0).flatten(), numbers(1, 1000, 1, 8, 0.01).flatten()))
+    assert torch.equal(from_float8(to_float8(x)), x.to(torch.float8_e4m3fn).float())
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 99), st.integers(1, 40), st.floats(1e-4, 300.0), st.floats(-200.0, 200.0))
+def test_fp8_is_within_a_sixteenth(seed: int, tokens: int, spread: float, shift: float) -> None:
+    """And within half of its smallest step, of which the largest number of a head has 448 * 512."""
+    x = numbers(seed, tokens, 2, 64, spread, shift)
+    packed = pack_absmax(x, "fp8")
+    back = unpack_absmax(*packed, "fp8", torch.float32)
+    scale = packed.meta.float().unsqueeze(-1)
+    bound = torch.maximum(x.abs() / 16, scale * 2**-10) + 448 * rounding(x.abs().amax(-1, keepdim=True) / 448)
+    assert bool(((back - x).abs() <= bound * (1 + 1e-5)).all())
 
 
 shapes = st.tuples(st.integers(1, 40), st.integers(1, 3), st.sampled_from([8, 24, 64, 80, 96, 128]))
@@ -89,8 +119,8 @@ shifts = st.floats(-200.0, 200.0)
 @given(st.integers(0, 99), shapes, spreads, shifts)
 def test_int8_is_within_half_a_scale(seed: int, shape: tuple[int, int, int], spread: float, shift: float) -> None:
     x = numbers(seed, *shape, spread, shift)
-    packed = pack_absmax(x)
-    back = unpack_absmax(*packed, torch.float32)
+    packed = pack_absmax(x, "int8")
+    back = unpack_absmax(*packed, "int8", torch.float32)
     scale = packed.meta.float().unsqueeze(-1)
     bound = torch.maximum(scale / 2, 127 * rounding(x.abs().amax(-1, keepdim=True) / 127))
     assert bool(((back - x).abs() <= bound * (1 + 1e-5) + x.abs() * 1e-6).all())
@@ -124,7 +154,8 @@ def test_equal_numbers_are_safe(value: float) -> None:
     x = torch.full((32, 2, 64), value)
     near = min(value, 65504.0)
     for back in (
-        unpack_absmax(*pack_absmax(x), torch.float32),
+        unpack_absmax(*pack_absmax(x, "int8"), "int8", torch.float32),
+        unpack_absmax(*pack_absmax(x, "fp8"), "fp8", torch.float32),
         unpack_along_channels(*pack_along_channels(x, 4), 4, torch.float32),
         unpack_along_tokens(*pack_along_tokens(x, 2), 2, torch.float32),
     ):
@@ -149,7 +180,9 @@ def test_packing_what_was_unpacked_gives_the_same_numbers(dtype: torch.dtype) ->
 def test_a_token_gives_the_same_bytes_in_any_company(seed: int, tokens: int, width: int, dtype: torch.dtype) -> None:
     x = numbers(seed, tokens, 2, width).to(dtype)
     at = seed % tokens
-    for pack in (pack_absmax, lambda part: pack_along_channels(part, 4), lambda part: pack_along_channels(part, 2)):
+    by_bytes = [functools.partial(pack_absmax, kind=kind) for kind in BYTE_KINDS]
+    by_groups = [functools.partial(pack_along_channels, bits=bits) for bits in (4, 2)]
+    for pack in (*by_bytes, *by_groups):
         among, alone = pack(x), pack(x[at : at + 1])
         assert torch.equal(among.codes[at], alone.codes[0])
         assert torch.equal(among.meta[at], alone.meta[0])

@@ -13,7 +13,8 @@ from engine.memory.estimate import kv_bytes_per_token
 from engine.model_config.model import LatentShape
 from engine.models.arenas import new_store, refuses
 
-KINDS = [KVKind(), KVKind("int8"), KVKind("int4"), *(KVKind("kivi", k, v) for k in (2, 4) for v in (2, 4))]
+BY_TOKEN = [KVKind(name) for name in ("int8", "fp8", "int4")]
+KINDS = [KVKind(), *BY_TOKEN, *(KVKind("kivi", k, v) for k in (2, 4) for v in (2, 4))]
 
 
 @pytest.mark.parametrize(
@@ -22,6 +23,7 @@ KINDS = [KVKind(), KVKind("int8"), KVKind("int4"), *(KVKind("kivi", k, v) for k 
         (KVKind(), "16-bit", 128, 16.0),
         (KVKind("int8"), "int8", 128, 8.125),
         (KVKind("int8"), "int8", 64, 8.25),
+        (KVKind("fp8"), "fp8", 64, 8.25),
         (KVKind("int4"), "int4", 128, 5.0),
         (KVKind("int4"), "int4", 80, 6.0),
         (KVKind("kivi"), "KIVI 2-bit", 128, 3.0),

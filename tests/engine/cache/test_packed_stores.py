@@ -13,7 +13,7 @@ from engine.cache.stores.store import KVStore
 from engine.model_config.model import ModelConfig, RopeConfig
 from engine.models.arenas import new_store
 
-KINDS = [KVKind("int8"), KVKind("int4"), KVKind("kivi", 4, 2, 64)]
+KINDS = [KVKind("int8"), KVKind("fp8"), KVKind("int4"), KVKind("kivi", 4, 2, 64)]
 TOKENS = 96
 
 
@@ -68,7 +68,9 @@ def test_what_was_written_is_read_at_its_pages(kind: KVKind, width: int) -> None
             assert found_k.shape == found_v.shape == (TOKENS, 2, width)
             assert (store.view(layer).k_dim, store.view(layer).v_dim, store.view(layer).kv_heads) == (width, width, 2)
             for found, x, coarse in ((found_k, k, kind.key_bits), (found_v, v, kind.value_bits)):
-                step = 2 * float(x.abs().max()) / (2**coarse - 2)  # no group's range is wider than all numbers'
+                # No group's range is wider than all numbers'; between floats of 3 bits after the first are eighths.
+                steps = 16 if kind.name == "fp8" else 2**coarse - 2
+                step = 2 * float(x.abs().max()) / steps
                 assert float((found - x).abs().max()) <= step / 2 * 1.01
         untouched = store.view(0).k.view(9, -1)[[3, 6]]
         assert not untouched.any()
@@ -93,7 +95,7 @@ def test_the_arenas_hold_the_codes_of_the_layout(kind: KVKind) -> None:
         assert torch.equal(kv.k_meta[at], keys.meta)
         torch.testing.assert_close(keys.meta[7, 1, 1, 1].float(), k[7, 1, 32:].min(), rtol=1e-3, atol=1e-6)
     else:
-        keys, values = pack_absmax(k), pack_absmax(v)
+        keys, values = pack_absmax(k, kind.name), pack_absmax(v, kind.name)
         assert torch.equal(kv.k_meta[at], keys.meta)
     assert torch.equal(kv.k[at], keys.codes)
     assert torch.equal(kv.v[at], values.codes)
@@ -115,7 +117,7 @@ def test_pages_are_copied_and_travel_with_their_scales(kind: KVKind) -> None:
         other.import_pages([1], store.export_pages([1, 2]))
 
 
-@pytest.mark.parametrize("kind", KINDS[:2], ids=lambda kind: kind.title)
+@pytest.mark.parametrize("kind", KINDS[:3], ids=lambda kind: kind.title)
 def test_moving_slots_takes_the_scales_along(kind: KVKind) -> None:
     pages = [5, 2, 8, 1, 7, 4]
     store = filled(kind, pages)

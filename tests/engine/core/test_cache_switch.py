@@ -56,7 +56,7 @@ def switch(engine: Engine, kind: str, key: str = "kv_kind") -> None:
         pass
 
 
-@pytest.mark.parametrize("kind", ["int8", "int4"])
+@pytest.mark.parametrize("kind", ["int8", "fp8", "int4"])
 def test_a_smaller_kind_holds_more_tokens_of_the_same_weights(heard: Listener, models: Path, kind: str) -> None:
     """Beside so many tokens as the budget allows; the weights are not read again."""
     engine = load(heard, models / "target", memory=70e6)

@@ -23,7 +23,7 @@ from engine.cache.types import StateRun
 from engine.layers.numerics import Numerics
 from engine.layers.recurrent.delta_rule import RULE, _Rows, by_chunks, delta_rule
 from engine.layers.recurrent.recurrence import CHUNK, row_by_row
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 from engine.native.delta import DeltaWeights
 from engine.native.library import Library, find_with
 from engine.runner.inputs import runs_of, state_runs

@@ -20,7 +20,7 @@ from engine.layers.recurrent import recurrence
 from engine.layers.recurrent.convolution import convolve
 from engine.layers.recurrent.recurrence import CHUNK, row_by_row
 from engine.layers.recurrent.state_space import RULE, MambaWeights, by_chunks, state_space
-from engine.model_config.model import MambaShape
+from engine.model_config.states import MambaShape
 from engine.native.library import Library, find_with
 from engine.runner.inputs import runs_of, state_runs
 from tests.engine.instruction_sets import at_hand

@@ -33,8 +33,9 @@ from engine.memory.probe import (
     free_bytes,
     probe,
 )
-from engine.model_config.model import ModelConfig, state_bytes
+from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import state_bytes
 from engine.models.registry import family
 
 CPU = torch.device("cpu")

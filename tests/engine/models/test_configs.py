@@ -11,8 +11,9 @@ import torch
 
 from engine.errors import CheckpointError
 from engine.memory.estimate import kv_bytes_per_token
-from engine.model_config.model import LatentShape, MambaShape, ModelConfig, RecurrentShape, RopeConfig
+from engine.model_config.model import LatentShape, ModelConfig, RopeConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import MambaShape, RecurrentShape
 from engine.models.arenas import new_store
 from engine.models.registry import FAMILIES, family
 

@@ -37,16 +37,8 @@ from engine.layers.linear.base import Linear, LinearShape, Target
 from engine.layers.linear.dense import Concatenated, Dense
 from engine.layers.numerics import Numerics
 from engine.layers.triton import delta, fused
-from engine.model_config.model import (
-    ConvolutionShape,
-    HeadShape,
-    LatentShape,
-    MambaShape,
-    ModelConfig,
-    MoEConfig,
-    RecurrentShape,
-    RopeConfig,
-)
+from engine.model_config.model import HeadShape, LatentShape, ModelConfig, MoEConfig, RopeConfig
+from engine.model_config.states import ConvolutionShape, MambaShape, RecurrentShape
 from engine.models.adapters import Adapter, Factors, Site
 from engine.models.arenas import new_store
 from engine.models.base import CausalLM

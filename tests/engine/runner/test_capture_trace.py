@@ -56,7 +56,7 @@ def trace_of(frozen: Batch, kind: KVKind) -> Trace:
     return trace
 
 
-@pytest.mark.parametrize("kind", [KVKind(), KVKind("int8"), KVKind("int4")], ids=lambda kind: kind.name)
+@pytest.mark.parametrize("kind", [KVKind(), KVKind("int8"), KVKind("fp8"), KVKind("int4")], ids=lambda kind: kind.name)
 @pytest.mark.parametrize("name", list(STEPS))
 def test_steps_of_a_key_launch_the_same(name: str, kind: KVKind) -> None:
     """The same operators and kernels, shapes, strides, numbers, constants and grids: what a graph repeats."""

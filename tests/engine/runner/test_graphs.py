@@ -121,7 +121,7 @@ class Chats:
 
 
 TREE = (-1, 0, 0, 1, 2)
-KINDS = [KVKind(), KVKind("int8"), KVKind("int4")]
+KINDS = [KVKind(), KVKind("int8"), KVKind("fp8"), KVKind("int4")]
 
 
 @pytest.mark.parametrize("seed", range(3))

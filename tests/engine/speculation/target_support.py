@@ -94,6 +94,7 @@ CONFIG = ModelConfig(
 KINDS = [
     (KVKind(), KeepAll()),
     (KVKind("int8"), KeepAll()),
+    (KVKind("fp8"), KeepAll()),
     (KVKind("int4"), KeepAll()),
     (KVKind("kivi", 2, 4, 64), KeepAll()),
     (KVKind(), WindowWithSinks(64)),

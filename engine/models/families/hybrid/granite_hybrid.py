@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.model_config.model import MambaShape, ModelConfig, MoEConfig
+from engine.model_config.model import ModelConfig, MoEConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import MambaShape
 from engine.models.common import read_mamba, read_moe, some_states
 from engine.models.decoder import Decoder
 from engine.models.families import granite

@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from engine.layers.recurrent.separate_delta_net import KimiDeltaAttention
-from engine.model_config.model import ModelConfig, RecurrentShape
+from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import RecurrentShape
 from engine.models.common import some_states
 from engine.models.families import deepseek_v2, deepseek_v3
 

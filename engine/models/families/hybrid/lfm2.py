@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from engine.model_config.model import ConvolutionShape, ModelConfig, MoEConfig
+from engine.model_config.model import ModelConfig, MoEConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import ConvolutionShape
 from engine.models.common import read_decoder, read_moe, some_states
 from engine.models.decoder import Decoder
 

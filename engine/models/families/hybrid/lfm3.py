@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from engine.layers.gated_attention import GatedAttention
-from engine.model_config.model import ConvolutionShape, ModelConfig
+from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import ConvolutionShape
 from engine.models.common import proportional_rope, read_decoder, some_states
 from engine.models.decoder import Decoder
 from engine.models.families.gemma2 import SandwichLayer

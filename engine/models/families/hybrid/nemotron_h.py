@@ -19,8 +19,9 @@ from engine.layers.norm import read_norm
 from engine.layers.plain_mlp import PlainMLP
 from engine.layers.recurrent.mamba import Mamba2
 from engine.layers.residual import ResidualStream
-from engine.model_config.model import MambaShape, ModelConfig, MoEConfig
+from engine.model_config.model import ModelConfig, MoEConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import MambaShape
 from engine.models.common import read_decoder, read_mamba, read_moe, some_states
 from engine.models.decoder import Decoder
 

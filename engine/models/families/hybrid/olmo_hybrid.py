@@ -5,8 +5,9 @@ from __future__ import annotations
 from engine.layers.interface import Step, WeightSource
 from engine.layers.recurrent.separate_delta_net import SeparateDeltaNet
 from engine.layers.residual import ResidualStream
-from engine.model_config.model import ModelConfig, RecurrentShape
+from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import RecurrentShape
 from engine.models.common import read_decoder, some_states
 from engine.models.decoder import Decoder, PreNormLayer
 from engine.models.families.olmo2 import PostNormLayer

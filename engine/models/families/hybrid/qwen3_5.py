@@ -5,8 +5,9 @@ Their multi-token layer is :class:`engine.models.heads.mtp.QwenMultiToken`, thei
 
 from __future__ import annotations
 
-from engine.model_config.model import ModelConfig, MoEConfig, RecurrentShape
+from engine.model_config.model import ModelConfig, MoEConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import RecurrentShape
 from engine.models.common import read_decoder, read_moe, some_states
 from engine.models.decoder import Decoder
 

@@ -23,7 +23,7 @@ SMALL = ([(60, 1), (37, 1)], [(33, 9)])
 WIDTHS = {"latent": (40, 32), "wide": (48, 32)}
 
 
-@pytest.mark.parametrize("kind", ["dense", "latent", "wide", "int8", "int4", "kivi"])
+@pytest.mark.parametrize("kind", ["dense", "latent", "wide", "int8", "fp8", "int4", "kivi"])
 def test_the_kernels_prove_themselves(kind: str) -> None:
     widths = WIDTHS.get(kind, (32, 32))
     assert trial.compare(kind, widths, kind == "int8", False, kind == "dense", torch.float32, CPU, SMALL, 1e-5) is None

@@ -63,7 +63,7 @@ def frozen(rows: list[SequenceRows]) -> tuple[GraphKey, Batch]:
     return key, graphs._frozen(key)
 
 
-@pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
+@pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
 @pytest.mark.parametrize("name", list(STEPS))
 def test_a_frozen_batch_gives_what_the_step_gives(name: str, kind: str) -> None:
     rows, kv = rows_of(name), arenas(kind)

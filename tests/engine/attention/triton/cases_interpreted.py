@@ -99,7 +99,7 @@ def compare(cases: Sequence[Ranged], spec: AttnSpec, kind: str = "dense", cut: T
         assert not o[rows:].any()
 
 
-@pytest.mark.parametrize("kind", ["dense", "wide", "int8", "int4"])
+@pytest.mark.parametrize("kind", ["dense", "wide", "int8", "fp8", "int4"])
 def test_a_ragged_batch_with_a_tree(kind: str) -> None:
     compare(cases_of(MIXED), AttnSpec(0.125), kind, TileConfig(16, 32, 1))
 
@@ -164,7 +164,7 @@ def test_values_that_the_keys_begin_with() -> None:
         compare(cases, AttnSpec(0.2), "latent", TileConfig(16, 32, 1))
 
 
-@pytest.mark.parametrize("kind", ["dense", "wide", "int8"])
+@pytest.mark.parametrize("kind", ["dense", "wide", "int8", "fp8"])
 def test_values_of_another_width(kind: str) -> None:
     compare(cases_of([(30, 1, False), (12, 9, False)], (4, 2), 48, 32), AttnSpec(0.2), kind, TileConfig(16, 32, 2))
 

@@ -14,7 +14,7 @@ from engine.attention.rotation import RotaryStep
 from engine.attention.triton import pack, pack_trial
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels
 from engine.cache.stores.kinds import KVKind
-from engine.cache.stores.packed import Flush, PackedKV, Placement, value_group
+from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV, Placement, value_group
 from engine.cache.stores.store import DenseKVStore
 from engine.layers.rotary import RotaryEmbedding
 from engine.model_config.model import RopeConfig
@@ -31,7 +31,7 @@ CONFIG = replace(TINY, num_layers=3, windows=(None,) * 3, rotary=(True, True, Fa
 def arenas(kind: str, width: int, v_width: int, bits: tuple[int, int] = (4, 4), heads: int = 2) -> PackedKV:
     if kind == "dense":
         return PackedKV(torch.zeros(SLOTS, heads, width), torch.zeros(SLOTS, heads, v_width))
-    if kind == "int8":
+    if kind in BYTE_KINDS:
         codes = [torch.zeros(SLOTS, heads, dim, dtype=torch.int8) for dim in (width, v_width)]
         meta = [torch.zeros(SLOTS, heads, dtype=torch.float16) for _ in range(2)]
         return PackedKV(codes[0], codes[1], kind, meta[0], meta[1], 8, 8)
@@ -69,7 +69,7 @@ def rotation(width: int, partial: float) -> RotaryStep:
 
 
 @pytest.mark.parametrize("width", [16, 80, *(pytest.param(wide, marks=pytest.mark.long) for wide in (96, 128, 256))])
-@pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
+@pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
 def test_rotated_and_stored(kind: str, width: int) -> None:
     slots = torch.tensor([3, 40, 16, 63, 17])
     for partial, v_width in ((1.0, width), (0.5, width // 2), (0.0, width)):
@@ -83,7 +83,9 @@ def test_rotated_and_stored(kind: str, width: int) -> None:
         assert found.k.any(2).sum() >= 8, "all but the heads of equal numbers"
 
 
-@pytest.mark.parametrize(("kind", "bits"), [("dense", (16, 16)), ("int8", (8, 8)), ("int4", (4, 4)), ("kivi", (2, 4))])
+@pytest.mark.parametrize(
+    ("kind", "bits"), [("dense", (16, 16)), ("int8", (8, 8)), ("fp8", (8, 8)), ("int4", (4, 4)), ("kivi", (2, 4))]
+)
 def test_the_trial_of_writing(kind: str, bits: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """It agrees with the store's own writing, and notices what does not."""
     for turns in (0, 24, 48)[2 * (kind != "dense") :]:
@@ -93,7 +95,7 @@ def test_the_trial_of_writing(kind: str, bits: tuple[int, int], monkeypatch: pyt
     assert pack_trial.compare(kind, bits, 48, 48, torch.float32, CPU) is not None
 
 
-@pytest.mark.parametrize("kind", ["16bit", "int8", "int4", "kivi", "bounds"])
+@pytest.mark.parametrize("kind", ["16bit", "int8", "fp8", "int4", "kivi", "bounds"])
 def test_every_store_is_written_as_by_itself(kind: str) -> None:
     """Also one that keeps bounds of its pages, and rows that do not rotate."""
     config = KVKind("16bit", bounds=True) if kind == "bounds" else KVKind(kind)
@@ -139,7 +141,8 @@ def test_groups_of_kivi(bits: tuple[int, int], width: int) -> None:
 
 def test_the_definitions_are_those_of_the_layout() -> None:
     x = torch.randn(64, 2, 96, generator=torch.Generator().manual_seed(3))
-    for found, expected in [(pack_absmax(x), absolute(x.numpy())), (pack_along_channels(x, 4), by_token(x.numpy(), 4))]:
+    cases = [(pack_absmax(x, kind), absolute(x.numpy(), kind)) for kind in BYTE_KINDS]
+    for found, expected in (*cases, (pack_along_channels(x, 4), by_token(x.numpy(), 4))):
         for a, b in zip(found, expected[:2], strict=True):
             assert torch.equal(a, torch.from_numpy(b))
     kv = arenas("kivi", 96, 96, (2, 4))

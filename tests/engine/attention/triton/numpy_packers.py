@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from engine.batch import Batch
-from engine.cache.stores.packed import PackedKV
+from engine.cache.stores.packed import BYTE_KINDS, PackedKV
 from tests.engine.attention.attention_cases import Case
 
 Array = NDArray[np.generic]
-KINDS = {"int8": (8, 8), "int4": (4, 4), "kivi 4": (4, 4), "kivi 2": (2, 2), "kivi 4/2": (4, 2)}
+KINDS = {"int8": (8, 8), "fp8": (8, 8), "int4": (4, 4), "kivi 4": (4, 4), "kivi 2": (2, 2), "kivi 4/2": (4, 2)}
 """Bits of keys and of values."""
 
 
@@ -57,11 +57,16 @@ def by_channel(x: Array, bits: int) -> tuple[Array, Array, Array]:
     return bytes_of(codes.reshape(x.shape), bits), meta, numbers.reshape(x.shape)
 
 
-def absolute(x: Array) -> tuple[Array, Array, Array]:
-    """x [n, H, d] -> int8 codes, scales [n, H], and the numbers."""
-    scale = (np.abs(x).max(2) / np.float32(127)).astype(np.float16)
+def absolute(x: Array, kind: str) -> tuple[Array, Array, Array]:
+    """x [n, H, d] -> codes int8, scales [n, H], and the numbers; floats of 8 bits are PyTorch's."""
+    top = np.float32(448 if kind == "fp8" else 127)
+    scale = (np.abs(x).max(2) / top).astype(np.float16)
     wide = scale.astype(np.float32)[..., None]
-    codes = np.clip(np.rint(np.divide(x, wide, out=np.zeros_like(x), where=wide != 0)), -127, 127)
+    codes = np.clip(np.divide(x, wide, out=np.zeros_like(x), where=wide != 0), -top, top)
+    if kind == "fp8":
+        floats = torch.from_numpy(codes).to(torch.float8_e4m3fn)
+        return floats.view(torch.int8).numpy(), scale, floats.float().numpy() * wide
+    codes = np.rint(codes)
     return codes.astype(np.int8), scale, codes * wide
 
 
@@ -85,7 +90,7 @@ def pack(kind: str, batch: Batch, cases: Sequence[Case], pages: int) -> PackedKV
 
     k, v = arena(width, k_bits), arena(v_width, v_bits)
     k_meta, v_meta = scales(pages * 16, heads), scales(pages * 16, heads)
-    if name != "int8":
+    if name not in BYTE_KINDS:
         k_meta = scales(pages * 16, heads, width // group_of(width), 2)
         v_meta = scales(pages * 16, heads, v_width // group_of(v_width), 2)
     if name == "kivi":
@@ -94,9 +99,9 @@ def pack(kind: str, batch: Batch, cases: Sequence[Case], pages: int) -> PackedKV
         own = np.array(batch.host.pages[0][s])
         slots = (own[:, None] * 16 + np.arange(16)).reshape(-1)[: case.length]
         keys, values = case.k.numpy(), case.v.numpy()
-        if name == "int8":
-            k[slots], k_meta[slots], keys = absolute(keys)
-            v[slots], v_meta[slots], values = absolute(values)
+        if name in BYTE_KINDS:
+            k[slots], k_meta[slots], keys = absolute(keys, name)
+            v[slots], v_meta[slots], values = absolute(values, name)
         else:
             whole = case.length // 32 * 32 if name == "kivi" else case.length
             packed = slots[:whole]

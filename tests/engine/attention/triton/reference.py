@@ -12,7 +12,7 @@ from engine.attention.rotation import RotaryStep, rotate
 from engine.batch import Batch
 from engine.cache.pool import PAGE_SIZE
 from engine.cache.stores.codecs import pack_absmax, pack_along_channels, pack_along_tokens
-from engine.cache.stores.packed import Flush, PackedKV
+from engine.cache.stores.packed import BYTE_KINDS, Flush, PackedKV
 
 
 def attend(
@@ -38,7 +38,7 @@ def write(q: Tensor, k: Tensor, v: Tensor, rotary: RotaryStep | None, slots: Ten
         if kv.kind == "dense" or meta is None:
             arena[slots] = x
         else:
-            arena[slots], meta[slots] = pack_absmax(x) if kv.kind == "int8" else pack_along_channels(x, 4)
+            arena[slots], meta[slots] = pack_absmax(x, kv.kind) if kv.kind in BYTE_KINDS else pack_along_channels(x, 4)
     return q
 
 

@@ -95,7 +95,7 @@ def _rows(start: int, count: int, wanted: int) -> SequenceRows:
 
 
 @pytest.mark.parametrize("processors", CARDS)
-@pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
+@pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
 def test_a_chat_of_8000_tokens_meets_few_variants_and_all_were_compiled_at_load(kind: str, processors: int) -> None:
     made = runner()
     met: set[Hashable] = set()
@@ -121,7 +121,7 @@ def test_the_variant_that_is_tried_is_the_one_that_is_served(kind: str) -> None:
         assert variants(kind, [checking], 132) <= tried, count
 
 
-@pytest.mark.parametrize("kind", ["dense", "int8", "int4"])
+@pytest.mark.parametrize("kind", ["dense", "int8", "fp8", "int4"])
 def test_captured_steps_are_cut_as_eager_ones(kind: str) -> None:
     """So that a step has the same bits whether it is captured or not."""
     made = runner()

@@ -9,9 +9,9 @@ import torch
 import tests.engine.layers.triton.interpreted  # noqa: F401
 from engine.cache.stores.states import LayerStates, StateRuns
 from engine.layers.numerics import Numerics
-from engine.layers.recurrent import delta_rule as definition
+from engine.layers.recurrent.delta_rule import by_torch
 from engine.layers.triton import delta
-from engine.model_config.model import RecurrentShape
+from engine.model_config.states import RecurrentShape
 from engine.native.delta import DeltaWeights
 
 CPU = torch.device("cpu")
@@ -46,7 +46,7 @@ def test_a_step_of_all_kinds_of_runs(shape: RecurrentShape) -> None:
     table = StateRuns(np.array(runs, dtype=np.int64))
     mixed, gates = torch.randn(16, shape.channels + values), 8 * torch.randn(16, heads + shape.decays)
     expected = LayerStates(*(each.clone() for each in states))
-    read = definition.delta_rule(mixed, gates, weights, shape, expected, table, Numerics(True))
+    read = by_torch(mixed, gates, weights, shape, expected, table, Numerics(True))
     found = delta.delta_rule(mixed, gates, weights, shape, states, table)
     torch.testing.assert_close(found, read, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(states.matrices, expected.matrices, rtol=1e-4, atol=1e-4)
@@ -58,7 +58,7 @@ def test_the_trial() -> None:
         RecurrentShape((True,), 1, 2, 16, 16, 4),
         RecurrentShape((True,), 2, 2, 16, 16, 4, channel_decays=True),
     ):
-        assert delta.compare(shape, torch.float32, CPU) is None
+        assert delta.compare(shape, torch.float32, CPU, by_torch) is None
 
 
 def test_a_wrong_kernel_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,13 +68,15 @@ def test_a_wrong_kernel_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
         return right(mixed, gates, weights._replace(bias=weights.bias + 0.5), *others)
 
     monkeypatch.setattr(delta, "delta_rule", wrong)
-    assert delta.compare(RecurrentShape((True,), 1, 2, 16, 16, 4), torch.float32, CPU) is not None
+    assert delta.compare(RecurrentShape((True,), 1, 2, 16, 16, 4), torch.float32, CPU, by_torch) is not None
 
 
 def test_what_it_has_not() -> None:
     shape = RecurrentShape((True,), 1, 2, 24, 16, 4)
     chain = StateRuns(np.array([[0, 1, 1, 2, 1]], dtype=np.int64))
-    assert "24" in str(delta.declines(shape, chain, torch.float16, CPU))
-    assert "tree" in str(delta.declines(shape, chain._replace(parents=np.zeros(1, np.int32)), torch.float16, CPU))
+    assert "24" in str(delta.declines(shape, chain, torch.float16, CPU, by_torch))
+    assert "tree" in str(
+        delta.declines(shape, chain._replace(parents=np.zeros(1, np.int32)), torch.float16, CPU, by_torch)
+    )
     in_place = StateRuns(np.array([[0, 1, 1, 1, 1]], dtype=np.int64))
-    assert "where it is read" in str(delta.declines(shape, in_place, torch.float16, CPU))
+    assert "where it is read" in str(delta.declines(shape, in_place, torch.float16, CPU, by_torch))

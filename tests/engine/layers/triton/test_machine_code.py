@@ -19,7 +19,8 @@ from engine.layers.linear.dense import Dense
 from engine.layers.linear.triton.experts import DENSE_TILES, ExpertStack
 from engine.layers.linear.triton.runtime import FIXED, FMA, Cut, FmaTile, WideTile, tile, wide_tiles
 from engine.layers.triton import delta, delta_kernels, fused, fused_kernels
-from engine.model_config.model import MoEConfig, RecurrentShape
+from engine.model_config.model import MoEConfig
+from engine.model_config.states import RecurrentShape
 from engine.native import triton_launch
 from engine.native.delta import DeltaWeights
 from engine.native.gpu import HOPPER
