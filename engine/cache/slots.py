@@ -65,7 +65,7 @@ class WindowSlots:
         for place, page in enumerate(pages):
             if page and not self.of_page[page]:
                 since = place + 1
-            elif since <= first_seen((place + 1) * PAGE_SIZE, self.window):
+            if since <= first_seen((place + 1) * PAGE_SIZE, self.window):
                 best = place + 1
         return best
 

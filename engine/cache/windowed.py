@@ -74,16 +74,17 @@ class WindowedManager(KVCacheManager):
 class WindowedCache(SequenceCache):
     """``table`` has the slot of each page that a row to come may see in a window, and 0 elsewhere.
 
-    Invariant: it refers once to each of these slots, and there is none before the page ``begin``.
+    Invariants: it refers once to each of these slots, and there is none before the page ``begin``; from there to
+    ``_whole`` no page lacks its slot.
     """
 
-    __slots__ = ("_goal", "begin", "table")
+    __slots__ = ("_goal", "_whole", "begin", "table")
     manager: WindowedManager
 
     def __init__(self, manager: WindowedManager, sequence: NewSequence) -> None:
         super().__init__(manager, sequence)
         self.table: list[int] = []
-        self.begin = 0
+        self.begin = self._whole = 0
         self._goal = -1  # tokens that are to come back from a tier below
 
     @property
@@ -142,7 +143,7 @@ class WindowedCache(SequenceCache):
         """Refer to the slots, as far as there are some, of what the next row sees; and to no others."""
         slots, first = self.manager.slots, self._first
         self._pass(first)
-        self.begin = min(first, len(self.pages))
+        self.begin, self._whole = min(first, len(self.pages)), 0
         self.table.extend([0] * (len(self.pages) - len(self.table)))
         for place in range(self.begin, len(self.pages)):
             page = self.pages[place]
@@ -191,7 +192,7 @@ class WindowedCache(SequenceCache):
 
     def _missing(self, rows: int) -> int:
         """Slots still to be taken for ``rows`` more rows."""
-        table, first, stop = self.table, self._first, pages_for(self.num_computed + rows)
+        table, first, stop = self.table, max(self._first, self._whole), pages_for(self.num_computed + rows)
         gaps = sum(1 for place in range(first, min(stop, len(table))) if self._wants(place))
         return gaps + max(0, stop - max(first, len(table))) + self._must_copy()
 
@@ -206,7 +207,8 @@ class WindowedCache(SequenceCache):
 
     def _take_slots(self, stop: int) -> None:
         self.table.extend([0] * (stop - len(self.table)))
-        wanted = [place for place in range(self._first, stop) if self._wants(place)]
+        wanted = [place for place in range(max(self._first, self._whole), stop) if self._wants(place)]
+        self._whole = max(self._whole, stop)
         self.manager.slots.make_room(len(wanted))
         for place in wanted:
             self.table[place] = self.manager.slots.hold(self.pages[place], self.owner)
@@ -245,7 +247,7 @@ class WindowedCache(SequenceCache):
         gone = [slot for slot in self.table[keep:] if slot]
         self.manager.slots.let_go(gone, self.owner, passed=False)
         del self.table[keep:]
-        self.begin = min(self.begin, len(self.table))
+        self.begin, self._whole = min(self.begin, len(self.table)), min(self._whole, len(self.table))
         super().shrink(keep)
 
     # --- it goes -------------------------------------------------------------------------------------------------
@@ -279,5 +281,5 @@ class WindowedCache(SequenceCache):
             return True
         slots.let_go([slot for slot in self.table if slot], self.owner, passed=True)
         self.table.clear()
-        self.begin = 0
+        self.begin = self._whole = 0
         return False

@@ -233,7 +233,7 @@ def _window_pages(window: int, rows: int, context: int, affordable: float) -> in
     held = math.ceil((min(window, context) - 1) / PAGE_SIZE) + 1
     least = held + 1 + math.ceil(min(WINDOW_ROWS, context) / PAGE_SIZE)
     wanted = WINDOW_SEQUENCES * held + math.ceil(rows / PAGE_SIZE)
-    return 1 + max(least, min(wanted, int(affordable)))
+    return 1 + max(least, min(wanted, int(affordable) - 1))
 
 
 def _refusal(fit: Fit, page_bytes: float) -> str:

@@ -7,9 +7,9 @@ without any sharing, one prompt after another.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 import torch
@@ -17,14 +17,19 @@ import transformers
 from hybrid_models import write_tokenizer
 from test_cache_equality import COMMON, PROMPTS, SAMPLINGS, Host
 from test_layer_groups_text import SHAPE as GEMMA4
-from test_speculation_equality import EOS
+from test_speculation_equality import EOS, write_model
+from torch import Tensor
 
 from engine.cache.offload.saved import SavedChats
-from engine.cache.slots import WindowSlots, first_seen
 from engine.cache.stores.windowed import WindowedStore
 from engine.cache.windowed import WindowedManager
+from engine.catalogue import idle
+from engine.core.lane import Lane
 from engine.memory import estimate
 from engine.protocol import Sampling, Unload, Value
+from engine.sampling.draw import Draw
+from engine.sampling.params import SamplingParams
+from engine.sampling.sampler import by_torch
 
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 COMMONS: dict[str, Any] = {
@@ -41,14 +46,14 @@ COMMONS: dict[str, Any] = {
 }
 GEMMA3 = COMMONS | {"num_hidden_layers": 4, "layer_types": [LOCAL, LOCAL, LOCAL, GLOBAL], "sliding_window": 20}
 GPT_OSS = COMMONS | {
-    "num_hidden_layers": 3,
-    "layer_types": [LOCAL, GLOBAL, LOCAL],
+    "num_hidden_layers": 4,
+    "layer_types": [LOCAL, GLOBAL, LOCAL, GLOBAL],
     "sliding_window": 24,
     "num_local_experts": 4,
     "num_experts_per_tok": 2,
     "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0},
 }
-MISTRAL = COMMONS | {"num_hidden_layers": 2, "sliding_window": 33}
+MISTRAL = COMMONS | {"num_hidden_layers": 4, "sliding_window": 33}
 MODELS: dict[str, Callable[[], transformers.PreTrainedModel]] = {
     "gemma3": lambda: transformers.Gemma3ForCausalLM(transformers.Gemma3TextConfig(**GEMMA3)),
     "gemma4": lambda: transformers.Gemma4ForCausalLM(transformers.Gemma4TextConfig(**GEMMA4)),
@@ -119,10 +124,21 @@ FEW = 11
 """A window of 40 tokens takes 4 of these, a copy one, and there is no slot 0."""
 
 
-@pytest.fixture(scope="module", params=[(name, slots) for name in MODELS for slots in (None, FEW)], ids=str)
+OFTEN = ("gemma3-many", "gemma3-few", "gpt-oss-few")
+
+
+def cases() -> Iterator[object]:
+    """All models with few slots and with many; those of ``OFTEN`` in every run of the tests."""
+    for name in MODELS:
+        for how in ("many", "few"):
+            case = f"{name}-{how}"
+            yield pytest.param((name, how), id=case, marks=() if case in OFTEN else pytest.mark.long)
+
+
+@pytest.fixture(scope="module", params=cases())
 def host(request: pytest.FixtureRequest, folders: dict[str, Path]) -> Iterator[Windowed]:
-    name, slots = request.param
-    host = Windowed(folders[name], slots)
+    name, how = request.param
+    host = Windowed(folders[name], FEW if how == "few" else None)
     yield host
     host.engine.submit(Unload())
     host.engine.step()
@@ -179,10 +195,12 @@ def test_preemption_at_random_moments(host: Windowed, mode: str) -> None:
     expected = host.expected(PROMPTS, SEEDED)
     host.set(preemption=mode, host_cache=1.0)
     before = host.stepper.cache.stats.swapped_in
+    gave_way = 0
     for seed in (1, 2):
         ids = host.ask(PROMPTS, SEEDED)
-        assert host.run(100, random.Random(seed)) > 2
+        gave_way += host.run(100, random.Random(seed))
         assert host.of(ids) == expected
+    assert gave_way > 3
     assert (host.stepper.cache.stats.swapped_in > before) or mode == "recompute"
     host.set(preemption="auto", host_cache=0.0)
 
@@ -214,3 +232,104 @@ def test_kinds_and_policies(host: Windowed, switches: dict[str, Value]) -> None:
     for budget in (512, 33):
         assert host.texts(PROMPTS, SEEDED, budget=budget) == expected
     host.set(kv_kind="16bit", page_policy="keep_all")
+
+
+def test_what_was_planned_is_allocated_and_counted(host: Windowed) -> None:
+    host.set(window_pages=False)
+    plain = host.stepper.model.stores[0]
+    assert plain.storage_size() == host.stepper.model.fit.kv
+    assert host.stepper.page_counts.share is None
+    host.set(window_pages=True)
+    store, fit = host.stepper.model.stores[0], host.stepper.model.fit
+    assert isinstance(store, WindowedStore)
+    assert store.storage_size() == fit.kv
+    assert host.stepper.page_counts.share == 0
+    host.texts(PROMPTS[:1], SEEDED)
+    pages, slots = host.stepper.cache.pool.used_count, host.manager.slots.pool.used_count
+    used = slots * store.windowed.page_bytes + pages * (store.everything.page_bytes if store.everything else 0)
+    assert host.stepper.page_counts.share == pytest.approx(used / fit.kv, rel=0.2 if host.slots else 0.01)
+
+
+@pytest.mark.parametrize("name", ["gemma3", pytest.param("gpt-oss", marks=pytest.mark.long)])
+def test_a_chat_goes_on_after_a_restart(folders: dict[str, Path], tmp_path: Path, name: str) -> None:
+    """Asked, answered and saved by one engine; continued by another from files that hold the windows too."""
+    saved = SavedChats(tmp_path / "chats", 1 << 30)
+    first = Windowed(folders[name], None, saved)
+    first.set(disk_cache=1.0)
+    ids = first.ask(PROMPTS[:1], SEEDED, chat="a chat")
+    first.run()
+    assert saved.flush(20)
+    saved.close()
+    longer = [*PROMPTS[0], *first.of(ids)[0], 5, 6, 7]
+    second = Windowed(folders[name], None, saved := SavedChats(tmp_path / "chats", 1 << 30))
+    second.set(disk_cache=1.0)
+    ids = second.ask([longer], SEEDED, chat="a chat")
+    second.run()
+    assert second.cached[ids[0]] == (len(longer) - 4) // 16 * 16
+    alone = second.ask([longer], SEEDED, prefix_cache=False)
+    second.run()
+    assert second.of(ids) == second.of(alone)
+    saved.close()
+
+
+def test_a_draft_model_beside_windows(folders: dict[str, Path]) -> None:
+    """The draft has a window too, and keeps all of its own pages."""
+    host = Host(folders["gemma3"], draft=str(folders["gemma3"]))
+    host.set(window_pages=False)
+    alone = host.ask(PROMPTS, SEEDED, speculation="off")
+    host.run()
+    host.set(window_pages=True)
+    assert isinstance(host.stepper.model.stores[0], WindowedStore)
+    ids = host.ask(PROMPTS, SEEDED, speculation="draft", draft_length=4)
+    host.run()
+    assert host.of(ids) == host.of(alone)
+    assert "draft" in {source for id in ids for source in host.sources[id]}
+
+
+def test_kivi_keeps_everything_and_says_so(folders: dict[str, Path]) -> None:
+    host = Host(folders["gemma3"])
+    host.set(kv_kind="kivi")
+    assert not isinstance(host.stepper.model.stores[0], WindowedStore)
+    assert "recent tokens apart" in idle("window_pages", host.engine._options.values)
+
+
+def test_a_model_without_windows_has_no_such_switch(tmp_path: Path) -> None:
+    write_model(tmp_path / "llama", 0.0)
+    host = Host(tmp_path / "llama")
+    spec = next(spec for spec in host.engine._options.state() if spec.key == "window_pages")
+    assert spec.hidden
+    assert not isinstance(host.stepper.model.stores[0], WindowedStore)
+
+
+class Drawn(NamedTuple):
+    """What steps launched ahead are given for tokens, as `engine.sampling.device.Pending`."""
+
+    tokens: Tensor
+    found: list[int | None]
+
+    def read(self) -> list[int | None]:
+        return self.found
+
+
+class Device:
+    """Draws as a GPU does; counts the steps that it was given."""
+
+    launches = 0
+
+    def draws(self, params: SamplingParams) -> bool:
+        return True
+
+    def launch(self, logits: Tensor, draws: Sequence[Draw]) -> Drawn:
+        self.launches += 1
+        found = list(by_torch(logits, draws))
+        return Drawn(torch.tensor([token or 0 for token in found]), found)
+
+
+def test_steps_launched_ahead(folders: dict[str, Path]) -> None:
+    host, device = Windowed(folders["gemma3"], FEW), Device()
+    expected = host.expected(PROMPTS[:2], SEEDED)
+    host.stepper.lane = Lane(host.stepper.model.runner, device)  # type: ignore[arg-type]
+    ids = host.ask(PROMPTS[:2], SEEDED)
+    host.run()
+    assert host.of(ids) == expected
+    assert device.launches > 10
