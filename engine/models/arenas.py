@@ -94,6 +94,7 @@ def _new_store(
         make(every._replace(layers=rolling, pages=window_pages or pages, kind=replace(kind, bounds=False))),
         pages,
         windows,
+        kind.bounds,  # in a model all of whose layers have a window, rows choose among pages and read all of them
     )
 
 

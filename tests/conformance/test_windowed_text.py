@@ -214,7 +214,7 @@ def test_drafts_change_nothing(host: Windowed, method: str) -> None:
         host.run()
         assert host.of(ids) == expected
         drafted |= {source for id in ids for source in host.sources[id]}
-    assert method == "exit" or drafted > {"target"}
+    assert method != "skip" or drafted > {"target"}
 
 
 @pytest.mark.parametrize(
@@ -328,8 +328,9 @@ class Device:
 def test_steps_launched_ahead(folders: dict[str, Path]) -> None:
     host, device = Windowed(folders["gemma3"], FEW), Device()
     expected = host.expected(PROMPTS[:2], SEEDED)
+    host.engine._options.values |= {"async_scheduling": True, "batch_invariant": False}
     host.stepper.lane = Lane(host.stepper.model.runner, device)  # type: ignore[arg-type]
-    ids = host.ask(PROMPTS[:2], SEEDED)
+    ids = host.ask(PROMPTS[:2], SEEDED, speculation="off")
     host.run()
     assert host.of(ids) == expected
     assert device.launches > 10

@@ -25,7 +25,12 @@ class WindowedStore(KVStore):
     num_groups = written_groups = 2
 
     def __init__(
-        self, everything: KVStore | None, windowed: KVStore, pages: int, windows: Sequence[int | None]
+        self,
+        everything: KVStore | None,
+        windowed: KVStore,
+        pages: int,
+        windows: Sequence[int | None],
+        ranks_pages: bool = False,
     ) -> None:
         """``windows`` are those of all layers; each store has the layers of its kind, in order. ``everything`` None:
         all have one. ``pages`` are the pool's, page 0 included."""
@@ -38,7 +43,7 @@ class WindowedStore(KVStore):
         self._within = [self._groups[:layer].count(group) for layer, group in enumerate(self._groups)]
         views = [self.parts[group].view(within) for group, within in zip(self._groups, self._within, strict=True)]
         self.pages, self.layers, self._views, self.device = pages, len(views), views, windowed.device
-        self.ranks_pages, self.hadamard = self.parts[0].ranks_pages, self.parts[0].hadamard
+        self.ranks_pages, self.hadamard = ranks_pages, windowed.hadamard
         self._width = everything.page_bytes if everything is not None else 0
         self.page_bytes = self._width + windowed.page_bytes + _MARK
         whole = everything.page_layout if everything is not None else "nothing"
