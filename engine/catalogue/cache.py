@@ -81,9 +81,9 @@ CACHE = (
         scope="engine",
         metric=KV_BYTES,
         applies="cache",
-        explains="Layers with a sliding window look at the last tokens alone. "
-        "This gives up their keys and values of earlier tokens, so that only the layers that look at everything grow "
-        "with the text. Without it every layer keeps the whole text.",
+        explains="Gives up the keys and values that layers with a sliding window will not look at again, so that only "
+        "the layers that look at everything grow with the text. "
+        "Without it every layer keeps the whole text.",
         shows="tokens that fit into the cache, and bytes of keys and values",
         helps="Long contexts on models most of whose layers have a window: Gemma 2, 3 and 4, gpt-oss.",
         costs="Nothing in the text. A text that leaves an earlier one in its middle finds less of it in the prefix "
