@@ -157,13 +157,15 @@ class EngineOptions:
     @property
     def kv_kind(self) -> KVKind:
         """How keys and values are kept."""
+        windowed = bool(self.values[keys.WINDOW_PAGES])
         match name := str(self.values[keys.KV_KIND]):
             case "16bit":
-                return KVKind(bounds=self.values[keys.PAGE_POLICY] == "quest")
+                return KVKind(bounds=self.values[keys.PAGE_POLICY] == "quest", windowed=windowed)
             case "kivi":
                 return KVKind("kivi", int(self.values[keys.KV_KEY_BITS]), int(self.values[keys.KV_VALUE_BITS]))
             case _:
-                return KVKind(name, hadamard=name in MIXING and bool(self.values[keys.KV_HADAMARD]))
+                hadamard = name in MIXING and bool(self.values[keys.KV_HADAMARD])
+                return KVKind(name, windowed=windowed, hadamard=hadamard)
 
     @property
     def int8_head(self) -> bool:

@@ -31,6 +31,7 @@ def write_rotated(
 
     ``rope`` None: nothing rotates. ``mixed`` is then done to queries and keys (`engine.layers.hadamard`).
     """
+    store, layer, to = store.resolve(layer, to)
     if mixed is not None:
         qk, rope = mixed(qk if rope is None else rotate(qk, rope)), None
     if qk.is_cuda and declines(store, layer, qk, rope) is None:

@@ -116,6 +116,11 @@ class ResidualCache(SequenceCache):
         return (self.recent,)
 
     @property
+    def packs(self) -> bool:
+        """See :attr:`SequenceCache.packs`."""
+        return True
+
+    @property
     def newest_pages(self) -> list[int]:
         """See :attr:`SequenceCache.newest_pages`."""
         return self.recent

@@ -211,6 +211,11 @@ class SequenceCache:
         return ()
 
     @property
+    def packs(self) -> bool:
+        """Whether a step packs what earlier steps computed, so that it is planned when those are over."""
+        return False
+
+    @property
     def newest_pages(self) -> list[int]:
         """The page table by which the rows of a step are written."""
         return self.pages

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from engine.catalogue.metrics import FIRST_TOKEN, MANY_CHATS, RESTART, SPEED, UNUSED_SLOTS
+from engine.catalogue.metrics import FIRST_TOKEN, KV_BYTES, MANY_CHATS, RESTART, SPEED, UNUSED_SLOTS
 from engine.catalogue.option import Choice, Option
 from engine.protocol import CACHE_GROUP, keys
 
@@ -72,6 +72,26 @@ CACHE = (
         source=("engine/cache/prefix/radix.py",),
         also=("RadixAttention", "prefix reuse", "prompt caching", "radix tree"),
         reference="Zheng et al. 2023, SGLang: RadixAttention (arXiv 2312.07104)",
+        compare=(False, True),
+    ),
+    _cache(
+        key=keys.WINDOW_PAGES,
+        title="Free pages outside sliding windows",
+        default=True,
+        scope="engine",
+        metric=KV_BYTES,
+        applies="cache",
+        explains="Gives up the keys and values that layers with a sliding window will not look at again, so that only "
+        "the layers that look at everything grow with the text. "
+        "Without it every layer keeps the whole text.",
+        shows="tokens that fit into the cache, and bytes of keys and values",
+        helps="Long contexts on models most of whose layers have a window: Gemma 2, 3 and 4, gpt-oss.",
+        costs="Nothing in the text. A text that leaves an earlier one in its middle finds less of it in the prefix "
+        "cache if the memory for windows is full. A draft model keeps all of its own.",
+        source=("engine/cache/slots.py", "engine/cache/windowed.py", "engine/cache/stores/windowed.py"),
+        also=("sliding window attention", "SWA", "hybrid KV cache", "interleaved attention"),
+        reference="Gemma Team 2025, Gemma 3 (arXiv 2503.19786)",
+        pointless_without=("layer windows",),
         compare=(False, True),
     ),
     _cache(

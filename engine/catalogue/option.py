@@ -17,6 +17,7 @@ Capability = Literal[
     "quantised activations",
     "sliding window",
     "page bounds",
+    "layer windows",
     "packed cache",
     "KIVI cache",
     "several layers",

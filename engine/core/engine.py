@@ -342,7 +342,8 @@ class Engine:
         assert self._stepper is not None
         wanted = self._options.kv_kind
         self._between = without_arenas(self._stepper.model)
-        self._stepper.finish_all("cancelled", f"Stopped, because the KV cache becomes {wanted.title}.")
+        change = f"becomes {wanted.title}" if wanted.title != kind.title else "is made anew"
+        self._stepper.finish_all("cancelled", f"Stopped, because the KV cache {change}.")
         self._drop()
         try:
             self.install(rebuild(wanted))

@@ -91,7 +91,7 @@ class Lane:
 
     def _takes(self, request: Request) -> bool:
         cache, params = request.cache, request.params
-        if not request.cached or cache.more_pages or cache.runs(0) or cache.policy.restricts(request.reach):
+        if not request.cached or cache.packs or cache.runs(0) or cache.policy.restricts(request.reach):
             return False
         return params.logprobs is None and self._sampler.draws(params)
 
@@ -104,8 +104,8 @@ class Lane:
             request = piece.sequence
             start = request.num_computed + ahead
             tokens = request.tokens[start : start + 1] or (0,)
-            own = request.cache.policy, (), request.adapter, request.axes
-            rows.append(SequenceRows(tokens, start, request.pages, 1, None, (), *own))
+            own = request.cache.more_pages, request.cache.policy, (), request.adapter, request.axes
+            rows.append(SequenceRows(tokens, start, request.pages, 1, None, *own))
             draws.append(_draw(request, ahead))
         there = None if after is None else _tokens_of(pieces, after)
         logits = self._runner.forward(rows, tokens_there=there).logits

@@ -18,8 +18,11 @@ from engine.cache.prefix.radix import PrefixTree
 from engine.cache.recurrent import RecurrentManager, StateSlots
 from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
+from engine.cache.slots import WindowSlots
+from engine.cache.stores.windowed import WindowedStore
 from engine.cache.tiers import OnDisk, Tiers
 from engine.cache.types import TREE, Key
+from engine.cache.windowed import WindowedManager
 from engine.loading.model import LoadedModel
 from engine.memory.estimate import kv_bytes_per_token
 from engine.options import EngineOptions, RequestOptions
@@ -64,7 +67,11 @@ class ModelCache:
         if states is not None:
             tiers = Tiers([states], self.space, gives_way=False), Tiers([states], self.space)
             return RecurrentManager(StateSlots(PagePool(states.pages, in_runs=False), *tiers), *parts)
-        store = model.stores[0].recent if model.kind.residual else None
+        own = model.stores[0] if model.stores else None
+        if isinstance(own, WindowedStore):
+            own.slots = WindowSlots(own.pages, own.windowed.pages, own.window)
+            return WindowedManager(own.slots, own.windowed, *parts)
+        store = own.recent if own is not None and model.kind.residual else None
         if store is None:
             return KVCacheManager(*parts)
         tier = Tiers([store], self.space, gives_way=False)
@@ -228,6 +235,17 @@ class ModelCache:
     def page_bytes(self) -> int:
         """Bytes of a page in all arenas."""
         return sum(store.page_bytes for store in self._model.stores)
+
+    @property
+    def used_share(self) -> float | None:
+        """See :class:`PageCounts`."""
+        own = self._model.stores[0] if self._model.stores else None
+        if not isinstance(own, WindowedStore):
+            return None
+        slots, slot = own.slots.pool, own.windowed.page_bytes
+        page = self.page_bytes - own.page_bytes + (own.everything.page_bytes if own.everything is not None else 0)
+        reserved = self.pool.total * page + slots.total * slot
+        return (self.pool.used_count * page + slots.used_count * slot) / max(1, reserved)
 
     @property
     def used_state(self) -> PageState:

@@ -85,8 +85,8 @@ class Taken(NamedTuple):
         return self.start + self.piece.rows - 1
 
 
-def moves(taken: Sequence[Taken]) -> tuple[list[int], list[int]]:
-    """Slots (from, to) to copy so that the keys and values of accepted draft tokens are contiguous.
+def moves(taken: Sequence[Taken], group: int = 0) -> tuple[list[int], list[int]]:
+    """Slots (from, to) of a group to copy so that the keys and values of accepted draft tokens are contiguous.
 
     A tree's rows were written in node order; of the accepted nodes, the j-th (from 1) belongs j slots after the root.
     Rotary positions are right already: a draft token was rotated to root + depth.
@@ -94,7 +94,8 @@ def moves(taken: Sequence[Taken]) -> tuple[list[int], list[int]]:
     source: list[int] = []
     target: list[int] = []
     for each in taken:
-        pages = each.piece.sequence.cache.newest_pages
+        cache = each.piece.sequence.cache
+        pages = cache.more_pages[group - 1] if group else cache.newest_pages
         for place, node in enumerate(each.nodes):
             if node != place:
                 for slots, index in ((source, each.root + 1 + node), (target, each.root + 1 + place)):

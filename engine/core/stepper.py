@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-import torch
 from torch import Tensor
 
 from engine.cache.offload.saved import SavedChats
@@ -91,6 +90,7 @@ class Stepper:
             used=cache.pool.used_count,
             live_tokens=cache.live_tokens(list(self.scheduler.running)),
             cached=cache.tree.evictable,
+            share=cache.used_share,
         )
 
     def add(self, request: Request) -> None:
@@ -311,9 +311,11 @@ class Stepper:
             taken.append(Taken(piece, tree, start, first_row, verdict, outcome, nodes))
             place += drawn
             first_row += piece.rows + len(tree.tokens)
-        source, target = moves(taken)
-        if source:
-            self.model.stores[0].move_slots(*(on_device(self.model.device, slots) for slots in (source, target)))
+        if any(node != place for each in taken for place, node in enumerate(each.nodes)):
+            store, device = self.model.stores[0], self.model.device
+            for group in range(store.written_groups):
+                source, target = (on_device(device, slots) for slots in moves(taken, group))
+                store.move_slots(source, target, group)
         rows_again, runs = replays(taken)
         if runs:
             self.model.runner.replay(rows_again, runs)
@@ -362,7 +364,7 @@ class Stepper:
         since 0 * NaN is NaN."""
         pages = [page for page in request.pages if self.cache.pool.refs(page) == 1]
         for store in self.model.stores if pages else ():
-            store.import_pages(pages, torch.zeros_like(store.export_pages(pages)))
+            store.clear_pages(pages)
 
     def _settle(self, taken: Taken, limits: Limits) -> None:
         request, outcome = taken.piece.sequence, taken.outcome

@@ -82,7 +82,7 @@ class Attention:
             sink_q = None if sink_q is None else sink_q * step.query_scale
         need_lse = self.sinks is not None
         kv = step.kv.view(self.place)
-        out, lse = step.attention.attend(q, kv, self.spec, batch, 0, need_lse, sink_q=sink_q)
+        out, lse = step.attention.attend(q, kv, self.spec, batch, step.kv.group_of(self.place), need_lse, sink_q=sink_q)
         if self.sinks is not None and lse is not None:
             out = self.with_sinks(out, lse, self.sinks)
         return self.output(self.opened(out.reshape(x.shape[0], -1), gate, x))

@@ -41,6 +41,7 @@ def capabilities(model: LoadedModel) -> frozenset[Capability]:
     has: dict[Capability, bool] = {
         "sliding window": not excluded(lm.config, keys.PAGE_POLICY, WindowWithSinks.name),
         "page bounds": not excluded(lm.config, keys.PAGE_POLICY, QuestPolicy.name),
+        "layer windows": 0 < arenas.window_of(lm.config, KVKind(windowed=True)) < model.limit,
         "packed cache": not arenas.refuses(lm.config, KVKind("int4")),
         "KIVI cache": not arenas.refuses(lm.config, KVKind("kivi")),
         "native kernel": declined is None,

@@ -40,7 +40,7 @@ from engine.loading.sight import NO_ROOM, Sight, most_tokens
 from engine.memory import estimate
 from engine.memory.probe import NoSuchDevice, choose_device, choose_dtype, choose_kv_dtype, free_bytes, limit_threads
 from engine.model_config.states import state_bytes
-from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads
+from engine.models.arenas import SIXTEEN_BITS, refuses, sparse_reads, window_of
 from engine.models.base import CausalLM
 from engine.native.library import find as find_native
 from engine.options import READING_ROWS, EngineOptions
@@ -197,7 +197,14 @@ class OpenedCheckpoint:
             context = self._plan.context
             plan = self._plan
             runner = new_runner(
-                model, plan.pages, self.device, self.kind, plan.recent_pages, context, state_slots=plan.state_slots
+                model,
+                plan.pages,
+                self.device,
+                self.kind,
+                plan.recent_pages,
+                context,
+                state_slots=plan.state_slots,
+                window_pages=plan.window_pages,
             )
             layers, eos_ids = self.companions.layers, self.target.eos_ids
             made = assemble(drafters, layers, runner, model, eos_ids, self._plan.pages, context)
@@ -315,6 +322,7 @@ class OpenedCheckpoint:
             kind=self.kind,
             sparse=sparse_reads(model.config),
             recent_pages=self._plan.recent_pages,
+            window_pages=self._plan.window_pages,
             with_kind=with_kind,
             album=None if tower is None else Album(tower, marker, most_tokens(self.device, self._plan.context)),
             pictures=None if tower is None else PictureEmbeddings(tower),
@@ -333,11 +341,14 @@ class OpenedCheckpoint:
         )
         shape = self.target.checkpoint.config
         gpu = estimate.gpu_bytes(shape, self.dtype, self.limit) if traits(self.device).kernels else 0
+        window = window_of(shape, self.kind)
+        # A window that no text outgrows spares nothing.
+        window = window if window < self.limit else 0
         return estimate.plan(
             weights=self.target.checkpoint.resident_bytes(self.dtype, self.packing, self.device)
             + self.sight.resident_bytes(self.dtype, self.packing, self.device),
             draft_weights=draft_weights,
-            kv_bytes=self.target.kv_bytes(self.kv_dtype, self.kind) + draft_kv,
+            kv_bytes=self.target.kv_bytes(self.kv_dtype, self.kind, False if window else None) + draft_kv,
             activations=estimate.activation_bytes(shape, self.dtype, min(_ROWS, self.limit), _LOGIT_ROWS)
             + gpu
             + self.sight.working_bytes(self.dtype, self.device, self.limit),
@@ -349,6 +360,8 @@ class OpenedCheckpoint:
             recent_bytes=self.target.kv_bytes(self.kv_dtype),
             rows=_ROWS,
             state_bytes=0 if shape.recurrent is None else state_bytes(shape.recurrent, self.dtype),
+            window=window,
+            window_bytes=self.target.kv_bytes(self.kv_dtype, self.kind, True) if window else 0.0,
         )
 
 

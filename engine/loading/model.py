@@ -100,7 +100,8 @@ class LoadedModel:
     ``limit`` is the longest sequence that the model may serve, in tokens; ``card.context`` is smaller where memory sets
     it. ``pages`` counts the pool's pages, page 0 included. ``weight_bytes`` is what one forward pass reads of weights.
     ``stores`` are the arenas behind ``runner`` and the draft model's. ``recent_pages`` counts those of a second pool,
-    page 0 included, where ``kind`` keeps recent tokens apart. ``with_kind`` gives this model with arenas of another
+    page 0 included, where ``kind`` keeps recent tokens apart, ``window_pages`` likewise where layers with a window keep
+    the tokens in it alone. ``with_kind`` gives this model with arenas of another
     kind, planned out of what is free once these are dropped. ``numerics`` are the switches that batch_invariant sets;
     a draft model needs none, since draft tokens do not change the text.
     """
@@ -138,6 +139,7 @@ class LoadedModel:
     kind: KVKind = field(default_factory=KVKind)
     sparse: SparseReads = field(default_factory=SparseReads)
     recent_pages: int = 0
+    window_pages: int = 0
     with_kind: Callable[[KVKind], LoadedModel] | None = None
     album: Album | None = None
     """Prepares pictures for the model's tower, for any thread; None: it reads text only."""

@@ -69,8 +69,8 @@ class ModelFiles(NamedTuple):
             return self, text
         return self._replace(checkpoint=checkpoint.quantised(method)), ""
 
-    def kv_bytes(self, dtype: torch.dtype, kind: KVKind | None = None) -> float:
-        return estimate.kv_bytes_per_token(self.checkpoint.config, dtype, kind)
+    def kv_bytes(self, dtype: torch.dtype, kind: KVKind | None = None, in_window: bool | None = None) -> float:
+        return estimate.kv_bytes_per_token(self.checkpoint.config, dtype, kind, in_window)
 
 
 def open_draft(path: str, tokenizer: Tokenizer, context: int | None) -> tuple[ModelFiles | None, str]:
@@ -146,8 +146,10 @@ def new_runner(
     context: int = 0,
     switches: Numerics | None = None,
     state_slots: int | None = None,
+    window_pages: int | None = None,
 ) -> Runner:
-    """A runner with its own arenas; ``pages`` and ``recent_pages`` (None: the same number) include page 0.
+    """A runner with its own arenas; ``pages``, ``recent_pages`` and ``window_pages`` (None: the same number) include
+    page 0.
 
     ``state_slots`` are for the layers with states and include slot 0; None: as :meth:`StateRun.alone` needs for one
     sequence.
@@ -155,7 +157,8 @@ def new_runner(
     With a ``context``, the longest sequence in tokens, its steps are captured in CUDA graphs on a GPU, as the model's
     own live switches say or those that are given.
     """
-    store = new_store(model.config, pages, model.kv_dtype, device, kind, recent_pages, state_slots or 2, model.dtype)
+    sizes = recent_pages, state_slots or 2, model.dtype, window_pages
+    store = new_store(model.config, pages, model.kv_dtype, device, kind, *sizes)
     recorder = CudaRecorder(device) if context and traits(device).kernels else None
     attention = AttentionDispatcher(model.numerics)
     switches = switches or model.numerics

@@ -30,6 +30,14 @@ RECENT_SHARE = 0.25
 """... but at most this share of what is left for the cache, while one answer's still have room."""
 RECENT_ROWS = 64
 """Rows of a step that one answer's recent tokens have room for at the least."""
+WINDOW_SEQUENCES = 32
+"""Windows that room is wished for, where layers with a sliding window keep no more: those of running answers, and of
+texts that ended..."""
+WINDOW_SHARE = 0.25
+"""... but at most this share of what is left for the cache, unless the other layers have all that they can use, while
+one answer has room for its own."""
+WINDOW_ROWS = 256
+"""Rows of a step that one answer's window has room for besides, at the least."""
 STATE_SLOTS = 64
 """States that room is wished for, where a model has some: those of running answers, and snapshots of texts..."""
 STATE_SHARE = 0.25
@@ -62,7 +70,8 @@ class MemoryPlan(NamedTuple):
     """``pages`` counts page 0, which holds nothing; ``context`` is the longest sequence that fits, in tokens.
 
     ``recent_pages``, with a page 0 of their own, are for the tokens that are not packed yet; 0: none are kept apart.
-    ``state_slots``, slot 0 included, are for the layers with states; 0: there are none.
+    ``state_slots``, slot 0 included, are for the layers with states; 0: there are none. ``window_pages``, with a page 0
+    of their own, are for the layers with a sliding window; 0: they keep as much as the others.
     """
 
     fit: Fit
@@ -70,6 +79,7 @@ class MemoryPlan(NamedTuple):
     context: int
     recent_pages: int = 0
     state_slots: int = 0
+    window_pages: int = 0
 
 
 def budget_bytes(memory: float | None, free: int) -> int:
@@ -125,12 +135,23 @@ def gpu_bytes(config: ModelConfig, dtype: torch.dtype, context: int) -> int:
     return GPU_SCRATCH_BYTES + GRAPHS * GRAPH_BYTES + results + rotation
 
 
-def kv_bytes_per_token(config: ModelConfig, dtype: torch.dtype, kind: KVKind | None = None) -> float:
-    """Keys and values of one token in all layers, scales included; ``dtype`` is theirs where they are not packed."""
-    if kind is None or kind.name == "16bit" or config.latent is not None:
-        return config.cached_elements * dtype.itemsize
-    shapes = config.arena_shapes
-    return sum(2 * shape.kv_heads * shape.width * kind.bits_per_element(shape.width) for shape in shapes) / 8
+def kv_bytes_per_token(
+    config: ModelConfig, dtype: torch.dtype, kind: KVKind | None = None, in_window: bool | None = None
+) -> float:
+    """Keys and values of one token in all layers, scales included; ``dtype`` is theirs where they are not packed.
+
+    ``in_window``: in the layers with a sliding window alone, or in the others; None: in all.
+    """
+    if config.latent is not None:
+        return config.cached_elements * dtype.itemsize * (not in_window)
+    bits = 8.0 * dtype.itemsize
+    packed = kind is not None and kind.name != "16bit"
+    found = 0.0
+    for shape, window in zip(config.arena_shapes, config.arena_windows, strict=True):
+        if in_window is None or in_window == (window is not None):
+            each = kind.bits_per_element(shape.width) if kind is not None and packed else bits
+            found += 2 * shape.kv_heads * shape.width * each / 8
+    return found
 
 
 def plan(
@@ -148,13 +169,16 @@ def plan(
     recent_bytes: float = 0.0,
     rows: int = 0,
     state_bytes: int = 0,
+    window: int = 0,
+    window_bytes: float = 0.0,
 ) -> MemoryPlan:
     """Divide the budget. ``kv_bytes`` is per token in every arena (the draft's too); all sizes in bytes.
 
     ``credit`` is what will be free besides ``free``: the model about to be replaced. ``context`` is what is asked for.
     Where the last ``residual`` tokens of a sequence are kept apart, each takes ``recent_bytes``, and so do the
     ``rows`` of a step: the answers that run together share them. ``state_bytes`` is a sequence's state, however long
-    it is. Raises :class:`OutOfMemory` when not even a short text fits.
+    it is. ``window_bytes`` are those of a token in layers that keep the last ``window`` tokens and the rows of a step;
+    ``kv_bytes`` are then those of the others. Raises :class:`OutOfMemory` when not even a short text fits.
     """
     available = free + credit
     budget = budget_bytes(memory, available)
@@ -165,13 +189,20 @@ def plan(
     left -= slots * state_bytes
     recent_pages = _recent_pages(residual, rows, context, left / (recent_bytes * PAGE_SIZE)) if residual else 0
     left -= int(recent_pages * recent_bytes * PAGE_SIZE)
-    affordable = int(left // page_bytes) if page_bytes else per_context * sequences + 1
-    pages = min(affordable, per_context * sequences + 1)
+    whole = per_context * sequences + 1
+    slot_bytes = window_bytes * PAGE_SIZE
+    window_pages = min(whole, _window_pages(window, rows, context, WINDOW_SHARE * left / slot_bytes)) if window else 0
+    left -= int(window_pages * slot_bytes)
+    affordable = int(left // page_bytes) if page_bytes else whole * (left >= 0)
+    pages = min(affordable, whole)
+    if window and pages == whole:
+        spare = window_pages + (left - pages * page_bytes) / slot_bytes
+        window_pages = min(whole, _window_pages(window, rows, context, spare))
     tokens = max(0, pages - 1) * PAGE_SIZE
     fit = Fit(
         weights=weights,
         draft_weights=draft_weights,
-        kv=int(max(0, pages) * page_bytes + recent_pages * recent_bytes * PAGE_SIZE),
+        kv=int(max(0, pages) * page_bytes + recent_pages * recent_bytes * PAGE_SIZE + window_pages * slot_bytes),
         kv_tokens=tokens,
         activations=activations,
         budget=budget,
@@ -180,7 +211,7 @@ def plan(
     )
     if tokens < min(LEAST_TOKENS, context):
         raise OutOfMemory(_refusal(fit, page_bytes), fit)
-    return MemoryPlan(fit, pages, min(context, tokens), recent_pages, slots)
+    return MemoryPlan(fit, pages, min(context, tokens), recent_pages, slots, window_pages)
 
 
 def _recent_pages(residual: int, rows: int, context: int, affordable: float) -> int:
@@ -192,6 +223,17 @@ def _recent_pages(residual: int, rows: int, context: int, affordable: float) -> 
     least = held + math.ceil(min(RECENT_ROWS, context) / PAGE_SIZE)
     wanted = RECENT_SEQUENCES * held + math.ceil(rows / PAGE_SIZE)
     return 1 + max(least, min(wanted, int(RECENT_SHARE * affordable)))
+
+
+def _window_pages(window: int, rows: int, context: int, affordable: float) -> int:
+    """Pages for layers with a window, page 0 included, of which ``affordable`` may be taken.
+
+    A sequence holds its window, wherever on a page it begins, the rows of a step, and a page that it copies.
+    """
+    held = math.ceil((min(window, context) - 1) / PAGE_SIZE) + 1
+    least = held + 1 + math.ceil(min(WINDOW_ROWS, context) / PAGE_SIZE)
+    wanted = WINDOW_SEQUENCES * held + math.ceil(rows / PAGE_SIZE)
+    return 1 + max(least, min(wanted, int(affordable) - 1))
 
 
 def _refusal(fit: Fit, page_bytes: float) -> str:

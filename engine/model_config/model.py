@@ -261,6 +261,16 @@ class ModelConfig:
         return tuple(map(self.heads_of, self.attention_layers))
 
     @property
+    def arena_windows(self) -> tuple[int | None, ...]:
+        """The window in which each of a cache's arenas is read, by all layers that read it; None: all of it is."""
+        found: list[int | None] = [0] * len(self.attention_layers)
+        for layer in self.attending:
+            place, window = self.arena_of(layer), self.windows[layer]
+            widest = found[place]
+            found[place] = None if window is None or widest is None else max(window, widest)
+        return tuple(found)
+
+    @property
     def cached_elements(self) -> int:
         """Elements that one token leaves in all layers, keys and values."""
         if self.latent is not None:

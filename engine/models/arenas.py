@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -13,6 +14,7 @@ from engine.cache.stores.packed_stores import KiviStore, TokenPackedStore
 from engine.cache.stores.quest import DENSE_LAYERS, QuestStore
 from engine.cache.stores.states import StateStore
 from engine.cache.stores.store import DenseKVStore, KVStore, LatentKVStore
+from engine.cache.stores.windowed import WindowedStore
 from engine.catalogue.exclusions import ODD_WIDTH, excluded
 from engine.model_config.model import HeadShape, ModelConfig
 from engine.protocol import keys
@@ -31,6 +33,13 @@ def refuses(config: ModelConfig, kind: KVKind) -> str:
     return reason
 
 
+def window_of(config: ModelConfig, kind: KVKind) -> int:
+    """Tokens of the widest window, where layers with one keep no more than that; 0 where all layers keep everything."""
+    if not kind.windowed or excluded(config, keys.WINDOW_PAGES, True):
+        return 0
+    return max((window for window in config.arena_windows if window is not None), default=0)
+
+
 def new_store(
     config: ModelConfig,
     pages: int,
@@ -40,17 +49,20 @@ def new_store(
     recent_pages: int | None = None,
     state_slots: int | None = None,
     state_dtype: torch.dtype | None = None,
+    window_pages: int | None = None,
 ) -> KVStore:
     """Arenas for keys and values of every layer that has some. ``pages`` counts page 0, which belongs to nobody.
 
     ``recent_pages`` are those for KIVI's recent tokens, with a page 0 of their own; None: as many as ``pages``.
     ``state_slots`` are for the layers with states, if there are any, and count slot 0; None: likewise. ``state_dtype``
-    is the model's; None: ``dtype``, that of keys and values. Raises ValueError for a kind that the model `refuses`.
+    is the model's; None: ``dtype``, that of keys and values. ``window_pages`` are for layers with a window, with a page
+    0 of their own, 0: they keep everything; None: as many as ``pages``, where the kind says so.
+    Raises ValueError for a kind that the model `refuses`.
     """
     reason = refuses(config, kind)
     if reason:
         raise ValueError(reason)
-    store = _new_store(config, pages, dtype, device, kind, recent_pages)
+    store = _new_store(config, pages, dtype, device, kind, recent_pages, window_pages)
     shape = config.recurrent
     if shape is not None:
         slots, tail = pages if state_slots is None else state_slots, (shape.kernel - 1, shape.channels)
@@ -65,16 +77,30 @@ def _new_store(
     device: torch.device | str,
     kind: KVKind,
     recent_pages: int | None,
+    window_pages: int | None,
 ) -> KVStore:
     latent = config.latent
     if latent is not None:
         return LatentKVStore(len(config.attention_layers), pages, latent.rank, latent.rope, dtype, device)
     recent = pages if recent_pages is None else recent_pages
-    return STORES[kind.name](Arenas(config, kind, pages, recent, dtype, torch.device(device)))
+    make, layers = STORES[kind.name], range(len(config.attention_layers))
+    every = Arenas(config, kind, pages, recent, dtype, torch.device(device), layers)
+    if window_pages == 0 or not window_of(config, kind):
+        return make(every)
+    windows = config.arena_windows
+    whole, rolling = ([layer for layer in layers if (windows[layer] is None) == reads] for reads in (True, False))
+    return WindowedStore(
+        make(every._replace(layers=whole)) if whole else None,
+        make(every._replace(layers=rolling, pages=window_pages or pages, kind=replace(kind, bounds=False))),
+        pages,
+        windows,
+        kind.bounds,  # in a model all of whose layers have a window, rows choose among pages and read all of them
+    )
 
 
 class Arenas(NamedTuple):
-    """What a store is made for. ``pages`` and ``recent_pages`` each count a page 0."""
+    """What a store is made for. ``pages`` and ``recent_pages`` each count a page 0; ``layers`` are those of the cache
+    that it has."""
 
     config: ModelConfig
     kind: KVKind
@@ -82,16 +108,20 @@ class Arenas(NamedTuple):
     recent_pages: int
     dtype: torch.dtype
     device: torch.device
+    layers: Sequence[int]
 
     @property
     def shape(self) -> tuple[tuple[HeadShape, ...], int]:
         """Each layer's heads of keys and values, and the pages."""
-        return self.config.arena_shapes, self.pages
+        shapes = self.config.arena_shapes
+        return tuple(shapes[layer] for layer in self.layers), self.pages
 
 
 def _sixteen_bits(arenas: Arenas) -> KVStore:
     if arenas.kind.bounds:
-        return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded=bounded_layers(arenas.config))
+        bounded = bounded_layers(arenas.config)
+        mine = [bounded[layer] for layer in arenas.layers]
+        return QuestStore(*arenas.shape, arenas.dtype, arenas.device, bounded=mine)
     return DenseKVStore(*arenas.shape, arenas.dtype, arenas.device)
 
 

@@ -101,7 +101,7 @@ class CacheStats(Part, frozen=True):
     bits_with_recent: float = 16.0
     """Bits of a number by the bytes allocated for keys and values, with the tokens that KIVI has not packed yet."""
     recent_pages: int = 0
-    """Pages of such tokens that are kept for texts which go on where another ended."""
+    """Pages of such tokens, or of layers with a window, that are kept for texts which go on from others."""
     state_bytes: int = 0
     """Of one state, of all layers that carry one; 0: the model has none."""
     states: int = 0

@@ -186,6 +186,8 @@ class PageCounts(Part, frozen=True):
     """Different tokens held in used pages: used * 16 - live_tokens slots are waste."""
     cached: int = 0
     """Used pages that hold text which no answer reads now: they are given up when room is needed."""
+    share: float | None = None
+    """Of the cache's bytes, those in use, where layers keep different numbers of tokens; None: it is that of pages."""
 
 
 class QueueCounts(Part, frozen=True):

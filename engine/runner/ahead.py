@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-import torch
-
 from engine.batch import ROW_CLASSES, SequenceRows
 from engine.cache.pool import pages_for
 from engine.cache.types import StateRun
@@ -38,7 +36,7 @@ def compile_ahead(
         # What was computed from kernels that did not run may be no numbers, which page 0 must not hold.
         store = runner.kv
         for arena in (store, *filter(None, [store.recent])):
-            arena.import_pages([0], torch.zeros_like(arena.export_pages([0])))
+            arena.clear_pages([0])
     return compile_all(launches, progress)
 
 

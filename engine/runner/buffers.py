@@ -24,6 +24,8 @@ LEAST_WORDS = 1 << 15
 """64-bit words of the flat memory at first: those of 4,096 rows."""
 PATCHES = 128
 """Changed entries of page tables that travel with a step; more of them (new sequences) take a copy of their own."""
+FEW_CHANGES = 8
+"""Entries of one table that are written by themselves: those of pages that left a window."""
 _EVEN = 2
 """Words of 64 bits in 16 bytes."""
 
@@ -189,7 +191,14 @@ class PageTables:
         new = pages if isinstance(pages, list) else list(pages)
         if written != new:
             keep = len(written) if new[: len(written)] == written else 0
-            self._put(group, sequence, keep, new[keep:])
+            pairs = [] if keep == len(written) else zip(written, new, strict=False)
+            changed = [at for at, (old, now) in enumerate(pairs) if old != now]
+            if len(changed) <= FEW_CHANGES:
+                for at in changed:
+                    self._put(group, sequence, at, new[at : at + 1])
+                self._put(group, sequence, len(written), new[len(written) :])
+            else:
+                self._put(group, sequence, 0, new)
             self._written[group][sequence] = new.copy()
             run = self._run[group][sequence] if keep else 0
             self._run[group][sequence] = _run_length(new, run) if run == keep else run

@@ -228,7 +228,9 @@ class EngineHub:
         async with self._measure_lock:
             if self._machine is None or time.monotonic() - self._machine[1] > MEASURE_EVERY_SECONDS:
                 pages, loaded = self.engine.cache_pages(), self.loaded
-                used_share = pages.used / pages.total if pages.total else 0.0
+                used_share = pages.share
+                if used_share is None:
+                    used_share = pages.used / pages.total if pages.total else 0.0
 
                 def measure() -> _Measured:
                     return _Measured(self.probes.memory(loaded, used_share), self.probes.gpu(loaded))

@@ -34,6 +34,7 @@ SHOWN_BY: Mapping[str, tuple[str, ...]] = {
     keys.PAGE_RESERVATION: ("chats", "shared prompt"),
     keys.CASCADE: ("shared prompt",),
     keys.KV_KIND: ("chats", "document"),
+    keys.WINDOW_PAGES: ("chats", "document", "long answers", "returning"),
     keys.PAGE_POLICY: ("long answers",),
     keys.ADMISSION: ("mixed",),
     keys.PREEMPTION: ("crowd",),
@@ -46,7 +47,7 @@ def parts(state: Mapping[str, OptionSpec], context: int) -> Iterator[CacheFeatur
     """What can be compared with the loaded model; a sentence for what cannot."""
     for key, traces in SHOWN_BY.items():
         spec = state.get(key)
-        if spec is None:
+        if spec is None or spec.hidden:
             continue
         ways, refused = _ways(spec, context)
         yield from refused

@@ -22,6 +22,7 @@ from engine.bench.measure import median_ratio, timed
 from engine.bench.tables import say
 from engine.cache.pool import PAGE_SIZE, pages_for
 from engine.cache.stores.packed import CHANNEL_GROUP
+from engine.cache.stores.windowed import WindowedStore
 from engine.catalogue import BY_KEY
 from engine.loading.model import LoadedModel
 from engine.protocol import Sampling, Value, keys
@@ -166,9 +167,15 @@ def _answered(client: EngineClient, trace: Trace, overrides: dict[str, Value]) -
 
 
 def _bytes(model: LoadedModel, pages: int, running: int) -> int:
-    """What pages take in all arenas, and the recent tokens that answers can have where those are kept apart."""
+    """What pages take in all arenas, and the recent tokens that answers can have where those are kept apart; of layers
+    that keep a window, those of all answers."""
     total = 0
     for store in model.stores:
+        if isinstance(store, WindowedStore):
+            held = min(pages, running * (pages_for(store.window - 1) + 1))
+            total += held * store.windowed.page_bytes
+            total += pages * store.everything.page_bytes if store.everything is not None else 0
+            continue
         total += pages * store.page_bytes
         if store.recent is not None:
             total += running * (pages_for(store.residual + CHANNEL_GROUP) + 1) * store.recent.page_bytes

@@ -37,6 +37,7 @@ class PrefixTree:
         self.version = 0  # changes with every page that comes or goes
         self.pages = self.evictable = self.evicted = 0
         self.gone: set[int] = set()  # pages given up, until they are used again: only shown
+        self.freed: Callable[[Sequence[int]], None] = lambda pages: None  # called before pages are given up
         self._ids = 0
         self._order = 0
         self._leaves: list[tuple[int, int, Node]] = []  # a heap with stale entries, see _offer
@@ -59,6 +60,18 @@ class PrefixTree:
                 if shared < len(node.keys):
                     break
         return count
+
+    def pages_of(self, namespace: Hashable, keys: Sequence[Key]) -> list[int]:
+        """Those of them, 0 for each that is in a tier below; changes nothing."""
+        node, pages = self.roots.get(namespace), list[int]()
+        while node is not None and len(pages) < len(keys):
+            node = node.children.get(keys[len(pages)])
+            if node is not None:
+                shared = common(node.keys, keys, len(pages))
+                pages += node.pages[:shared] or [0] * shared
+                if shared < len(node.keys):
+                    break
+        return pages
 
     def match(self, namespace: Hashable, keys: Sequence[Key], tail: Sequence[int] = ()) -> Match:
         """The longest beginning of a text: its whole pages, then ``tail`` tokens that fill no page or are not asked.
@@ -240,6 +253,7 @@ class PrefixTree:
         self._offer(parent)
 
     def _free(self, node: Node) -> None:
+        self.freed(node.pages)
         self.pool.release(node.pages, TREE)
         self.pages -= len(node.pages)
         self.evictable -= len(node.pages)

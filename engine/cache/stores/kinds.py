@@ -29,12 +29,16 @@ class KVKind:
     residual: int = RESIDUAL
     bounds: bool = False
     """Whether bounds of each page's keys are kept too, by which rows may choose pages (QUEST); "16bit" only."""
+    windowed: bool = False
+    """Whether layers with a sliding window keep the tokens in it alone (`engine.cache.windowed`); not "kivi"."""
     hadamard: bool = False
     """Whether keys are mixed before they are packed (`engine.layers.hadamard`); "int8" and "int4" only."""
 
     def __post_init__(self) -> None:
         if self.bounds and self.name != "16bit":
             raise ValueError("pages are ranked by keys of 16 bits")
+        if self.windowed and self.name == "kivi":
+            raise ValueError("KIVI keeps recent tokens apart, whatever windows see")
         if self.hadamard and self.name not in MIXING:
             raise ValueError(f"keys of kind {self.name} are not mixed")
         if self.name != "kivi":

@@ -127,7 +127,7 @@ class KiviStore(KVStore):
         """See `KVStore.packed_until`; a row of a drafted tree stands for the end of its path."""
         return packed_until_rows(index, self.residual)
 
-    def move_slots(self, src: Tensor, dst: Tensor) -> None:
+    def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
         """See `KVStore.move_slots`: the rows of a step are recent, so these are slots of group 1."""
         self.recent.move_slots(src, dst)
 

@@ -45,6 +45,10 @@ class PagedStore:
         """
         self._transfer.import_(pages, data)
 
+    def clear_pages(self, pages: Sequence[int]) -> None:
+        """Write zeros to the pages."""
+        self.import_pages(pages, torch.zeros((len(pages), self.page_bytes), dtype=torch.uint8))
+
     def storage_size(self) -> int:
         """Bytes that the arenas hold."""
         return sum(arena.numel() * arena.element_size() for arena in self._arenas)

@@ -51,7 +51,7 @@ class QuestStore(DenseKVStore):
         if self._views[layer].bounds is not None:
             _bound(self._views[layer], self.written_pages(to, k.shape[0]))
 
-    def move_slots(self, src: Tensor, dst: Tensor) -> None:
+    def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
         """See `KVStore.move_slots`."""
         super().move_slots(src, dst)
         self._bound_all(dst // PAGE_SIZE)  # a page named twice is computed twice, to the same

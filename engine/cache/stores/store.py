@@ -19,11 +19,14 @@ class KVStore(PagedStore):
 
     A sequence owns its length: there is nothing to truncate here, a stale slot is overwritten when it is written again.
     In each arena a page is a run of memory, and mostly [pages * 16, H_kv, d]. The methods are about group 0, but for
-    `write` and for `move_slots`, which moves rows of the present step.
+    `write` and for `move_slots`, which moves rows of the present step in one of the `written_groups`.
     """
 
     num_groups = 1
-    """Layer groups of a batch that it addresses: 1, or 2 where recent tokens have pages of their own."""
+    """Layer groups of a batch that it addresses: 1, or 2 where recent tokens, or layers with a window, have pages of
+    their own."""
+    written_groups = 1
+    """Of these, the first ones, those that rows are written to and in which `move_slots` moves them."""
     residual = 0
     """Tokens at the end of a sequence that are not packed yet (`engine.cache.stores.recent`); 0: every token is."""
     ranks_pages = False
@@ -43,6 +46,14 @@ class KVStore(PagedStore):
         """Store k [T, H_kv, d_k] and v [T, H_kv, d_v] of a step's rows (`batch.placement`)."""
         raise NotImplementedError
 
+    def group_of(self, layer: int) -> int:
+        """The layer group whose pages address a layer's arenas."""
+        return 0
+
+    def resolve(self, layer: int, to: Placement) -> tuple[KVStore, int, Placement]:
+        """The store that has a layer's arenas, which layer it is there, and where rows go there."""
+        return self, layer, to
+
     def packs(self, starts: Sequence[int], rows: Sequence[int], tables: PageTables) -> Flush | None:
         """What is packed in a step that writes `rows[s]` rows from index `starts[s]` on; None if nothing is.
 
@@ -58,7 +69,7 @@ class KVStore(PagedStore):
         """The arenas of one layer."""
         return self._views[layer]
 
-    def move_slots(self, src: Tensor, dst: Tensor) -> None:
+    def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
         """Copy slot src[i] to dst[i] in every layer, as if all reads came before all writes (compacts a tree)."""
         for arena in self._arenas:
             arena.index_copy_(0, dst, arena.index_select(0, src))

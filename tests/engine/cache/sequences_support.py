@@ -17,8 +17,10 @@ from engine.cache.recurrent import RecurrentManager, StateSlots
 from engine.cache.residual import RecentPages, ResidualManager
 from engine.cache.sequences import KVCacheManager, NewSequence, SequenceCache
 from engine.cache.stores.recent import packed_until, to_pack
+from engine.cache.stores.windowed import WindowedStore
 from engine.cache.tiers import Tiers
 from engine.cache.types import TREE, DraftKVLengths, StateRun
+from engine.cache.windowed import WindowedManager
 from engine.scheduling.policy import LongestPrefixFirst
 from engine.scheduling.scheduler import Limits, Plan, Scheduler
 
@@ -31,9 +33,15 @@ class Arena:
 
     device = torch.device("cpu")
     page_bytes = PAGE_SIZE * 8
+    page_layout = "digests"
+    ranks_pages = hadamard = False
 
     def __init__(self, pages: int) -> None:
+        self.pages = pages
         self.slots = np.zeros((pages, PAGE_SIZE), dtype=np.int64)
+
+    def view(self, layer: int) -> None:
+        return None
 
     def copy_page(self, src: int, dst: int) -> None:
         self.slots[dst] = self.slots[src]
@@ -139,11 +147,18 @@ class House:
         recent_pages: int = 0,
         limits: Limits = Limits(64),
         states: int = 0,
+        window: int = 0,
+        slots: int = 0,
     ) -> None:
         self.pool, self.limits, self.residual = PagePool(pages), limits, residual
         self.target, self.draft = Arena(pages), Arena(pages)
+        self.windowed = Arena(slots) if window else None
+        store = self.target
+        if self.windowed is not None:
+            store = WindowedStore(self.target, self.windowed, pages, [None, window])  # type: ignore[arg-type, assignment]
+        self.window = window
         self.space = SwapSpace(host * 2 * self.target.page_bytes)
-        self.tiers = Tiers([self.target, self.draft], self.space)  # type: ignore[list-item]
+        self.tiers = Tiers([store, self.draft], self.space)  # type: ignore[list-item]
         self.tree = PrefixTree(self.pool, lambda: 0.0, self.tiers)
         self.recent = PagePool(recent_pages) if residual else None
         self.fresh = Arena(recent_pages) if residual else None
@@ -158,6 +173,8 @@ class House:
             stores = [self.states]
             tiers = Tiers(stores, self.space, gives_way=False), Tiers(stores, self.space)  # type: ignore[arg-type]
             self.manager = RecurrentManager(StateSlots(PagePool(states), *tiers), *parts)
+        if isinstance(store, WindowedStore):
+            self.manager = WindowedManager(store.slots, self.windowed, *parts)  # type: ignore[arg-type]
         self.scheduler: Scheduler[Asked] = Scheduler(self.manager, LongestPrefixFirst())
         self.plans: list[Plan[Asked]] = []
         self.done: list[Asked] = []
@@ -212,6 +229,9 @@ class House:
 
     def _read(self, asked: Asked) -> None:
         digests, seen = asked.digest(), asked.seen()
+        if self.windowed is not None:
+            near = [i for i in seen if i > asked.num_computed - self.window]
+            self.windowed.expect(asked.cache.more_pages[0], near, digests)
         if self.fresh is not None:
             packed = packed_until(asked.num_computed - 1, self.residual)
             self.fresh.expect(asked.cache.newest_pages, [i for i in seen if i >= packed], digests)
@@ -226,6 +246,8 @@ class House:
         wrong = [-1] * drafts
         if self.fresh is None:
             self.target.write(asked.pages, start, [*digests[start:stop], *wrong])
+            if self.windowed is not None:
+                self.windowed.write(asked.cache.more_pages[0], start, [*digests[start:stop], *wrong])
         else:
             self.fresh.write(asked.cache.newest_pages, start, [*digests[start:stop], *wrong])
             packed = to_pack(start, rows + drafts, self.residual)
@@ -248,6 +270,8 @@ class House:
             asked.tokens.append(asked.next_token())
             arena = self.target if self.fresh is None else self.fresh
             arena.write(asked.cache.newest_pages, at, [asked.digest()[at]])
+            if self.windowed is not None:
+                self.windowed.write(asked.cache.more_pages[0], at, [asked.digest()[at]])
         asked.cache.advance(accepted)
         asked.tokens.append(asked.next_token())
         return start
@@ -300,6 +324,7 @@ class House:
         for asked in self.scheduler.waiting:
             assert not asked.pages
             assert not asked.cache.newest_pages
+            assert not any(asked.cache.more_pages)
             assert asked.num_computed == 0 or asked.cache.held is not None
 
     def drain(self, limit: int = 20_000) -> None:
@@ -316,6 +341,8 @@ class House:
         self.manager.check(idle=True)
         self.tree.evict(1 << 30)
         assert self.pool.used_count == 0
+        if isinstance(self.manager, WindowedManager):
+            assert self.manager.slots.pool.used_count == 0
 
 
 def text(rng: random.Random, roots: int = 3) -> list[int]:

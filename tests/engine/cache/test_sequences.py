@@ -211,9 +211,9 @@ def policy(rng: random.Random, length: int) -> PagePolicy:
 class Fuzz:
     """Random operations over one house, all proved as they go."""
 
-    def __init__(self, seed: int, states: bool = False) -> None:
+    def __init__(self, seed: int, states: bool = False, windows: bool = False) -> None:
         rng = self.rng = random.Random(seed)
-        residual = rng.choice([0, 0, 0, 64, 96]) * (not states)
+        residual = rng.choice([0, 0, 0, 64, 96]) * (not states and not windows)
         self.host = rng.choice([0, 0, 3, 12, 100])
         mode = rng.choice(["swap", "recompute", "either"])
         swaps: Callable[[], bool] = {
@@ -225,6 +225,10 @@ class Fuzz:
         if states:
             pages, slots = self.house.pool.total + 1, rng.choice([5, 7, 12, 60])
             self.house = House(pages, self.host, swaps, states=slots)
+        if windows:
+            pages, window = self.house.pool.total + 1, rng.choice([1, 7, 16, 40, 100])
+            least = 3 + pages_for(window - 1) + 1
+            self.house = House(pages, self.host, swaps, window=window, slots=least + rng.choice([0, 1, 3, 9, 40]))
         self.house.accepts = lambda draft_tokens: rng.randint(0, draft_tokens)
         self.arrivals = 0
 

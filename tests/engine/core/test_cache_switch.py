@@ -62,7 +62,7 @@ def test_a_smaller_kind_holds_more_tokens_of_the_same_weights(heard: Listener, m
     engine = load(heard, models / "target", memory=70e6)
     before = engine.loaded
     assert before is not None
-    assert before.kind == KVKind()
+    assert before.kind == KVKind(windowed=True)
     switch(engine, kind)
     after = engine.loaded
     assert after is not None
@@ -136,7 +136,7 @@ def test_keys_are_mixed_where_they_share_a_scale(heard: Listener, models: Path) 
     for mixed in (True, False, True):
         switch(engine, mixed, "kv_hadamard")
         assert engine.loaded is not None
-        assert engine.loaded.kind == KVKind("int4", hadamard=mixed)
+        assert engine.loaded.kind == KVKind("int4", windowed=True, hadamard=mixed)
         assert isinstance(engine.loaded.runner, Runner)
         assert engine.loaded.runner.kv.hadamard is mixed
         layouts.append(engine.loaded.runner.kv.page_layout)
@@ -157,7 +157,7 @@ def test_a_wish_before_the_load_is_granted(heard: Listener, models: Path) -> Non
     engine.submit(LoadModel(str(models / "target"), "", LoadOptions(device="cpu", dtype="float32", memory=300e6)))
     engine.step()
     assert engine.loaded is not None
-    assert engine.loaded.kind == KVKind("int8", hadamard=True)
+    assert engine.loaded.kind == KVKind("int8", windowed=True, hadamard=True)
     assert not any("16 bits" in notice for notice in engine.loaded.card.notices)
     assert value(engine) == "int8"
 

@@ -1,0 +1,123 @@
+"""A store whose layers with a sliding window have smaller arenas, addressed by slots of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from engine.cache.slots import WindowSlots
+from engine.cache.stores.packed import PackedKV, Placement
+from engine.cache.stores.store import KVStore
+
+_MARK = 8
+"""Bytes at the end of an exported page that say whether it has what layers with a window keep. A word, as stores copy
+words."""
+
+
+class WindowedStore(KVStore):
+    """Two stores: group 0 has the layers that read everything, by pages; group 1 those with a window, by slots.
+
+    A page that is exported takes its slot's content along, or nobody's where it has none.
+    """
+
+    num_groups = written_groups = 2
+
+    def __init__(
+        self,
+        everything: KVStore | None,
+        windowed: KVStore,
+        pages: int,
+        windows: Sequence[int | None],
+        ranks_pages: bool = False,
+    ) -> None:
+        """``windows`` are those of all layers; each store has the layers of its kind, in order. ``everything`` None:
+        all have one. ``pages`` are the pool's, page 0 included."""
+        self.parts = (everything or windowed, windowed)
+        self.everything, self.windowed = everything, windowed
+        self.window = max(window for window in windows if window is not None)
+        self.slots = WindowSlots(pages, windowed.pages, self.window)
+        """The slots of pages that are copied and moved; whoever caches in this store brings its own."""
+        self._groups = [int(window is not None) for window in windows]
+        self._within = [self._groups[:layer].count(group) for layer, group in enumerate(self._groups)]
+        views = [self.parts[group].view(within) for group, within in zip(self._groups, self._within, strict=True)]
+        self.pages, self.layers, self._views, self.device = pages, len(views), views, windowed.device
+        self.ranks_pages, self.hadamard = ranks_pages, windowed.hadamard
+        self._width = everything.page_bytes if everything is not None else 0
+        self.page_bytes = self._width + windowed.page_bytes + _MARK
+        whole = everything.page_layout if everything is not None else "nothing"
+        self.page_layout = f"{whole}; in windows {windowed.page_layout}"
+
+    def group_of(self, layer: int) -> int:
+        """See `KVStore.group_of`."""
+        return self._groups[layer]
+
+    def resolve(self, layer: int, to: Placement) -> tuple[KVStore, int, Placement]:
+        """See `KVStore.resolve`."""
+        group, within = self._groups[layer], self._within[layer]
+        own = to if group == 0 else Placement(to.slots[1:], to.first_slot[1:])
+        return self.parts[group], within, own
+
+    def write(self, layer: int, k: Tensor, v: Tensor, to: Placement) -> None:
+        """See `KVStore.write`."""
+        store, within, own = self.resolve(layer, to)
+        store.write(within, k, v, own)
+
+    def view(self, layer: int) -> PackedKV:
+        """See `KVStore.view`."""
+        return self._views[layer]
+
+    def move_slots(self, src: Tensor, dst: Tensor, group: int = 0) -> None:
+        """See `KVStore.move_slots`."""
+        if group == 1:
+            self.windowed.move_slots(src, dst)
+        elif self.everything is not None:
+            self.everything.move_slots(src, dst)
+
+    def copy_page(self, src: int, dst: int) -> None:
+        """Copy what layers that read everything have of one page; a slot is copied by whoever holds it."""
+        if self.everything is not None:
+            self.everything.copy_page(src, dst)
+
+    def clear_pages(self, pages: Sequence[int]) -> None:
+        """See `PagedStore.clear_pages`; slots that nobody holds too, for the pages may have had them."""
+        if self.everything is not None:
+            self.everything.clear_pages(pages)
+        free = [slot for slot in range(1, self.windowed.pages) if not self.slots.pool.refs(slot)]
+        self.windowed.clear_pages([*(self.slots.of_page[page] for page in pages), *free])
+
+    def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:
+        """See `PagedStore.export_pages`."""
+        if out is None:
+            out = torch.empty((len(pages), self.page_bytes), dtype=torch.uint8)
+        slots = [self.slots.of_page[page] for page in pages]
+        if self.everything is not None:
+            out[:, : self._width] = self.everything.export_pages(pages)
+        out[:, self._width : -_MARK] = self.windowed.export_pages(slots)
+        out[:, -_MARK:] = (torch.tensor(slots) > 0)[:, None]
+        return out
+
+    def import_pages(self, pages: Sequence[int], data: Tensor) -> None:
+        """See `PagedStore.import_pages`. Pages that have a slot by now get its content, or are noted where it did not
+        come along (`WindowSlots.unfilled`)."""
+        if data.dtype != torch.uint8 or tuple(data.shape) != (len(pages), self.page_bytes):
+            raise ValueError(f"exported pages have the shape {tuple(data.shape)}, not {(len(pages), self.page_bytes)}")
+        if self.everything is not None:
+            self.everything.import_pages(pages, data[:, : self._width].contiguous())
+        with_slot = [place for place, page in enumerate(pages) if self.slots.of_page[page]]
+        filled = [place for place in with_slot if data[place, -1]]
+        self.windowed.import_pages(
+            [self.slots.of_page[pages[place]] for place in filled], data[filled, self._width : -_MARK].contiguous()
+        )
+        self.slots.unfilled |= {pages[place] for place in set(with_slot) - set(filled)}
+
+    def storage_size(self) -> int:
+        """See `PagedStore.storage_size`."""
+        return self.windowed.storage_size() + (self.everything.storage_size() if self.everything is not None else 0)
+
+    def bytes_per_token(self) -> float:
+        """See `KVStore.bytes_per_token`: as long as a token is in the windows."""
+        return self.windowed.bytes_per_token() + (
+            self.everything.bytes_per_token() if self.everything is not None else 0
+        )

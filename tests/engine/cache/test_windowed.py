@@ -1,0 +1,173 @@
+"""Slots of layers with a sliding window: every row finds its window, whatever comes, goes, forks and gives way."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sequences_support import Asked, House
+from test_sequences import Fuzz, prompt, run
+
+from engine.cache.pool import PAGE_SIZE, pages_for
+from engine.cache.sequences import SequenceCache
+from engine.cache.slots import WindowSlots, first_seen
+from engine.cache.windowed import WindowedCache, WindowedManager
+from engine.scheduling.scheduler import Limits
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_any_history_leaves_everybody_their_own_window(seed: int) -> None:
+    Fuzz(seed, windows=True).play(150)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+@pytest.mark.parametrize("part", range(10))
+def test_a_hundred_thousand_operations_with_windows(part: int) -> None:
+    for seed in range(20):
+        Fuzz(1000 * (part + 1) + seed, windows=True).play(500)
+
+
+# --- single cases ------------------------------------------------------------------------------------------------
+
+
+def manager(house: House) -> WindowedManager:
+    assert isinstance(house.manager, WindowedManager)
+    return house.manager
+
+
+def test_an_answer_holds_its_window_and_no_more() -> None:
+    house = House(60, window=40, slots=30, limits=Limits(32))
+    asked = house.add(Asked(0, 0, prompt((1, 200)), 100, namespace=None))
+    for _ in range(100):
+        house.step()
+        assert manager(house).slots.pool.used_count <= pages_for(39) + 1 + (2 if asked.known == 200 else 0)
+    house.drain()
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+def test_more_rows_than_there_are_slots(chunked: bool) -> None:
+    house = House(80, window=40, slots=8, limits=Limits(4096, chunked))
+    asked = house.add(Asked(0, 0, prompt((1, 700)), 5, namespace=None))
+    house.add(Asked(1, 0, prompt((0, 300)), 5, namespace=None))
+    house.drain(400)
+    assert asked in house.done
+    assert not house.failed
+
+
+def test_the_beginning_of_a_text_that_left_is_found_while_there_is_room() -> None:
+    """With few slots what a long text has passed is gone, while its end, and so its next turn, stays."""
+    for slots, spared in ((60, 72), (12, 0)):
+        house = House(60, window=40, slots=slots)
+        first = house.add(Asked(0, 0, prompt((1, 300)), 4))
+        run(house, 12)
+        assert house.done == [first]
+        parts = house.add(Asked(1, 0, prompt((1, 72), (0, 30)), 4, alphabet=1))
+        goes_on = house.add(Asked(2, 0, [*first.tokens, 0, 0, 0], 4))
+        house.drain()
+        assert parts.prompt_length + 3 - parts.computed_rows == spared
+        assert goes_on.prompt_length + 3 - goes_on.computed_rows == 303 // PAGE_SIZE * PAGE_SIZE
+
+
+def test_pages_that_come_back_from_the_host_bring_their_windows() -> None:
+    house = House(40, host=80, window=40, slots=30)
+    first = house.add(Asked(0, 0, prompt((1, 150)), 4))
+    run(house, 8)
+    assert house.done == [first]
+    house.tree.evict(1 << 30)
+    assert manager(house).slots.pool.used_count == 0
+    again = house.add(Asked(1, 0, prompt((1, 150), (0, 5)), 4))
+    house.step()
+    assert again.computed_rows == 155 - 144
+    house.drain()
+
+
+def test_pages_that_went_to_the_host_without_their_windows_are_of_no_use() -> None:
+    house = House(40, host=80, window=40, slots=30)
+    first = house.add(Asked(0, 0, prompt((1, 150)), 4))
+    run(house, 8)
+    assert house.done == [first]
+    manager(house).slots.make_room(29)
+    house.tree.evict(1 << 30)
+    again = house.add(Asked(1, 0, prompt((1, 150), (0, 5)), 4))
+    house.step()
+    assert again.computed_rows >= 64, "all of it is read again, chunk by chunk"
+    house.drain()
+
+
+# --- slots by themselves -----------------------------------------------------------------------------------------
+
+
+@given(st.lists(st.booleans(), max_size=40), st.integers(1, 100))
+def test_the_longest_beginning_whose_window_is_there(there: list[bool], window: int) -> None:
+    slots = WindowSlots(len(there) + 1, len(there) + 1, window)
+    pages = list(range(1, len(there) + 1))
+    for page, wanted in zip(pages, there, strict=True):
+        if wanted:
+            slots.hold(page, "somebody")
+    covered = [
+        count
+        for count in range(1, len(pages) + 1)
+        if all(there[token // PAGE_SIZE] for token in range(max(0, count * PAGE_SIZE + 1 - window), count * PAGE_SIZE))
+    ]
+    assert slots.longest(pages) == max(covered, default=0)
+    assert covered == [count for count in range(1, len(pages) + 1) if slots.covered(pages, count * PAGE_SIZE)]
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 11), st.integers(0, 2)), max_size=120))
+def test_any_order_of_calls_leaves_the_books_right(calls: list[tuple[int, int, int]]) -> None:
+    """Pages are the tree's from the first time that it keeps them until it gives them up."""
+    slots = WindowSlots(12, 7, 20)
+    held: list[tuple[int, int, int]] = []
+    tree: set[int] = set()
+    for call, page, owner in calls:
+        mine = [each for each in held if each[1:] == (page, owner)]
+        if call == 0 and (slots.of_page[page] or not slots.lacks(1)):
+            held.append((slots.hold(page, owner), page, owner))
+        elif call == 1 and mine:
+            slots.let_go([mine[0][0]], owner, passed=bool(owner))
+            held.remove(mine[0])
+        elif call == 2 and slots.of_page[page]:
+            slots.keep([page])
+            tree.add(page)
+        elif call == 3:
+            slots.drop([page])
+            tree.discard(page)
+        elif call == 4:
+            most = slots.pool.total - len({slot for slot, *_ in held})
+            assert slots.make_room(most), "all that is kept and not read gives way"
+        slots.check()
+        assert all(slots.of_page[page] == slot for slot, page, _ in held), "a slot that is read is gone"
+        assert slots.kept <= len(tree)
+
+
+# --- negative controls -------------------------------------------------------------------------------------------
+
+
+def some_histories() -> None:
+    for seed in range(30):
+        Fuzz(seed, windows=True).play(120)
+
+
+def test_a_window_that_is_given_up_too_early_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.cache.windowed.first_seen", lambda index, window: first_seen(index + PAGE_SIZE, window))
+    with pytest.raises(AssertionError):
+        some_histories()
+
+
+def test_a_beginning_whose_window_is_gone_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WindowSlots, "covered", lambda self, pages, tokens: True)
+    with pytest.raises(AssertionError):
+        some_histories()
+
+
+def test_a_slot_that_is_not_copied_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WindowedCache, "_own", SequenceCache._own)
+    with pytest.raises(AssertionError):
+        some_histories()
+
+
+def test_a_page_without_its_window_that_comes_back_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(WindowedCache, "_release_unfilled", lambda self: self.manager.slots.unfilled.clear())
+    with pytest.raises(AssertionError):
+        some_histories()
