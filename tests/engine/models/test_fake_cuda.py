@@ -413,6 +413,21 @@ def test_pictures_stay_on_the_gpu(architecture: str) -> None:
     assert (logits.device, tuple(logits.shape)) == (CUDA, (batch.want_logits.shape[0], VOCABULARY))
 
 
+@pytest.mark.parametrize("architecture", ["Gemma3ForCausalLM", "Gemma4ForCausalLM"])
+def test_pictures_that_are_seen_ahead_stay_on_the_gpu(architecture: str) -> None:
+    batch = padded_batch(BATCHES["a prompt"])
+    until = np.arange(batch.host.T) + 1
+    until[7:12] = 12
+    with fake_cuda():
+        lm = model("dense", torch.bfloat16, architecture, False)
+        vectors = torch.empty(5, CONFIG.hidden_size, dtype=torch.bfloat16, device=CUDA)
+        views = RowViews(until=until, ahead="all" if architecture.startswith("Gemma3") else "sliding")
+        shown = replace(on_cuda(batch), views=views, embedded=(EmbeddedRows(7, vectors, views.ahead),))
+        kv = new_store(lm.config, PAGES, torch.bfloat16, CUDA)
+        logits = lm.forward(shown, kv, AttentionDispatcher(lm.numerics)).logits
+    assert (logits.device, tuple(logits.shape)) == (CUDA, (batch.want_logits.shape[0], VOCABULARY))
+
+
 def attend(
     backend: AttentionBackend, batch: Batch, spec: AttnSpec, need_lse: bool, keys: KeyRange | None = None
 ) -> Callable[[], None]:

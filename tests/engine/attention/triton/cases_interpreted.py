@@ -37,8 +37,8 @@ class Ranged(Case):
     first: Sequence[int] | None = None
     stop: Sequence[int] | None = None
 
-    def mask(self, window: int | None, ranges: Sequence[tuple[int, int]] | None = None) -> Tensor:
-        seen, key = super().mask(window, ranges), torch.arange(self.length)
+    def mask(self, window: int | None, ranges: Sequence[tuple[int, int]] | None = None, ahead: bool = False) -> Tensor:
+        seen, key = super().mask(window, ranges, ahead), torch.arange(self.length)
         for row, parent in enumerate(self.parents or ()):  # a new row of a tree counts as the key at its depth
             key[self.start + row] = self.start if parent < 0 else key[self.start + parent] + 1
         if self.first is not None:
