@@ -240,7 +240,7 @@ def _gemma3(said: _Reading) -> tuple[Values, Values]:
     return vision, {
         "mm_tokens_per_image": (side // (keys.optional_integer("vision.projector.scale_factor") or 4)) ** 2,
         "boi_token_index": said.token("<start_of_image>"),
-        # The file may lack the placeholder, which is no text, and does not come before any of the model's own rows.
+        # Converters cut off the placeholder's row, the last one: another token that no text has stands in for it.
         "image_token_index": said.token("<image_soft_token>", "<unused98>"),
         "eoi_token_index": said.token("<end_of_image>"),
     }

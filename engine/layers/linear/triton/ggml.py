@@ -32,14 +32,13 @@ from engine.layers.linear.triton.runtime import Tile, aligned, tensor_cores
 from engine.layers.linear.triton.trial import disagrees
 
 PLANE = 32
-_CPU = torch.device("cpu")
 TABLES = {IQ4_NL: IQ4_VALUES, IQ4_XS: IQ4_VALUES, MXFP4: MXFP4_VALUES}
 
 
 class TritonGgmlLinear(TritonLinear):
     """``data [N, row_bytes]`` uint8: rows of blocks, all of one type."""
 
-    held = ("data", "table")
+    held = ("data",)  # layers of a type share one table
 
     def __init__(self, shape: LinearShape, target: Target, device: torch.device) -> None:
         super().__init__(shape, target, device)
@@ -82,12 +81,14 @@ class TritonGgmlLinear(TritonLinear):
         return cut.stages if self.table is None else 1
 
 
+@functools.cache
 def _table(type: int, device: torch.device) -> Tensor | None:
     """What the codes of a type look up, float32; of a codebook the entries, int8."""
     if (name := CODEBOOKS.get(type)) is not None:
-        return book(name, _CPU).to(device).flatten()
+        return book(name, device).flatten()
     values = TABLES.get(type)
-    return None if values is None else torch.tensor(values, dtype=torch.float32, device=device)
+    with torch.inference_mode(False):
+        return None if values is None else torch.tensor(values, dtype=torch.float32, device=device)
 
 
 Layer = ggml_planes.TritonGgmlPlanes | TritonQ8Linear | TritonGgmlLinear

@@ -41,7 +41,7 @@ from test_experts import save_gpt_oss, save_gptq
 CPU, FLOAT = torch.device("cpu"), torch.float32
 PRETENDED = cast(torch.device, SimpleNamespace(type="cuda"))
 HIDDEN, INNER = 96, 64
-WIDTHS = {"NF4": 128, "Q4_K": 256, "Q6_K": 256}
+WIDTHS = {"NF4": 128, "Q4_K": 256, "Q6_K": 256, "IQ2_XXS": 256}
 """Of kinds whose blocks need other ones."""
 MOE = MoEConfig(8, 2, INNER, (True,))
 
@@ -175,7 +175,8 @@ def test_a_block(name: str, count: int) -> None:
 @pytest.mark.usefixtures("_trusted")
 @pytest.mark.parametrize("kind", ["dense", "int4 g32 zeros bf16", "int4 rows fp32", "NF4", "int8 rows", "int8 g32",
                                   "MXFP4", "MXFP4 raw", "Q4_1", pytest.param("Q4_K", marks=pytest.mark.long),
-                                  pytest.param("Q6_K", marks=pytest.mark.long)])  # fmt: skip
+                                  pytest.param("Q6_K", marks=pytest.mark.long),
+                                  pytest.param("IQ2_XXS", marks=pytest.mark.long)])  # fmt: skip
 def test_a_kind(kind: str) -> None:
     inner = max(INNER, WIDTHS.get(kind, 0))
     mlp, source = block(replace(MOE, bias=kind == "MXFP4", intermediate_size=inner), kind)
