@@ -8,13 +8,13 @@ from engine.cache.pool import PAGE_SIZE
 from engine.checkpoints.open import open_checkpoint
 from engine.loading.loader import CheckpointLoader, OpenedCheckpoint
 from engine.loading.model import LoadFailed, LoadModel
-from engine.memory import estimate
 from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.options import EngineOptions
 from engine.protocol import LoadOptions, keys
 from engine.protocol.library import FitReport, KindFit
 
 KINDS = ("16bit", "int8", "int4")
+"""Of the cache, that are planned with; FP8 takes what int8 does."""
 USUAL_CONTEXT = 8192
 """Tokens; a model that holds fewer than these, where it could read more, is a tight fit."""
 
@@ -40,8 +40,7 @@ def fit_of(path: Path, draft: str = "", options: LoadOptions | None = None, name
         if planned.kind.name != kind:  # a model whose cache has no such kind
             continue
         opened = opened or planned
-        per_token = estimate.kv_bytes_per_token(planned.target.checkpoint.config, planned.kv_dtype, planned.kind)
-        kinds.append(KindFit(kind=kind, bytes_per_token=per_token, tokens=planned.fit.kv_tokens))
+        kinds.append(KindFit(kind=kind, bytes_per_token=planned.kv_growth, tokens=planned.fit.kv_tokens))
     name = name or path.name
     if opened is None:
         checkpoint = open_checkpoint(path, need_tokenizer=False)

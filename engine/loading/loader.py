@@ -145,6 +145,12 @@ class OpenedCheckpoint:
         assert self._plan is not None, "size_up comes first"
         return self._plan.fit
 
+    @property
+    def kv_growth(self) -> float:
+        """Bytes of keys and values that each further token of a text takes, beyond the windows of layers with one."""
+        assert self._plan is not None, "size_up comes first"
+        return self.target.kv_bytes(self.kv_dtype, self.kind, False if self._plan.window_pages else None)
+
     def size_up(self) -> None:
         """Plan the memory; drafts that do not fit are given up rather than the model; then its tower."""
         try:

@@ -100,7 +100,8 @@ class Download(Message, frozen=True):
 
 
 class KindFit(Part, frozen=True):
-    """What a kind of KV cache would hold. ``bytes_per_token`` in all layers; ``tokens``: of all chats together."""
+    """What a kind of KV cache would hold. ``bytes_per_token``: of each further token of a text, in the layers that keep
+    all of it; ``tokens``: of all chats together."""
 
     kind: str
     bytes_per_token: float
