@@ -23,7 +23,7 @@ from app.history.schema import HistoryUnusableError
 from app.history.sidebar import Sidebar
 from app.history.store import HistoryStore
 from app.link.child import engine_command
-from app.link.link import EngineLink
+from app.link.link import EngineLink, LinkState
 from app.models.library import Library
 from app.models.page import ModelsPage
 from app.opening import Application, Opener, path_of
@@ -114,8 +114,13 @@ class Program:
         window.models_page.load_asked.connect(self.opener.open)
         link.loaded.connect(lambda message: window.models_page.set_loaded(message.card.path))
         link.unloaded.connect(lambda _: window.models_page.set_loaded(""))
+        link.state_changed.connect(self._on_link)
         chat.header.guard = self.opener.guard
         chat.why_asked.connect(window.show_why_fast)
+
+    def _on_link(self, state: LinkState, _sentence: str) -> None:
+        if state is not LinkState.CONNECTED:  # an engine that is gone has nothing loaded
+            self.window.models_page.set_loaded("")
 
     def _connect_chats(self) -> None:
         """The list of chats and the chat on screen."""

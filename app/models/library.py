@@ -28,8 +28,6 @@ class Library(QObject):
     found_changed = Signal()
     repository_changed = Signal(str)
     downloads_changed = Signal()
-    arrived = Signal(object)
-    """A Download that is done."""
     failed = Signal(str)
     """Why something that was asked for was not done, as a sentence."""
 
@@ -41,7 +39,10 @@ class Library(QObject):
         self.trouble = ""
         """Why the last search found nothing it could."""
         self._searching: LineCommand | None = None
+        self._fitting: LineCommand | None = None
         self._listing: LineCommand | None = None
+        self._again = False
+        """Whether to look again after the listing that runs."""
         self._asking: set[str] = set()
         self.repositories: dict[str, HubRepository | str] = {}
         """What was asked about: the answer, or why there is none."""
@@ -49,6 +50,8 @@ class Library(QObject):
         """Of such a repository's smallest model, where it could be told."""
         self.downloads: dict[str, Download] = {}
         self._running: dict[str, LineCommand] = {}
+        self._adding: set[tuple[str, str]] = set()
+        self._paused: set[str] = set()
         self._cancelled: set[str] = set()
 
     @property
@@ -57,7 +60,10 @@ class Library(QObject):
 
     def refresh(self) -> None:
         """Look again at what is on this machine, and at downloads that wait."""
-        if not self._command or self._listing is not None:
+        if not self._command:
+            return
+        if self._listing is not None:  # what it sees may be older than what happened now
+            self._again = True
             return
         models: list[StoredModel] = []
 
@@ -68,16 +74,20 @@ class Library(QObject):
                 self.stored_changed.emit()
             else:
                 self.failed.emit(end.sentence)
+            if self._again:
+                self._again = False
+                self.refresh()
 
         self._listing = self._run(["list", "--json"], models.append, done)
         waiting: list[Download] = []
 
         def told(end: End) -> None:
-            for download in waiting:
-                if download.id not in self._running:
-                    self.downloads[download.id] = download
-            if end.ok and waiting:
-                self.downloads_changed.emit()
+            if not end.ok:
+                return
+            listed = {download.id: download for download in waiting}
+            kept = {id: each for id, each in self.downloads.items() if id in self._running or each.state == "waiting"}
+            self.downloads = {**{id: each for id, each in listed.items() if id not in kept}, **kept}
+            self.downloads_changed.emit()
 
         self._run(["downloads", "--json"], waiting.append, told)
 
@@ -115,26 +125,38 @@ class Library(QObject):
         self._run(["show", "--json", "--", repository], answers.append, done)
 
     def _fit(self, repository: str, variant: str) -> None:
-        """Whether it fits, into :attr:`fits`; where that cannot be told nothing is said of it."""
+        """Whether it fits, into :attr:`fits`; where that cannot be told nothing is said of it. One at a time: the last
+        that was asked for."""
+        if repository in self.fits:
+            return
+        if self._fitting is not None:
+            self._fitting.abandon()
         reports: list[FitReport] = []
 
         def done(end: End) -> None:
+            self._fitting = None
             if reports:
                 self.fits[repository] = reports[0]
                 self.repository_changed.emit(repository)
 
-        self._run(["fit", "--json", "--", repository, variant], reports.append, done)
+        self._fitting = self._run(["fit", "--json", "--", repository, variant], reports.append, done)
 
     def get(self, repository: str, variant: str) -> None:
-        """Fetch a variant, when it is its turn."""
-        key = f"{repository} {variant}"
-        wanted = (repository, variant)
-        known = [id for id, each in self.downloads.items() if (each.repository, each.variant) == wanted]
-        if known:
-            self.resume(known[0])
-            return
-        self.downloads[key] = Download(id=key, repository=repository, variant=variant, state="waiting")
-        self._next()
+        """Fetch a variant, when it is its turn; from now on it is in the list of downloads, whatever happens."""
+        added: list[Download] = []
+
+        def done(end: End) -> None:
+            self._adding.discard((repository, variant))
+            for download in added:
+                if download.id not in self._running:
+                    self.downloads[download.id] = msgspec.structs.replace(download, state="waiting", sentence="")
+            if not end.ok:
+                self.failed.emit(end.sentence)
+            self._next()
+
+        if self._command and (repository, variant) not in self._adding:
+            self._adding.add((repository, variant))
+            self._run(["get", "--later", "--json", "--", repository, variant], added.append, done)
 
     def resume(self, id: str) -> None:
         """Go on with one that was paused or failed."""
@@ -145,6 +167,7 @@ class Library(QObject):
     def pause(self, id: str) -> None:
         """Stop one; what it brought is kept."""
         if id in self._running:
+            self._paused.add(id)
             self._running[id].stop()
         elif id in self.downloads:
             self.downloads[id] = msgspec.structs.replace(self.downloads[id], state="paused")
@@ -157,8 +180,7 @@ class Library(QObject):
             self._running[id].stop()
         elif self.downloads.pop(id, None) is not None:
             self.downloads_changed.emit()
-            if " " not in id:
-                self._run(["downloads", "--json", "--cancel", id], lambda _: None, self._on_changed)
+            self._run(["downloads", "--json", "--cancel", id], lambda _: None, self._on_changed)
 
     def remove(self, path: str) -> None:
         """Delete a model that was fetched."""
@@ -167,7 +189,10 @@ class Library(QObject):
     def close_down(self) -> None:
         """Before the program ends: nothing is started any more; downloads go on next time."""
         self._command = []
-        for run in self.findChildren(LineCommand):
+        runs = self.findChildren(LineCommand)
+        for run in runs:
+            run.stop()  # all at once: each may take a while
+        for run in runs:
             run.drop()
         self._running.clear()
 
@@ -180,43 +205,33 @@ class Library(QObject):
         """Start what waits, as far as its turn has come."""
         for id, download in list(self.downloads.items()):
             if len(self._running) < AT_ONCE and download.state == "waiting" and id not in self._running:
-                self._start(id, download)
+                self._start(id)
         self.downloads_changed.emit()
 
-    def _start(self, id: str, download: Download) -> None:
-        """``id`` names it until its first report; a download that is new has no name of its own before."""
-        fresh = " " in id
-        new = ["get", "--json", "--", download.repository, download.variant]
-        arguments = new if fresh else ["resume", "--json", id]
-
+    def _start(self, id: str) -> None:
         def told(report: Download) -> None:
-            nonlocal id
-            if report.id != id:
-                self._running[report.id] = self._running.pop(id)
-                # In its place in the order, under its own name.
-                self.downloads = {(report.id if key == id else key): each for key, each in self.downloads.items()}
-                if id in self._cancelled:
-                    self._cancelled.add(report.id)
-                id = report.id
             self.downloads[id] = report
             self.downloads_changed.emit()
 
         def done(end: End) -> None:
             self._running.pop(id, None)
+            paused, cancelled = id in self._paused, id in self._cancelled
+            self._paused.discard(id)
+            self._cancelled.discard(id)
             last = self.downloads[id]
             if last.state == "done":
                 del self.downloads[id]
-                self.arrived.emit(last)
                 self.refresh()
-            elif id in self._cancelled:
-                self._cancelled.discard(id)
+            elif cancelled:
                 self.cancel(id)
-            elif last.state not in ("paused", "failed"):
-                state = "failed" if end.sentence else "paused"
-                self.downloads[id] = msgspec.structs.replace(last, state=state, sentence=end.sentence)
+            elif last.state not in ("paused", "failed"):  # it was ended before it could say so itself
+                failed = bool(end.sentence) and not paused
+                sentence = end.sentence if failed else ""
+                state = "failed" if failed else "paused"
+                self.downloads[id] = msgspec.structs.replace(last, state=state, sentence=sentence)
             self._next()
 
-        self._running[id] = self._run(arguments, told, done)
+        self._running[id] = self._run(["resume", "--json", id], told, done)
 
     def _run(self, arguments: Sequence[str], take: Callable[..., object], done: Callable[[End], None]) -> LineCommand:
         run = LineCommand(self._command, arguments, decode_library_record, f"kvasir models {arguments[0]}", self)

@@ -25,14 +25,14 @@ from app.theme.sheet import set_role
 from app.theme.theme import Theme
 from app.theme.widgets import Segments, caption
 from app.words import size
-from engine.protocol import StoredModel
+from engine.protocol import HubVariant, StoredModel
 
 _WIDTH = 820
 _HERE, _HUB = "here", "hub"
 
 
 class ModelsPage(QWidget):
-    """``load_asked`` carries a model's path. It asks the library when it is first shown."""
+    """``load_asked`` carries a model's path. It asks the library whenever it is shown."""
 
     load_asked = Signal(str)
 
@@ -40,7 +40,6 @@ class ModelsPage(QWidget):
         super().__init__(parent)
         self._library = library
         self._loaded = ""
-        self._asked = False
         self._open = ""
         """The repository whose files are shown."""
         self.setProperty("surface", "bg")
@@ -95,10 +94,12 @@ class ModelsPage(QWidget):
 
     def search(self) -> None:
         self._open = ""
+        self._say("")
         self._library.search(self.field.text().strip(), self._format)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
+        self._say("")
         self._library.refresh()
 
     def _lay_out(self) -> None:
@@ -219,7 +220,9 @@ class ModelsPage(QWidget):
         answer = self._library.repositories.get(repository)
         if repository != self._open or answer is None:
             return
-        here = {_variant(model, repository) for model in self._library.stored if model.repository == repository}
+        stored = [model for model in self._library.stored if model.repository == repository]
+        variants = [] if isinstance(answer, str) else answer.variants
+        here = {each.name for each in variants if any(_is(model, each) for model in stored)}
         coming = {each.variant for each in self._library.downloads.values() if each.repository == repository}
         for row in self.hub_rows:
             if row.repository == repository:
@@ -227,7 +230,8 @@ class ModelsPage(QWidget):
 
     def _show_downloads(self) -> None:
         downloads = {(each.repository, each.variant): each for each in self._library.downloads.values()}
-        for what in [what for what in self.download_rows if what not in downloads]:
+        gone = [what for what in self.download_rows if what not in downloads]
+        for what in gone:
             _clear(self._downloads, [self.download_rows.pop(what)])
         for what, download in downloads.items():
             row = self.download_rows.get(what)
@@ -239,6 +243,8 @@ class ModelsPage(QWidget):
                     self._show_repository(self._open)
             else:
                 row.show_download(download)
+        if gone and self._open:
+            self._show_repository(self._open)
         self._tray.setVisible(bool(downloads))
 
     def _on_download(self, key: str, what: tuple[str, str]) -> None:
@@ -253,11 +259,12 @@ class ModelsPage(QWidget):
         set_role(self.note, "bad")
 
 
-def _variant(model: StoredModel, repository: str) -> str:
-    """The name of the variant of its repository that a stored model is."""
-    if model.format == "safetensors":
-        return "safetensors"
-    return model.path.replace("\\", "/").rpartition(f"{repository}/")[2]
+def _is(model: StoredModel, variant: HubVariant) -> bool:
+    """Whether a stored model of a repository is that variant of it."""
+    if model.format != variant.format:
+        return False
+    first = variant.files[0].name if variant.files else variant.name
+    return model.format == "safetensors" or model.path.replace("\\", "/").endswith("/" + first)
 
 
 def _list() -> tuple[QVBoxLayout, QScrollArea]:

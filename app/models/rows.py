@@ -60,7 +60,7 @@ class StoredRow(Row):
         super().__init__(f"models.stored.{model.name}", model.name, words.stored(model))
         self.setToolTip(model.path)
         fetched = model.origin == "Kvasir" and model.repository
-        remove = (Button("remove", "Delete"),) if fetched else ()
+        remove = (Button("remove", "Delete", why_not="It is loaded." if loaded else ""),) if fetched else ()
         self.buttons.show_buttons((*remove, Button("load", "Load", why_not="It is loaded." if loaded else "")))
         self.show_badge("loaded" if loaded else "", "good")
 

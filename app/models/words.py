@@ -49,7 +49,7 @@ def fitting(each: HubVariant, smallest: HubVariant, report: FitReport | None) ->
     if report.fit is None or not report.kinds:
         return Fitting("too large", "warn", report.sentence)
     fit = report.fit
-    left = fit.budget - fit.weights - (each.bytes - smallest.bytes) - fit.activations - fit.states
+    left = fit.budget - fit.weights - fit.draft_weights - (each.bytes - smallest.bytes) - fit.activations - fit.states
     usual = min(report.longest, USUAL)
     tokens = [
         (kind.kind, int(left / kind.bytes_per_token) if kind.bytes_per_token else report.longest)
@@ -59,7 +59,7 @@ def fitting(each: HubVariant, smallest: HubVariant, report: FitReport | None) ->
         f"{max(0, count):,} tokens in {kind.replace('bit', ' bits')}" for kind, count in tokens
     )
     if left <= 0 or max(count for _, count in tokens) < min(usual, LEAST):
-        need = fit.weights + each.bytes - smallest.bytes + fit.activations
+        need = fit.budget - left
         return Fitting(
             "too large", "warn", f"It takes {size(need)} and some for its cache; {size(fit.budget)} may be used."
         )

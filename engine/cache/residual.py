@@ -77,7 +77,7 @@ class ResidualManager(KVCacheManager):
         """See :meth:`KVCacheManager.admits`: there are recent pages for its rows now, and for all at their longest."""
         assert isinstance(cache, ResidualCache)
         if cache.lacks_recent(min(cache.pending, cache.chunk(chunk))):
-            return False
+            return not running  # a picture that never finds room is told so, rather than waiting in others' way
         if not running:
             return True
         lacking = 0

@@ -59,7 +59,7 @@ class WindowedManager(KVCacheManager):
         lacking = 1
         for each in (*running, cache):
             assert isinstance(each, WindowedCache)
-            rows = min(chunk, self.most_rows, each.pending)
+            rows = min(each.chunk(min(chunk, self.most_rows)), each.pending)
             most = min(pages_for(len(each.tokens) + 1), pages_for(self.slots.window - 1 + rows) + 1)
             lacking += max(0, most - each.slots_held)
         return not running or not self.slots.lacks(lacking)

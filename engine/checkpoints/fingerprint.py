@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.checkpoints.gguf.find import is_gguf
 from engine.checkpoints.load import Checkpoint
 from engine.checkpoints.quantised.repacked import content_key
 
@@ -14,6 +15,12 @@ def fingerprint(checkpoint: Checkpoint, *what: str) -> str:
     and from the method that the load quantises them by. Milliseconds; reads no whole tensor. A model that was copied
     elsewhere with its files' times is the same. Raises :class:`CheckpointError` if the files cannot be read.
     """
-    return content_key(
-        checkpoint.files.entries.values(), "model", repr(checkpoint.config), str(checkpoint.quantise), *what
-    )
+    words = ["model", repr(checkpoint.config), str(checkpoint.quantise), *what, *_towers(checkpoint)]
+    return content_key(checkpoint.files.entries.values(), *words)
+
+
+def _towers(checkpoint: Checkpoint) -> list[str]:
+    """Name, size and time of a file with a vision tower alone, as GGUF's is: with another one pictures are others."""
+    entries = checkpoint.vision.files.entries.values() if checkpoint.vision is not None else ()
+    found = [(file.name, file.stat()) for file in {entry.file for entry in entries if is_gguf(entry.file)}]
+    return [f"{name} {status.st_size} {status.st_mtime_ns}" for name, status in sorted(found)]

@@ -109,6 +109,7 @@ def get(
     ] = "",
     revision: Revision = None,
     limit: Annotated[float, typer.Option(min=0.0, help=LIMIT_HELP)] = 0.0,
+    later: Annotated[bool, typer.Option("--later", help="Only put it into the list of downloads.")] = False,
     json: Json = False,
 ) -> None:
     """Fetch a model. Ctrl-C stops; the same command goes on where it ended."""
@@ -116,7 +117,13 @@ def get(
         from engine.library import downloads, hub
 
         found = hub.repository(repository, revision)
-        _fetch(downloads.add(found, _chosen(found, variant)), limit, json)
+        job = downloads.add(found, _chosen(found, variant))
+        if not later:
+            _fetch(job, limit, json)
+        elif json:
+            _lines([downloads.standing(job)])
+        else:
+            print(f"Go on with it: kvasir models resume {job.id}")
 
 
 @models.command()
@@ -167,6 +174,8 @@ def fit(
 
         there = path_or_name_of(model)
         try:
+            if variant and model.count("/") == 1:  # that one, whatever of the repository is here
+                raise paths.ModelNotFound
             path = Path(paths.find_model(there).path)
         except paths.ModelNotFound:
             if model.count("/") != 1 or Path(model).exists():
@@ -256,6 +265,26 @@ def rm(model: Annotated[str, typer.Argument(help="A fetched model's name or path
 
 
 @models.command()
+def verify(model: Annotated[str, typer.Argument(help="A fetched model's name or path.")]) -> None:
+    """Compare every file of a model that Kvasir fetched with the hash that the hub stated."""
+    with report_errors():
+        from engine import paths
+        from engine.library import store
+
+        path = Path(paths.find_model(path_or_name_of(model)).path)
+        variants = store.variants_at(path)
+        if not variants:
+            raise CommandFailed(f"{path} was not fetched by Kvasir, so nothing says what it should hold.")
+        for repository, variant in variants:
+            if wrong := store.damaged(store.folder_of(repository), variant):
+                again = f"kvasir models get {repository} {variant.name}"
+                raise CommandFailed(
+                    f"{', '.join(wrong)} of {repository} are missing or damaged. Fetch them again: {again}"
+                )
+        print("Every file is as it was fetched.")
+
+
+@models.command()
 def token(
     forget: Annotated[bool, typer.Option("--forget", help="Delete the stored token.")] = False,
 ) -> None:
@@ -264,12 +293,13 @@ def token(
         from engine.library import hub, keys
 
         if forget:
-            keys.forget()
+            if not keys.forget(hub.host()):
+                raise CommandFailed("The system's keyring keeps the token and does not give it away. Unlock it first.")
             print("The token is deleted.")
             return
         asked = typer.prompt("Token", hide_input=True) if sys.stdin.isatty() else sys.stdin.readline()
         name = hub.check_token(asked.strip())
-        print(f"It is {name}'s. Stored in {keys.write(asked.strip())}.")
+        print(f"It is {name}'s. Stored in {keys.write(hub.host(), asked.strip())}.")
 
 
 @models.command()

@@ -82,7 +82,7 @@ def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
     done, part = folder / remote.filename, folder / (remote.filename + INCOMPLETE)
     done.parent.mkdir(parents=True, exist_ok=True)
     if done.is_file():
-        if is_whole(remote, done):
+        if is_whole(remote, done, progress):
             return done
         progress(-min(done.stat().st_size, remote.bytes))
         done.unlink()
@@ -105,17 +105,18 @@ def fetch(remote: RemoteFile, folder: Path, progress: Progress) -> Path:
         resumed = False  # the part may have been damaged where it lay
 
 
-def is_whole(remote: RemoteFile, path: Path) -> bool:
-    """Whether ``path`` holds the file, to the last bit."""
+def is_whole(remote: RemoteFile, path: Path, progress: Progress = lambda count: None) -> bool:
+    """Whether ``path`` holds the file, to the last bit. ``progress`` is told of no bytes, often: it may end it."""
     with path.open("rb") as file:
-        return _hashed(remote, file).hexdigest() == remote.hash
+        return _hashed(remote, file, progress).hexdigest() == remote.hash
 
 
-def _hashed(remote: RemoteFile, file: IO[bytes]) -> hashlib._Hash:
+def _hashed(remote: RemoteFile, file: IO[bytes], progress: Progress) -> hashlib._Hash:
     """The hash of what ``file`` holds; it ends at its end."""
     digest = remote.hasher()
     while block := file.read(CHUNK):
         digest.update(block)
+        progress(0)
     return digest
 
 
@@ -124,7 +125,7 @@ def _download(remote: RemoteFile, part: Path, progress: Progress) -> str:
     failures = 0
     with part.open("a+b") as file:
         file.seek(0)
-        digest = _hashed(remote, file)
+        digest = _hashed(remote, file, progress)
         if file.tell() > remote.bytes:
             digest = _restart(file, remote, progress)
         most = file.tell()
@@ -145,6 +146,7 @@ def _download(remote: RemoteFile, part: Path, progress: Progress) -> str:
                         f"{remote.host} cannot be reached ({cut}). What was fetched is kept: check the network and "
                         "start again."
                     ) from None
+                progress(0)
                 time.sleep(PAUSES[failures])
                 failures += 1
         file.flush()
@@ -173,12 +175,13 @@ def _blocks(remote: RemoteFile, start: int, end: int | None = None) -> Iterator[
     at = start
     try:
         with trust.opener().open(request, timeout=TIMEOUT) as response:
-            if start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-"):
-                length = response.headers.get("Content-Length") or ""
-                if (
-                    length.isdecimal() and int(length) != remote.bytes
-                ):  # another page, of a proxy say; what is here stays
-                    raise _Cut(f"it sends {length} bytes that are not of {remote.filename}")
+            length = response.headers.get("Content-Length") or ""
+            other = length.isdecimal() and int(length) != remote.bytes
+            anew = start and not (response.headers.get("Content-Range") or "").startswith(f"bytes {start}-")
+            if other and (anew or (not start and response.headers.get_content_type() == "text/html")):
+                # Another page, of a network that wants a login say: what is here stays.
+                raise _Cut(f"it sends {length} bytes that are not of {remote.filename}")
+            if anew:
                 at = 0
                 yield None
             while block := response.read1(CHUNK):

@@ -58,4 +58,8 @@ class _Encrypted(urllib.request.HTTPRedirectHandler):
                 f"{asked.hostname} sends to {sent_to.hostname}, which does not encrypt. "
                 "Nothing was taken from there. Try again on another network."
             )
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
+        onwards = super().redirect_request(req, fp, code, msg, headers, newurl)
+        token = req.unredirected_hdrs.get("Authorization")
+        if onwards is not None and token and (asked.scheme, asked.netloc) == (sent_to.scheme, sent_to.netloc):
+            onwards.add_unredirected_header("Authorization", token)  # still the server that it was meant for
+        return onwards

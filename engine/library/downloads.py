@@ -11,7 +11,7 @@ import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import msgspec
@@ -24,8 +24,6 @@ from engine.fetching.errors import FetchFailed, Refused
 from engine.library import hub, store
 from engine.protocol.library import Download, DownloadState, HubRepository, HubVariant
 
-AT_ONCE = 2
-"""Models that are fetched at once, unless it is said otherwise."""
 _REPORTS = 0.25
 """Seconds between two reports of one download."""
 _RATE = 3.0
@@ -42,7 +40,6 @@ class Job(msgspec.Struct, frozen=True):
     endpoint: str
     variant: HubVariant
     added: float
-    paused: bool = False
     failed: str = ""
 
     @property
@@ -79,8 +76,8 @@ def add(found: HubRepository, variant: HubVariant) -> Job:
 
 
 def again(job: Job) -> Job:
-    """The download, neither paused nor failed any more. Raises OSError."""
-    job = msgspec.structs.replace(job, paused=False, failed="")
+    """The download, not failed any more. Raises OSError."""
+    job = msgspec.structs.replace(job, failed="")
     _write(job)
     return job
 
@@ -103,20 +100,30 @@ def read(id: str) -> Job | None:
 
 
 def standing(job: Job) -> Download:
-    """How far a download is that nobody works on now."""
-    state: DownloadState = "paused" if job.paused else "failed" if job.failed else "waiting"
+    """How far a download is on which this process does not work; one of another process's is running."""
+    state: DownloadState = "failed" if job.failed else "paused"
+    try:
+        with _alone(_folder(job.id), job):
+            pass
+    except Busy:
+        state = "running"
     done = store.fetched(_folder(job.id) / "files", job.variant.files)
-    return _told(job, state, done, sentence=job.failed)
+    return _told(job, state, done, sentence=job.failed if state == "failed" else "")
+
+
+class Busy(FetchFailed):
+    """Another process works on the download."""
 
 
 class Downloads:
     """Works on the queue in threads. ``report`` is called from them."""
 
-    def __init__(self, report: Report, at_once: int = AT_ONCE, rate: float = 0.0) -> None:
+    def __init__(self, report: Report, at_once: int = 1, rate: float = 0.0) -> None:
         self.pace = Pace(rate)
         self._report = report
         self._running: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
+        self._started: list[Future[None]] = []
         self._threads = ThreadPoolExecutor(at_once, thread_name_prefix="download")
 
     def start(self, job: Job) -> None:
@@ -125,72 +132,51 @@ class Downloads:
             if job.id in self._running:
                 return
             stop = self._running[job.id] = threading.Event()
-        self._report(standing(msgspec.structs.replace(job, paused=False, failed="")))
-        self._threads.submit(self._run, job, stop)
+        self._report(_told(job, "waiting", store.fetched(_folder(job.id) / "files", job.variant.files)))
+        self._started.append(self._threads.submit(self._run, job, stop))
 
     def pause(self, id: str) -> None:
         """Stop fetching it; what is there is kept."""
-        job = read(id)
-        if job is None:
-            return
-        _write(msgspec.structs.replace(job, paused=True))
         with self._lock:
             running = self._running.get(id)
         if running is not None:
             running.set()
-        else:
-            self._report(standing(msgspec.structs.replace(job, paused=True)))
-
-    def cancel(self, id: str) -> None:
-        """Stop fetching it and delete what is there."""
-        with self._lock:
-            running = self._running.get(id)
-        job = read(id)
-        if running is None and job is not None:
-            cancel(job)
-        elif running is not None:
-            (_folder(id) / "job.json").unlink(missing_ok=True)
-            running.set()
 
     def finish(self) -> None:
-        """Wait until all that was started has ended."""
-        self._threads.shutdown(wait=True)
-
-    def stop(self) -> None:
-        """Stop all; they stay in the queue."""
-        with self._lock:
-            for stop in self._running.values():
-                stop.set()
-        self._threads.shutdown(wait=True, cancel_futures=True)
+        """Wait until all that was started has ended; signals are answered meanwhile, on every system."""
+        while wait(self._started, timeout=0.5).not_done:
+            pass
+        self._threads.shutdown()
 
     def _run(self, job: Job, stop: threading.Event) -> None:
         try:
-            if not stop.is_set():
-                self._report(self._fetched(job, stop))
+            if stop.is_set():
+                raise _Stopped
+            self._report(self._fetched(job, stop))
         except _Stopped:
-            kept = read(job.id)
-            if kept is None:  # cancelled
-                store.clear(_folder(job.id))
-                self._report(_told(job, "paused", 0, sentence="Cancelled."))
-            else:
-                self._report(standing(msgspec.structs.replace(kept, paused=True)))
+            self._report(_told(job, "paused", store.fetched(_folder(job.id) / "files", job.variant.files)))
+        except BrokenPipeError:
+            return  # whoever was told is gone; the next one goes on
         except Exception as error:
             sentence = str(error) if isinstance(error, FetchFailed) else f"{type(error).__name__}: {error}"
-            failed = msgspec.structs.replace(job, failed=sentence)
-            with contextlib.suppress(OSError):
-                _write(failed)
-            self._report(standing(failed))
+            if not isinstance(error, Busy):
+                with contextlib.suppress(OSError):
+                    _write(msgspec.structs.replace(job, failed=sentence))
+            done = store.fetched(_folder(job.id) / "files", job.variant.files)
+            self._report(_told(job, "failed", done, sentence=sentence))
         finally:
             with self._lock:
                 self._running.pop(job.id, None)
 
     def _fetched(self, job: Job, stop: threading.Event) -> Download:
         """Fetch it, check it and move it into the store."""
+        hub.asked_at_all()
         folder = _folder(job.id)
+        files = folder / "files"
         progress = _Progress(job, self._report, self.pace, stop)
         with _alone(folder, job), room.disk_errors(folder):
             target = store.own_folder(job.repository, [file.name for file in job.variant.files])
-            missing = [file for file in job.variant.files if not store.has(target, file)]
+            missing = [file for file in job.variant.files if not store.has(target, file, progress)]
             token = hub.token_of_user() if job.endpoint == hub.endpoint() else ""
             remotes = [
                 store.remote(
@@ -198,20 +184,28 @@ class Downloads:
                 )
                 for file in sorted(missing, key=lambda file: file.bytes)
             ]
-            here = sum(stored(remote, folder / "files") for remote in remotes)
-            needed = sum(remote.bytes for remote in remotes) - here
-            room.room_for(folder, needed + room.MARGIN, job.repository)
+            needed = sum(remote.bytes - stored(remote, files) for remote in remotes)
+            if needed:
+                room.room_for(folder, needed + room.MARGIN, job.repository)
             progress.begin(job.total - needed)
             for remote in remotes:
                 try:
-                    fetch(remote, folder / "files", progress)
+                    fetch(remote, files, progress)
                 except Refused as refused:
                     if refused.status in (401, 403):
                         raise FetchFailed(hub.refusal(job.repository)) from None
                     raise
-            path = store.move_in(job.repository, job.variant, job.revision, folder / "files")
+            with store.changing():
+                gone = [file.name for file in job.variant.files if not _there(file.name, files, target)]
+                if gone:
+                    raise FetchFailed(f"{gone[0]} was taken away meanwhile. Try again.")
+                path = store.move_in(job.repository, job.variant, job.revision, files)
         store.clear(folder)
         return _told(job, "done", job.total, path=str(path))
+
+
+def _there(name: str, files: Path, target: Path) -> bool:
+    return (files / name).is_file() or (target / name).is_file()
 
 
 class _Progress:
@@ -255,7 +249,7 @@ def _alone(folder: Path, job: Job) -> Iterator[None]:
         try:
             held.enter_context(one_process.lock(folder / "lock"))
         except one_process.Held:
-            raise FetchFailed(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it.") from None
+            raise Busy(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it.") from None
         yield
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 
 from huggingface_hub import hf_hub_url
@@ -21,10 +22,13 @@ SAFETENSORS_HEADER = 10_000_000
 """Bytes; a longer one is refused when the model is loaded, too."""
 GGUF_HEADER = 24 << 20
 """Bytes that hold any header: the largest vocabularies, of 262,144 tokens, take half."""
+LATER_HEADER = 2 << 20
+"""Of the further parts of a model, and of a vision tower, which have no vocabulary."""
 
 
 def outline(found: HubRepository, variant: HubVariant, folder: Path) -> Path:
     """Make the outline of a variant in ``folder``; returns the path that plans a load. Raises :class:`FetchFailed`."""
+    hub.asked_at_all()
     token = hub.token_of_user()
     try:
         for file in variant.files:
@@ -35,7 +39,8 @@ def outline(found: HubRepository, variant: HubVariant, folder: Path) -> Path:
             if file.name.endswith(".safetensors"):
                 _hollow(folder / file.name, file, _safetensors(remote))
             elif variant.format == "gguf":
-                _hollow(folder / file.name, file, beginning(remote, min(GGUF_HEADER, file.bytes)))
+                most = GGUF_HEADER if file is variant.files[0] else LATER_HEADER
+                _hollow(folder / file.name, file, beginning(remote, min(most, file.bytes)))
             else:
                 fetch(remote, folder, lambda count: None)
     except Refused as refused:
@@ -61,5 +66,20 @@ def _safetensors(remote: RemoteFile) -> bytes:
 
 def _hollow(path: Path, file: HubFile, header: bytes) -> None:
     with path.open("wb") as out:
+        if sys.platform == "win32":
+            _may_have_holes(out.fileno())
         out.write(header)
         out.truncate(file.bytes)
+
+
+if sys.platform == "win32":
+    import ctypes
+    import msvcrt
+
+    _SET_SPARSE = 0x900C4
+
+    def _may_have_holes(descriptor: int) -> None:
+        """Without this NTFS gives room to all of a file (FSCTL_SET_SPARSE). Raises :class:`FetchFailed`."""
+        done, handle = ctypes.c_ulong(), ctypes.c_void_p(msvcrt.get_osfhandle(descriptor))
+        if not ctypes.windll.kernel32.DeviceIoControl(handle, _SET_SPARSE, None, 0, None, 0, ctypes.byref(done), None):
+            raise FetchFailed("This disk cannot hold a file with holes, so it cannot be told whether the model fits.")

@@ -26,6 +26,7 @@ FOUND = 30
 """Repositories that a search brings, unless more are asked for."""
 FIELDS = ["downloads", "likes", "lastModified", "gated", "tags", "safetensors", "gguf", "config"]
 TIMEOUT = 20.0
+OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and fetch."
 
 
 class HubFailed(FetchFailed):
@@ -33,7 +34,7 @@ class HubFailed(FetchFailed):
 
 
 class Search(NamedTuple):
-    """``parameters`` as "min:3B,max:9B". ``licence`` as "apache-2.0"."""
+    """``parameters`` as "min:3B,max:9B". ``licence`` as "apache-2.0". ``task``: the hub's word for what models do."""
 
     text: str = ""
     author: str = ""
@@ -42,10 +43,11 @@ class Search(NamedTuple):
     parameters: str = ""
     sort: str = "downloads"
     limit: int = FOUND
+    task: str = ""
 
 
 def search(asked: Search) -> list[HubModel]:
-    """Repositories of models that write text, those in most use first. Raises :class:`HubFailed`."""
+    """Repositories of models, those in most use first. Raises :class:`HubFailed`."""
     tags: list[str] = [asked.format] if asked.format else []
     tags += [f"license:{asked.licence}"] if asked.licence else []
     with _failures(asked.text):
@@ -53,6 +55,7 @@ def search(asked: Search) -> list[HubModel]:
             search=asked.text or None,
             author=asked.author or None,
             filter=tags or None,
+            pipeline_tag=asked.task or None,
             num_parameters=asked.parameters or None,
             sort=asked.sort,  # type: ignore[arg-type]
             limit=asked.limit,
@@ -105,11 +108,24 @@ def billions(count: int) -> str:
 
 def token_of_user() -> str:
     """What the user is known by on the hub: Kvasir's own, else that of the hub's other programs; "" without one."""
-    return keys.read() or get_token() or ""
+    return keys.read(host()) or get_token() or ""
+
+
+def host() -> str:
+    """The hub's name on the network."""
+    return urlsplit(endpoint()).hostname or endpoint()
+
+
+def asked_at_all() -> None:
+    """Raises :class:`HubFailed` where the user wants no hub to be asked."""
+    if constants.is_offline_mode():
+        raise HubFailed(OFFLINE)
 
 
 def check_token(token: str) -> str:
     """The name of the user whose token it is. Raises :class:`HubFailed`."""
+    if not token.isascii() or not token.isprintable() or not token.strip():
+        raise HubFailed(f"That is no token. One is made on {endpoint()}/settings/tokens and begins with hf_.")
     with _failures(""):
         return str(HfApi(endpoint=endpoint(), token=token).whoami()["name"])
 
@@ -171,18 +187,18 @@ def _quantisation(info: ModelInfo) -> str:
 @contextmanager
 def _failures(name: str) -> Iterator[None]:
     """Whatever the hub's client raises, as one sentence."""
-    host = urlsplit(endpoint()).hostname or endpoint()
+    where = host()
     try:
         yield
     except hub_errors.OfflineModeIsEnabled:
-        raise HubFailed("The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and fetch.") from None
+        raise HubFailed(OFFLINE) from None
     except hub_errors.GatedRepoError:
         raise HubFailed(refusal(name)) from None
     except hub_errors.RevisionNotFoundError:
         raise HubFailed(f"{name} has no such revision. Leave it out to take the newest.") from None
     except hub_errors.RepositoryNotFoundError:
         hidden = "" if token_of_user() else " A private one needs a token: kvasir models token."
-        raise HubFailed(f"{host} has no model {name}. Check how it is written.{hidden}") from None
+        raise HubFailed(f"{where} has no model {name}. Check how it is written.{hidden}") from None
     except hub_errors.HFValidationError:
         raise HubFailed(_no_repository(name)) from None
     except hub_errors.HfHubHTTPError as error:
@@ -190,15 +206,15 @@ def _failures(name: str) -> Iterator[None]:
         if status == 401:
             raise HubFailed("The hub does not know your token. Store a new one: kvasir models token.") from None
         if status == 429:
-            raise HubFailed(f"{host} wants fewer questions (HTTP 429). Wait a minute and try again.") from None
-        raise HubFailed(f"{host} answers with an error (HTTP {status}). Try again later.") from None
+            raise HubFailed(f"{where} wants fewer questions (HTTP 429). Wait a minute and try again.") from None
+        raise HubFailed(f"{where} answers with an error (HTTP {status}). Try again later.") from None
     except httpx2.TimeoutException:
-        raise HubFailed(f"{host} does not answer in time. Check the network and try again.") from None
+        raise HubFailed(f"{where} does not answer in time. Check the network and try again.") from None
     except httpx2.HTTPError as error:
-        raise HubFailed(f"{host} cannot be reached ({error}). Check the network and try again.") from None
+        raise HubFailed(f"{where} cannot be reached ({error}). Check the network and try again.") from None
     except (ValueError, KeyError, TypeError, AttributeError):
         # A page of a network that wants a login, or another program's, where the hub's answer should be.
         raise HubFailed(
-            f"What answers at {host} is not the hub. Check that no login page of a network lies in between, and "
+            f"What answers at {where} is not the hub. Check that no login page of a network lies in between, and "
             "HF_ENDPOINT."
         ) from None

@@ -1,8 +1,9 @@
-"""The user's token for the hub: in the system's keyring, or where there is none in a file for the user alone."""
+"""The user's tokens for hubs: in the system's keyring, or where there is none in a file that only the user can read."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,45 +16,62 @@ from keyring.errors import KeyringError, PasswordDeleteError
 
 from engine import folders
 
-SERVICE, NAME = "kvasir", "hub"
+SERVICE = "kvasir"
 
 
-def read() -> str:
-    """The stored token; "" without one."""
+def read(host: str) -> str:
+    """The token stored for a hub; "" without one."""
+    if token := _read_file().get(host, ""):
+        return token
     with _keyring():
-        if token := keyring.get_password(SERVICE, NAME):
-            return token
-    try:
-        return _file().read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError):
-        return ""
+        return keyring.get_password(SERVICE, host) or ""
+    return ""
 
 
-def write(token: str) -> str:
+def write(host: str, token: str) -> str:
     """Store the token in place of any other; returns where it is, for people. Raises OSError."""
     with _keyring():
-        keyring.set_password(SERVICE, NAME, token)
-        _file().unlink(missing_ok=True)
+        keyring.set_password(SERVICE, host, token)
+        _write_file({name: each for name, each in _read_file().items() if name != host})
         return "the system's keyring"
-    file = _file()
+    _write_file({**_read_file(), host: token})
+    return f"{token_file()}, which only you can read, because this system's keyring cannot be used"
+
+
+def forget(host: str) -> bool:
+    """Delete the token stored for a hub, wherever it is; False where a keyring keeps one that it does not give away."""
+    _write_file({name: each for name, each in _read_file().items() if name != host})
+    with _keyring(), contextlib.suppress(PasswordDeleteError):
+        keyring.delete_password(SERVICE, host)
+    with _keyring():
+        return keyring.get_password(SERVICE, host) is None
+    return True
+
+
+def token_file() -> Path:
+    """Where tokens are without a keyring."""
+    return folders.place("config", folders.SYSTEM.user_config_path) / "hub-tokens.json"
+
+
+def _read_file() -> dict[str, str]:
+    try:
+        held = json.loads(token_file().read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return {str(host): str(token) for host, token in held.items()} if isinstance(held, dict) else {}
+
+
+def _write_file(tokens: dict[str, str]) -> None:
+    file = token_file()
+    if not tokens:
+        file.unlink(missing_ok=True)
+        return
     file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     new = file.with_name(file.name + ".new")
     new.unlink(missing_ok=True)
     with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as out:
-        out.write(token)
+        json.dump(tokens, out)
     new.replace(file)
-    return f"{file}, which only you can read, because this system has no keyring"
-
-
-def forget() -> None:
-    """Delete the stored token, wherever it is."""
-    with _keyring(), contextlib.suppress(PasswordDeleteError):
-        keyring.delete_password(SERVICE, NAME)
-    _file().unlink(missing_ok=True)
-
-
-def _file() -> Path:
-    return folders.place("config", folders.SYSTEM.user_config_path) / "hub-token"
 
 
 @contextlib.contextmanager

@@ -47,9 +47,9 @@ def models_of_others() -> list[Found]:
 
 def _hub_places() -> list[Path]:
     if named := os.environ.get("HF_HUB_CACHE", ""):
-        return [Path(named)]
-    home = os.environ.get("HF_HOME", "")
-    return [(Path(home) if home else Path.home() / ".cache" / "huggingface") / "hub"]
+        return [Path(named).expanduser()]
+    cache = Path(os.environ.get("XDG_CACHE_HOME", "") or Path.home() / ".cache")
+    return [Path(os.environ.get("HF_HOME", "") or cache / "huggingface").expanduser() / "hub"]
 
 
 def _hub_models(place: Path) -> Iterator[Found]:
@@ -72,8 +72,8 @@ def _whole_models(snapshot: Path) -> list[Path]:
     models = gguf_models(snapshot)
     weights = {path.name for path in snapshot.glob("*.safetensors") if path.exists()}
     if weights and (snapshot / "config.json").is_file():
-        index = _json(snapshot / "model.safetensors.index.json")
-        wanted = set((index.get("weight_map") or {}).values()) if index else set()
+        listed = (_json(snapshot / "model.safetensors.index.json") or {}).get("weight_map")
+        wanted = {str(file) for file in listed.values()} if isinstance(listed, dict) else set()
         if wanted <= weights:
             models.append(snapshot)
     return models

@@ -14,18 +14,21 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from engine import folders
-from engine.fetching.download import INCOMPLETE, RemoteFile, is_whole
+from engine.checkpoints.gguf.find import RECEIPT
+from engine.fetching import lock as one_process
+from engine.fetching.download import INCOMPLETE, Progress, RemoteFile, is_whole
 from engine.fetching.errors import FetchFailed
 from engine.library.variants import is_safe
 from engine.protocol.library import HubFile, HubVariant
 
-RECEIPT = "kvasir.json"
+SMALL = 1 << 20
+"""Bytes of a file that is copied rather than moved."""
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -64,14 +67,14 @@ def models() -> list[tuple[str, Path]]:
     """Every fetched model that is whole, with its name: that of the repository, or of the GGUF file."""
     found: dict[str, Path] = {}
     for note in sorted(store_folder().glob(f"*/*/{RECEIPT}")):
-        receipt = read_receipt(note.parent)
-        if receipt is None or folder_of(receipt.repository) != note.parent:
+        receipt, folder = read_receipt(note.parent), note.parent
+        if receipt is None or folder.relative_to(store_folder()).as_posix() != receipt.repository:
             continue
         for variant in receipt.variants.values():
-            path = path_of(receipt.repository, variant)
-            last = path / "config.json" if path == note.parent else path
+            path = folder if variant.format == "safetensors" else folder / variant.files[0].name
+            last = path / "config.json" if path == folder else path
             if last.is_file():
-                name = receipt.repository if path == note.parent else path.name
+                name = receipt.repository if path == folder else path.name
                 found[f"{receipt.repository}/{name}" if name in found else name] = path
     return list(found.items())
 
@@ -83,16 +86,19 @@ def path_of(repository: str, variant: HubVariant) -> Path:
 
 
 def read_receipt(folder: Path) -> Receipt | None:
-    """What was fetched into a folder; None where nothing says so."""
+    """What was fetched into a folder; None where nothing says so, or nothing that makes sense."""
     try:
-        return msgspec.json.decode((folder / RECEIPT).read_bytes(), type=Receipt)
+        receipt = msgspec.json.decode((folder / RECEIPT).read_bytes(), type=Receipt)
     except (OSError, msgspec.MsgspecError):
         return None
+    files = [file.name for variant in receipt.variants.values() for file in variant.files]
+    whole = all(variant.files for variant in receipt.variants.values())
+    return receipt if whole and all(map(is_safe, files)) else None
 
 
 def receipt_of(path: Path) -> Receipt | None:
     """The receipt of the repository that a fetched model belongs to; None for any other model."""
-    root = store_folder()
+    path, root = path.resolve(), store_folder().resolve()
     for folder in (path, *path.parents):
         if folder == root or root not in folder.parents:
             return None
@@ -101,27 +107,65 @@ def receipt_of(path: Path) -> Receipt | None:
     return None
 
 
+@contextlib.contextmanager
+def changing() -> Iterator[None]:
+    """Alone with what the store holds, for the moment that a change takes. Raises :class:`FetchFailed`."""
+    place = store_folder() / ".downloads"
+    place.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as held:
+        try:
+            held.enter_context(one_process.lock(place / "lock", 30.0))
+        except one_process.Held:
+            raise FetchFailed("Another Kvasir is changing the models. Wait a moment and try again.") from None
+        yield
+
+
 def move_in(repository: str, variant: HubVariant, revision: str, files: Path) -> Path:
     """Make a variant of what was fetched into ``files``, and return its path. May be called again after it was broken
     off: what has moved already is left. Raises OSError."""
     folder = folder_of(repository)
     folder.mkdir(parents=True, exist_ok=True)
     names = [file.name for file in variant.files]
-    last = names[0] if variant.format == "gguf" else "config.json"
-    if (folder / last).is_file() and not (files / last).exists():
-        (folder / last).replace(files / last)
-    # Until all has moved there is no model here, rather than one of two revisions.
-    (folder / last).unlink(missing_ok=True)
+    moving, last = [name for name in names if (files / name).is_file()], _last(variant)
+    if moving and last not in moving and (folder / last).is_file():
+        # It moves with them. A copy, where it is small: a download that is given up is deleted with its files.
+        small = (folder / last).stat().st_size < SMALL
+        (shutil.copy2 if small else os.replace)(folder / last, files / last)
+        moving.append(last)
+    if moving:
+        # Until all has moved there is no model here, rather than one of two revisions.
+        (folder / last).unlink(missing_ok=True)
     receipt = read_receipt(folder) or Receipt(repository)
-    write_receipt(
-        folder,
-        Receipt(repository, {**receipt.variants, variant.name: variant}, {**receipt.revisions, variant.name: revision}),
+    former = receipt.variants.get(variant.name)
+    now = Receipt(
+        repository, {**receipt.variants, variant.name: variant}, {**receipt.revisions, variant.name: revision}
     )
-    for name in [*(name for name in names if name != last), last]:
-        if (files / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (files / name).replace(folder / name)
+    write_receipt(folder, now)
+    if former is not None:
+        _unlink(folder, [file.name for file in former.files if file.name not in _named(now)])
+    for name in sorted(moving, key=lambda name: name == last):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (files / name).replace(folder / name)
     return path_of(repository, variant)
+
+
+def _last(variant: HubVariant) -> str:
+    """The file that makes a model of the others."""
+    return variant.files[0].name if variant.format == "gguf" else "config.json"
+
+
+def _named(receipt: Receipt) -> set[str]:
+    return {file.name for variant in receipt.variants.values() for file in variant.files}
+
+
+def _unlink(folder: Path, names: Sequence[str]) -> int:
+    """Delete files; returns their bytes. Raises OSError."""
+    freed = 0
+    for name in names:
+        with contextlib.suppress(FileNotFoundError):
+            freed += (folder / name).stat().st_size
+            (folder / name).unlink()
+    return freed
 
 
 def write_receipt(folder: Path, receipt: Receipt) -> None:
@@ -134,17 +178,27 @@ def write_receipt(folder: Path, receipt: Receipt) -> None:
     new.replace(folder / RECEIPT)
 
 
-def has(folder: Path, file: HubFile) -> bool:
+def has(folder: Path, file: HubFile, progress: Progress = lambda count: None) -> bool:
     """Whether ``folder`` has the file with the size and the hash that it should have."""
     path = folder / file.name
     with contextlib.suppress(OSError):
-        return path.stat().st_size == file.bytes and is_whole(remote(file), path)
+        return path.stat().st_size == file.bytes and is_whole(remote(file), path, progress)
     return False
 
 
 def remote(file: HubFile, url: str = "", token: str = "") -> RemoteFile:
     """The file as it is fetched."""
     return RemoteFile(file.name, url, file.sha256, file.bytes, file.blob, token)
+
+
+def variants_at(path: Path) -> list[tuple[str, HubVariant]]:
+    """What was fetched to be loaded from ``path``, with its repository."""
+    path = path.resolve()
+    receipt = receipt_of(path)
+    if receipt is None:
+        return []
+    name = receipt.repository
+    return [(name, each) for each in receipt.variants.values() if path_of(name, each).resolve() == path]
 
 
 def damaged(folder: Path, variant: HubVariant) -> list[str]:
@@ -155,20 +209,18 @@ def damaged(folder: Path, variant: HubVariant) -> list[str]:
 def remove(path: Path) -> int:
     """Delete a fetched model: its files and, with its last model, the repository's folder. Returns bytes that are free
     now. Raises OSError, and ValueError for what Kvasir did not fetch."""
+    own = {variant.name for _, variant in variants_at(path)}
     receipt = receipt_of(path)
-    names = [] if receipt is None else list(receipt.variants)
-    own = [name for name in names if receipt and path_of(receipt.repository, receipt.variants[name]) == path]
     if receipt is None or not own:
         raise ValueError(f"{path} was not fetched by Kvasir")
     folder = folder_of(receipt.repository)
     rest = {name: variant for name, variant in receipt.variants.items() if name not in own}
-    kept = {file.name for variant in rest.values() for file in variant.files}
-    gone: Sequence[str] = [file.name for name in own for file in receipt.variants[name].files if file.name not in kept]
+    kept = _named(Receipt(receipt.repository, rest))
     freed = 0
-    for name in gone:
-        with contextlib.suppress(FileNotFoundError):
-            freed += (folder / name).stat().st_size
-            (folder / name).unlink()
+    for variant in (receipt.variants[name] for name in own):
+        # What makes it a model first: what is left after a fault is none.
+        names = sorted((file.name for file in variant.files), key=lambda name: name != _last(variant))
+        freed += _unlink(folder, [name for name in names if name not in kept])
     if rest:
         revisions = {name: receipt.revisions[name] for name in rest if name in receipt.revisions}
         write_receipt(folder, Receipt(receipt.repository, rest, revisions))

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from engine.checkpoints.gguf.find import PART, accompanies, is_gguf
+from engine.checkpoints.gguf.find import PART, accompanies, alike, is_gguf, is_projector
 from engine.protocol.library import HubFile, HubVariant
 
 QUANTISATION = re.compile(
@@ -46,7 +46,7 @@ def variants_of(files: Sequence[HubFile], quantisation: str) -> tuple[list[HubVa
 def is_safe(name: str) -> bool:
     """Whether a file of that name stays below the folder that it is fetched to, on every system."""
     parts = name.split("/")
-    odd = "\\" in name or ":" in name or any(ord(character) < 32 for character in name)
+    odd = any(character in '\\:<>"|?*' or ord(character) < 32 for character in name)
     return not odd and all(
         part and part == part.rstrip(". ") and not part.startswith(".") and not _RESERVED.fullmatch(part)
         for part in parts
@@ -68,7 +68,7 @@ def _gguf(files: Sequence[HubFile]) -> list[HubVariant]:
         if part and len(pieces) != int(part["count"]):
             continue  # an upload that is not finished
         label = QUANTISATION.search(PurePosixPath(name).stem)
-        eyes = _projector(files, PurePosixPath(name).parent)
+        eyes = _projector(files, PurePosixPath(name))
         held = [*sorted(pieces, key=lambda file: file.name), *eyes]
         found.append(
             HubVariant(
@@ -82,15 +82,16 @@ def _gguf(files: Sequence[HubFile]) -> list[HubVariant]:
     return found
 
 
-def _projector(files: Sequence[HubFile], folder: PurePosixPath) -> list[HubFile]:
-    """The projector for models of ``folder``: there or above, in 16 bits rather than 32."""
-    near = [
-        file
-        for file in files
-        if is_gguf(path := PurePosixPath(file.name))
-        and "mmproj" in path.name.lower()
-        and path.parent in (folder, *folder.parents)
-    ]
+def _projector(files: Sequence[HubFile], model: PurePosixPath) -> list[HubFile]:
+    """The file with a model's vision tower: next to it or right above, of several the one of its name, in 16 bits
+    rather than 32."""
+    near: list[HubFile] = []
+    for folder in (model.parent, model.parent.parent):
+        near = near or [
+            file for file in files if is_projector((path := PurePosixPath(file.name)).name) and path.parent == folder
+        ]
+    names = alike(model.name, [PurePosixPath(file.name).name for file in near])
+    near = [file for file in near if not names or PurePosixPath(file.name).name in names]
     return sorted(near, key=lambda file: ("f32" in file.name.lower(), "bf16" in file.name.lower(), file.name))[:1]
 
 

@@ -368,6 +368,7 @@ class OpenedCheckpoint:
             state_bytes=0 if shape.recurrent is None else state_bytes(shape.recurrent, self.dtype),
             window=window,
             window_bytes=self.target.kv_bytes(self.kv_dtype, self.kind, True) if window else 0.0,
+            at_once=self.sight.most_whole(self.device, self.limit),
         )
 
 

@@ -91,6 +91,17 @@ class Sight:
             widest = 3 * 3 * side**2 + 3 * vision["mm_embed_dim"]
         return most_patches(self.part, most_tokens(device, context)) * widest * dtype.itemsize + KEPT_BYTES
 
+    def most_whole(self, device: torch.device, context: int) -> int:
+        """The most tokens of a picture that are read in one step, as they see each other; 0 where they need not be."""
+        if self.part is None:
+            return 0
+        values, tokens = self.part.config.raw.values, most_tokens(device, context)
+        if "mm_tokens_per_image" in values:  # Gemma 3
+            return min(tokens, int(values["mm_tokens_per_image"]))
+        vision = values.get("vision_config") or {}
+        seen = self.part.config.processor.integer("max_soft_tokens", 280)
+        return min(tokens, seen) if {"mm_embed_dim", "pooling_kernel_size"} & set(vision) else 0  # Gemma 4
+
 
 def most_tokens(device: torch.device, context: int) -> int:
     """The most tokens that one picture may take."""

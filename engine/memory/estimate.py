@@ -171,6 +171,7 @@ def plan(
     state_bytes: int = 0,
     window: int = 0,
     window_bytes: float = 0.0,
+    at_once: int = 0,
 ) -> MemoryPlan:
     """Divide the budget. ``kv_bytes`` is per token in every arena (the draft's too); all sizes in bytes.
 
@@ -178,7 +179,9 @@ def plan(
     Where the last ``residual`` tokens of a sequence are kept apart, each takes ``recent_bytes``, and so do the
     ``rows`` of a step: the answers that run together share them. ``state_bytes`` is a sequence's state, however long
     it is. ``window_bytes`` are those of a token in layers that keep the last ``window`` tokens and the rows of a step;
-    ``kv_bytes`` are then those of the others. Raises :class:`OutOfMemory` when not even a short text fits.
+    ``kv_bytes`` are then those of the others. ``at_once``: the most rows that cannot be read in several steps.
+
+    Raises :class:`OutOfMemory` when not even a short text fits.
     """
     available = free + credit
     budget = budget_bytes(memory, available)
@@ -187,17 +190,19 @@ def plan(
     per_context = math.ceil(context / PAGE_SIZE)
     slots = 1 + max(LEAST_STATES, min(STATE_SLOTS, int(STATE_SHARE * left / state_bytes))) if state_bytes else 0
     left -= slots * state_bytes
-    recent_pages = _recent_pages(residual, rows, context, left / (recent_bytes * PAGE_SIZE)) if residual else 0
+    recent_pages = _recent_pages(residual, rows, context, left / (recent_bytes * PAGE_SIZE), at_once) if residual else 0
     left -= int(recent_pages * recent_bytes * PAGE_SIZE)
     whole = per_context * sequences + 1
     slot_bytes = window_bytes * PAGE_SIZE
-    window_pages = min(whole, _window_pages(window, rows, context, WINDOW_SHARE * left / slot_bytes)) if window else 0
+    window_pages = (
+        min(whole, _window_pages(window, rows, context, WINDOW_SHARE * left / slot_bytes, at_once)) if window else 0
+    )
     left -= int(window_pages * slot_bytes)
     affordable = int(left // page_bytes) if page_bytes else whole * (left >= 0)
     pages = min(affordable, whole)
     if window and pages == whole:
         spare = window_pages + (left - pages * page_bytes) / slot_bytes
-        window_pages = min(whole, _window_pages(window, rows, context, spare))
+        window_pages = min(whole, _window_pages(window, rows, context, spare, at_once))
     tokens = max(0, pages - 1) * PAGE_SIZE
     fit = Fit(
         weights=weights,
@@ -214,24 +219,24 @@ def plan(
     return MemoryPlan(fit, pages, min(context, tokens), recent_pages, slots, window_pages)
 
 
-def _recent_pages(residual: int, rows: int, context: int, affordable: float) -> int:
+def _recent_pages(residual: int, rows: int, context: int, affordable: float, at_once: int) -> int:
     """Pages for recent tokens, page 0 included, of which ``affordable`` would take all the room that there is.
 
     A sequence holds its residual, less than a group besides, and the rows of a step (`engine.cache.stores.recent`).
     """
     held = math.ceil(min(residual + CHANNEL_GROUP, context) / PAGE_SIZE) + 1
-    least = held + math.ceil(min(RECENT_ROWS, context) / PAGE_SIZE)
+    least = held + math.ceil(min(max(RECENT_ROWS, at_once), context) / PAGE_SIZE) + (at_once > 0)
     wanted = RECENT_SEQUENCES * held + math.ceil(rows / PAGE_SIZE)
     return 1 + max(least, min(wanted, int(RECENT_SHARE * affordable)))
 
 
-def _window_pages(window: int, rows: int, context: int, affordable: float) -> int:
+def _window_pages(window: int, rows: int, context: int, affordable: float, at_once: int) -> int:
     """Pages for layers with a window, page 0 included, of which ``affordable`` may be taken.
 
     A sequence holds its window, wherever on a page it begins, the rows of a step, and a page that it copies.
     """
     held = math.ceil((min(window, context) - 1) / PAGE_SIZE) + 1
-    least = held + 1 + math.ceil(min(WINDOW_ROWS, context) / PAGE_SIZE)
+    least = held + 1 + math.ceil(min(max(WINDOW_ROWS, at_once), context) / PAGE_SIZE)
     wanted = WINDOW_SEQUENCES * held + math.ceil(rows / PAGE_SIZE)
     return 1 + max(least, min(wanted, int(affordable) - 1))
 

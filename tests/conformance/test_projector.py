@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from test_vision import CASES, CPU, SIZES, TOKENS, picture, save
 from torch import Tensor
 
+from engine.checkpoints.fingerprint import fingerprint
 from engine.checkpoints.gguf.projector import KINDS, find_projector
 from engine.checkpoints.open import open_checkpoint
 from engine.checkpoints.vision import load_tower
@@ -298,3 +299,24 @@ def test_a_projector_alone_is_no_model(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="holds only what a model sees"):
         open_checkpoint(tmp_path / "mmproj.gguf")
     assert set(KINDS) == {projector for projector, _ in PROJECTORS.values()}
+
+
+def test_another_file_of_the_tower_is_another_model(tmp_path: Path) -> None:
+    """What was kept of chats with pictures came from the tower that there was."""
+    shape = Shape(PROJECTORS["qwen3_vl"][1], {"": KIND.F32}, **SMALL)
+
+    def tokenizer(writer: gguf.GGUFWriter) -> None:
+        words(writer)
+        writer.add_rope_dimension_sections([2, 2, 2, 0])
+
+    file = tmp_path / "model.gguf"
+    write(file, shape, tokenizer)
+    (tmp_path / "hf").mkdir()
+    model = save(CASES["qwen3_vl"], tmp_path / "hf")
+    names = []
+    for kind in (KIND.F32, KIND.Q8_0, None):
+        (tmp_path / "mmproj.gguf").unlink(missing_ok=True)
+        if kind is not None:
+            write_projector(tmp_path / "mmproj.gguf", "qwen3_vl", tmp_path / "hf", model, kind)
+        names.append(fingerprint(open_checkpoint(file)))
+    assert len(set(names)) == 3

@@ -11,6 +11,9 @@ from torch import Tensor
 from engine.cache.stores.transfer import PageTransfer
 from engine.host_memory import mapped
 
+CLEARED = 64
+"""Pages that are cleared at once: an arena may be as large as the host's memory."""
+
 
 class PagedStore:
     """Arenas of pages that can be copied, and moved to and from host memory (`engine.cache.types.Tier`)."""
@@ -47,7 +50,9 @@ class PagedStore:
 
     def clear_pages(self, pages: Sequence[int]) -> None:
         """Write zeros to the pages."""
-        self.import_pages(pages, torch.zeros((len(pages), self.page_bytes), dtype=torch.uint8))
+        for first in range(0, len(pages), CLEARED):
+            some = pages[first : first + CLEARED]
+            self.import_pages(some, torch.zeros((len(some), self.page_bytes), dtype=torch.uint8))
 
     def storage_size(self) -> int:
         """Bytes that the arenas hold."""

@@ -84,7 +84,8 @@ class WindowedStore(KVStore):
         """See `PagedStore.clear_pages`; slots that nobody holds too, for the pages may have had them."""
         if self.everything is not None:
             self.everything.clear_pages(pages)
-        free = [slot for slot in range(1, self.windowed.pages) if not self.slots.pool.refs(slot)]
+        slots = range(1, self.windowed.pages) if any(pages) else range(0)
+        free = [slot for slot in slots if not self.slots.pool.refs(slot)]
         self.windowed.clear_pages([*(self.slots.of_page[page] for page in pages), *free])
 
     def export_pages(self, pages: Sequence[int], out: Tensor | None = None) -> Tensor:

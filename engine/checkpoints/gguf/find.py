@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
+from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 from engine.errors import CheckpointError
 from engine.files import unreadable
 
+RECEIPT = "kvasir.json"
+"""What lies in a folder of models that Kvasir fetched."""
 PART = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.IGNORECASE | re.DOTALL)
 """How the parts of a model in several files are named, counted from 1."""
 _PROJECTOR = re.compile(r"(?:.*[-_.])?mmproj.*", re.IGNORECASE | re.DOTALL)
@@ -45,16 +49,30 @@ def gguf_models(folder: Path) -> list[Path]:
 def projectors_beside(model: Path) -> tuple[list[Path], bool]:
     """The files with a vision tower in the folder of a model; where there are such, those alone that bear its name.
 
-    And whether they do.
+    And whether they do. A repository that Kvasir fetched may keep them above the folder of a type of weights.
     """
-    try:
-        listed = sorted(path for path in model.parent.iterdir() if is_gguf(path) and path.is_file())
-    except OSError:
-        return [], False
-    found = [path for path in listed if _PROJECTOR.fullmatch(path.name)]
-    stem = _TYPE.sub("", model.stem).lower()
-    alike = [path for path in found if stem in path.name.lower()]
-    return alike or found, bool(alike)
+    found: list[Path] = []
+    with contextlib.suppress(OSError):
+        found = _projectors(model.parent)
+        if not found and (model.parent.parent / RECEIPT).is_file():
+            found = _projectors(model.parent.parent)
+    names = alike(model.name, [path.name for path in found])
+    return [path for path in found if not names or path.name in names], bool(names)
+
+
+def alike(model: str, projectors: Sequence[str]) -> list[str]:
+    """Those names of files with a vision tower that bear the name of a model's file."""
+    stem = _TYPE.sub("", model.removesuffix(".gguf")).lower()
+    return [name for name in projectors if stem in name.lower()]
+
+
+def is_projector(name: str) -> bool:
+    """Whether a file of that name has a vision tower alone."""
+    return name.lower().endswith(".gguf") and _PROJECTOR.fullmatch(name) is not None
+
+
+def _projectors(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if is_projector(path.name) and path.is_file())
 
 
 def gguf_model(path: Path) -> Path | None:

@@ -18,7 +18,7 @@ from typing import NamedTuple
 from engine import paths as config
 from engine.checkpoints.gguf.find import is_gguf
 
-_SETTINGS = r"settings(\.version-\d+)?\.json(\.new|\.broken)?|hub-token(\.new)?"
+_SETTINGS = r"settings(\.version-\d+)?\.json(\.new|\.broken)?|hub-tokens\.json(\.new)?"
 _CHATS = (
     r"history\.db(\.(before|unread)-\d+(\.unfinished)?)?(-(wal|shm|journal))?"
     r"|history\.damaged-\d+\.db|version\.json(\.new)?"

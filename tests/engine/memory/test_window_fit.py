@@ -10,8 +10,9 @@ import torch
 
 from engine.cache.stores.kinds import KVKind
 from engine.memory.estimate import MemoryPlan, OutOfMemory, kv_bytes_per_token, plan
-from engine.model_config.model import ModelConfig, state_bytes
+from engine.model_config.model import ModelConfig
 from engine.model_config.raw import RawConfig
+from engine.model_config.states import state_bytes
 from engine.models.arenas import new_store, window_of
 from engine.models.registry import family
 

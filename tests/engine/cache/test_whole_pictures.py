@@ -1,0 +1,110 @@
+"""Runs of rows that must be read in one step (pictures whose tokens see each other), in caches of several parts."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from engine.cache.pool import PagePool
+from engine.cache.prefix.radix import PrefixTree
+from engine.cache.residual import RecentPages, ResidualManager
+from engine.cache.sequences import KVCacheManager, NewSequence
+from engine.cache.slots import WindowSlots
+from engine.cache.windowed import WindowedManager
+from engine.memory.estimate import plan
+from engine.scheduling.policy import FirstComeFirstServed
+from engine.scheduling.scheduler import Limits, Scheduler
+
+WINDOW, RESIDUAL, PICTURE = 1024, 128, 280
+LIMITS = Limits(512)
+
+
+class Content:
+    def copy_page(self, src: int, dst: int) -> None:
+        """Nothing is held."""
+
+
+class Asked:
+    """What the scheduler knows of a request."""
+
+    def __init__(self, manager: KVCacheManager, arrival: int, tokens: int, wholes: list[tuple[int, int]]) -> None:
+        owner = (str(arrival), 0)
+        self.cache = manager.new(NewSequence(owner, list(range(tokens)), namespace=arrival, wholes=wholes))
+        self.arrival, self.overtaken, self.last_step, self.preemptions = arrival, 0, 0, 0
+        self.cached, self.reach, self.max_draft_tokens = True, 10_000, 0
+
+
+def windowed(slots: int) -> WindowedManager:
+    pool = PagePool(2000)
+    tree = PrefixTree(pool, time.monotonic)
+    own = WindowSlots(2000, slots, WINDOW)
+    return WindowedManager(own, Content(), pool, tree, Content(), None, lambda *_: False)
+
+
+def residual(pages: int) -> ResidualManager:
+    pool = PagePool(600)
+    recent = RecentPages(PagePool(pages), RESIDUAL, Content())
+    return ResidualManager(recent, pool, PrefixTree(pool, time.monotonic), Content(), None, lambda *_: False)
+
+
+KIVI = {"free": 1_600_000, "residual": RESIDUAL, "recent_bytes": 1000.0}
+WINDOWS = {"free": 4_000_000, "window": WINDOW, "window_bytes": 1000.0}
+
+
+def planned(at_once: int, kind: dict[str, float]) -> int:
+    """Recent pages, or windows' pages, where there is hardly room for more than one text's."""
+    shared = {"weights": 0, "kv_bytes": 100.0, "activations": 0, "context": 8192, "rows": 2048, "memory": 1.0}
+    made = plan(**shared, **kind, at_once=at_once)  # type: ignore[arg-type]
+    return made.recent_pages + made.window_pages
+
+
+def run(manager: KVCacheManager, asked: list[Asked], steps: int = 60) -> list[Asked]:
+    """Read all prompts; returns those that failed."""
+    scheduler, failed = Scheduler(manager, FirstComeFirstServed()), []
+    for each in asked:
+        scheduler.add(each)
+    for _ in range(steps):
+        made = scheduler.plan(LIMITS, {})
+        for each in made.failed:
+            failed.append(each)
+            scheduler.remove(each)
+        for piece in made.slices:
+            piece.sequence.cache.advance(piece.rows)
+            if not piece.sequence.cache.pending:
+                piece.sequence.cache.tokens.append(1)
+            scheduler.settle(piece.sequence, LIMITS)
+    return failed
+
+
+def read(asked: Asked) -> bool:
+    return asked.cache.pending <= 1
+
+
+@pytest.mark.parametrize("begin", range(2000, 2016))
+def test_what_is_planned_holds_the_largest_picture_wherever_it_begins(begin: int) -> None:
+    for manager in (residual(planned(PICTURE, KIVI)), windowed(planned(PICTURE, WINDOWS))):
+        asked = Asked(manager, 1, 3000, [(begin, begin + PICTURE)])
+        assert run(manager, [asked]) == []
+        assert read(asked)
+
+
+def test_more_is_planned_only_where_it_must_be() -> None:
+    for kind in (KIVI, WINDOWS):
+        assert planned(0, kind) < planned(PICTURE, kind) < planned(1120, kind)
+
+
+def test_a_picture_without_room_is_told_so_and_in_nobodys_way() -> None:
+    manager = residual(16)
+    large, text = Asked(manager, 1, 3000, [(2001, 2257)]), Asked(manager, 2, 50, [])
+    assert run(manager, [large, text]) == [large]
+    assert read(text)
+
+
+def test_an_answer_and_a_large_picture_do_not_take_turns() -> None:
+    """What is admitted has room for its largest step; else it was preempted and admitted again, for ever."""
+    manager = windowed(166)
+    answer, picture = Asked(manager, 1, 900, []), Asked(manager, 2, 3000, [(2000, 3120)])
+    run(manager, [answer, picture], 200)
+    assert picture.preemptions < 3
+    assert answer.preemptions == 0
