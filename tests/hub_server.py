@@ -181,7 +181,10 @@ class Hub:
 
     def _content(self, to: BaseHTTPRequestHandler, path: str, token: str) -> None:
         elsewhere = path.startswith("/elsewhere/")
-        name, _, rest = path.removeprefix("/elsewhere").lstrip("/").partition("/resolve/")
+        cached = "/resolve-cache/" in path
+        """Small files are sent to another path of the hub, for which a token is needed again."""
+        plain = path.replace("/resolve-cache/", "/resolve/", 1)
+        name, _, rest = plain.removeprefix("/elsewhere").lstrip("/").partition("/resolve/")
         found = self.repositories.get(name)
         file = rest.partition("/")[2]
         if found is None or file not in found.files:
@@ -189,9 +192,10 @@ class Hub:
         if found.gated and not token and not elsewhere:
             return self._json(to, {"error": "Access is restricted"}, 401, {"X-Error-Code": "GatedRepo"})
         content = found.files[file]
-        if len(content) > SMALL and not elsewhere:
-            to.send_response(302)
-            to.send_header("Location", f"{self.elsewhere}/elsewhere{path}")
+        if not elsewhere and not cached:
+            to.send_response(302 if len(content) > SMALL else 307)
+            within = path.replace("/resolve/", "/resolve-cache/", 1)
+            to.send_header("Location", f"{self.elsewhere}/elsewhere{path}" if len(content) > SMALL else within)
             to.send_header("Content-Length", "0")
             to.end_headers()
             return None

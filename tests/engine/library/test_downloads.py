@@ -12,6 +12,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from huggingface_hub import constants
 
 from engine import paths
 from engine.fetching import lock as one_process
@@ -62,7 +63,7 @@ def test_a_model_arrives_whole_and_is_known(hub: Hub) -> None:
     assert known() == {"some/model"}
     assert paths.find_model("some/model").path == str(folder)
     assert downloads.queue() == []
-    assert list((store.store_folder() / ".downloads").iterdir()) == []
+    assert [path.name for path in (store.store_folder() / ".downloads").iterdir()] == ["lock"]
     assert hub.sent["original/consolidated.00.pth"] == hub.sent["pytorch_model.bin"] == 0
 
 
@@ -147,7 +148,7 @@ def test_a_gated_model_says_where_to_agree_and_a_token_opens_it(hub: Hub) -> Non
     assert last.state == "failed"
     assert f"Agree on {hub.address}/closed/model" in last.sentence
     hub.tokens = {"hf_good"}
-    keys.write("hf_good")
+    keys.write(library.host(), "hf_good")
     *_, last = run(("closed/model", ""))
     assert last.state == "done"
     given = [token for path, token in hub.authorised if path.startswith("/elsewhere/")]
@@ -161,7 +162,7 @@ def test_a_gated_model_says_where_to_agree_and_a_token_opens_it(hub: Hub) -> Non
 
 def test_a_token_that_is_taken_back_in_the_middle(hub: Hub) -> None:
     hub.tokens = {"hf_good"}
-    keys.write("hf_good")
+    keys.write(library.host(), "hf_good")
     job = downloads.add(*chosen("closed/model"))
     hub.tokens = set()
     told: list[Download] = []
@@ -179,7 +180,7 @@ def until(holds: Callable[[], object]) -> None:
         time.sleep(0.01)
 
 
-def test_pausing_resuming_and_cancelling(hub: Hub) -> None:
+def test_pausing_and_resuming(hub: Hub) -> None:
     hub.pause = 0.02
     told: list[Download] = []
     working = downloads.Downloads(told.append)
@@ -188,21 +189,17 @@ def test_pausing_resuming_and_cancelling(hub: Hub) -> None:
     until(lambda: hub.sent["Q8_0/model-Q8_0-00002-of-00002.gguf"] > 30_000)
     working.pause(job.id)
     until(lambda: told[-1].state == "paused")
+    working.finish()
     assert told[-1].done > 230_000
-    assert downloads.read(job.id).paused
-    assert downloads.standing(downloads.read(job.id)).done == told[-1].done
-    job = downloads.add(*chosen("some/model-GGUF", "Q8_0"))
-    working.start(job)
+    standing = downloads.standing(downloads.read(job.id))
+    assert (standing.state, standing.done) == ("paused", told[-1].done)
+    working = downloads.Downloads(told.append)
+    working.start(downloads.add(*chosen("some/model-GGUF", "Q8_0")))
     working.finish()
     assert told[-1].state == "done"
 
-    working = downloads.Downloads(told.append)
     job = downloads.add(*chosen("some/model-GGUF", "Q4_K_M"))
-    working.start(job)
-    until(lambda: hub.sent["model-Q4_K_M.gguf"] > 30_000)
-    working.cancel(job.id)
-    working.finish()
-    assert told[-1].sentence == "Cancelled."
+    downloads.cancel(job)
     assert downloads.queue() == []
     assert not (store.store_folder() / ".downloads" / job.id).exists()
 
@@ -248,6 +245,69 @@ def test_a_newer_revision_takes_the_place_of_the_old(hub: Hub) -> None:
     assert store.receipt_of(Path(second.path)).revisions["safetensors"] == hub.repositories["some/model"].revision
 
 
+def test_files_that_a_newer_revision_does_not_have_are_gone(hub: Hub) -> None:
+    run(("some/model", ""))
+    files = hub.repositories["some/model"].files
+    for name in [name for name in files if name.startswith("model-") or name.endswith("index.json")]:
+        del files[name]
+    files["model.safetensors"] = random.Random(2).randbytes(100_000)
+    *_, second = run(("some/model", ""))
+    names = {file.name for file in Path(second.path).iterdir()}
+    assert names == {"config.json", "tokenizer.json", "model.safetensors", store.RECEIPT}
+
+
+def test_what_is_here_already_is_left_as_it_is(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    *_, first = run(("some/model-GGUF", "Q4_K_M"))
+    sent, node = sum(hub.sent.values()), Path(first.path).stat().st_ino
+    monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(free=0))
+    *_, again = run(("some/model-GGUF", "Q4_K_M"))
+    assert again.state == "done"
+    assert (sum(hub.sent.values()), Path(first.path).stat().st_ino) == (sent, node)
+
+
+def test_a_store_behind_a_link(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "large-disk").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "large-disk")
+    monkeypatch.setenv("KVASIR_HOME", str(tmp_path / "link"))
+    *_, last = run(("some/model", ""))
+    assert store.remove(Path(last.path).resolve()) > 0
+    assert known() == set()
+
+
+def test_a_page_in_place_of_a_file_is_no_beginning_of_it(hub: Hub) -> None:
+    job = downloads.add(*chosen("some/model-GGUF", "Q4_K_M"))
+    hub.page = b"<html>Please log in to this network.</html>"
+    told: list[Download] = []
+    working = downloads.Downloads(told.append)
+    working.start(job)
+    working.finish()
+    assert "bytes that are not of" in told[-1].sentence
+    assert told[-1].done == 0
+    hub.page = b""
+    run(("some/model-GGUF", "Q4_K_M"))
+    assert sum(hub.sent.values()) == job.total
+
+
+def test_nothing_is_fetched_offline(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    job = downloads.add(*chosen("some/model-GGUF", "Q4_K_M"))
+    monkeypatch.setattr(constants, "is_offline_mode", lambda: True)
+    told: list[Download] = []
+    working = downloads.Downloads(told.append)
+    working.start(job)
+    working.finish()
+    assert "HF_HUB_OFFLINE" in told[-1].sentence
+    assert hub.sent == {}
+
+
+@pytest.mark.parametrize("odd", ['{"repository": "x"}', '{"repository": "some/odd", "variants": {"a": {}}}', "[]", "{"])
+def test_an_odd_receipt_is_no_model(hub: Hub, odd: str) -> None:
+    run(("some/model", ""))
+    other = store.store_folder() / "some" / "odd"
+    other.mkdir()
+    (other / store.RECEIPT).write_text(odd)
+    assert known() == {"some/model"}
+
+
 def test_one_process_fetches_and_the_other_says_so(hub: Hub) -> None:
     job = downloads.add(*chosen("some/model-GGUF", "Q4_K_M"))
     with one_process.lock(store.store_folder() / ".downloads" / job.id / "lock"):
@@ -256,6 +316,8 @@ def test_one_process_fetches_and_the_other_says_so(hub: Hub) -> None:
         assert "Another Kvasir is fetching some/model-GGUF" in last.sentence
         with pytest.raises(FetchFailed, match="Another Kvasir"):
             downloads.cancel(job)
+        assert downloads.standing(downloads.read(job.id)).state == "running"
+        assert downloads.read(job.id).failed == ""  # it is the other's
     *_, last = run(("some/model-GGUF", "Q4_K_M"))
     assert last.state == "done"
 
@@ -286,7 +348,8 @@ def test_killed_at_random_moments(hub: Hub, kills: int) -> None:
             process.kill()
         for name in known():  # whatever is offered is whole
             path = Path(paths.find_model(name).path)
-            content(hub, store.receipt_of(path).repository, path if path.is_dir() else path.parent)
+            repository = store.receipt_of(path).repository
+            content(hub, repository, store.folder_of(repository))
     subprocess.run([sys.executable, str(PROCESS)], check=True, capture_output=True)
     assert known() == {"model-Q4_K_M.gguf", "model-Q8_0-00001-of-00002.gguf", "some/model"}
     for name in ("some/model-GGUF", "some/model"):

@@ -7,7 +7,6 @@ import stat
 
 import pytest
 
-from engine import folders
 from engine.library import hub as library
 from engine.library import keys
 from engine.library.hub import HubFailed, Search
@@ -68,6 +67,13 @@ def test_a_repository_without_a_model_says_why(hub: Hub, files: dict[str, bytes]
     assert why in found.refused
 
 
+@pytest.mark.parametrize("token", ["", "  ", "hf_gööd", "hf_good\n"])
+def test_what_is_no_token_is_not_sent(hub: Hub, token: str) -> None:
+    with pytest.raises(HubFailed, match="That is no token"):
+        library.check_token(token)
+    assert hub.asked == []
+
+
 @pytest.mark.parametrize(
     ("name", "safe"),
     [
@@ -81,6 +87,7 @@ def test_a_repository_without_a_model_says_why(hub: Hub, files: dict[str, bytes]
         (".hidden/model.gguf", False),
         ("a//model.gguf", False),
         ("nul.gguf", False),
+        ("what?.gguf", False),
         ("model.gguf ", False),
         ("mod\nel.gguf", False),
     ],
@@ -128,14 +135,16 @@ def test_the_token_is_told_and_kept_where_only_the_user_reads_it(hub: Hub) -> No
     with pytest.raises(HubFailed, match="does not know your token"):
         library.check_token("hf_bad")
     assert library.check_token("hf_good") == "somebody"
-    where = keys.write("hf_good")
-    file = folders.place("config", folders.SYSTEM.user_config_path) / "hub-token"
+    where = keys.write(library.host(), "hf_good")
+    file = keys.token_file()
     assert str(file) in where
     if os.name == "posix":
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     library.repository("some/model")
     assert hub.authorised[-1] == ("/api/models/some/model", "hf_good")
-    keys.forget()
-    assert keys.read() == ""
+    assert keys.read("another.example") == ""
+    assert keys.forget(library.host())
+    assert keys.read(library.host()) == ""
+    assert not file.exists()
     library.repository("some/model")
     assert hub.authorised[-1] == ("/api/models/some/model", "")

@@ -80,6 +80,10 @@ def test_a_token_is_tried_before_it_is_kept(hub: Hub) -> None:
     assert "does not know your token" in refused.stderr
     assert "somebody" in kvasir("token", input="hf_good\n").stdout
     assert kvasir("get", "closed/model").exit_code == 0
+    assert "Every file is as it was fetched" in kvasir("verify", "closed/model").stdout
+    weights = store.store_folder() / "closed" / "model" / "model.safetensors"
+    weights.write_bytes(bytes(len(weights.read_bytes())))
+    assert "model.safetensors of closed/model are missing or damaged" in kvasir("verify", "closed/model").stderr
     assert kvasir("token", "--forget").stdout == "The token is deleted.\n"
 
 
