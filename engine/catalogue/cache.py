@@ -86,8 +86,8 @@ CACHE = (
         "Without it every layer keeps the whole text.",
         shows="tokens that fit into the cache, and bytes of keys and values",
         helps="Long contexts on models most of whose layers have a window: Gemma 2, 3 and 4, gpt-oss.",
-        costs="Nothing in the text. A text that leaves an earlier one in its middle finds less of it in the prefix "
-        "cache if the memory for windows is full. A draft model keeps all of its own.",
+        costs="Nothing in the text. One that leaves an earlier text in its middle may find less of it in the prefix "
+        "cache. A draft model keeps all of its own.",
         source=("engine/cache/slots.py", "engine/cache/windowed.py", "engine/cache/stores/windowed.py"),
         also=("sliding window attention", "SWA", "hybrid KV cache", "interleaved attention"),
         reference="Gemma Team 2025, Gemma 3 (arXiv 2503.19786)",

@@ -237,7 +237,8 @@ def test_switches_that_say_how_to_draft_are_shown_by_somebody_who_does() -> None
     """In the summary of all switches: the first kind of drafting that the model has, or none."""
     assert set(DRAFTERS) == {option.key for option in SPECULATION if option.compare} - {"speculation"}
     assert _drafter("draft_length", specification()) == "draft"
-    assert _drafter("draft_length", specification("draft model")) == "ngram"
+    assert _drafter("draft_length", specification("draft model")) == "assistant"
+    assert _drafter("draft_length", specification("draft model", "assistant")) == "ngram"
     assert _drafter("tree_nodes", specification("eagle head")) == "medusa"
     assert _drafter("tree_nodes", specification("eagle head", "medusa heads")) == ""
 

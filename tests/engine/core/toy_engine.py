@@ -98,6 +98,9 @@ class ToyStore:
     page_layout = "toy"
     device = torch.device("cpu")
 
+    def clear_pages(self, pages: Sequence[int]) -> None:
+        self._pages[list(pages)] = 0
+
     def export_pages(self, pages: Sequence[int], out: torch.Tensor | None = None) -> torch.Tensor:
         data = torch.from_numpy(self._pages[list(pages)].view(np.uint8).copy())
         return data if out is None else out.copy_(data)
