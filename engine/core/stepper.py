@@ -311,11 +311,11 @@ class Stepper:
             taken.append(Taken(piece, tree, start, first_row, verdict, outcome, nodes))
             place += drawn
             first_row += piece.rows + len(tree.tokens)
-        if any(node != place for each in taken for place, node in enumerate(each.nodes)):
-            store, device = self.model.stores[0], self.model.device
-            for group in range(store.written_groups):
-                source, target = (on_device(device, slots) for slots in moves(taken, group))
-                store.move_slots(source, target, group)
+        store, device = self.model.stores[0], self.model.device
+        for group in range(store.written_groups):
+            source, target = moves(taken, group)
+            if source:
+                store.move_slots(on_device(device, source), on_device(device, target), group)
         rows_again, runs = replays(taken)
         if runs:
             self.model.runner.replay(rows_again, runs)

@@ -145,7 +145,7 @@ def test_keys_left_where_a_branch_wrote_them_would_be_noticed(host: Host, monkey
     """Negative control: without the move, later rows read a rejected branch."""
     oracle = with_oracle(host)
     plain = host.answer(prompts(4), SAMPLINGS["greedy"])
-    monkeypatch.setattr(stepper_module, "moves", lambda taken, group=0: ([], []))
+    monkeypatch.setattr(stepper_module, "moves", lambda taken, group: ([], []))
     found = drafted(host, oracle, 4, SAMPLINGS["greedy"], plain, 256)
     assert [outcome.tokens for outcome in found] != [outcome.tokens for outcome in plain]
 
@@ -155,8 +155,8 @@ def test_a_chain_moves_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> N
     assert stepper is not None
     moved: list[int] = []
 
-    def counted(taken: Any) -> tuple[list[int], list[int]]:
-        source, target = moves(taken)
+    def counted(taken: Any, group: int) -> tuple[list[int], list[int]]:
+        source, target = moves(taken, group)
         moved.extend(source)
         return source, target
 
