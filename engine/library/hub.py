@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 from huggingface_hub import HfApi, ModelInfo, constants
 from huggingface_hub import errors as hub_errors
-from huggingface_hub.utils import get_token
+from huggingface_hub.utils import get_token, logging
 
 from engine.fetching.errors import FetchFailed
 from engine.library import keys
@@ -26,6 +26,7 @@ FOUND = 30
 """Repositories that a search brings, unless more are asked for."""
 FIELDS = ["downloads", "likes", "lastModified", "gated", "tags", "safetensors", "gguf", "config"]
 TIMEOUT = 20.0
+logging.set_verbosity_error()  # its notes on each retry are not for people: what comes of them is
 OFFLINE = "The hub is not asked while HF_HUB_OFFLINE is set. Unset it to search and fetch."
 
 
