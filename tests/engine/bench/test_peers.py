@@ -323,7 +323,7 @@ def test_names_on_the_command_line() -> None:
     with pytest.raises(Exception, match="'8b' is not one of 1b, 3b"):
         shapes_of("8b", peers=True)
     assert formats_of("q4_0,q4_k_m", peers=True) == ("q4_0", "q4_k_m")
-    with pytest.raises(Exception, match="'gptq' is not one of q4_0"):
+    with pytest.raises(Exception, match="'gptq' is not one of q2_k, q4_0"):
         formats_of("gptq", peers=True)
 
 
