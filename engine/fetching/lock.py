@@ -9,19 +9,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
-class Held(Exception):  # noqa: N818 - an outcome that the caller puts into words
-    """Another process holds the lock."""
-
-
 @contextlib.contextmanager
-def lock(path: Path, wait: float = 0.0) -> Iterator[int]:
+def lock(path: Path, refusal: Exception, wait: float = 0.0) -> Iterator[int]:
     """Hold the lock ``path`` (made if missing, and left); yields its descriptor, for children that go on if this
-    process is killed. Raises :class:`Held` if another process has it for more than ``wait`` seconds."""
+    process is killed. Raises ``refusal`` if another process has it for more than ``wait`` seconds."""
     with path.open("a+b") as file:
         deadline = time.monotonic() + wait
         while not _try_lock(file.fileno()):
             if time.monotonic() >= deadline:
-                raise Held(str(path))
+                raise refusal
             time.sleep(min(0.1, wait))
         yield file.fileno()
 

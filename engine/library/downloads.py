@@ -10,17 +10,17 @@ import contextlib
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import msgspec
 from huggingface_hub import hf_hub_url
 
-from engine.fetching import lock as one_process
 from engine.fetching import room
 from engine.fetching.download import fetch, stored
 from engine.fetching.errors import FetchFailed, Refused
+from engine.fetching.lock import lock
 from engine.library import hub, store
 from engine.protocol.library import Download, DownloadState, HubRepository, HubVariant
 
@@ -243,14 +243,8 @@ def cancel(job: Job) -> None:
     store.clear(_folder(job.id))
 
 
-@contextlib.contextmanager
-def _alone(folder: Path, job: Job) -> Iterator[None]:
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(one_process.lock(folder / "lock"))
-        except one_process.Held:
-            raise Busy(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it.") from None
-        yield
+def _alone(folder: Path, job: Job) -> contextlib.AbstractContextManager[int]:
+    return lock(folder / "lock", Busy(f"Another Kvasir is fetching {job.repository}. Wait for it, or stop it."))
 
 
 def _told(

@@ -21,9 +21,9 @@ import msgspec
 
 from engine import folders
 from engine.checkpoints.gguf.find import RECEIPT
-from engine.fetching import lock as one_process
 from engine.fetching.download import INCOMPLETE, Progress, RemoteFile, is_whole
 from engine.fetching.errors import FetchFailed
+from engine.fetching.lock import lock
 from engine.library.variants import is_safe
 from engine.protocol.library import HubFile, HubVariant
 
@@ -112,11 +112,8 @@ def changing() -> Iterator[None]:
     """Alone with what the store holds, for the moment that a change takes. Raises :class:`FetchFailed`."""
     place = store_folder() / ".downloads"
     place.mkdir(parents=True, exist_ok=True)
-    with contextlib.ExitStack() as held:
-        try:
-            held.enter_context(one_process.lock(place / "lock", 30.0))
-        except one_process.Held:
-            raise FetchFailed("Another Kvasir is changing the models. Wait a moment and try again.") from None
+    busy = FetchFailed("Another Kvasir is changing the models. Wait a moment and try again.")
+    with lock(place / "lock", busy, 30.0):
         yield
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 from engine.cache.pool import PAGE_SIZE
 from engine.checkpoints.open import open_checkpoint
-from engine.loading.loader import CheckpointLoader, OpenedCheckpoint
+from engine.loading.loader import CheckpointLoader
 from engine.loading.model import LoadFailed, LoadModel
+from engine.memory import estimate
 from engine.memory.bandwidth import last_level_bytes, measure_bandwidth
 from engine.options import EngineOptions
 from engine.protocol import LoadOptions, keys
@@ -23,30 +26,28 @@ def fit_of(path: Path, draft: str = "", options: LoadOptions | None = None, name
     """The fit of the model at ``path`` against what is free now. Raises :class:`LoadFailed` for a model that cannot be
     loaded at all; one that is too large is a report."""
     options = options or LoadOptions()
-    kinds: list[KindFit] = []
-    opened: OpenedCheckpoint | None = None
-    refusal = ""
-    loader = CheckpointLoader(options.device)
-    for kind in KINDS:
-        chosen = EngineOptions()
-        chosen.values[keys.KV_KIND] = kind
-        try:
-            planned = loader.open(LoadModel(str(path), draft, options), chosen, None)
-        except LoadFailed as failed:
-            if failed.code != "out_of_memory":
-                raise
-            refusal = refusal or str(failed)
-            continue
-        if planned.kind.name != kind:  # a model whose cache has no such kind
-            continue
-        opened = opened or planned
-        kinds.append(KindFit(kind=kind, bytes_per_token=planned.kv_growth, tokens=planned.fit.kv_tokens))
+    asked = [EngineOptions() for _ in KINDS]
+    for each, kind in zip(asked, KINDS, strict=True):
+        each.values[keys.KV_KIND] = kind
     name = name or path.name
-    if opened is None:
-        checkpoint = open_checkpoint(path, need_tokenizer=False)
+    try:  # the headers are read once, with the kind that takes the least
+        least = CheckpointLoader(options.device).open(LoadModel(str(path), draft, options), asked[-1], None)
+    except LoadFailed as failed:
+        if failed.code != "out_of_memory":
+            raise
+        parameters = open_checkpoint(path, need_tokenizer=False).parameters
         return FitReport(
-            name=name, verdict="too large", sentence=refusal, parameters=checkpoint.parameters, context=0, longest=0
+            name=name, verdict="too large", sentence=str(failed), parameters=parameters, context=0, longest=0
         )
+    plans = {least.kind.name: least}  # that of 16 bits where the model's cache can have no other
+    for each in () if least.kind_refused else asked[:-1]:
+        with contextlib.suppress(estimate.OutOfMemory):
+            other = replace(least, kind=each.kv_kind)
+            other.size_up()
+            plans[other.kind.name] = other
+    fitting = [(kind, plans[kind]) for kind in KINDS if kind in plans]
+    kinds = [KindFit(kind=kind, bytes_per_token=each.kv_growth, tokens=each.fit.kv_tokens) for kind, each in fitting]
+    opened = fitting[0][1]
     fit, checkpoint = opened.fit, opened.target.checkpoint
     longest = opened.limit
     room = min(longest, fit.kv_tokens)

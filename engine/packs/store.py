@@ -142,12 +142,9 @@ def lock() -> Iterator[int]:
     config.data_folder()  # made for the user alone: chats come to lie there
     folder = config.packs_folder()
     folder.mkdir(exist_ok=True, mode=0o700)
-    with contextlib.ExitStack() as held:
-        try:
-            descriptor = held.enter_context(one_process.lock(folder / "lock", LOCK_WAIT))
-        except one_process.Held:
-            raise PackFailed(
-                "Another Kvasir is installing, repairing or removing a GPU pack. Wait until it is done, "
-                "or stop it, and try again."
-            ) from None
+    busy = PackFailed(
+        "Another Kvasir is installing, repairing or removing a GPU pack. Wait until it is done, or stop it, and try "
+        "again."
+    )
+    with one_process.lock(folder / "lock", busy, LOCK_WAIT) as descriptor:
         yield descriptor

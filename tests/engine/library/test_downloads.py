@@ -311,7 +311,7 @@ def test_an_odd_receipt_is_no_model(hub: Hub, odd: str) -> None:
 
 def test_one_process_fetches_and_the_other_says_so(hub: Hub) -> None:
     job = downloads.add(*chosen("some/model-GGUF", "Q4_K_M"))
-    with one_process.lock(store.store_folder() / ".downloads" / job.id / "lock"):
+    with one_process.lock(store.store_folder() / ".downloads" / job.id / "lock", AssertionError()):
         *_, last = run(("some/model-GGUF", "Q4_K_M"))
         assert last.state == "failed"
         assert "Another Kvasir is fetching some/model-GGUF" in last.sentence
