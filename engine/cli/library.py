@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from engine.library.downloads import Job
     from engine.protocol.base import Message
-    from engine.protocol.library import Download, FitReport, HubRepository, HubVariant, ModelFormat
+    from engine.protocol.library import Download, HubRepository, HubVariant, ModelFormat
 
 models = typer.Typer(help="Models: those here, and how others come here.", rich_markup_mode=None)
 
@@ -90,7 +90,7 @@ def show(repository: Repository, revision: Revision = None, json: Json = False) 
 
         found = hub.repository(repository, revision)
         if json:
-            _lines([found])
+            lines([found])
             return
         about = found.model
         terms = "gated: its owner wants to be asked first" if about.gated else ""
@@ -117,11 +117,11 @@ def get(
         from engine.library import downloads, hub
 
         found = hub.repository(repository, revision)
-        job = downloads.add(found, _chosen(found, variant))
+        job = downloads.add(found, chosen(found, variant))
         if not later:
             _fetch(job, limit, json)
         elif json:
-            _lines([downloads.standing(job)])
+            lines([downloads.standing(job)])
         else:
             print(f"Go on with it: kvasir models resume {job.id}")
 
@@ -156,97 +156,6 @@ def downloads(
             for each in found
         ]
         _told(json, found, ("id", "model", "variant", "state", "here"), rows)
-
-
-@models.command()
-def fit(
-    model: Annotated[str, typer.Argument(help="A model on this machine, or ORGANISATION/NAME on the hub.")],
-    variant: Annotated[str, typer.Argument(help="Of a repository with several: a name or a kind, as Q4_K_M.")] = "",
-    context: Annotated[int | None, typer.Option(min=1, help=CONTEXT_HELP, show_default=False)] = None,
-    device: Annotated[str, typer.Option(help=DEVICE_HELP)] = "auto",
-    quantise: Annotated[str, typer.Option(help=QUANTISE_HELP)] = "none",
-    called: Annotated[str, typer.Option("--called", hidden=True)] = "",
-    json: Json = False,
-) -> None:
-    """Whether a model fits this machine: planned from its headers, also of one that is not here."""
-    with report_errors(), contextlib.ExitStack() as kept:
-        from engine import paths
-
-        there = path_or_name_of(model)
-        try:
-            if variant and model.count("/") == 1:  # that one, whatever of the repository is here
-                raise paths.ModelNotFound
-            path = Path(paths.find_model(there).path)
-        except paths.ModelNotFound:
-            if model.count("/") != 1 or Path(model).exists():
-                raise
-            path, called = kept.enter_context(_outlined(model, variant))
-        words = ["--context", str(context)] if context is not None else []
-        words += ["--device", device, "--quantise", quantise, "--called", called or model]
-        if str(path) != there and _in_pack(["models", "fit", str(path), *words, *(["--json"] if json else [])]):
-            return
-        with importing():
-            from engine.loading.fit import fit_of
-            from engine.protocol import LoadOptions
-
-        options = LoadOptions(context=context, device=device_of(device), quantise=quantise_of(quantise))
-        report = fit_of(path, paths.resolve(str(path), None)[1], options, called or model)
-        _lines([report]) if json else _show_fit(report)
-
-
-def _in_pack(command: list[str]) -> bool:
-    """Have the GPU pack that is in use answer; False where there is none. It computes, and has no library for hubs."""
-    import subprocess
-
-    from engine import folders, installation
-    from engine.packs import start
-
-    try:
-        used = installation.pack() is None and start.chosen(folders.packs_place()) is not None
-    except start.NotUsed:
-        return False
-    if used and (code := subprocess.run([*installation.engine_command(), *command]).returncode):
-        raise typer.Exit(code)
-    return used
-
-
-@contextlib.contextmanager
-def _outlined(repository: str, wanted: str) -> Iterator[tuple[Path, str]]:
-    """The outline of a model on the hub, and what it is called."""
-    import tempfile
-
-    from engine.library import hub
-    from engine.library.headers import outline
-
-    found = hub.repository(repository)
-    variant = _chosen(found, wanted)
-    with tempfile.TemporaryDirectory(prefix="kvasir-fit-") as folder:
-        yield outline(found, variant, Path(folder)), f"{repository} {variant.quantisation}".strip()
-
-
-def _show_fit(report: FitReport) -> None:
-    print(f"{report.name}: {report.verdict}{'. ' + report.sentence if report.sentence else ''}")
-    if report.fit is None:
-        return
-    fit = report.fit
-    parts = [
-        ("weights", fit.weights),
-        ("draft", fit.draft_weights),
-        ("states", fit.states),
-        ("to work with", fit.activations),
-    ]
-    rows = [(name, human(size)) for name, size in parts if size]
-    rows += [
-        (f"cache, {each.kind}", f"{each.bytes_per_token / 1e3:.1f} kB a token, room for {each.tokens:,} tokens")
-        for each in report.kinds
-    ]
-    rows.append(("longest text", f"{report.context:,} of {report.longest:,} tokens"))
-    rows.append(("may be used", f"{human(fit.budget)} of the {human(fit.free)} that are free"))
-    if report.fastest:
-        reads = f"{human(report.read_bytes)} a token at {report.bandwidth / 1e9:.1f} GB/s measured"
-        rows.append(("at most", f"{report.fastest:.3g} tokens/s without speculation: {reads}"))
-    for row in rows:
-        print(f"  {row[0]:<14} {row[1]}")
 
 
 @models.command()
@@ -369,7 +278,8 @@ def _fetch(job: Job, limit: float, json: bool) -> None:
     raise typer.Exit(130 if stopped else 1)
 
 
-def _chosen(found: HubRepository, wanted: str) -> HubVariant:
+def chosen(found: HubRepository, wanted: str) -> HubVariant:
+    """The variant of that name or kind, the only one for "". Raises :class:`CommandFailed` with those there are."""
     if found.refused:
         raise CommandFailed(found.refused)
     fit = [
@@ -395,7 +305,7 @@ def _stopping(stop: Callable[[], None]) -> Iterator[None]:
 def _progress(json: bool) -> Iterator[Callable[[Download], None]]:
     """How downloads are told of: lines, or a bar for each."""
     if json:
-        yield lambda told: _lines([told])
+        yield lambda told: lines([told])
         return
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn, TransferSpeedColumn
@@ -412,7 +322,8 @@ def _progress(json: bool) -> Iterator[Callable[[Download], None]]:
         yield report
 
 
-def _lines(told: Sequence[Message]) -> None:
+def lines(told: Sequence[Message]) -> None:
+    """One object a line, for the window."""
     import msgspec
 
     for each in told:
@@ -422,7 +333,7 @@ def _lines(told: Sequence[Message]) -> None:
 def _told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """``found`` as lines, or ``rows`` of a table for people."""
     if json:
-        _lines(found)
+        lines(found)
     else:
         _table(names, rows)
 

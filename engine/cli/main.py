@@ -24,6 +24,7 @@ from engine.cli.arguments import (
 )
 from engine.cli.care import desktop, uninstall
 from engine.cli.errors import importing, report_errors
+from engine.cli.fit import fit
 from engine.cli.gpu import gpu
 from engine.cli.library import models
 from engine.cli.measure import bench
@@ -157,6 +158,7 @@ def doctor(
         run_doctor(path_or_name_of(model), kind, LoadOptions(quantise=quantise_of(quantise), context=context))
 
 
+models.command()(fit)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 
