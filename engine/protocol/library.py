@@ -10,6 +10,7 @@ from typing import Literal
 import msgspec
 
 from engine.protocol.base import Message, Part
+from engine.protocol.making import MakeProgress, MakeReport
 from engine.protocol.records import Fit
 
 ModelFormat = Literal["safetensors", "gguf"]
@@ -134,6 +135,6 @@ class FitReport(Message, frozen=True):
     processor's caches hold the model."""
 
 
-LibraryRecord = StoredModel | HubModel | HubRepository | Download | FitReport
+LibraryRecord = StoredModel | HubModel | HubRepository | Download | FitReport | MakeProgress | MakeReport
 decode_library_record = msgspec.json.Decoder(LibraryRecord).decode
 """One line of ``--json``. Raises msgspec.DecodeError, msgspec.ValidationError."""

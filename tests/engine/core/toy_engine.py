@@ -85,7 +85,7 @@ class ToyRunner:
 class ToyStore:
     """The arena of a toy runner as a store of keys and values."""
 
-    num_groups = 1
+    num_groups = written_groups = 1
     states = None
 
     def __init__(self, runner: ToyRunner) -> None:

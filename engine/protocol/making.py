@@ -1,0 +1,71 @@
+"""A smaller model being made of a larger one: what `kvasir quantise --json` prints, one object a line."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from engine.protocol.base import Message, Part
+
+MakeState = Literal["reading", "quantising", "measuring", "paused", "failed", "done"]
+
+
+class MakeProgress(Message, frozen=True):
+    """How far it is. ``done`` and ``total`` count layers while it quantises, texts while it measures."""
+
+    id: str
+    """The same for the same model, format and options: the same command goes on where it ended."""
+    model: str
+    """Path of the model that it is made of."""
+    to: str
+    """The format, as `--to` names it."""
+    state: MakeState
+    done: int = 0
+    total: int = 0
+    left_s: float = 0.0
+    """Seconds until it is done, as it went so far; 0: not known yet."""
+    sentence: str = ""
+    """Why it failed, or what is being done."""
+    path: str = ""
+    """Where the model lies, once it is done."""
+
+
+class LayerError(Part, frozen=True):
+    """How far one linear layer's outputs on the calibration text are from those of the original weights.
+
+    Both as the sum of squared differences over the sum of squared outputs. ``rounded``: of rounding each weight to the
+    nearest value alone, in the same format.
+    """
+
+    name: str
+    error: float
+    rounded: float
+
+
+class ModelQuality(Part, frozen=True):
+    """What a model takes and gives, measured on the report's text. ``tokens_per_second``: of one chat, greedy."""
+
+    bytes: int
+    perplexity: float
+    tokens_per_second: float
+
+
+class MakeReport(Message, frozen=True):
+    """What was won and lost, written beside the model as kvasir-report.json."""
+
+    name: str
+    path: str
+    source: str
+    """Name of the model that it was made of."""
+    to: str
+    before: ModelQuality
+    after: ModelQuality
+    kl: float
+    """Mean KL divergence of the next token's distribution from the original's, in nats."""
+    same_top: float
+    """Share of positions at which both think the same token the likeliest."""
+    tokens: int
+    """Of the text that it was measured on, none of which was calibrated with."""
+    worst: list[LayerError] = []
+    """The layers with the largest error, the worst first; empty where nothing was calibrated."""
+    seconds: float = 0.0
+    """That making it took."""
