@@ -6,9 +6,12 @@ from collections.abc import Iterable
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
 TILE = 8
 """Rows of every multiplication: one shape, hence one kernel, however many rows there are."""
+LEAST_COLUMNS = 16
+"""Of a multiplication. With 2 or 3, MKL's AVX-512 kernels sum the rows of one tile in different orders."""
 
 
 def tiled_matmul(x: Tensor, blocks: Iterable[tuple[int, Tensor]], out_features: int) -> Tensor:
@@ -24,11 +27,12 @@ def tiled_matmul(x: Tensor, blocks: Iterable[tuple[int, Tensor]], out_features: 
     result = padded.new_empty(tiles * TILE, out_features)
     tile = padded.new_empty(TILE, x.shape[1])
     for start, block in blocks:
+        columns, block = block.shape[1], _widened(block)
         product = padded.new_empty(TILE, block.shape[1])
         for first in range(0, tiles * TILE, TILE):
             tile.copy_(padded[first : first + TILE])
             torch.mm(tile, block, out=product)
-            result[first : first + TILE, start : start + block.shape[1]] = product
+            result[first : first + TILE, start : start + columns] = product[:, :columns]
     return result[:rows]
 
 
@@ -38,6 +42,7 @@ def tiled_heads_matmul(x: Tensor, weight: Tensor) -> Tensor:
     As :func:`tiled_matmul`.
     """
     rows, heads, width = x.shape
+    columns, weight = weight.shape[2], _widened(weight)
     result = weight.new_empty(rows, heads, weight.shape[2])
     tile, product = weight.new_empty(heads, TILE, width), weight.new_empty(heads, TILE, weight.shape[2])
     for first in range(0, rows, TILE):
@@ -45,4 +50,10 @@ def tiled_heads_matmul(x: Tensor, weight: Tensor) -> Tensor:
         tile.zero_()[:, : part.shape[1]] = part
         torch.bmm(tile, weight, out=product)
         result[first : first + TILE] = product[:, : part.shape[1]].transpose(0, 1)
-    return result
+    return result[..., :columns]
+
+
+def _widened(matrices: Tensor) -> Tensor:
+    """``[..., K, n]`` with columns of zeros behind it, where it has few."""
+    missing = LEAST_COLUMNS - matrices.shape[-1]
+    return F.pad(matrices, (0, missing)) if missing > 0 else matrices

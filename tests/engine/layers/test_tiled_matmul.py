@@ -1,0 +1,22 @@
+"""Products of the batch-invariant mode: what a row gets does not depend on its place, for matrices of any width."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.layers.linear.tiled import TILE, tiled_heads_matmul, tiled_matmul
+
+
+@pytest.mark.parametrize("columns", [1, 2, 3, 4, 5, 7, 15, 16, 17, 40])
+@pytest.mark.parametrize("depth", [5, 48, 100, 256])
+def test_a_row_gets_the_same_bits_in_every_place(columns: int, depth: int) -> None:
+    torch.manual_seed(depth + columns)
+    x, weight = torch.randn(2 * TILE + 3, depth), torch.randn(columns, depth)
+    whole = tiled_matmul(x, [(0, weight.t())], columns)
+    torch.testing.assert_close(whole, x @ weight.t(), rtol=1e-4, atol=1e-4)
+    heads = tiled_heads_matmul(x[:, None], weight.t()[None])
+    for place in range(1, TILE):
+        turned = x.roll(place, 0)
+        assert torch.equal(tiled_matmul(turned, [(0, weight.t())], columns), whole.roll(place, 0))
+        assert torch.equal(tiled_heads_matmul(turned[:, None], weight.t()[None]), heads.roll(place, 0))
