@@ -124,7 +124,7 @@ FEW = 11
 """A window of 40 tokens takes 4 of these, a copy one, and there is no slot 0."""
 
 
-OFTEN = ("gemma3-many", "gemma3-few", "gpt-oss-few")
+OFTEN = ("gemma3-many", "gpt-oss-few")
 
 
 def cases() -> Iterator[object]:
