@@ -116,7 +116,9 @@ def drafted(host: Host, oracle: Oracle, count: int, sampling: Sampling, plain: l
 
 @pytest.mark.parametrize("batch", [1, 6])
 @pytest.mark.parametrize("sampling", list(SAMPLINGS))
-@pytest.mark.parametrize("variant", list(VARIANTS))
+@pytest.mark.parametrize(
+    "variant", [pytest.param(name, marks=() if name in ("16bit", "int4") else pytest.mark.long) for name in VARIANTS]
+)
 def test_trees_leave_the_text_as_it_is(host: Host, variant: str, sampling: str, batch: int) -> None:
     for key, value in VARIANTS[variant].switches.items():
         host.engine.submit(Set(key=key, value=value))
