@@ -164,6 +164,11 @@ def bundled_folder() -> Path:
     return _assets() / "demo"
 
 
+def models_file() -> Path:
+    """The list of recommended models."""
+    return _assets() / "models.json"
+
+
 def bundled_model() -> KnownModel:
     """The model that ships with the program. Raises :class:`ModelNotFound`."""
     for model in known_models():

@@ -50,7 +50,7 @@ def list_models(json: Json = False) -> None:
 
         found = stored_models(paths.known_models(), paths.bundled_folder())
         rows = [(each.name, human(each.bytes), each.format, each.origin, each.path) for each in found]
-        _told(json, found, ("model", "size", "format", "of", "path"), rows)
+        told(json, found, ("model", "size", "format", "of", "path"), rows)
 
 
 @models.command()
@@ -79,7 +79,7 @@ def search(
              each.licence + (", gated" if each.gated else ""), each.modified)
             for each in found
         ]  # fmt: skip
-        _told(json, found, ("model", "parameters", "downloads", "format", "licence", "changed"), rows)
+        told(json, found, ("model", "parameters", "downloads", "format", "licence", "changed"), rows)
 
 
 @models.command()
@@ -155,7 +155,7 @@ def downloads(
             (each.id, each.repository, each.variant, each.state, f"{human(each.done)} of {human(each.total)}")
             for each in found
         ]
-        _told(json, found, ("id", "model", "variant", "state", "here"), rows)
+        told(json, found, ("id", "model", "variant", "state", "here"), rows)
 
 
 @models.command()
@@ -330,7 +330,7 @@ def lines(told: Sequence[Message]) -> None:
         print(msgspec.json.encode(each).decode(), flush=True)
 
 
-def _told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
+def told(json: bool, found: Sequence[Message], names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """``found`` as lines, or ``rows`` of a table for people."""
     if json:
         lines(found)

@@ -28,6 +28,7 @@ from engine.cli.fit import fit
 from engine.cli.gpu import gpu
 from engine.cli.library import models
 from engine.cli.measure import bench
+from engine.cli.recommended import recommended
 from engine.cli.streams import prepare_streams
 from engine.memory.environment import bound_spinning
 from engine.native.instructions import wanted
@@ -159,6 +160,7 @@ def doctor(
 
 
 models.command()(fit)
+models.command()(recommended)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 
