@@ -22,8 +22,9 @@ from engine.protocol import KnownModel
 
 BUNDLED = "kvasir-guide"
 DRAFT_SUFFIX = "-draft"
-CACHES = ("bench", "triton", "cuda")
-"""Folders in the cache folder, besides those of quantised weights and saved chats: of measurements, of GPU packs."""
+CACHES = ("bench", "triton", "cuda", "vocabularies")
+"""Folders in the cache folder, besides those of quantised weights and saved chats: of measurements, of GPU packs, of
+hashes of vocabularies."""
 
 
 class ModelNotFound(Exception):  # noqa: N818 - an outcome that a person is told about

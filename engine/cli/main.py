@@ -23,6 +23,7 @@ from engine.cli.arguments import (
     switches_of,
 )
 from engine.cli.care import desktop, uninstall
+from engine.cli.drafts import drafts
 from engine.cli.errors import importing, report_errors
 from engine.cli.fit import fit
 from engine.cli.gpu import gpu
@@ -161,6 +162,7 @@ def doctor(
 
 models.command()(fit)
 models.command()(recommended)
+models.command()(drafts)
 app.add_typer(models, name="models")
 app.add_typer(gpu, name="gpu")
 
