@@ -44,5 +44,5 @@ def drafts(
 
 def _row(offer: DraftOffer) -> tuple[str, ...]:
     where = offer.path or (f"kvasir models get {offer.repository} {offer.variant}" if offer.repository else "")
-    reads = f"{offer.cost:.0%} of the model" if offer.cost else ""
+    reads = f"{100 * offer.cost:.0f} % of the model" if offer.cost else ""
     return offer.name, KINDS[offer.kind], human(offer.bytes) if offer.bytes else "", reads, where

@@ -20,6 +20,8 @@ WORK_SHARE = 0.05
 """Of a model's size, to work with, besides what is the same for all."""
 KV_SHARE = 0.25
 """Of a model's size, keys and values of a usual chat where the list does not say: of Qwen3-8B in 4 bits it is 0.24."""
+FOUR_BITS = 0.6
+"""Bytes of a parameter in files of 4 bits: Qwen3-8B takes 0.61 in Q4_K_M."""
 READING = 5.0
 """Tokens a second, about as fast as people read; a model that cannot reach it does not run well."""
 ORDER = ("fits", "tight", "too large", "")
@@ -84,6 +86,23 @@ def judge(
         here=here,
         draft_here=draft_here,
     )
+
+
+def fitting(size: str, free: int) -> str:
+    """A range of parameters that `engine.library.hub` takes, without those that do not fit into ``free`` bytes in
+    4 bits."""
+    room = estimate.budget_bytes(None, free) - estimate.SCRATCH_BYTES
+    most = max(1, int(room / (FOUR_BITS * (1 + WORK_SHARE + KV_SHARE)) / 1e6))
+    least, _, end = size.partition("-")
+    if end and _millions(end) <= most:
+        return size
+    return f"{least}-{most}M"
+
+
+def _millions(count: str) -> float:
+    units = {"K": 1e-3, "M": 1.0, "B": 1e3, "T": 1e6}
+    unit = units.get(count[-1].upper())
+    return float(count) / 1e6 if unit is None else float(count[:-1]) * unit
 
 
 def is_here(repository: str, variant: str, stored: Iterable[StoredModel]) -> bool:

@@ -133,6 +133,6 @@ def test_the_command() -> None:
     told = [decode_library_record(line) for line in result.stdout.splitlines()]
     assert {each.kind for each in told} == {"model", "medusa", "eagle"}
     shown = CliRunner().invoke(app, ["models", "drafts", "kvasir-guide"], env={"COLUMNS": "200"})
-    assert "% of the model" in shown.stdout
+    assert " % of the model" in shown.stdout
     assert "Nothing drafts" in CliRunner().invoke(app, ["models", "drafts", "kvasir-seeing"]).stdout
     assert "There is no model" in CliRunner().invoke(app, ["models", "drafts", "nobody"]).stderr

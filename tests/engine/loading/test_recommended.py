@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from engine import paths
 from engine.cli.main import app
-from engine.library import curated
-from engine.loading.recommend import judge, recommended
+from engine.library import curated, hub
+from engine.loading.recommend import fitting, judge, recommended
 from engine.protocol import StoredModel
 from engine.protocol.library import decode_library_record
 from engine.protocol.recommended import CuratedDraft, CuratedModel, Recommendation
@@ -94,3 +94,12 @@ def test_the_command_asks_no_hub(monkeypatch: pytest.MonkeyPatch, tmp_path) -> N
     assert "Qwen/Qwen3-8B-GGUF" in shown.stdout
     assert "its own layers" in shown.stdout
     assert CliRunner().invoke(app, ["models", "recommended", "--for", "poems"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("size", "range_"),
+    [("", "-10811M"), ("3B-9B", "3B-9B"), ("3B-20B", "3B-10811M"), ("20B-", "20B-10811M"), ("-8b", "-8b")],
+)
+def test_a_search_for_what_fits(size: str, range_: str) -> None:
+    assert fitting(size, 10 * GB) == range_
+    assert hub.parameters(range_)
