@@ -65,6 +65,7 @@ class Library(QObject):
         self._recommending: LineCommand | None = None
         self.drafts: dict[str, list[DraftOffer] | str] = {}
         """What can draft for the models, by path, or why that cannot be told."""
+        self._offering: set[str] = set()
         self.downloads: dict[str, Download] = {}
         self._running: dict[str, LineCommand] = {}
         self._adding: set[tuple[str, str]] = set()
@@ -87,6 +88,8 @@ class Library(QObject):
         def done(end: End) -> None:
             self._listing = None
             if end.ok:
+                if models != self.stored:
+                    self.drafts.clear()  # others may draft now
                 self.stored = models
                 self.stored_changed.emit()
             else:
@@ -125,11 +128,13 @@ class Library(QObject):
 
     def offer_drafts(self, path: str) -> None:
         """What can draft for the model at ``path``, into :attr:`drafts`."""
-        if not self._command:
+        if not self._command or path in self._offering:
             return
+        self._offering.add(path)
         found: list[DraftOffer] = []
 
         def done(end: End) -> None:
+            self._offering.discard(path)
             self.drafts[path] = found if end.ok else end.sentence
             self.drafts_changed.emit(path)
 

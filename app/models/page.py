@@ -199,8 +199,6 @@ class ModelsPage(QWidget):
             return
         if key == "drafts":
             self._drafting = "" if self._drafting == model.path else model.path
-            if self._drafting:
-                self._library.offer_drafts(model.path)
             self._show_stored()
             return
         box = QMessageBox(
@@ -219,6 +217,8 @@ class ModelsPage(QWidget):
 
     def _drafts(self, model: StoredModel) -> DraftList:
         library = self._library
+        if model.path not in library.drafts:
+            library.offer_drafts(model.path)
         drafts = DraftList(library.drafts.get(model.path), library.downloads.values())
         drafts.load_asked.connect(lambda draft: self.draft_asked.emit(model.path, draft))
         drafts.get_asked.connect(library.get)
