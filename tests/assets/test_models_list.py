@@ -12,6 +12,7 @@ import pytest
 
 from engine import paths
 from engine.checkpoints.gguf.architectures import ARCHITECTURES
+from engine.checkpoints.open import open_checkpoint
 from engine.library import curated
 from engine.models.registry import FAMILIES
 from engine.protocol.recommended import PURPOSES, CuratedModel
@@ -92,6 +93,7 @@ def listed(*entries: dict[str, object]) -> dict[str, object]:
 
 def _guide() -> dict[str, object]:
     """The bundled model as an entry whose figures are right, with its draft model."""
+    config = open_checkpoint(DEMO / "kvasir-guide").config
     return {
         "repository": "kvasir/guide",
         "variant": "safetensors",
@@ -100,6 +102,8 @@ def _guide() -> dict[str, object]:
         "parameters": 1,
         "bytes": sum(len(content) for content in _files("kvasir-guide").values()),
         "licence": "apache-2.0",
+        "context": config.max_position,
+        "kv_bytes": 4 * config.num_layers * config.num_kv_heads * config.head_dim,
         "purposes": ["small"],
         "about": "A test.",
         "draft": {"kind": "model", "repository": "kvasir/draft", "variant": "safetensors"},
@@ -125,17 +129,21 @@ def test_what_the_hub_says_otherwise_is_printed_and_written(hub: Hub, check, tmp
     file.write_text(json.dumps(listed(_guide())))
     assert check(["--file", str(file)]) == 0
     assert capsys.readouterr().out == ""
-    file.write_text(json.dumps(listed(_guide() | {"bytes": 5, "licence": "mit", "family": "OPTForCausalLM"})))
+    file.write_text(
+        json.dumps(listed(_guide() | {"bytes": 5, "licence": "mit", "kv_bytes": 3, "family": "OPTForCausalLM"}))
+    )
     assert check(["--file", str(file)]) == 1
     out = capsys.readouterr().out
     right = _guide()
     assert f"kvasir/guide safetensors: bytes is {right['bytes']}, not 5" in out
     assert "licence is 'apache-2.0', not 'mit'" in out
+    assert f"kv_bytes is {right['kv_bytes']}, not 3" in out
     assert "it is of the family LlamaForCausalLM, not OPTForCausalLM" in out
-    file.write_text(json.dumps(listed(_guide() | {"bytes": 5, "licence": "mit"})))
+    file.write_text(json.dumps(listed(_guide() | {"bytes": 5, "licence": "mit", "context": 0})))
     assert check(["--file", str(file), "--write"]) == 0
     (mended,) = curated.read(file).models
     assert (mended.bytes, mended.licence, mended.source) == (right["bytes"], "apache-2.0", "hub")
+    assert mended.context == right["context"]
     assert hub.address in curated.read(file).sources["hub"]
 
 
@@ -150,12 +158,16 @@ def test_what_cannot_be_had_and_what_cannot_draft(hub: Hub, check, tmp_path, cap
         _files("kvasir-guide-draft") | {"tokenizer.json": json.dumps(tokenizer).encode()}
     )
     hub.repositories["kvasir/new"] = Repository(_files("kvasir-guide"), config={"architectures": ["NewForCausalLM"]})
+    cut = {"model.safetensors": _files("kvasir-guide")["model.safetensors"][:5000]}
+    hub.repositories["kvasir/cut"] = Repository(_files("kvasir-guide") | cut)
     file = tmp_path / "models.json"
     entries = (
         _guide() | {"repository": "kvasir/gone"},
         _guide() | {"variant": "Q4_K_M", "format": "gguf"},
         _guide() | {"draft": {"kind": "model", "repository": "kvasir/other", "variant": "safetensors"}},
-        _guide() | {"variant": "safetensors", "repository": "kvasir/new", "draft": {"kind": "mtp"}},
+        _guide() | {"repository": "kvasir/new"},
+        _guide() | {"repository": "kvasir/cut"},
+        _guide() | {"repository": "kvasir/draft", "draft": {"kind": "mtp"}},
     )
     file.write_text(json.dumps(listed(*entries)))
     assert check(["--file", str(file)]) == 1
@@ -166,3 +178,4 @@ def test_what_cannot_be_had_and_what_cannot_draft(hub: Hub, check, tmp_path, cap
     assert "kvasir/other cannot draft for it: their vocabularies differ" in out
     assert "NewForCausalLM, is none that Kvasir loads" in out
     assert "it has no multi-token layers" in out
+    assert [line for line in out.splitlines() if line.startswith("kvasir/cut safetensors: ")]
